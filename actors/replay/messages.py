@@ -1,0 +1,279 @@
+"""What the replay ledger understands.
+
+Every message that changes state carries the fencing token it was given and is idempotent: a repeat gets the
+first answer. Payloads (steps, screenshots) never travel here; messages carry `BlobRef`s.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+from runtime.message import BlobRef, Done, Message, Request, Value, Version
+
+
+class Lane(str, Enum):
+    """Why an episode is played."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+    DEMO = "demo"
+
+
+class Phase(str, Enum):
+    """What the learner does with what desktops produce."""
+
+    DEMO = "demo"  # demonstrations are recorded, nothing is trained
+    BC = "bc"  # cross-entropy on demonstrations
+    RL = "rl"  # step-level GRPO
+    PULSE = "pulse"  # cross-entropy on the phase's own successes (Entropulse)
+    DONE = "done"
+
+
+class PhaseRef(Value):
+    """One stay in a phase; `index` counts stays from 0, so RL before and after a pulse differ."""
+
+    phase: Phase
+    index: int
+
+
+class Sampling(Value):
+    """How tokens are drawn. `temperature` 0 is greedy. Top-p, top-k and penalties do not exist here on purpose."""
+
+    temperature: float
+    max_new_tokens: int
+
+
+class VersionSpan(Value):
+    """Tokens `start` (inclusive) to `end` (exclusive) of a response were drawn from weights `version`."""
+
+    version: Version
+    start: int
+    end: int
+
+
+class StepPayload(Value):
+    """One stored prompt-response sample; lives in a segment file, encoded as MessagePack."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]  # ends with the end-of-turn token unless cut by length
+    logprobs: list[float]  # behaviour policy's, natural log at the recorded temperature; empty for demonstrations
+    spans: list[VersionSpan]  # empty for demonstrations
+    temperature: float
+    observation: str  # text shown to the model, as stored for people
+    response: str
+    action: str | None  # JSON of the typed action, None when refused
+    refusal: str | None
+    result: str | None  # what the desktop answered
+    screenshot: BlobRef | None
+    observe_ms: float
+    generate_ms: float
+    act_ms: float
+
+
+class StepRef(Value):
+    """What the ledger knows of a step without opening its payload."""
+
+    blob: BlobRef
+    prompt_tokens: int
+    response_tokens: int
+    well_formed: bool
+    oldest: Version | None  # version of the oldest token; None for demonstrations
+
+
+class Fault(Value):
+    """An infrastructure fault: something seen from the host went wrong. Never an outcome of the policy."""
+
+    cause: str  # one of apis/desktop fault causes, e.g. "boot_timeout", "connection_lost", "sampler_unavailable"
+    detail: str
+    culprit: str  # "seat", "host", "image", "task", "sampler" or "verifier": what quarantine counts it against
+
+
+class Outcome(Value):
+    """How an episode ended on its own account."""
+
+    success: bool
+    reason: str  # "verified", "not_verified", "out_of_steps", "agent_broke_desktop", "agent_gave_up"
+    feasible: bool = True
+
+
+class Reservation(Message):
+    """One episode to play."""
+
+    token: int  # fencing token, unique per reservation in the life of the ledger
+    lane: Lane
+    task: str  # task id; resolved by apis.tasks
+    group: str  # "" outside the train lane
+    slot: int
+    seed: int
+    sampling: Sampling
+    max_steps: int
+    pin: Version | None  # evaluation: the only version that may be sampled from
+    phase: PhaseRef
+
+
+class NoWork(Message):
+    """Nothing to play before the deadline; `final` when the run needs no more episodes."""
+
+    final: bool
+
+
+class Reserve(Request[Reservation | NoWork]):
+    """A seat asks for work; parked until there is some or the ask's deadline nears."""
+
+    seat: str
+    request_id: str  # idempotency key, new for every wish
+    wait_s: float = 20.0  # answer NoWork after this long
+
+
+class Commit(Request[Done]):
+    """An episode ended with an outcome."""
+
+    token: int
+    seat: str
+    outcome: Outcome
+    steps: list[StepRef]
+    wall_s: float
+    busy_s: float
+
+
+class Release(Request[Done]):
+    """An episode was broken by infrastructure: the slot goes back, nothing is learned from it."""
+
+    token: int
+    seat: str
+    fault: Fault
+
+
+class TrajectoryRef(Value):
+    """One committed episode."""
+
+    token: int
+    success: bool
+    steps: list[StepRef]
+
+
+class GroupRef(Value):
+    """A complete group of one task."""
+
+    group: str
+    task: str
+    trajectories: list[TrajectoryRef]
+
+
+class Batch(Message):
+    """What one optimizer step is computed from. RL phases fill `groups`, cross-entropy phases `samples`."""
+
+    lease: int  # fencing token of the lease
+    phase: PhaseRef
+    groups: list[GroupRef]
+    samples: list[StepRef]
+    staleness: list[int]  # per trajectory of `groups`, in optimizer steps
+    fresh_optimizer: bool  # true on a phase's first batch after BC
+    new_reference: bool  # the current weights become the reference policy before this step
+
+
+class NothingToTake(Message):
+    """No batch before the deadline; `final` when the run is over."""
+
+    final: bool
+
+
+class Take(Request[Batch | NothingToTake]):
+    """The learner asks for the next batch; parked likewise."""
+
+    learner: str
+    request_id: str
+    trained: Version  # the learner's current version, for staleness
+    wait_s: float = 20.0
+
+
+class Trained(Request[Done]):
+    """The batch became an optimizer step that made `version`."""
+
+    lease: int
+    version: Version
+    figures: dict[str, float]  # loss, entropy, grad_norm, ... for Entropulse and reports
+
+
+class Checkpointed(Request[Done]):
+    """A checkpoint holds everything trained up to and including `version`."""
+
+    version: Version
+    location: str
+
+
+class LearnerResumed(Request[Done]):
+    """The learner starts lineage `version.lineage` from the checkpoint of `parent`; later leases go back."""
+
+    version: Version
+    parent: Version
+
+
+class Serving(Request[Done]):
+    """A sampler serves `version`; RL opens after a pulse only once post-pulse weights are served."""
+
+    sampler: str
+    version: Version
+
+
+class OpenEval(Request[Done]):
+    """Entropulse opens an evaluation round: `tasks` played once each at `sampling` with weights `version`."""
+
+    round: str
+    version: Version
+    tasks: list[str]
+    sampling: Sampling
+
+
+class SetPhase(Request[Done]):
+    """Entropulse commits a phase change, with the evidence that decided it. Refused unless `expected` is current."""
+
+    expected: PhaseRef
+    next: PhaseRef
+    cause: str  # "counted", "plateau", "demos_complete", "bc_complete", ...
+    evidence: dict[str, float]
+
+
+class EvalFigures(Value):
+    """One evaluation round so far."""
+
+    round: str
+    version: Version
+    temperature: float
+    tasks: int
+    played: int
+    successes: int
+    feasible: int
+    faults: int
+
+
+class Figures(Message):
+    """A consistent snapshot of the ledger's counts; everything that Entropulse, progress and status show."""
+
+    phase: PhaseRef
+    phase_steps: int  # optimizer steps in this stay
+    trained: Version
+    served: Version | None  # oldest version over the live samplers
+    demos: int  # successful demonstrations stored
+    demo_attempts: int
+    groups_open: int
+    groups_ready: int
+    groups_leased: int
+    endings: dict[str, int]  # ending -> groups, all phases
+    groups_opened: int
+    episodes: dict[str, int]  # lane -> committed episodes
+    faults: dict[str, int]  # cause -> released episodes
+    train_success: list[float]  # per optimizer step of this stay: success share of its trajectories, oldest first
+    entropy: list[float]  # per optimizer step of this stay, nats per token
+    evals: list[EvalFigures]
+    seats_busy: int
+    staleness: dict[str, int]  # staleness -> trajectories trained so far
+
+
+class GetFigures(Request[Figures]):
+    """Ask for the snapshot."""
+
+
+class CloseRun(Request[Done]):
+    """The run is ending: parked asks are answered with `final` and nothing new opens."""

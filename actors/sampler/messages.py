@@ -1,0 +1,53 @@
+"""What a sampler understands: prompts in, tokens with log-probabilities and weight versions out."""
+
+from __future__ import annotations
+
+from actors.replay.messages import Sampling, VersionSpan
+from runtime.message import Done, Message, Request, Version
+
+
+class Generated(Message):
+    """A drawn response; `logprobs[i]` is the natural log-probability of `output_ids[i]` at the asked temperature."""
+
+    output_ids: list[int]
+    logprobs: list[float]
+    spans: list[VersionSpan]
+    finish: str  # "stop" or "length"
+    cached_tokens: int
+
+
+class Refused(Message):
+    """The request can never succeed as asked (too long, out of vocabulary)."""
+
+    reason: str
+
+
+class Generate(Request[Generated | Refused]):
+    """Draw one response. Ids are checked against the vocabulary and the context length before any engine sees them."""
+
+    rid: str  # idempotency key
+    prompt_ids: list[int]
+    sampling: Sampling
+    pin: Version | None = None  # evaluation: sample from exactly these weights
+    affinity: str = ""  # requests with equal affinity prefer the same engine (an episode's prefix)
+
+
+class Weights(Message):
+    """Told by the learner: newer weights exist. A sampler loads the newest it was told of and skips others."""
+
+    version: Version
+    digest: str  # blake2b-128 of the safetensors file, hex
+    location: str  # a Hugging Face folder
+
+
+class Pin(Request[Done]):
+    """Keep `version` loadable for an evaluation round until `Unpin`."""
+
+    version: Version
+    location: str
+
+
+class Unpin(Request[Done]):
+    """The round is over."""
+
+    version: Version
