@@ -6,13 +6,12 @@ first answer. Payloads (steps, screenshots) never travel here; messages carry `B
 
 from __future__ import annotations
 
-from enum import Enum
-
+from enum import StrEnum
 
 from runtime.message import BlobRef, Done, Message, Request, Value, Version
 
 
-class Lane(str, Enum):
+class Lane(StrEnum):
     """Why an episode is played."""
 
     TRAIN = "train"
@@ -20,7 +19,7 @@ class Lane(str, Enum):
     DEMO = "demo"
 
 
-class Phase(str, Enum):
+class Phase(StrEnum):
     """What the learner does with what desktops produce."""
 
     DEMO = "demo"  # demonstrations are recorded, nothing is trained
