@@ -1,0 +1,101 @@
+"""The life of an episode, without any I/O.
+
+Invariant: success needs two witnesses, the agent's claim and the verifier. There is deliberately no way from
+`VERIFYING` back to `ACTING` (a frozen desktop never thaws for the policy) and none from any stage but `VERIFYING`
+to a success: an episode that ran out of steps, gave up or broke its desktop has failed even if the file is right.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from actors.replay.messages import Outcome
+from runtime.errors import ProtocolError
+
+
+class Stage(StrEnum):
+    """What a seat is doing."""
+
+    IDLE = "idle"  # waiting for the ledger
+    RESTING = "resting"  # quarantined
+    LEASING = "leasing"  # waiting for a booted desktop
+    SETUP = "setup"
+    OBSERVING = "observing"
+    GENERATING = "generating"
+    ACTING = "acting"  # act and settle
+    VERIFYING = "verifying"
+    REPORTING = "reporting"  # commit or release
+
+
+BUSY = frozenset(
+    {Stage.LEASING, Stage.SETUP, Stage.OBSERVING, Stage.GENERATING, Stage.ACTING, Stage.VERIFYING, Stage.REPORTING}
+)
+
+_NEXT: dict[Stage, frozenset[Stage]] = {
+    Stage.IDLE: frozenset({Stage.LEASING, Stage.RESTING}),
+    Stage.RESTING: frozenset({Stage.IDLE}),
+    Stage.LEASING: frozenset({Stage.SETUP, Stage.REPORTING}),
+    Stage.SETUP: frozenset({Stage.OBSERVING, Stage.REPORTING}),
+    Stage.OBSERVING: frozenset({Stage.GENERATING, Stage.VERIFYING, Stage.REPORTING}),
+    Stage.GENERATING: frozenset({Stage.ACTING, Stage.VERIFYING, Stage.REPORTING}),
+    Stage.ACTING: frozenset({Stage.OBSERVING, Stage.VERIFYING, Stage.REPORTING}),
+    Stage.VERIFYING: frozenset({Stage.REPORTING}),
+    Stage.REPORTING: frozenset({Stage.IDLE}),
+}
+
+
+class StageClock:
+    """Holds the current stage and adds up the seconds of each."""
+
+    def __init__(self, now: float) -> None:
+        self.stage = Stage.IDLE
+        self.since = now
+        self.seconds: dict[Stage, float] = dict.fromkeys(Stage, 0.0)
+
+    def enter(self, stage: Stage, now: float) -> None:
+        """Move to `stage` at `now` (seconds, monotonic). Raises ProtocolError on a transition that does not exist."""
+        if stage not in _NEXT[self.stage]:
+            raise ProtocolError(f"a seat can't go from {self.stage} to {stage}")
+        self.seconds[self.stage] += now - self.since
+        self.stage, self.since = stage, now
+
+    def busy_s(self, now: float) -> float:
+        """Seconds spent between a granted reservation and its report, up to `now`."""
+        running = now - self.since if self.stage in BUSY else 0.0
+        return sum(self.seconds[stage] for stage in BUSY) + running
+
+
+class Ending(StrEnum):
+    """Why the agent's turn ended."""
+
+    CLAIMED = "claimed"  # Agent.exit(success=True)
+    GAVE_UP = "gave_up"  # Agent.exit(success=False)
+    OUT_OF_STEPS = "out_of_steps"
+    BROKE_DESKTOP = "broke_desktop"
+
+
+def ending_after(step: int, max_steps: int, exit_success: bool | None) -> Ending | None:
+    """Whether the episode ends after its `step`-th step (from 0); `exit_success` is None when the action was no exit."""
+    if exit_success is not None:
+        return Ending.CLAIMED if exit_success else Ending.GAVE_UP
+    return Ending.OUT_OF_STEPS if step + 1 >= max_steps else None
+
+
+def needs_verifier(ending: Ending, feasible: bool) -> bool:
+    """Only a claim about a feasible task is worth reading files for."""
+    return ending is Ending.CLAIMED and feasible
+
+
+def judge(ending: Ending, feasible: bool, verified: bool | None) -> Outcome:
+    """The outcome of an ended episode; `verified` is None when no verifier was needed."""
+    if ending is Ending.CLAIMED and feasible:
+        return Outcome(success=bool(verified), reason="verified" if verified else "not_verified")
+    if ending is Ending.GAVE_UP and not feasible:
+        return Outcome(success=True, reason="verified", feasible=False)
+    reason = {
+        Ending.CLAIMED: "not_verified",
+        Ending.GAVE_UP: "agent_gave_up",
+        Ending.OUT_OF_STEPS: "out_of_steps",
+        Ending.BROKE_DESKTOP: "agent_broke_desktop",
+    }[ending]
+    return Outcome(success=False, reason=reason, feasible=feasible)

@@ -1,0 +1,75 @@
+"""The life of an episode: which stages follow which, and what counts as success."""
+
+from __future__ import annotations
+
+import pytest
+from actors.desktop.machine import BUSY, Ending, Stage, StageClock, ending_after, judge, needs_verifier
+from actors.desktop.quarantine import Quarantine, QuarantinePolicy
+from hypothesis import given
+from hypothesis import strategies as st
+from runtime.errors import ProtocolError
+
+
+def test_only_a_verified_claim_is_a_success_on_a_feasible_task() -> None:
+    for ending in Ending:
+        for verified in (True, False, None):
+            outcome = judge(ending, True, verified)
+            assert outcome.success == (ending is Ending.CLAIMED and verified is True)
+
+
+def test_only_giving_up_is_a_success_on_an_infeasible_task() -> None:
+    for ending in Ending:
+        outcome = judge(ending, False, None)
+        assert outcome.success == (ending is Ending.GAVE_UP)
+        assert not outcome.feasible
+        assert not needs_verifier(ending, False)
+
+
+@given(step=st.integers(0, 50), limit=st.integers(1, 50), claim=st.sampled_from([None, True, False]))
+def test_an_episode_ends_by_exit_or_at_its_limit(step: int, limit: int, claim: bool | None) -> None:
+    ending = ending_after(step, limit, claim)
+    if claim is not None:
+        assert ending is (Ending.CLAIMED if claim else Ending.GAVE_UP)
+    else:
+        assert (ending is Ending.OUT_OF_STEPS) == (step + 1 >= limit)
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(Stage)), st.floats(0.0, 10.0)), max_size=60))
+def test_stage_seconds_add_up_and_forbidden_moves_are_refused(moves: list[tuple[Stage, float]]) -> None:
+    clock, now = StageClock(0.0), 0.0
+    for stage, passed in moves:
+        now += passed
+        before = clock.stage
+        try:
+            clock.enter(stage, now)
+        except ProtocolError:
+            assert clock.stage is before
+    total = sum(clock.seconds.values()) + (now - clock.since)
+    assert total == pytest.approx(now)
+    assert clock.busy_s(now) <= total + 1e-9
+
+
+def test_a_frozen_desktop_never_acts_again() -> None:
+    clock = StageClock(0.0)
+    for stage in (Stage.LEASING, Stage.SETUP, Stage.OBSERVING, Stage.VERIFYING):
+        clock.enter(stage, 1.0)
+    with pytest.raises(ProtocolError, match="verifying to acting"):
+        clock.enter(Stage.ACTING, 2.0)
+    assert Stage.IDLE not in BUSY
+
+
+def test_quarantine_ends_by_a_probe_only() -> None:
+    policy = QuarantinePolicy(faults_in_a_row=3, first_probe_s=1.0, longest_probe_s=3.0)
+    seat = Quarantine(policy)
+    assert [seat.faulted() for _ in range(3)] == [False, False, True]
+    seat.succeeded()
+    assert seat.resting
+    delays = []
+    for _ in range(3):
+        delays.append(seat.probe_delay_s())
+        seat.probed(ok=False)
+    assert delays == [1.0, 2.0, 3.0]
+    assert seat.resting
+    seat.probed(ok=True)
+    assert not seat.resting
+    assert seat.faulted(), "a seat let back rests again at its next fault"
