@@ -6,13 +6,14 @@ unknown fields are refused, so two builds that disagree fail loudly instead of g
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, dataclass_transform
 
 import msgspec
 
 ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag=True):
     """Base of everything that crosses a mailbox; its tag on the wire is the class name."""
 
@@ -24,6 +25,7 @@ class Request(Message, Generic[ReplyT_co]):
     """
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of untagged values nested in messages."""
 

@@ -1,0 +1,124 @@
+"""What an actor is made of.
+
+Invariant: an actor handles one message at a time, except in handlers declared concurrent, whose number is bounded;
+every task it starts is its own and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from runtime.clock import Clock
+from runtime.errors import ProtocolError
+from runtime.logs import ActorLog
+from runtime.message import Message
+from runtime.refs import Ref
+from runtime.tasks import TaskScope
+
+if TYPE_CHECKING:
+    from runtime.node import Node
+
+T = TypeVar("T")
+MethodT = TypeVar("MethodT", bound=Callable[..., Awaitable[Any]])
+
+
+@dataclass(frozen=True)
+class Handler:
+    """One declared handler. `slow_after_s` replaces the node's limit for the stall report."""
+
+    message: type[Message]
+    call: Callable[..., Awaitable[Any]]
+    limit: int
+    concurrent: bool
+    slow_after_s: float | None
+
+
+def handles(
+    message: type[Message], *, concurrent: bool = False, limit: int = 1024, slow_after_s: float | None = None
+) -> Callable[[MethodT], MethodT]:
+    """Declare that an async method `(self, message) -> reply` understands `message`.
+
+    Concurrent handlers run beside everything else, at most `limit` of each at once; all others exclude each other.
+    """
+
+    def mark(method: MethodT) -> MethodT:
+        method.__handler__ = Handler(  # type: ignore[attr-defined]
+            message, method, limit if concurrent else 1, concurrent, slow_after_s
+        )
+        return method
+
+    return mark
+
+
+class Actor:
+    """Base of all actors. `config` is the Struct of its spec, or None."""
+
+    ctx: Context
+
+    def __init__(self, config: Any = None) -> None:
+        self.config = config
+
+    async def on_start(self) -> None:
+        """Before the first message. Raising makes the start fail: the supervisor decides."""
+
+    async def on_stop(self) -> None:
+        """After the last message, every handler and spawned task ended; called after a failed `on_start` too."""
+
+    def doing(self) -> str:
+        """One line for `status`."""
+        return ""
+
+    @classmethod
+    def handlers(cls) -> dict[str, Handler]:
+        """Handlers by message name, subclasses before bases. Raises ProtocolError for two of one message."""
+        found: dict[str, tuple[str, Handler]] = {}
+        for owner in cls.__mro__:
+            for attribute, method in vars(owner).items():
+                handler = getattr(method, "__handler__", None)
+                if not isinstance(handler, Handler):
+                    continue
+                name = handler.message.__name__
+                known = found.setdefault(name, (attribute, handler))
+                if known[0] != attribute:
+                    raise ProtocolError(f"{cls.__name__} handles {name} in both {known[0]} and {attribute}")
+        return {name: handler for name, (_, handler) in found.items()}
+
+
+class Context:
+    """What the runtime gives an actor for one life of it."""
+
+    def __init__(self, node: Node, name: str, log: ActorLog, scope: TaskScope) -> None:
+        self.name = name
+        self.log = log
+        self._node = node
+        self._scope = scope
+
+    @property
+    def run_dir(self) -> Path:
+        """The run's folder."""
+        return self._node.run_dir
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that this actor decides by."""
+        return self._node.clock
+
+    def ref(self, name: str) -> Ref:
+        """The actor called `name`, wherever it lives; it need not have started yet."""
+        return Ref(self._node, self.name, name)
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a task that ends with the actor. Its failure is the actor's failure."""
+        return self._scope.spawn(coro, f"{self.name}:{name}")
+
+    async def shared(self, key: str, factory: Callable[[], Awaitable[T]]) -> T:
+        """The one object of this process under `key`, made by the first who asks.
+
+        It needs an async `close()`, called when the host stops. A failing factory raises at its caller, and the
+        next one who asks tries again.
+        """
+        return await self._node.shared.get(self.name, key, factory)

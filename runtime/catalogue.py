@@ -1,0 +1,17 @@
+"""The runtime's own events, written to the log of each host.
+
+Invariant: every event is emitted by the runtime and by nothing else.
+"""
+
+from __future__ import annotations
+
+from runtime.events import declare
+
+ACTOR_STARTED = declare("actor_started", "info", name=str, factory=str, start_s=float, restarts=int)
+ACTOR_STOPPED = declare("actor_stopped", "info", name=str)
+ACTOR_FAILED = declare("actor_failed", "error", name=str, where=str, error=str, traceback=list)
+ACTOR_RESTARTS = declare("actor_restarts", "warning", name=str, delay_s=float, restarts=int)
+STOP_FAILED = declare("stop_failed", "warning", name=str, error=str, traceback=list)
+TASK_OUTLIVES = declare("task_outlives", "error", name=str, tasks=list)
+TELL_FAILED = declare("tell_failed", "warning", name=str, message=str, sender=str, error=str)
+DEAD_LETTER = declare("dead_letter", "debug", sender=str, to=str, type=str)

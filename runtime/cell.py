@@ -1,0 +1,274 @@
+"""The life of one actor: start, serve, fail, start again, stop.
+
+Invariant: whatever ends a life, its handlers and tasks have ended, `on_stop` was called once, and every message
+that was in a handler has been answered before the next life starts; the mailbox outlives them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from runtime.actor import Actor, Context, Handler
+from runtime.catalogue import (
+    ACTOR_FAILED,
+    ACTOR_RESTARTS,
+    ACTOR_STARTED,
+    ACTOR_STOPPED,
+    STOP_FAILED,
+    TASK_OUTLIVES,
+    TELL_FAILED,
+)
+from runtime.codec import decode, encode, reply_type
+from runtime.envelope import Envelope
+from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, ProtocolError
+from runtime.logs import ActorLog, current_trace
+from runtime.mailbox import Mailbox
+from runtime.node import Node
+from runtime.spec import WireSpec
+from runtime.status import ActorStatus, WaitStatus
+from runtime.supervision import GiveUp, RestartBudget
+from runtime.tasks import TaskScope
+from runtime.waits import waiting, waits_now
+
+
+class Cell:
+    """Keeps one actor alive. `on_give_up(name, reason)` is called when the restart budget is spent."""
+
+    def __init__(self, spec: WireSpec, node: Node, level: str, on_give_up: Callable[[str, str], None]) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.state = "starting"
+        self.restarts = 0
+        self.in_flight: dict[str, tuple[Envelope, float, Handler]] = {}  # envelope id -> envelope, since, handler
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.mailbox = Mailbox(spec.name, spec.mailbox)
+        self._node = node
+        self._log = ActorLog(node.run_dir, spec.name, level)
+        self._on_give_up = on_give_up
+        self._budget = RestartBudget(spec.name, spec.restart)
+        self._stop = asyncio.Event()
+        self._actor: Actor | None = None
+        self._running: Counter[str] = Counter()
+        self._failed: asyncio.Future[tuple[str, BaseException]] | None = None
+        node.mailboxes[spec.name] = self.mailbox
+
+    async def live(self) -> None:
+        """Run until `stop`, or until the supervisor gives up."""
+        while not self._stop.is_set():
+            failure = await self._one_life()
+            if failure is None:
+                break
+            where, error = failure
+            cause = f"{type(error).__name__}: {error}"
+            self._node.log.emit(
+                ACTOR_FAILED, name=self.name, where=where, error=cause, traceback=traceback_lines(error)
+            )
+            decision = self._budget.on_failure(
+                self._node.clock.now(), f"{where}: {cause}", curable=not isinstance(error, ConfigError)
+            )
+            if isinstance(decision, GiveUp):
+                self.state = "failed"
+                self._bury(decision.reason)
+                if not self.started.done():
+                    self.started.set_exception(ActorFailed(type(error).__name__, decision.reason))
+                self._on_give_up(self.name, decision.reason)
+                return
+            self.restarts += 1
+            self.state = "restarting"
+            self._node.log.emit(ACTOR_RESTARTS, name=self.name, delay_s=decision.delay_s, restarts=self.restarts)
+            await self._sleep_unless_stopped(decision.delay_s)
+        self.state = "stopped"
+        self._bury("it stopped")
+        if not self.started.done():
+            self.started.set_exception(ActorGone(f"{self.name} was stopped before it had started"))
+        self._node.log.emit(ACTOR_STOPPED, name=self.name)
+
+    def stop(self) -> None:
+        """Ask `live` to end."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Release the log. After `live` has ended."""
+        if self.started.done() and not self.started.cancelled():
+            self.started.exception()  # a failure that nobody awaited has already been escalated
+        self._log.close()
+
+    async def status(self) -> ActorStatus:
+        """What the actor is doing."""
+        now = time.monotonic()
+        oldest = min(self.in_flight.values(), key=lambda entry: entry[1], default=None)
+        waits = [
+            WaitStatus(whom=w.whom, what=w.what, waited_s=now - w.since, left_s=w.deadline - now, trace=w.trace)
+            for _, w in waits_now()
+            if w.who == self.name
+        ]
+        return ActorStatus(
+            name=self.name,
+            host=self._node.name,
+            pid=os.getpid(),
+            state=self.state,
+            doing=await self._doing(),
+            mailbox=len(self.mailbox),
+            in_flight=len(self.in_flight),
+            current=oldest[0].message if oldest else None,
+            sender=oldest[0].sender if oldest else None,
+            since_wall=time.time() - (now - oldest[1]) if oldest else None,
+            busy_s=now - oldest[1] if oldest else 0.0,
+            restarts=self.restarts,
+            waits=waits[:20],
+        )
+
+    async def _doing(self) -> str:
+        async def call(actor: Actor) -> str:
+            return str(actor.doing())[:200]
+
+        if self._actor is None:
+            return ""
+        (text,) = await asyncio.gather(call(self._actor), return_exceptions=True)
+        return text if isinstance(text, str) else f"doing() failed: {text!r:.150}"
+
+    async def _sleep_unless_stopped(self, seconds: float) -> None:
+        sleep = asyncio.ensure_future(self._node.clock.sleep(seconds))
+        stop = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({sleep, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            stop.cancel()
+            await asyncio.gather(sleep, stop, return_exceptions=True)
+
+    async def _one_life(self) -> tuple[str, BaseException] | None:
+        """One incarnation; returns where it failed and why, None when it was stopped."""
+        failed = self._failed = asyncio.get_running_loop().create_future()
+        scope = TaskScope(self._part_failed)
+        self.state = "starting"
+        scope.spawn(self._serve(scope), f"{self.name}:serve")
+        stop = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({failed, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            await asyncio.gather(stop, return_exceptions=True)
+            if self._stop.is_set():
+                self.state = "stopping"
+            await self._end(scope)
+        return failed.result() if failed.done() else None
+
+    def _part_failed(self, name: str, error: BaseException) -> None:
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_result((name.removeprefix(f"{self.name}:"), error))
+
+    async def _serve(self, scope: TaskScope) -> None:
+        began = time.monotonic()
+        actor: Actor = self.spec.build()
+        actor.ctx = Context(self._node, self.name, self._log, scope)
+        self._actor = actor
+        handlers = type(actor).handlers()
+        async with waiting(self._node.name, self.name, "on_start", self.spec.start_timeout_s):
+            await actor.on_start()
+        self.state = "running"
+        self._node.log.emit(
+            ACTOR_STARTED,
+            name=self.name,
+            factory=self.spec.factory,
+            start_s=round(time.monotonic() - began, 3),
+            restarts=self.restarts,
+        )
+        if not self.started.done():
+            self.started.set_result(None)
+        self._running.clear()
+
+        def slot(envelope: Envelope) -> str:
+            handler = handlers.get(envelope.message)
+            return envelope.message if handler is None or handler.concurrent else ""
+
+        def ready(envelope: Envelope) -> bool:
+            if self._failed is None or self._failed.done():
+                return False
+            handler = handlers.get(envelope.message)
+            return handler is None or self._running[slot(envelope)] < handler.limit
+
+        while True:
+            envelope = await self.mailbox.get(ready)
+            handler = handlers.get(envelope.message)
+            if handler is None:
+                text = f"{self.name} does not understand {envelope.message}"
+                self._refuse(envelope, ProtocolError(text))
+            elif envelope.kind == "tell" or envelope.left_s() > 0:  # an expired ask has no asker left
+                self._running[slot(envelope)] += 1
+                self.in_flight[envelope.id] = (envelope, time.monotonic(), handler)
+                scope.spawn(self._handle(actor, envelope, handler, slot(envelope)), f"{self.name}:{envelope.message}")
+
+    async def _handle(self, actor: Actor, envelope: Envelope, handler: Handler, slot: str) -> None:
+        current_trace.set(envelope.trace)
+        try:
+            message = decode(envelope.body, handler.message)
+            reply = await handler.call(actor, message)
+            if envelope.kind == "ask":
+                self._node.answer(self._reply(envelope, handler, reply))
+        except ComputerRLError as error:
+            self._refuse(envelope, error)
+        except Exception as error:
+            self._part_failed(envelope.message, error)  # first, so that this life serves nothing more
+            self._node.refuse(envelope, ActorFailed(type(error).__name__, str(error)), "handler")
+            raise
+        except asyncio.CancelledError:
+            if envelope.kind == "ask":
+                self._node.refuse(envelope, ActorGone(f"{self.name} stopped or restarted while handling this"))
+            raise
+        finally:
+            self.in_flight.pop(envelope.id, None)
+            self._running[slot] -= 1
+            self.mailbox.poke()
+
+    def _reply(self, envelope: Envelope, handler: Handler, reply: Any) -> Envelope:
+        body = encode(reply)
+        decode(body, reply_type(handler.message))  # a wrong reply is this actor's defect, not its asker's
+        return envelope.answer("reply", type(reply).__name__, body)
+
+    def _refuse(self, envelope: Envelope, error: ComputerRLError) -> None:
+        if envelope.kind == "ask":
+            self._node.refuse(envelope, error, "handler")
+        else:
+            self._node.log.emit(
+                TELL_FAILED,
+                trace=envelope.trace,
+                name=self.name,
+                message=envelope.message,
+                sender=envelope.sender,
+                error=f"{type(error).__name__}: {error}",
+            )
+
+    async def _end(self, scope: TaskScope) -> None:
+        if left := await scope.close(self.spec.stop_timeout_s):
+            self._node.log.emit(TASK_OUTLIVES, name=self.name, tasks=left)
+        actor, self._actor = self._actor, None
+        if actor is None:
+            return
+        results = await asyncio.gather(self._on_stop(actor), return_exceptions=True)
+        for error in results:
+            if isinstance(error, BaseException):
+                cause = f"{type(error).__name__}: {error}"
+                self._node.log.emit(STOP_FAILED, name=self.name, error=cause, traceback=traceback_lines(error))
+
+    async def _on_stop(self, actor: Actor) -> None:
+        async with waiting(self._node.name, self.name, "on_stop", self.spec.stop_timeout_s):
+            await actor.on_stop()
+
+    def _bury(self, reason: str) -> None:
+        self._node.mailboxes.pop(self.name, None)
+        for envelope in self.mailbox.drain():
+            if envelope.kind == "ask":
+                self._node.refuse(envelope, ActorGone(f"{self.name} is gone: {reason}"))
+
+
+def traceback_lines(error: BaseException) -> list[str]:
+    """The traceback as lines for a log field."""
+    text = "".join(traceback.format_exception(error))
+    return text.splitlines()[-60:]

@@ -1,0 +1,56 @@
+"""What wraps a message on its way.
+
+Invariant: every envelope has a deadline, as seconds since the epoch so that it means the same in every process,
+and its body is MessagePack even when sender and receiver share a process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["ask", "tell", "reply", "accepted", "error"]
+
+_process = secrets.token_hex(4)
+_count = itertools.count()
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="envelope"):
+    """One hop-independent message. `reply_to` is the host that keeps the sender's pending ask."""
+
+    id: str
+    kind: Kind
+    to: str
+    sender: str
+    reply_to: str
+    trace: str | None
+    deadline: float
+    message: str  # class name of the message; in an error "handler" or "runtime", whoever raised it
+    body: bytes
+
+    def left_s(self) -> float:
+        """Seconds to the deadline, negative when it has passed."""
+        return self.deadline - time.time()
+
+    def answer(self, kind: Kind, type_name: str, body: bytes) -> Envelope:
+        """The envelope that answers this one."""
+        return Envelope(
+            id=self.id,
+            kind=kind,
+            to=self.sender,
+            sender=self.to,
+            reply_to=self.reply_to,
+            trace=self.trace,
+            deadline=self.deadline,
+            message=type_name,
+            body=body,
+        )
+
+
+def fresh_id() -> str:
+    """An id that no other process and no other call ever gives."""
+    return f"{_process}-{next(_count)}"

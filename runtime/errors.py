@@ -1,0 +1,79 @@
+"""Every error that this program raises on purpose.
+
+Invariant: an error that crosses an actor's border is one of these; anything else is a defect and restarts the
+actor it arose in. Errors are translated where they arise, so nobody catches a library's exceptions from afar.
+"""
+
+# ruff: noqa: N818 - an error is named after its condition, as in `except MailboxFull`
+
+from __future__ import annotations
+
+
+class ComputerRLError(Exception):
+    """Base of all errors with a meaning. Its text is for people and fits on one line."""
+
+
+class ConfigError(ComputerRLError):
+    """What the user gave can't work; says which setting and what to do. Never cured by a restart."""
+
+
+class ProtocolError(ComputerRLError):
+    """Two parts disagree about a message, a frame or a log event: a defect, not a condition."""
+
+
+class DeadlineExceeded(ComputerRLError):
+    """A wait reached its deadline; the text says who waited how long for what from whom."""
+
+
+class MailboxFull(ComputerRLError):
+    """The peer's mailbox pushed back until the deadline; the message was not delivered."""
+
+
+class ActorGone(ComputerRLError):
+    """The peer does not exist, stopped, restarted or lost its host while the message was with it."""
+
+
+class ActorFailed(ComputerRLError):
+    """The peer's handler raised; `type_name` and `text` are of the error it raised."""
+
+    def __init__(self, type_name: str, text: str) -> None:
+        super().__init__(f"{type_name}: {text}")
+        self.type_name = type_name
+        self.text = text
+
+
+class HostLost(ComputerRLError):
+    """A process host ended without being asked to."""
+
+
+class StoreError(ComputerRLError):
+    """Stored bytes are missing, torn or not what their digest says, or can't be written."""
+
+
+class SamplerError(ComputerRLError):
+    """An engine refused, failed or answered nonsense."""
+
+
+class LearnerError(ComputerRLError):
+    """A rank process failed or a step could not be computed."""
+
+
+class DesktopFault(ComputerRLError):
+    """Infrastructure under a desktop failed: seen from the host, never an outcome of the policy.
+
+    `culprit` is what quarantine counts it against: "seat", "host", "image", "task", "sampler" or "verifier".
+    """
+
+    def __init__(self, cause: str, detail: str, culprit: str) -> None:
+        super().__init__(f"{cause}: {detail}")
+        self.cause = cause
+        self.detail = detail
+        self.culprit = culprit
+
+
+class LedgerError(ComputerRLError):
+    """The replay ledger refused a request that contradicts what it holds."""
+
+
+class FencedOff(LedgerError):
+    """A fencing token is not outstanding any more: the work was handed to others or ended without its holder."""

@@ -1,0 +1,1 @@
+"""Where actors live. Nothing outside this package knows."""

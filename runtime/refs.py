@@ -1,0 +1,73 @@
+"""How actors reach each other.
+
+Invariant: every ask has a finite deadline and ends by it: with the reply, or with one of DeadlineExceeded,
+ActorGone, ActorFailed, MailboxFull or the domain error that the peer raised.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from runtime.codec import decode, decode_error, encode, reply_type
+from runtime.envelope import Envelope, Kind, fresh_id
+from runtime.logs import current_trace
+from runtime.message import Message, Request
+from runtime.waits import waiting
+
+if TYPE_CHECKING:
+    from runtime.node import Node
+
+R = TypeVar("R")
+TELL_TIMEOUT_S = 30.0
+
+
+class Ref:
+    """A peer by name. Holds no connection and never goes stale."""
+
+    def __init__(self, node: Node, sender: str, name: str) -> None:
+        self.name = name
+        self._node = node
+        self._sender = sender
+
+    def __repr__(self) -> str:
+        return f"Ref({self.name!r})"
+
+    async def ask(self, msg: Request[R], *, timeout_s: float, trace: str | None = None) -> R:
+        """The peer's reply, decoded strictly to the type that the request declares.
+
+        `trace` is by default that of the message being handled. Raises DeadlineExceeded, ActorGone, ActorFailed,
+        MailboxFull, ProtocolError, or the domain error that the handler raised. An ask that failed may have been
+        carried out: state-changing messages are idempotent for that reason.
+        """
+        wanted = reply_type(type(msg))
+        envelope = self._wrap("ask", msg, timeout_s, trace)
+        async with waiting(self._sender, self.name, envelope.message, timeout_s, trace=envelope.trace):
+            answer = await self._node.ask(envelope)
+        if answer.kind == "error":
+            raise decode_error(answer.body, from_handler=answer.message == "handler")
+        return cast(R, decode(answer.body, wanted))
+
+    async def tell(self, msg: Message, *, trace: str | None = None, timeout_s: float = TELL_TIMEOUT_S) -> None:
+        """Return once the message is in the peer's mailbox; what becomes of it is not reported.
+
+        Raises MailboxFull, ActorGone or DeadlineExceeded when it did not get there.
+        """
+        envelope = self._wrap("tell", msg, timeout_s, trace)
+        async with waiting(self._sender, self.name, f"delivery of {envelope.message}", timeout_s, trace=envelope.trace):
+            answer = await self._node.tell(envelope)
+        if answer is not None and answer.kind == "error":
+            raise decode_error(answer.body, from_handler=answer.message == "handler")
+
+    def _wrap(self, kind: Kind, msg: Any, timeout_s: float, trace: str | None) -> Envelope:
+        return Envelope(
+            id=fresh_id(),
+            kind=kind,
+            to=self.name,
+            sender=self._sender,
+            reply_to=self._node.name,
+            trace=trace if trace is not None else current_trace.get(),
+            deadline=time.time() + timeout_s,
+            message=type(msg).__name__,
+            body=encode(msg),
+        )

@@ -1,0 +1,83 @@
+"""What to run where.
+
+Invariant: a spec is data; its wire form holds names and MessagePack only, and an inline actor is made from the
+same wire form as one in another process, so a config that can't travel fails everywhere alike.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from runtime.codec import decode, encode, import_path, load
+from runtime.errors import ConfigError
+from runtime.supervision import RestartPolicy
+
+MAIN = "main"
+_NAME = re.compile(r"[a-z][a-z0-9_]*(/[a-z0-9_]+)*")
+
+
+class WireSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`ActorSpec` as it travels to the actor's host."""
+
+    name: str
+    factory: str
+    config_type: str
+    config: bytes
+    restart: RestartPolicy
+    mailbox: int
+    start_timeout_s: float
+    stop_timeout_s: float
+
+    def build(self) -> Any:
+        """A new actor. Raises ConfigError when the factory or the config type can't be loaded."""
+        factory = load(self.factory)
+        return factory(decode(self.config, load(self.config_type)) if self.config_type else None)
+
+
+class ActorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One actor: its name, `factory` (an Actor class or its `module:Class` path), config and host.
+
+    An actor whose process host is lost starts again with the host; the host's own policy counts that.
+    """
+
+    name: str
+    factory: Any
+    config: Any = None
+    host: str = MAIN
+    restart: RestartPolicy = RestartPolicy()
+    mailbox: int = 1024  # messages
+    start_timeout_s: float = 300.0
+    stop_timeout_s: float = 20.0
+
+    def wire(self) -> WireSpec:
+        """The form that travels. Raises ConfigError for a bad name and ProtocolError for a config that can't travel."""
+        check_name(self.name)
+        return WireSpec(
+            name=self.name,
+            factory=self.factory if isinstance(self.factory, str) else import_path(self.factory),
+            config_type="" if self.config is None else import_path(type(self.config)),
+            config=b"" if self.config is None else encode(self.config),
+            restart=self.restart,
+            mailbox=self.mailbox,
+            start_timeout_s=self.start_timeout_s,
+            stop_timeout_s=self.stop_timeout_s,
+        )
+
+
+class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One child process. `env` is added to this process's environment; `nice` is added to its niceness."""
+
+    name: str
+    env: dict[str, str] = {}
+    nice: int = 0
+    restart: RestartPolicy = RestartPolicy()
+    start_timeout_s: float = 60.0
+
+
+def check_name(name: str) -> None:
+    """Raise ConfigError unless `name` is like `desktop/3`: it also names files, so no two names may meet there."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"an actor or host is called like desktop/3 (lower case, digits, underscores), not {name!r}")

@@ -1,0 +1,36 @@
+"""What an actor is doing now, as `status` shows it.
+
+Invariant: a status holds copies, bounded in size; reading it changes nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class WaitStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One wait of the actor: for `what` from `whom`."""
+
+    whom: str
+    what: str
+    waited_s: float
+    left_s: float
+    trace: str | None
+
+
+class ActorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One actor. `current` is the message it has been busy on longest, from `sender`, for `busy_s` seconds."""
+
+    name: str
+    host: str
+    pid: int
+    state: str  # starting, running, restarting, stopping, failed, or host_lost
+    doing: str
+    mailbox: int
+    in_flight: int
+    current: str | None
+    sender: str | None
+    since_wall: float | None
+    busy_s: float
+    restarts: int
+    waits: list[WaitStatus]

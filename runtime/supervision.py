@@ -1,0 +1,56 @@
+"""When to restart and when to give up.
+
+Invariant: at most `max_restarts` restarts within any `window_s`; the next failure escalates. Pure: takes `now`.
+A transition is missing on purpose: nothing leads back from giving up, because a part that could not be kept
+alive must stop the run with its reason rather than flap until somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+
+class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often and how patiently a failed part is started again."""
+
+    max_restarts: int = 5
+    window_s: float = 120.0
+    first_delay_s: float = 0.2
+    factor: float = 2.0
+    max_delay_s: float = 10.0
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """Start again after `delay_s`."""
+
+    delay_s: float
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """Stop the system; `reason` says what failed how often."""
+
+    reason: str
+
+
+class RestartBudget:
+    """One part's restarts. A window without failures gives the whole budget and the short delay back."""
+
+    def __init__(self, name: str, policy: RestartPolicy) -> None:
+        self._name = name
+        self._policy = policy
+        self._recent: deque[float] = deque(maxlen=max(1, policy.max_restarts + 1))
+
+    def on_failure(self, now: float, cause: str, *, curable: bool = True) -> Restart | GiveUp:
+        """Decide after a failure at `now`; `curable` is false where a restart can't help (a ConfigError)."""
+        policy = self._policy
+        if not curable:
+            return GiveUp(f"{self._name}: {cause}")
+        while self._recent and now - self._recent[0] >= policy.window_s:
+            self._recent.popleft()
+        if len(self._recent) >= policy.max_restarts:
+            return GiveUp(f"{self._name} failed {len(self._recent) + 1} times in {policy.window_s:g} s: {cause}")
+        delay = min(policy.max_delay_s, policy.first_delay_s * policy.factor ** len(self._recent))
+        self._recent.append(now)
+        return Restart(delay)
