@@ -1,0 +1,35 @@
+# Everything can be repeated at no cost: set-up looks first whether it is needed.
+SHELL := /bin/bash
+PY := .venv/bin/python
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: setup train test pytest lint mutants wheel bench clean
+
+setup:
+	@bash deploy/setup/setup.sh
+
+train: setup
+	.venv/bin/computerrl run deploy/local.yaml
+
+test: setup lint pytest
+
+pytest:
+	$(PY) -m pytest tests -n 2 --dist loadfile
+
+lint:
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+mutants:
+	$(PY) tests/mutants/run.py
+
+wheel:
+	bash deploy/setup/wheel_check.sh
+
+bench:
+	.venv/bin/computerrl bench startup
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,82 @@
+"""The command line.
+
+Invariant: bad input ends in one line on standard error that says what is wrong and what is nearest to right, and in
+exit status 2; a traceback means a bug of ours. Exit status 1 is a bad verdict, 130 an interruption.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+from actors.cluster.nearest import hint
+
+COMMANDS = ("run", "logs", "runs", "status", "parse", "doctor", "base", "bench")
+_CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are one line with the nearest right word."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2."""
+        found = _CHOICE.fullmatch(message)
+        if found:
+            options = [option.strip(" '") for option in found["options"].split(",")]
+            message = f"{found['name']}: {found['word']} is not one of them; {hint(found['word'], options)}"
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def unknown(self, words: Sequence[str]) -> NoReturn:
+        """End with status 2 over arguments that nothing takes."""
+        word = words[0].partition("=")[0]
+        options = [option for action in self._actions for option in action.option_strings]
+        self.error(f"{words[0]}: no such argument; {hint(word, options)}" if word.startswith("-") else f"{word}: one too many")
+
+
+def build_parser() -> Parser:
+    """The whole command line."""
+    parser = Parser(
+        prog="computerrl",
+        description="Train computer-use agents on real desktops.",
+        epilog="first steps:\n  computerrl doctor\n  computerrl run --dry-run local\n  computerrl run smoke\n",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    for name in COMMANDS:
+        module = import_module(f"actors.cluster.commands.{name}")
+        sub = commands.add_parser(name, help=module.SUMMARY, description=module.DESCRIPTION, epilog=module.EXAMPLES)
+        module.arguments(sub)
+        sub.set_defaults(main=module.main, parser=sub)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the process's exit status."""
+    args, rest = build_parser().parse_known_args(argv)
+    if rest:
+        args.parser.unknown(rest)
+    from runtime.errors import ConfigError
+
+    try:
+        return int(args.main(args))
+    except ConfigError as error:
+        sys.stderr.write(f"{args.parser.prog}: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader left (`| head`): not an error, and nothing more may be flushed into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""`computerrl doctor`: what this machine lacks, and what mends it."""
+
+from __future__ import annotations
+
+import argparse
+
+SUMMARY = "check this machine"
+DESCRIPTION = "Check that this machine can run desktops and training; name what is missing and the command that mends it."
+EXAMPLES = "examples:\n  computerrl doctor\n  computerrl doctor deploy/smoke.yaml --json\n"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    parser.add_argument("file", nargs="?", default="local", metavar="FILE", help="deploy file to check for (default: local)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Check; 0 when nothing that a run needs is missing, else 1."""
+    from actors.cluster import deployfile, doctor, say
+
+    deploy, _ = deployfile.load(args.file)
+    checks = doctor.examine(deploy)
+    healthy = not any(check.fatal for check in checks)
+    if args.json:
+        say.document({"ok": healthy, "checks": checks})
+        return 0 if healthy else 1
+    say.table(
+        ("CHECK", "", "FOUND"),
+        [(check.name, "ok" if check.ok else "MISSING" if check.needed else "warning", check.found) for check in checks],
+    )
+    for check in checks:
+        if not check.ok and check.mend:
+            say.line(f"\n{check.name}: {check.mend}")
+    say.line("\nready" if healthy else "\nnot ready: the commands above mend it")
+    return 0 if healthy else 1

@@ -1,0 +1,53 @@
+"""`computerrl parse`: what a model's answer means."""
+
+from __future__ import annotations
+
+import argparse
+
+SUMMARY = "parse a model's answer"
+DESCRIPTION = (
+    "Read a model's answer from standard input and print the typed action, or the refusal with its reason.\n"
+    "Exit status 0 for an action, 2 for a refusal. Nothing is evaluated and nothing runs."
+)
+EXAMPLES = (
+    "examples:\n"
+    "  echo \"Agent.type(text='kiwi')\" | computerrl parse --app text_editor\n"
+    "  computerrl parse --app libreoffice_calc --json < answer.txt\n"
+)
+APPS = (
+    "text_editor",
+    "file_manager",
+    "terminal",
+    "libreoffice_calc",
+    "libreoffice_writer",
+    "libreoffice_impress",
+    "vlc",
+    "code",
+    "google_chrome",
+)
+MAX_BYTES = 1 << 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    parser.add_argument("--app", required=True, choices=APPS, metavar="APP", help=f"one of {', '.join(APPS)}")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Parse standard input; 0 or 2."""
+    import sys
+
+    from actors.cluster import say
+    from apis.parse import verdict
+
+    text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8", errors="replace")
+    found = verdict(text, args.app)
+    accepted = found["verdict"] == "action"
+    if args.json:
+        say.document(found)
+    elif accepted:
+        say.line(str(found["action"]))
+    else:
+        say.line(f"refused: {found['reason']}")
+    return 0 if accepted else 2

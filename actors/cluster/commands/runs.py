@@ -1,0 +1,53 @@
+"""`computerrl runs`: what has been run here."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "list runs"
+DESCRIPTION = "List the runs below a folder, newest last, and how each ended."
+EXAMPLES = "examples:\n  computerrl runs\n  computerrl runs --json | python3 -m json.tool\n"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(args: argparse.Namespace) -> int:
+    """List them; 0 also when there are none."""
+    import time
+
+    import msgspec
+
+    from actors.cluster import runfolder, say
+
+    rows = [(path, record, runfolder.state(path, record)) for path, record in runfolder.all_runs(Path(args.runs))]
+    if args.json:
+        say.document(
+            [
+                {"path": str(path), "state": state, **msgspec.to_builtins(record)}
+                for path, record, state in rows
+            ]
+        )
+        return 0
+    if not rows:
+        say.line(f"no runs in {args.runs}: start one with  computerrl run smoke")
+        return 0
+    say.table(
+        ("RUN", "STATE", "STARTED", "AGE", "FILE", "REASON"),
+        [
+            (
+                record.name,
+                state,
+                record.started,
+                say.duration(time.time() - record.started_s),
+                record.file,
+                record.reason or "",
+            )
+            for path, record, state in rows
+        ],
+    )
+    return 0

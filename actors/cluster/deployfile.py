@@ -1,0 +1,47 @@
+"""Deploy files by path or by bundled name.
+
+Invariant: the same name means the same file in a source tree and in an installed wheel, from any working folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from actors.cluster import typed
+from actors.cluster.config import Deploy
+from actors.cluster.nearest import hint
+from runtime.errors import ConfigError
+
+
+def bundled() -> dict[str, Path]:
+    """Name -> path of the deploy files that come with the program."""
+    folder = Path(str(resources.files("deploy")))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def locate(name: str) -> Path:
+    """The deploy file called `name`: a path, or a bundled file's name. Raises ConfigError with the nearest name."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    known = bundled()
+    bare = name.removeprefix("./").removeprefix("deploy/").removesuffix(".yaml")
+    if bare in known:
+        return known[bare]
+    raise ConfigError(f"{name}: no such deploy file; {hint(bare, known)}")
+
+
+def load(name: str, overrides: Sequence[str] = ()) -> tuple[Deploy, Path]:
+    """The deploy file `name` with `--set` overrides. Raises ConfigError."""
+    path = locate(name)
+    return typed.read(path, Deploy, overrides, name=name), path
+
+
+def dump(deploy: Deploy) -> str:
+    """`deploy` with every default written out, as YAML that `load` reads back."""
+    return yaml.safe_dump(msgspec.to_builtins(deploy), sort_keys=False, allow_unicode=True)

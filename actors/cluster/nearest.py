@@ -1,0 +1,32 @@
+"""Suggestions for people who mistyped.
+
+Invariant: a suggestion is always one of the right answers, never a guess made up from the wrong one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(word: str, options: Iterable[str]) -> str | None:
+    """The option most like `word`, or None when none is alike."""
+    by_folded = {option.casefold().replace("-", "_"): option for option in options}
+    folded = word.casefold().replace("-", "_")
+    found = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
+    if found:
+        return by_folded[found[0]]
+    starts = [option for key, option in by_folded.items() if folded and (key.startswith(folded) or folded in key)]
+    return starts[0] if len(starts) == 1 else None
+
+
+def hint(word: str, options: Iterable[str], *, shown: int = 12) -> str:
+    """A clause for the end of an error line: the nearest option, else the options themselves."""
+    known = list(options)
+    best = nearest(word, known)
+    if best is not None:
+        return f"did you mean {best}?"
+    if not known:
+        return "there are none"
+    more = f" and {len(known) - shown} more" if len(known) > shown else ""
+    return f"known: {', '.join(known[:shown])}{more}"

@@ -1,0 +1,155 @@
+"""A run's folder: who owns it, what it is a run of, how it ended.
+
+Invariant: at most one live process owns a run folder; ownership is an flock, so it ends with its process whatever
+kills it, and a recorded run without an owner and without an end was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from actors.cluster.nearest import hint
+from runtime.errors import ConfigError
+
+
+class RunRecord(msgspec.Struct, kw_only=True):
+    """`run.json`."""
+
+    name: str
+    file: str  # the deploy file as the user named it
+    seed: int
+    build: str  # actors.cluster.origin.build_id
+    versions: dict[str, str]  # package -> version
+    started: str  # wall time, ISO 8601
+    started_s: float  # the same, seconds since the epoch
+    ended: str | None = None
+    verdict: str | None = None  # "ok", "failed", "stopped", "crashed"; None while it runs or when it was killed
+    reason: str | None = None
+    resumed: int = 0  # how many times
+
+
+class Owner(msgspec.Struct, kw_only=True):
+    """The content of the lock file."""
+
+    pid: int
+    started: str
+
+
+def iso(seconds: float) -> str:
+    """Wall seconds as ISO 8601 in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+class RunFolder:
+    """One run's folder, claimed by this process."""
+
+    def __init__(self, path: Path, record: RunRecord, lock: IO[str]) -> None:
+        self.path = path
+        self.record = record
+        self._lock = lock
+
+    def save(self) -> None:
+        """Write `run.json` atomically."""
+        target = self.path / "run.json"
+        partial = target.with_suffix(".json.part")
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(self.record), indent=2) + b"\n")
+        partial.replace(target)
+
+    def end(self, verdict: str, reason: str | None) -> None:
+        """Record how it ended and give the folder back."""
+        self.record.ended, self.record.verdict, self.record.reason = iso(time.time()), verdict, reason
+        self.save()
+        self._lock.close()
+
+
+def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
+    """Own the folder `path`. Raises ConfigError when it is in use, or exists and `resume` is False."""
+    existed = (path / "run.json").exists()
+    if existed and not resume:
+        raise ConfigError(f"run {path.name} exists already: continue it with --resume, or give another --name")
+    path.mkdir(parents=True, exist_ok=True)
+    lock = (path / "lock").open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise ConfigError(f"run {path.name} is in use by {_describe(owner(path))}") from None
+    lock.truncate(0)
+    lock.write(msgspec.json.encode(Owner(pid=os.getpid(), started=record.started)).decode())
+    lock.flush()
+    if existed:
+        before = read_record(path)
+        record.resumed = before.resumed + 1
+        record.seed = before.seed
+        record.started, record.started_s = before.started, before.started_s
+    folder = RunFolder(path, record, lock)
+    folder.save()
+    return folder
+
+
+def owner(path: Path) -> Owner | None:
+    """The live process that owns the run at `path`, or None."""
+    try:
+        with (path / "lock").open("r", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return msgspec.json.decode(lock.read() or '{"pid":0,"started":""}', type=Owner)
+    except FileNotFoundError:
+        return None
+    return None
+
+
+def _describe(held: Owner | None) -> str:
+    return f"process {held.pid} since {held.started}" if held else "another process"
+
+
+def read_record(path: Path) -> RunRecord:
+    """The record of the run at `path`. Raises ConfigError when there is none or it is broken."""
+    try:
+        return msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path} is no run folder: {error}") from None
+
+
+def state(path: Path, record: RunRecord) -> str:
+    """One word: running, its verdict, or killed."""
+    if owner(path) is not None:
+        return "running"
+    return record.verdict or "killed"
+
+
+def all_runs(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """Every run below `runs`, newest last."""
+    found = []
+    for path in runs.iterdir() if runs.is_dir() else ():
+        if (path / "run.json").is_file():
+            found.append((path, read_record(path)))
+    yield from sorted(found, key=lambda pair: (pair[1].started_s, pair[0].name))
+
+
+def find(runs: Path, name: str) -> Path:
+    """The folder of run `name`: a path, a name below `runs`, or `last`. Raises ConfigError with the nearest name."""
+    known = {path.name: path for path, _ in all_runs(runs)}
+    if name in known:
+        return known[name]
+    if (Path(name) / "run.json").is_file():
+        return Path(name)
+    if name == "last" and known:
+        return list(known.values())[-1]
+    raise ConfigError(f"no run {name} in {runs}; {hint(name, known)}")
+
+
+def newest_of(runs: Path, stem: str, file: str) -> Path:
+    """The newest run of deploy file `file`. Raises ConfigError when there is none."""
+    mine = [path for path, record in all_runs(runs) if Path(record.file).stem == stem or record.file == file]
+    if not mine:
+        raise ConfigError(f"nothing to resume: no run of {file} in {runs}")
+    return mine[-1]

@@ -1,0 +1,220 @@
+"""YAML into typed configuration, with errors that a person can act on.
+
+Invariant: either every key of the file is known and every value has its declared type, or one `ConfigError` of one
+line says which source, which full path, what was expected and which right key is nearest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+from msgspec import inspect
+
+from actors.cluster.nearest import hint, nearest
+from runtime.errors import ConfigError
+
+T = TypeVar("T")
+
+_FLOAT = re.compile(r"^[-+]?(?:\d[\d_]*\.?[\d_]*(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d[\d_]*(?:[eE][-+]?\d+)?|\.inf|\.nan)$")
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<at>.*)`)?$", re.DOTALL)
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that reads 2e-4 as a number and refuses a key written twice."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        key = str(key_node.value)
+        if key in seen:
+            line = key_node.start_mark.line + 1
+            raise ConfigError(f"line {line}: key {key} is written twice")
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """YAML text as plain values. Raises ConfigError naming `source` and the line."""
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise ConfigError(f"{source}: {where}{problem}") from None
+
+
+def read(path: Path, root: type[T], overrides: Sequence[str] = (), *, name: str | None = None) -> T:
+    """The file at `path` with `--set` `overrides` applied, as a `root`. Raises ConfigError."""
+    source = name or str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source}: cannot be read: {error}") from None
+    return build(parse_yaml(text, source), root, overrides, source=source)
+
+
+def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str) -> T:
+    """Plain `data` with `overrides` applied, as a `root`. Raises ConfigError."""
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{source}: expected keys and values at the top, got {type(data).__name__}")
+    sources: dict[str, str] = {}
+    for override in overrides:
+        sources[_override(data, override)] = f"--set {override}"
+    shape = inspect.type_info(root)
+    _check(data, shape, "", lambda at: _blame(at, sources, source), tuple(paths(root)))
+    try:
+        return msgspec.convert(data, root)
+    except msgspec.ValidationError as error:
+        found = _AT.match(str(error))
+        what, at = (found["what"], found["at"] or "") if found else (str(error), "")
+        at = at.removeprefix("$").removeprefix(".")
+        what = what[:1].lower() + what[1:].replace("`", "")
+        raise ConfigError(f"{_blame(at, sources, source)}: {at + ': ' if at else ''}{what}") from None
+
+
+def paths(root: type) -> Iterator[str]:
+    """Every settable path below `root`, in order of declaration."""
+    yield from _paths(inspect.type_info(root), "")
+
+
+def _paths(shape: inspect.Type, at: str) -> Iterator[str]:
+    structs = [part for part in _parts(shape) if isinstance(part, inspect.StructType)]
+    if not structs:
+        yield at
+        return
+    seen: set[str] = set()
+    for struct in structs:
+        for field in struct.fields:
+            for path in _paths(field.type, _join(at, field.encode_name)):
+                if path not in seen:
+                    seen.add(path)
+                    yield path
+
+
+def _parts(shape: inspect.Type) -> tuple[inspect.Type, ...]:
+    if isinstance(shape, inspect.UnionType):
+        return tuple(shape.types)
+    if isinstance(shape, inspect.Metadata):
+        return _parts(shape.type)
+    return (shape,)
+
+
+def _join(at: str, key: object) -> str:
+    return f"{at}.{key}" if at else str(key)
+
+
+def _blame(at: str, sources: dict[str, str], source: str) -> str:
+    """Which source set `at`: the last --set on it, above it or below it, else the file."""
+    for path in reversed(sources):
+        if at == path or at.startswith(path + ".") or path.startswith(at + "."):
+            return sources[path]
+    return source
+
+
+def _override(data: dict[Any, Any], override: str) -> str:
+    path, equals, text = override.partition("=")
+    path = path.strip()
+    if not equals or not path or not all(path.split(".")):
+        raise ConfigError(f"--set {override}: expected path=value, for example run.seed=7")
+    value = parse_yaml(text, f"--set {override}")
+    *parents, last = path.split(".")
+    here: Any = data
+    for done, key in enumerate(parents):
+        child = here[int(key)] if isinstance(here, list) and key.isdigit() and int(key) < len(here) else None
+        if isinstance(here, dict):
+            child = here.get(key)
+            if child is None:
+                child = here[key] = {}
+        if not isinstance(child, dict | list):
+            raise ConfigError(f"--set {override}: {'.'.join(parents[: done + 1])} holds no keys of its own")
+        here = child
+    if isinstance(here, list):
+        if not (last.isdigit() and int(last) < len(here)):
+            raise ConfigError(f"--set {override}: {'.'.join(parents)} is a list of {len(here)}, it has no item {last}")
+        here[int(last)] = value
+    else:
+        here[last] = value
+    return path
+
+
+def _check(data: Any, shape: inspect.Type, at: str, blame: Any, known: tuple[str, ...]) -> None:
+    parts = _parts(shape)
+    if isinstance(data, dict):
+        structs = [part for part in parts if isinstance(part, inspect.StructType)]
+        struct = _chosen(structs, data, at, blame)
+        if struct is not None:
+            fields = {field.encode_name: field for field in struct.fields}
+            for key, value in data.items():
+                if key in fields:
+                    _check(value, fields[key].type, _join(at, key), blame, known)
+                elif key != struct.tag_field:
+                    full = _join(at, key)
+                    raise ConfigError(f"{blame(full)}: unknown key {full}; {_right_key(full, list(fields), at, known)}")
+        for part in parts:
+            if isinstance(part, inspect.DictType):
+                for key, value in data.items():
+                    _check(value, part.value_type, _join(at, key), blame, known)
+    elif isinstance(data, list):
+        for part in parts:
+            if isinstance(part, inspect.ListType | inspect.VarTupleType):
+                for index, value in enumerate(data):
+                    _check(value, part.item_type, _join(at, index), blame, known)
+    else:
+        _check_choice(data, parts, at, blame)
+
+
+def _chosen(structs: list[inspect.StructType], data: dict[Any, Any], at: str, blame: Any) -> inspect.StructType | None:
+    if len(structs) <= 1:
+        return structs[0] if structs else None
+    tag_field = structs[0].tag_field or "type"
+    tags = [str(struct.tag) for struct in structs]
+    wanted = data.get(tag_field)
+    if str(wanted) not in tags:
+        full = _join(at, tag_field)
+        said = f"got {wanted}" if tag_field in data else "it is missing"
+        raise ConfigError(f"{blame(full)}: {full}: expected one of {', '.join(tags)}, {said}")
+    return structs[tags.index(str(wanted))]
+
+
+def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, blame: Any) -> None:
+    choices: list[str] = []
+    for part in parts:
+        if isinstance(part, inspect.EnumType):
+            choices += [str(member.value) for member in part.cls]
+        elif isinstance(part, inspect.LiteralType):
+            choices += [str(value) for value in part.values]
+        elif not isinstance(part, inspect.NoneType):
+            return
+    if choices and not (data is None and any(isinstance(part, inspect.NoneType) for part in parts)):
+        if str(data) not in choices:
+            raise ConfigError(f"{blame(at)}: {at}: expected one of {', '.join(choices)}, got {data}; {hint(str(data), choices)}")
+
+
+def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:
+    word = full.rpartition(".")[2]
+    elsewhere = [path for path in known if path.rpartition(".")[2] == word]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]}?"
+    best = nearest(word, siblings)
+    if best is not None:
+        return f"did you mean {_join(at, best)}?"
+    by_name = {path.rpartition(".")[2]: path for path in reversed(known)}
+    far = nearest(word, by_name)
+    if far is not None:
+        return f"did you mean {by_name[far]}?"
+    return hint(word, siblings)

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Brings this machine to where `make train` and `make test` work. Repeating it costs a second: every step first looks
+# whether it is needed. COMPUTERRL_OFFICE=0 leaves LibreOffice out; PYTHON=... picks another interpreter.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+venv=$root/.venv
+stamps=$venv/.computerrl
+mkdir -p .cache
+exec 9>.cache/setup.lock
+flock 9
+
+say() { printf 'setup: %s\n' "$*"; }
+
+words() { sed 's/#.*//' "$@" | tr -s '[:space:]' '\n' | sed '/^$/d'; }
+
+digest() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
+
+# Runs "$@" unless its stamp already holds the digest $2.
+step() {
+    local name=$1 wanted=$2
+    shift 2
+    if [ -f "$stamps/$name" ] && [ "$(cat "$stamps/$name")" = "$wanted" ]; then
+        return 0
+    fi
+    say "$name ..."
+    local start=$SECONDS
+    "$@"
+    mkdir -p "$stamps"
+    printf '%s\n' "$wanted" >"$stamps/$name"
+    say "$name: $((SECONDS - start)) s"
+}
+
+missing_debs() {
+    local have
+    have=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "$@" 2>/dev/null | sed -n 's/ installed$//p' | sort -u || true)
+    comm -23 <(printf '%s\n' "$@" | sort -u) <(printf '%s\n' "$have")
+}
+
+# A freshly unpacked openssh-server would start a system sshd: policy-rc.d forbids every service while we install.
+policy=/usr/sbin/policy-rc.d
+restore_policy() {
+    rm -f "$policy"
+    if [ -e "$policy.before-computerrl" ]; then mv "$policy.before-computerrl" "$policy"; fi
+}
+
+install_debs() {
+    if [ "$(id -u)" != 0 ]; then
+        say "these packages are missing; as root: apt-get install --no-install-recommends $*"
+        exit 1
+    fi
+    trap restore_policy EXIT
+    if [ -e "$policy" ] && [ ! -e "$policy.before-computerrl" ]; then mv "$policy" "$policy.before-computerrl"; fi
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    if ! apt_get install "$@"; then
+        apt_get update
+        apt_get install "$@"
+    fi
+    restore_policy
+    trap - EXIT
+}
+
+apt_get() {
+    local verb=$1
+    shift
+    DEBIAN_FRONTEND=noninteractive apt-get "$verb" -q -y -o Dpkg::Use-Pty=0 --no-install-recommends "$@" >.cache/apt.log 2>&1 ||
+        { tail -n 15 .cache/apt.log >&2; return 1; }
+}
+
+lists=(deploy/guest/packages.txt)
+if [ "${COMPUTERRL_OFFICE:-1}" != 0 ]; then lists+=(deploy/setup/office-packages.txt); fi
+mapfile -t wanted < <(words "${lists[@]}")
+mapfile -t missing < <(missing_debs "${wanted[@]}")
+if [ ${#missing[@]} -gt 0 ]; then
+    say "Debian packages: ${missing[*]}"
+    start=$SECONDS
+    install_debs "${missing[@]}"
+    say "Debian packages: $((SECONDS - start)) s"
+fi
+
+python=${PYTHON:-}
+if [ -z "$python" ]; then
+    for candidate in /usr/bin/python3.11 python3.11 python3.12 python3; do
+        if command -v "$candidate" >/dev/null &&
+            "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))'; then
+            python=$candidate
+            break
+        fi
+    done
+fi
+[ -n "$python" ] || { say "no Python 3.11 or 3.12 found; apt-get install python3.11, or set PYTHON"; exit 1; }
+
+make_venv() {
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        install_debs "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+    fi
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+}
+
+pip_quiet() {
+    "$venv/bin/python" -m pip --disable-pip-version-check --no-input -q "$@" >.cache/pip.log 2>&1 ||
+        { tail -n 15 .cache/pip.log >&2; return 1; }
+}
+
+# torch first and alone: asked for by its plain version the index gives the build for this machine, and what the lock
+# pulls in afterwards finds it satisfied.
+install_lock() {
+    pip_quiet install "$(grep '^torch==' deploy/requirements/lock.txt)"
+    pip_quiet install -r deploy/requirements/lock.txt
+}
+
+install_project() { pip_quiet install --no-deps --no-build-isolation -e .; }
+
+step venv "$("$python" -c 'import sys; print(sys.version, sys.base_prefix)' | sha256sum | cut -d' ' -f1)" make_venv
+step packages "$(digest deploy/requirements/lock.txt)" install_lock
+step project "$(digest pyproject.toml)" install_project
