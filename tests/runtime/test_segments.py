@@ -1,0 +1,134 @@
+"""Segments give back what was put in, once each, whatever tore the file's end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime import segments
+from runtime.errors import StoreError
+from runtime.message import BlobRef
+from runtime.segments import SegmentStore, free_blob, read_blob
+
+ROOT = Path(segments.__file__).resolve().parent.parent
+
+
+@given(payloads=st.lists(st.binary(max_size=200), max_size=30), max_bytes=st.integers(1, 2000))
+def test_what_was_appended_reads_back(tmp_path_factory, payloads, max_bytes):
+    folder = tmp_path_factory.mktemp("segments")
+    store = SegmentStore(folder, "desktop/3", max_bytes)
+    refs = [store.append(p) for p in payloads]
+    store.close()
+    assert [read_blob(folder, r) for r in refs] == payloads
+    assert len({(r.segment, r.offset) for r in refs}) == len(set(payloads))
+    again = SegmentStore(folder, "desktop/3", max_bytes)
+    assert [read_blob(folder, again.append(p)) for p in payloads] == payloads
+    again.close()
+
+
+@given(payloads=st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=6), data=st.data())
+def test_a_torn_tail_costs_only_the_torn_record(tmp_path_factory, payloads, data):
+    folder = tmp_path_factory.mktemp("torn")
+    store = SegmentStore(folder, "w")
+    refs = [store.append(p) for p in payloads]
+    store.close()
+    path = folder / refs[0].segment
+    cut = data.draw(st.integers(0, path.stat().st_size))
+    with path.open("r+b") as file:
+        file.truncate(cut)
+        file.seek(0, os.SEEK_END)
+        file.write(data.draw(st.binary(max_size=40)) if cut == refs[-1].offset + refs[-1].size else b"")
+    again = SegmentStore(folder, "w")
+    for payload, ref in zip(payloads, refs, strict=True):
+        if ref.offset + ref.size <= cut:
+            assert read_blob(folder, ref) == payload
+    fresh = again.append(b"after the crash")
+    again.close()
+    assert read_blob(folder, fresh) == b"after the crash"
+
+
+def test_files_roll_at_their_size(tmp_path):
+    store = SegmentStore(tmp_path, "w", max_bytes=1000)
+    for n in range(20):
+        store.append(bytes([n]) * 300)
+    store.close()
+    sizes = [p.stat().st_size for p in tmp_path.glob("*.seg")]
+    assert len(sizes) > 3
+    assert max(sizes) <= 1000 + 300 + 24
+
+
+def test_one_writer_per_name(tmp_path):
+    store = SegmentStore(tmp_path, "w")
+    with pytest.raises(StoreError, match="another process"):
+        SegmentStore(tmp_path, "w")
+    store.close()
+    SegmentStore(tmp_path, "w").close()
+
+
+@pytest.mark.parametrize("change", [{"digest": "00" * 16}, {"offset": 30}, {"size": 3}, {"segment": "w-000009.seg"}])
+def test_a_wrong_reference_is_refused(tmp_path, change):
+    store = SegmentStore(tmp_path, "w")
+    ref = store.append(b"payload")
+    store.close()
+    with pytest.raises(StoreError):
+        read_blob(tmp_path, msgspec.structs.replace(ref, **change))
+
+
+def test_a_reference_can_not_leave_the_folder(tmp_path):
+    (tmp_path / "secret").write_bytes(b"x" * 100)
+    (tmp_path / "in").mkdir()
+    ref = BlobRef(segment="../secret", offset=24, size=1, digest="")
+    with pytest.raises(StoreError, match="not a reference"):
+        read_blob(tmp_path / "in", ref)
+
+
+def test_freed_payloads_are_gone_and_can_be_stored_again(tmp_path):
+    store = SegmentStore(tmp_path, "w")
+    first, second = store.append(b"a" * 9000), store.append(b"b" * 9000)
+    free_blob(tmp_path, first)
+    with pytest.raises(StoreError):
+        read_blob(tmp_path, first)
+    assert read_blob(tmp_path, second) == b"b" * 9000
+    assert read_blob(tmp_path, store.append(b"a" * 9000)) == b"a" * 9000
+    store.close()
+    again = SegmentStore(tmp_path, "w")
+    assert read_blob(tmp_path, second) == b"b" * 9000
+    again.close()
+    with pytest.raises(StoreError):
+        free_blob(tmp_path, msgspec.structs.replace(second, offset=second.offset + 1))
+
+
+def test_every_reported_blob_survives_kill_9(tmp_path):
+    script = """
+import sys
+from pathlib import Path
+import msgspec
+from runtime.segments import SegmentStore
+store = SegmentStore(Path(sys.argv[1]), "w", 50_000)
+n = 0
+while True:
+    ref = store.append(n.to_bytes(4, "big") * (n % 700))
+    sys.stdout.buffer.write(msgspec.json.encode(ref) + b"\\n")
+    sys.stdout.buffer.flush()
+    n += 1
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    lines = [child.stdout.readline() for _ in range(300)]
+    child.send_signal(signal.SIGKILL)
+    rest, _ = child.communicate()
+    lines += [line for line in rest.splitlines(keepends=True) if line.endswith(b"\n")]
+    SegmentStore(tmp_path, "w", 50_000).close()
+    for n, line in enumerate(lines):
+        assert read_blob(tmp_path, msgspec.json.decode(line, type=BlobRef)) == n.to_bytes(4, "big") * (n % 700)
