@@ -1,0 +1,56 @@
+"""Model folders in Hugging Face's layout.
+
+Invariant: a folder appears under its name complete or not at all, and names its weights by digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from runtime.errors import ConfigError
+
+WEIGHTS = "model.safetensors"
+NOT_COPIED = ("*.safetensors", "*.safetensors.index.json", "*.bin", "config.json")
+DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+
+
+def read(folder: Path) -> dict[str, Tensor]:
+    """All tensors of `folder`, sharded files included. Raises ConfigError when it holds none."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ConfigError(f"{folder} holds no safetensors file")
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        tensors.update(load_file(file))
+    return tensors
+
+
+def write(folder: Path, tensors: dict[str, Tensor], source: Path) -> str:
+    """Write `tensors` with config and tokenizer of `source` to `folder`, replacing what is there.
+
+    Returns the blake2b-128 digest of the safetensors file, hex.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    data = save({name: tensor.cpu() for name, tensor in tensors.items()}, metadata={"format": "pt"})
+    (partial / WEIGHTS).write_bytes(data)
+    config = json.loads((source / "config.json").read_bytes())
+    config.pop("torch_dtype", None)
+    config["dtype"] = DTYPE_NAMES[next(iter(tensors.values())).dtype]
+    (partial / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    skipped = shutil.ignore_patterns(*NOT_COPIED)(str(source), os.listdir(source))
+    for name in os.listdir(source):
+        if name not in skipped and (source / name).is_file():
+            shutil.copyfile(source / name, partial / name)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

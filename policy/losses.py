@@ -1,0 +1,90 @@
+"""Token terms of step-level GRPO.
+
+Invariant: the loss is a plain weighted sum over tokens (the weights come with the samples), so sums over
+micro-batches and ranks are the whole Take's loss. KL is at temperature 1; the ratio and the mismatch at the
+temperature the token was drawn with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LOG_RATIO_LIMIT = 20.0  # its exp is finite in fp32, and any clip setting cuts a ratio that far out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """Clipping and regularisation of one RL step. Raises ValueError for a setting without meaning."""
+
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    dual_clip: float = 3.0
+    kl_coef: float = 0.0
+    policy: str = "direct"  # or "decoupled"
+    mismatch_cap: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.policy not in {"direct", "decoupled"}:
+            raise ValueError(f"policy is 'direct' or 'decoupled', not {self.policy!r}")
+        if self.dual_clip <= 1.0 or self.mismatch_cap <= 0.0 or min(self.clip_low, self.clip_high) <= 0.0:
+            raise ValueError(f"dual_clip must exceed 1, clips and mismatch_cap 0: {self}")
+
+
+@dataclass(frozen=True)
+class TokenTerms:
+    """Per-token terms [r]; only `loss` carries a gradient."""
+
+    loss: Tensor
+    ratio: Tensor  # pi / mu (direct) or pi / pi_prox (decoupled)
+    clipped: Tensor  # bool: the policy term is on a flat part
+    kl: Tensor  # k3 against the reference; 0 without one
+
+
+def log_ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Difference of log-probabilities, bounded so that its exp is finite."""
+    return (numerator - denominator).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+
+
+def k3(logprobs: Tensor, reference: Tensor) -> Tensor:
+    """Schulman's low-variance, non-negative estimate of KL(pi || pi_ref): r - 1 - log r with r = pi_ref / pi."""
+    delta = log_ratio(reference, logprobs)
+    return delta.exp() - 1.0 - delta
+
+
+def grpo_terms(
+    logprobs: Tensor,
+    behaviour: Tensor,
+    advantages: Tensor,
+    objective: Objective,
+    *,
+    proximal: Tensor | None = None,
+    unit_logprobs: Tensor | None = None,
+    reference: Tensor | None = None,
+) -> TokenTerms:
+    """Loss -(clipped surrogate) + beta * k3 of every token; all arguments are [r].
+
+    `logprobs` (with gradient) and `behaviour` are at the recorded temperature, `unit_logprobs` (with gradient)
+    and `reference` at temperature 1. `direct`: rho = pi / mu. `decoupled`: rho = pi / pi_prox, times
+    min(pi_prox / mu, C); `proximal` defaults to the current policy's values, which is what recomputing it when
+    the batch is taken gives as long as a batch makes one optimizer step. Where A < 0 the term is bounded by
+    c * A (dual clip, Ye et al. 2020).
+    """
+    correction = torch.ones_like(advantages)
+    anchor = behaviour
+    if objective.policy == "decoupled":
+        anchor = logprobs.detach() if proximal is None else proximal
+        correction = log_ratio(anchor, behaviour).exp().clamp(max=objective.mismatch_cap)
+    ratio = log_ratio(logprobs, anchor).exp()
+    plain = ratio * advantages
+    surrogate = torch.minimum(plain, ratio.clamp(1.0 - objective.clip_low, 1.0 + objective.clip_high) * advantages)
+    bounded = torch.where(advantages < 0, surrogate.maximum(objective.dual_clip * advantages), surrogate)
+    loss = -correction * bounded
+    kl = torch.zeros_like(advantages)
+    if reference is not None and unit_logprobs is not None:
+        divergence = k3(unit_logprobs, reference)
+        loss = loss + objective.kl_coef * divergence
+        kl = divergence.detach()
+    return TokenTerms(loss=loss, ratio=ratio.detach(), clipped=(bounded != plain).detach(), kl=kl)

@@ -1,0 +1,101 @@
+"""Megatron's GPTModel over packed samples, with logits only where a token is predicted.
+
+Invariant: logits row i belongs to the i-th trained token of the packed samples, and does not depend on how the
+samples were packed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.models.gpt import GPTModel
+from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+from torch import Tensor
+
+from policy.megatron import shim
+from policy.megatron.config import DTYPES, ModelShape, transformer_config
+from policy.megatron.spec import PackedRuns, layer_spec, packed_params
+from policy.packing import MicroBatch
+from policy.weights import from_hf
+
+
+def ensure_parallel(seed: int) -> None:
+    """Join the process groups, once per process. RANK and WORLD_SIZE unset mean a single rank without a port."""
+    if not dist.is_initialized():
+        backend = "gloo" if shim.ON_CPU else "nccl"
+        if dist.is_torchelastic_launched():
+            dist.init_process_group(backend)
+        else:
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    if not parallel_state.is_initialized():
+        parallel_state.initialize_model_parallel()
+    model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
+
+
+class PolicyModel(GPTModel):
+    """A GPTModel whose output layer sees only the rows asked for: most tokens of a prompt need no logits."""
+
+    def __init__(self, shape: ModelShape, dtype: str) -> None:
+        config = transformer_config(shape, DTYPES[dtype])
+        with shim.cuda_literals():
+            super().__init__(
+                config,
+                layer_spec(config),
+                vocab_size=shape.vocab,
+                max_sequence_length=shape.context,
+                position_embedding_type="rope",
+                rotary_base=shape.rope_base,
+                share_embeddings_and_output_weights=shape.tied,
+                parallel_output=True,
+            )
+        self._rows: Tensor | None = None
+        self.output_layer.register_forward_pre_hook(self._select)
+
+    def _select(self, _module: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return args if self._rows is None else (args[0].index_select(0, self._rows), *args[1:])
+
+    def forward(self, ids: Tensor, positions: Tensor, packed: PackedRuns, rows: Tensor | None) -> Tensor:
+        """Ids and positions [1, t] -> logits [r, vocab / tensor-parallel size] of hidden states `rows` [r]."""
+        self._rows = rows
+        return super().forward(ids, positions, None, packed_seq_params=packed)[0]
+
+    @torch.no_grad()
+    def load_hf(self, tensors: dict[str, Tensor], shape: ModelShape) -> None:
+        """Copy Hugging Face weights in. Raises KeyError for a missing tensor."""
+        size = parallel_state.get_tensor_model_parallel_world_size()
+        rank = parallel_state.get_tensor_model_parallel_rank()
+        for name, parameter in self.named_parameters():
+            parameter.copy_(from_hf(name, tensors, shape, tp_size=size, tp_rank=rank))
+
+
+class PackedInputs:
+    """A micro-batch as tensors: t packed tokens, r predicted tokens in packing order."""
+
+    def __init__(self, batch: MicroBatch, device: torch.device) -> None:
+        samples = sorted(batch.samples, key=lambda sample: len(sample.ids))  # equal lengths side by side
+        self.samples = samples
+        lengths = [len(sample.ids) for sample in samples]
+        flat = [token for sample in samples for token in sample.ids]
+        rows: list[int] = []
+        start = 0
+        for sample in samples:
+            rows.extend(start + position - 1 for position in sample.targets())
+            start += len(sample.ids)
+        counts = torch.tensor([sample.response_len for sample in samples])
+        self.ids = torch.tensor(flat, device=device)[None]
+        self.positions = torch.cat([torch.arange(length, device=device) for length in lengths])[None]
+        self.packed = packed_params(lengths, device)
+        self.rows = torch.tensor(rows, device=device)
+        self.targets = self.ids[0, self.rows + 1]  # [r]
+        self.weights = self._spread([sample.weight for sample in samples], counts, device)
+        self.advantages = self._spread([sample.advantage for sample in samples], counts, device)
+        self.temperatures = self._spread([sample.temperature for sample in samples], counts, device)
+        logprobs = [value for sample in samples for value in sample.behaviour_logprobs]
+        self.behaviour = torch.tensor(logprobs, dtype=torch.float32, device=device)  # [r], or empty
+
+    @staticmethod
+    def _spread(values: list[float], counts: Tensor, device: torch.device) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts).to(device)

@@ -1,0 +1,86 @@
+"""Megatron's data-parallel wrapper and Adam.
+
+Invariant: gradients are summed over micro-batches and ranks, never averaged, and the learning rate of a step is
+the one given with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.transformer.module import Float16Module
+
+from policy.megatron import shim
+from policy.megatron.config import DTYPES, OptimConfig
+from policy.megatron.model import PolicyModel
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What the optimizer did."""
+
+    ok: bool  # False: gradients were not finite and nothing changed
+    grad_norm: float  # before clipping
+
+
+class Updater:
+    """A model under Megatron's DDP with its optimizer."""
+
+    def __init__(self, model: PolicyModel, config: OptimConfig) -> None:
+        dtype = DTYPES[config.dtype]
+        wrapped = Float16Module(model.config, model) if model.config.bf16 else model
+        self.config = config
+        self.ddp = DistributedDataParallel(
+            model.config,
+            DistributedDataParallelConfig(grad_reduce_in_fp32=True, overlap_grad_reduce=False),
+            wrapped,
+        )
+        self.ddp.broadcast_params()
+        with shim.cuda_literals():
+            self.optimizer: Any = get_megatron_optimizer(
+                OptimizerConfig(
+                    optimizer="adam",
+                    lr=1.0,  # every step sets its own
+                    weight_decay=config.weight_decay,
+                    adam_beta1=config.betas[0],
+                    adam_beta2=config.betas[1],
+                    adam_eps=config.eps,
+                    clip_grad=config.clip_grad,
+                    bf16=model.config.bf16,
+                    params_dtype=dtype,
+                ),
+                [self.ddp],
+            )
+
+    def zero_grad(self) -> None:
+        """Forget gradients; call before a step's first micro-batch."""
+        self.ddp.zero_grad_buffer()
+        self.optimizer.zero_grad()
+
+    def step(self, lr: float) -> StepOutcome:
+        """Sum gradients over ranks, clip their norm, and apply Adam with `lr`."""
+        finalize_model_grads([self.ddp])
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr * group.get("lr_mult", 1.0)
+            group["weight_decay"] = self.config.weight_decay * group.get("wd_mult", 1.0)
+        with shim.cuda_literals():
+            ok, grad_norm, _ = self.optimizer.step()
+        return StepOutcome(ok=bool(ok), grad_norm=float(grad_norm or 0.0))
+
+    def inner(self) -> list[Any]:
+        """The torch optimizers inside Megatron's."""
+        return [chained.optimizer for chained in getattr(self.optimizer, "chained_optimizers", [self.optimizer])]
+
+    def fresh(self) -> None:
+        """Reset Adam's moments and step counts in place; weights stay."""
+        for optimizer in self.inner():
+            optimizer.state.clear()
+            for group in optimizer.param_groups:
+                group.pop("step", None)
+
+    def reload_weights(self) -> None:
+        """Refresh fp32 main weights after the model's own were overwritten."""
+        self.optimizer.reload_model_params()

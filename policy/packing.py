@@ -1,0 +1,112 @@
+"""Samples into micro-batches: how a Take becomes packed sequences.
+
+Invariant: every sample carries its exact share of the whole Take's loss, fixed before anything is split, so any
+split into micro-batches or ranks gives the same gradient. No torch here: the learner actor packs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from runtime.message import Value
+
+
+class Aggregation(StrEnum):
+    """What the tokens of a Take are averaged over."""
+
+    STEP_MEAN = "step_mean"  # mean over a step's tokens, then over the group's steps, then over groups (the paper's)
+    TOKEN_MEAN = "token_mean"  # noqa: S105  mean over all response tokens of the Take
+    TOKEN_SUM = "token_sum"  # noqa: S105  plain sum
+
+
+class PackedSample(Value):
+    """One prompt-response sample inside a micro-batch.
+
+    `ids` is prompt + response; the last `response_len` tokens are the response. Where only some tokens are trained
+    on, `spans` lists their ranges [start, end) in `ids` and `response_len` is their total (cross-entropy only).
+    """
+
+    ids: list[int]
+    response_len: int
+    weight: float  # this sample's share of the whole Take's loss per token: the exact denominator is already in it
+    advantage: float = 0.0  # RL only
+    behaviour_logprobs: list[float] = []  # RL only, response_len of them, at `temperature`
+    temperature: float = 1.0
+    spans: list[tuple[int, int]] = []
+
+    def targets(self) -> Iterable[int]:
+        """Positions in `ids` of the tokens that are trained on, ascending; never 0 (it has no context)."""
+        if not self.spans:
+            return range(len(self.ids) - self.response_len, len(self.ids))
+        return (position for start, end in self.spans for position in range(start, end))
+
+
+class MicroBatch(Value):
+    """Samples packed into one sequence of at most the token budget."""
+
+    samples: list[PackedSample]
+
+    @property
+    def tokens(self) -> int:
+        """Length of the packed sequence."""
+        return sum(len(sample.ids) for sample in self.samples)
+
+
+def group_weights(groups: Sequence[Sequence[int]], aggregation: Aggregation) -> list[list[float]]:
+    """Per-token weights of a Take.
+
+    `groups[g]` holds the response length |o_ij| of every step of every trajectory of group g; the result has the
+    same shape. With `step_mean` the weights are 1 / (groups * sum_i L_i * |o_ij|), DESIGN's objective.
+    Raises ValueError when a group or a response is empty.
+    """
+    if any(not group or min(group) < 1 for group in groups):
+        raise ValueError("every group has steps and every step has response tokens")
+    if aggregation is Aggregation.TOKEN_SUM:
+        return [[1.0] * len(group) for group in groups]
+    if aggregation is Aggregation.TOKEN_MEAN:
+        tokens = sum(sum(group) for group in groups)
+        return [[1.0 / tokens] * len(group) for group in groups]
+    return [[1.0 / (len(groups) * len(group) * length) for length in group] for group in groups]
+
+
+def sample_weights(lengths: Sequence[int], aggregation: Aggregation) -> list[float]:
+    """Per-token weights of a cross-entropy batch: its samples are the steps of one group."""
+    return group_weights([lengths], aggregation)[0] if lengths else []
+
+
+def pack(samples: Sequence[PackedSample], token_budget: int) -> list[MicroBatch]:
+    """First-fit decreasing: the longest sample first, each into the first micro-batch with room.
+
+    Deterministic (ties keep their order). A sample longer than `token_budget` gets a micro-batch of its own.
+    """
+    bins: list[list[int]] = []
+    room: list[int] = []
+    for index in sorted(range(len(samples)), key=lambda i: (-len(samples[i].ids), i)):
+        length = len(samples[index].ids)
+        place = next((k for k, free in enumerate(room) if length <= free), None)
+        if place is None:
+            bins.append([index])
+            room.append(token_budget - length)
+        else:
+            bins[place].append(index)
+            room[place] -= length
+    return [MicroBatch(samples=[samples[i] for i in members]) for members in bins]
+
+
+def pack_cross_entropy(
+    sequences: Sequence[tuple[list[int], list[tuple[int, int]]]], token_budget: int, aggregation: Aggregation
+) -> list[MicroBatch]:
+    """Micro-batches of plain training sequences: ids, and the ranges [start, end) of `ids` that are trained on.
+
+    Raises ValueError for a sequence without a trained token or with one at position 0.
+    """
+    lengths = [sum(end - start for start, end in spans) for _, spans in sequences]
+    if any(start < 1 for _, spans in sequences for start, _ in spans):
+        raise ValueError("the first token has no context to be predicted from")
+    weights = sample_weights(lengths, aggregation)
+    samples = [
+        PackedSample(ids=ids, response_len=length, weight=weight, spans=spans)
+        for (ids, spans), length, weight in zip(sequences, lengths, weights, strict=True)
+    ]
+    return pack(samples, token_budget)
