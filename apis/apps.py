@@ -1,0 +1,53 @@
+"""The applications a model can meet, under the names used everywhere else.
+
+Invariant: an application is declared once here: the class its windows carry, the published name that starts it and
+the command for that. Commands are argument lists; no shell ever sees them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class App:
+    """`name` is the project's; `wm_classes` are compared in lower case; `published` is what `Agent.open_app` takes."""
+
+    name: str
+    wm_classes: tuple[str, ...]
+    published: str | None = None
+    argv: tuple[str, ...] = ()
+
+
+APPS: tuple[App, ...] = (
+    App("text_editor", ("mousepad", "gedit", "featherpad"), "gedit", ("mousepad",)),
+    App("file_manager", ("pcmanfm", "nautilus", "thunar"), "files", ("pcmanfm",)),
+    App("terminal", ("xterm", "gnome-terminal-server", "uxterm"), "terminal", ("xterm",)),
+    App("libreoffice_calc", ("libreoffice-calc",), "libreoffice calc", ("libreoffice", "--calc")),
+    App("libreoffice_writer", ("libreoffice-writer",), "libreoffice writer", ("libreoffice", "--writer")),
+    App("libreoffice_impress", ("libreoffice-impress",), "libreoffice impress", ("libreoffice", "--impress")),
+    App("vlc", ("vlc",), "vlc", ("vlc",)),
+    App("code", ("code", "codium"), "vs code", ("code",)),
+    App("google_chrome", ("chromium", "google-chrome"), "chrome", ("chromium",)),
+)
+
+APP_NAMES = tuple(app.name for app in APPS)
+_BY_CLASS = {wm_class: app.name for app in APPS for wm_class in app.wm_classes}
+_BY_PUBLISHED = {app.published: app for app in APPS if app.published}
+_BY_NAME = {app.name: app for app in APPS}
+
+
+def app_of_class(wm_class: str) -> str | None:
+    """The application a window belongs to, or None for a window of no known one."""
+    return _BY_CLASS.get(wm_class.lower())
+
+
+def launch_argv(published: str) -> tuple[str, ...] | None:
+    """The command that starts the application published as `published`; None when there is none here."""
+    app = _BY_PUBLISHED.get(published)
+    return app.argv if app else None
+
+
+def app_named(name: str) -> App:
+    """Raises KeyError for a name not in `APP_NAMES`."""
+    return _BY_NAME[name]

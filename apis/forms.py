@@ -1,0 +1,151 @@
+"""How a model sees a task: the published form, and a compact form of it for small models.
+
+Invariant: everything from the guest is escaped and cut before it stands in a prompt, so it can neither forge a line of
+the form nor steer a terminal; successive compact prompts of an episode begin with the same text.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+import msgspec
+
+from apis.actions import Function, functions_for
+from apis.observation import Element, Observation
+
+MAX_TASK = 2000
+LAST_TURNS_COMPACT, LAST_TURNS_PAPER = 8, 30
+COMPACT_WINDOWS, COMPACT_ELEMENTS, COMPACT_TEXT = 8, 60, 80
+PAPER_ELEMENTS, PAPER_TEXT, PAPER_INFO, PAPER_RESULT, PAPER_ANSWER = 300, 500, 5000, 2000, 1500
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """An earlier step: the answer, the action's line (None when it was refused) and what came of it."""
+
+    answer: str
+    line: str | None
+    result: str
+
+
+def escaped(text: str, limit: int) -> str:
+    """`text` on one line of at most `limit` characters; controls, direction marks and the like become \\n, \\x1b, \\u202e."""
+    shown = "".join(c if c == " " or _plain(c) else _escape(c) for c in text[: limit + 1])
+    return shown if len(shown) <= limit and len(text) <= limit else shown[: limit - 3] + "..."
+
+
+def _plain(char: str) -> bool:
+    return unicodedata.category(char)[0] not in "CZ"
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def element_names(observation: Observation) -> dict[str, Element]:
+    """The elements a compact prompt lists, by the names it gives them, in its order.
+
+    Of several windows only the active one can be worked with, so elements known to belong to another are left out, and
+    so are disabled ones.
+    """
+    active = observation.active
+    here = (
+        element
+        for element in observation.elements
+        if element.window in (-1, active) and ("sen" in element.states or not element.states)
+    )
+    return {f"e{n}": element for n, element in zip(range(1, COMPACT_ELEMENTS + 1), here, strict=False)}
+
+
+def window_names(observation: Observation) -> dict[str, int]:
+    """Window names, "w1" and the paper's hexadecimal ones, to X window numbers."""
+    numbers = [window.number for window in observation.windows]
+    named = {f"w{n}": number for n, number in enumerate(numbers[:COMPACT_WINDOWS], 1)}
+    return named | {f"0x{number:08x}": number for number in numbers}
+
+
+def render_compact(task: str, history: Sequence[Turn], observation: Observation, last: str | None) -> str:
+    """One step's prompt in the compact form. `last` is the result of the last action or the reason of its refusal."""
+    lines = [f"task: {escaped(task, MAX_TASK)}"]
+    lines += [f"did: {escaped(turn.line or 'refused', 2 * COMPACT_TEXT)}" for turn in history[-LAST_TURNS_COMPACT:]]
+    lines.append(f"app: {observation.app or 'none'}")
+    for n, window in enumerate(observation.windows[:COMPACT_WINDOWS], 1):
+        lines.append(f"w{n} {'* ' if window.active else ''}{escaped(window.title, COMPACT_TEXT)}".rstrip())
+    for name, element in element_names(observation).items():
+        lines.append(f"{name} {escaped(element.tag, 40)} {escaped(element.label, COMPACT_TEXT)}".rstrip())
+    if observation.info:
+        lines.append(f"info: {escaped(observation.info, COMPACT_TEXT * 5)}")
+    lines.append(f"last: {escaped(last, 2 * COMPACT_TEXT) if last else 'None'}")
+    return "\n".join(lines)
+
+
+def render_paper(
+    task: str, app: str, history: Sequence[Turn], observation: Observation, last: str | None
+) -> list[dict[str, str]]:
+    """One step's messages in the published form: a system message, earlier turns without their trees, the state now."""
+    system = "\n\n".join((_SETUP, _functions(app), _NOTES, _ASK + escaped(task, MAX_TASK)))
+    messages = [{"role": "system", "content": system}]
+    before = None
+    for turn in history[-LAST_TURNS_PAPER:]:
+        state = f"**Environment State (Omitted)**\nPrevious Action Result: {_result(before)}"
+        messages.append({"role": "user", "content": state})
+        messages.append({"role": "assistant", "content": turn.answer[:PAPER_ANSWER]})
+        before = turn.result
+    messages.append({"role": "user", "content": _state(observation, last)})
+    return messages
+
+
+def _state(observation: Observation, last: str | None) -> str:
+    apps = ["Window ID    App Name    Title"]
+    apps += [f"0x{w.number:08x}    {escaped(w.app, 80)}    {escaped(w.title, PAPER_TEXT)}" for w in observation.windows]
+    active = observation.active
+    current = f"0x{observation.windows[active].number:08x}" if active >= 0 else "None"
+    rows = ["tag\ttext\tposition (center x & y)\tsize (w & h)"]
+    rows += [
+        f"{escaped(e.tag, 40)}\t{escaped(e.label, PAPER_TEXT)}\t({e.cx}, {e.cy})\t({e.w}, {e.h})"
+        for e in observation.elements[:PAPER_ELEMENTS]
+    ]
+    if len(observation.elements) > PAPER_ELEMENTS:
+        rows.append("...")
+    info = escaped(observation.info, PAPER_INFO) or "None"
+    parts = (
+        "Apps: " + "\n".join(apps),
+        f"Current App: {current}",
+        "A11y Tree: " + "\n".join(rows),
+        f"App Info: {info}",
+    )
+    return "\n\n".join(f"* {part}" for part in (*parts, f"Previous Action Result: {_result(last)}"))
+
+
+def _result(text: str | None) -> str:
+    return escaped(text, PAPER_RESULT) if text else "None"
+
+
+def _functions(app: str) -> str:
+    by_owner: dict[str, list[Function]] = {}
+    for function in functions_for(app).values():
+        by_owner.setdefault(function.owner, []).append(function)
+    blocks = ["You can call these functions:", "```python"]
+    for owner, functions in by_owner.items():
+        blocks.append(f"class {owner}:")
+        for function in functions:
+            blocks.append(f"    def {function.signature.removeprefix(owner + '.')}:")
+            blocks.append(f'        """{function.description}')
+            blocks += [f"        {p.name}: {p.meaning}" for p in function.params if p.meaning]
+            blocks.append('        """')
+    return "\n".join((*blocks, "```"))
+
+
+_SETUP = (
+    "You operate a computer desktop for its user. At every step you are shown the open windows, the accessibility tree "
+    "of the active application and the result of your previous action, and you answer with one action."
+)
+_NOTES = (
+    "Notes:\n"
+    "- Think inside <think></think>, then give one ```python block with exactly ONE line: a call of a listed function "
+    "with literal arguments. Nothing else is run.\n"
+    "- Coordinates are screen pixels; the tree lists the centre of every element.\n"
+    "- Menus and dialogs appear in the next state; look before you go on.\n"
+    "- When the task is done call Agent.exit(success=True); if it can't be done, Agent.exit(success=False)."
+)
+_ASK = "**IMPORTANT** You are asked to complete the following task: "

@@ -1,0 +1,206 @@
+"""From a model's answer to a typed action, or to a refusal that says why in one line.
+
+Invariant: the answer is data. It is scanned, parsed with `ast` and compared with the declared functions; it is never
+evaluated, and the work it can cause is bounded before any of it is done: at most `MAX_ANSWER` bytes are looked at,
+and at most `MAX_CODE` characters outside string literals reach the parser, too few to nest deeply.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from difflib import get_close_matches
+
+import msgspec
+
+from apis.actions import LITERALS, AnyAction, Function, functions_for
+from apis.arguments import Unfit, check
+
+MAX_ANSWER = 8 * 1024  # bytes
+MAX_CODE = 400  # characters of the line outside its string literals
+MAX_DEPTH = 8  # open brackets
+MAX_REASON = 240  # characters
+
+
+class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why an answer is no action; `reason` is one printable line meant for the model."""
+
+    reason: str
+
+
+class _Refused(Exception):  # noqa: N818 - carries a refusal out of nested checks, it never leaves this module
+    pass
+
+
+def parse(
+    answer: str,
+    app: str,
+    elements: Collection[str] | None = None,
+    windows: Collection[str] | None = None,
+    form: str = "compact",
+) -> AnyAction | Refusal:
+    """The action that `answer` asks for while `app` is active.
+
+    `elements` and `windows` are the names in the current observation ("e1", "w2", or window numbers in the paper's
+    form); None means that there is no observation and any well-formed name will do. `form` "paper" insists on a fenced
+    block; "compact" takes the last line where there is none. Raises nothing.
+    """
+    try:
+        return _action(_code_line(answer, form), functions_for(app), elements, windows)
+    except (_Refused, Unfit) as refused:
+        return Refusal(_printable(str(refused)))
+
+
+def _printable(reason: str) -> str:
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in reason[: 2 * MAX_REASON])
+    return text if len(text) <= MAX_REASON else text[: MAX_REASON - 3] + "..."
+
+
+def _code_line(answer: str, form: str) -> str:
+    """The one line of code in an answer."""
+    if len(answer) > MAX_ANSWER or len(answer.encode("utf-8", "surrogatepass")) > MAX_ANSWER:
+        raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
+    start = answer.find("```")
+    if start < 0:
+        if form == "paper":
+            raise _Refused("there is no ```python block with the action")
+        lines = [text for text in answer.splitlines() if text.strip()]
+        if not lines:
+            raise _Refused("the answer is empty: end it with one line like Agent.wait()")
+        return lines[-1].strip()
+    end = answer.find("```", start + 3)
+    if end < 0:
+        raise _Refused("the code block is not closed with ```")
+    block = answer[start + 3 : end].strip()
+    label = re.match(r"[A-Za-z]\w*\s+", block)
+    lines = [text.strip() for text in block[label.end() if label else 0 :].splitlines() if text.strip()]
+    if len(lines) != 1:
+        raise _Refused(f"the code block holds {len(lines)} lines: write exactly one")
+    return lines[0]
+
+
+def _action(
+    code: str,
+    functions: dict[str, Function],
+    elements: Collection[str] | None,
+    windows: Collection[str] | None,
+) -> AnyAction:
+    if code in LITERALS:
+        return LITERALS[code]
+    call = _call(_bounded(code))
+    name = _called(call)
+    function = functions.get(name)
+    if function is None:
+        raise _Refused(f"there is no function {name}{_nearest(name, functions)}")
+    return _bind(function, call, elements, windows)
+
+
+_ESCAPES = frozenset("\\'\"abfnrtv01234567xNuU")
+_OCTAL = re.compile(r"\\[4-7][0-7][0-7]")
+
+
+def _bounded(code: str) -> str:
+    """`code` with its stray backslashes doubled (what Python means by them, without its warning), or a refusal."""
+    out: list[str] = []
+    outside = depth = at = 0
+    while at < len(code):
+        char = code[at]
+        if char in "'\"":
+            if at and (code[at - 1].isalnum() or code[at - 1] == "_"):
+                raise _Refused("strings are written without a prefix: 'text' or \"text\"")
+            mark = char * 3 if code.startswith(char * 3, at) else char
+            at = _copy_string(code, at, mark, out)
+            continue
+        outside += 1
+        depth += (char in "([{") - (char in ")]}")
+        if outside > MAX_CODE or depth > MAX_DEPTH:
+            raise _Refused("the line is too long or too deeply nested for one call")
+        if char.isdigit() and at + 1 < len(code) and code[at + 1].isalpha() and not _in_name(code, at):
+            raise _Refused("a number is written with digits only")
+        if not (char.isascii() and (char.isalnum() or char in "_.,=()[]- \t")):
+            raise _Refused(f"the character {char!r} has no place in a call with literal arguments")
+        out.append(char)
+        at += 1
+    return "".join(out)
+
+
+def _in_name(code: str, at: int) -> bool:
+    while at and code[at].isdigit():
+        at -= 1
+    return code[at].isalpha() or code[at] == "_"
+
+
+def _copy_string(code: str, at: int, mark: str, out: list[str]) -> int:
+    """Append the string literal that opens at `at` to `out`; the index after it."""
+    out.append(mark)
+    at += len(mark)
+    while at < len(code):
+        if code.startswith(mark, at):
+            out.append(mark)
+            return at + len(mark)
+        if code[at] == "\\" and at + 1 < len(code):
+            if _OCTAL.match(code, at):
+                raise _Refused(f"the escape {code[at : at + 4]} is no character")
+            out.append(code[at : at + 2] if code[at + 1] in _ESCAPES else "\\" + code[at : at + 2])
+            at += 2
+            continue
+        out.append(code[at])
+        at += 1
+    raise _Refused("a string is not closed")
+
+
+def _call(code: str) -> ast.Call:
+    try:
+        tree = ast.parse(code, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        said = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+        raise _Refused(f"the last line is not one Python call like Agent.wait() ({said})") from error
+    if not isinstance(tree.body, ast.Call):
+        raise _Refused("the last line is not a call: write one like Agent.wait()")
+    return tree.body
+
+
+def _called(call: ast.Call) -> str:
+    func = call.func
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+        return f"{func.value.id}.{func.attr}"
+    if isinstance(func, ast.Name):
+        return func.id
+    raise _Refused("only calls like Agent.click(...) exist")
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    close = get_close_matches(name[:80], known, n=1, cutoff=0.3)
+    return f": did you mean {close[0]}?" if close else f": there are {', '.join(sorted(known))}"
+
+
+def _bind(
+    function: Function, call: ast.Call, elements: Collection[str] | None, windows: Collection[str] | None
+) -> AnyAction:
+    """Pair arguments with parameters and check each one. The refusal names the argument and what would be right."""
+    name = f"{function.owner}.{function.name}"
+    if len(call.args) > len(function.params):
+        raise _Refused(
+            f"{name} takes at most {len(function.params)} arguments, not {len(call.args)}: {function.signature}"
+        )
+    by_name = {param.name: param for param in function.params}
+    given = dict(zip(by_name, call.args, strict=False))
+    for keyword in call.keywords:
+        if keyword.arg is None or keyword.arg not in by_name:
+            raise _Refused(f"{name} has no argument {keyword.arg or '**'}{_nearest_argument(keyword.arg, by_name)}")
+        if keyword.arg in given:
+            raise _Refused(f"{name}: the argument {keyword.arg} is given twice")
+        given[keyword.arg] = keyword.value
+    missing = [param.name for param in function.params if param.required and param.name not in given]
+    if missing:
+        raise _Refused(f"{name} needs the argument {missing[0]}: {function.signature}")
+    values = {arg: check(by_name[arg], node, elements, windows) for arg, node in given.items()}
+    action: AnyAction = msgspec.convert(values | {"function": function.name}, function.action, strict=True)  # type: ignore[assignment]
+    return action
+
+
+def _nearest_argument(argument: str | None, known: Collection[str]) -> str:
+    if not known:
+        return ": it takes none"
+    return _nearest(argument, known) if argument else ""
