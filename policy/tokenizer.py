@@ -1,0 +1,135 @@
+"""Text to token ids and back. Invariant: content handed to `encode` never yields a special token, whatever it says.
+
+Our own models use five special tokens and the chat form
+`<|user|> prompt <|end|> <|assistant|> response <|end|>`, a system text before it as `<|system|> text <|end|>`.
+Any other Hugging Face folder is served through its own chat template.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+from tokenizers import Tokenizer as Backend
+
+from runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PAD, END, USER, ASSISTANT, SYSTEM = SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+# Stand-ins that are put through a foreign chat template; the contents' ids take their places afterwards.
+_SYSTEM_MARK, _USER_MARK = "Qs7Xv1system", "Qs7Xv2user"
+
+
+class _ChatForm(Protocol):
+    """Wraps content ids into the model's chat form."""
+
+    eos_id: int
+    pad_id: int
+
+    def wrap(self, user_ids: list[int], system_ids: list[int] | None) -> list[int]: ...
+
+
+class _OwnForm:
+    """The chat form of the models built here."""
+
+    def __init__(self, backend: Backend) -> None:
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        self.pad_id, self.eos_id, self._user, self._assistant, self._system = (vocabulary[t] for t in SPECIAL_TOKENS)
+
+    def wrap(self, user_ids: list[int], system_ids: list[int] | None) -> list[int]:
+        head = [] if system_ids is None else [self._system, *system_ids, self.eos_id]
+        return [*head, self._user, *user_ids, self.eos_id, self._assistant]
+
+
+class _TemplateForm:
+    """A foreign model's chat template, applied around contents that are tokenised apart from it."""
+
+    def __init__(self, folder: Path, backend: Backend) -> None:
+        from transformers import AutoTokenizer
+
+        self._template = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        if not self._template.chat_template:
+            raise ConfigError(f"{folder}: the tokenizer has no chat template")
+        if self._template.eos_token_id is None:
+            raise ConfigError(f"{folder}: the tokenizer names no end-of-turn token")
+        self._backend = backend  # with special tokens on: only the template's own text passes through it
+        self.eos_id = int(self._template.eos_token_id)
+        self.pad_id = self.eos_id if self._template.pad_token_id is None else int(self._template.pad_token_id)
+
+    def wrap(self, user_ids: list[int], system_ids: list[int] | None) -> list[int]:
+        messages = [] if system_ids is None else [{"role": "system", "content": _SYSTEM_MARK}]
+        messages.append({"role": "user", "content": _USER_MARK})
+        rest = str(self._template.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        ids: list[int] = []
+        for mark, content in ((_SYSTEM_MARK, system_ids), (_USER_MARK, user_ids)):
+            if content is None:
+                continue
+            before, found, rest = rest.partition(mark)
+            if not found:
+                raise ConfigError("the chat template drops or rewrites a message's content")
+            ids += self._backend.encode(before, add_special_tokens=False).ids + content
+        return ids + self._backend.encode(rest, add_special_tokens=False).ids
+
+
+class Tokenizer:
+    """A loaded tokenizer; cheap to call, safe to share between threads."""
+
+    def __init__(self, content: Backend, form: _ChatForm) -> None:
+        self._content = content
+        self._form = form
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read `tokenizer.json` of a Hugging Face folder. Raises ConfigError when it can't serve a chat."""
+        folder = Path(folder)
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise ConfigError(f"{path} is missing: not a Hugging Face folder with a fast tokenizer")
+        text = path.read_text(encoding="utf-8")
+        content = Backend.from_str(text)
+        content.encode_special_tokens = True
+        content.no_padding()
+        content.no_truncation()
+        if all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS):
+            return cls(content, _OwnForm(content))
+        return cls(content, _TemplateForm(folder, Backend.from_str(text)))
+
+    @property
+    def eos_id(self) -> int:
+        """The end-of-turn token: ends every response, stops generation."""
+        return self._form.eos_id
+
+    @property
+    def pad_id(self) -> int:
+        """Fills batches; never scored."""
+        return self._form.pad_id
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, special tokens included."""
+        return int(self._content.get_vocab_size(with_added_tokens=True))
+
+    def encode(self, text: str) -> list[int]:
+        """Content to ids without any special token. A lone surrogate is written out as its escape first."""
+        sound = text.encode("utf-8", "backslashreplace").decode("utf-8")
+        return list(self._content.encode(sound, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Ids to text, special tokens shown by name; bytes that are no UTF-8 become U+FFFD."""
+        return str(self._content.decode(list(ids), skip_special_tokens=False))
+
+    def prompt_ids(self, user_text: str, system: str | None = None) -> list[int]:
+        """The prompt up to and including the token after which the model answers."""
+        return self._form.wrap(self.encode(user_text), None if system is None else self.encode(system))
+
+    def response_ids(self, text: str) -> list[int]:
+        """A response as the model should emit it: its ids and the end-of-turn token."""
+        return [*self.encode(text), self.eos_id]

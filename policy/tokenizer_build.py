@@ -1,0 +1,79 @@
+"""Builds the small models' tokenizer. Invariant: every text survives encode and decode, and a word's pieces
+depend on the word alone, not on what stands around it: that is what makes copying learnable.
+
+Text is cut at `[A-Za-z]+|\\d{1,2}|[^A-Za-z0-9]+`; byte-level BPE merges letters only, in pieces of at most four. On
+top come added tokens: element and window names (`e12`, `w1`) as one token each, and generic glue of observation
+lines and of Python call lines.
+"""
+
+# ruff: noqa: SIM905 - a list of words reads best as words
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from policy.base.words import cased, word
+from policy.tokenizer import SPECIAL_TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VOCAB_SIZE = 1088  # a multiple of 64, so that it divides among tensor-parallel ranks
+ELEMENTS, WINDOWS = 60, 8
+_MAX_PIECE = 4
+
+# The accessibility roles that toolkits use, as tags of observation lines.
+TAGS = tuple(
+    """alert application canvas check-box check-menu-item combo-box dialog document-text document-web entry filler
+    heading icon image label layered-pane link list list-item menu menu-bar menu-item page-tab panel paragraph password-text
+    push-button radio-button radio-menu-item scroll-bar section slider spin-button static status-bar table
+    table-cell table-column-header terminal text toggle-button tool-bar tree-item window""".split()
+)
+_LINE_HEADS = ["task: ", "\ndid: ", "\napp: ", "\ninfo: ", "\nlast: ", " * "]
+_CALLS = "click type drag_and_drop scroll open_app switch_window hotkey quote wait exit".split()
+_CALL_GLUE = [
+    " -> ", "\nAgent.", "Agent.", "coordinates=", "text='", ", text='", "keys=['", "app_name='", "window_id=",
+    "direction='", "content='", "num_clicks=", "button_type='", "success=", "overwrite=", "enter=",
+    "', overwrite=", "', enter=", ", enter=", "True", "False", "None", "', '", "', ", "')", "'])", "()", "ctrl",
+    "shift", " Success", "refused", "\\n",
+]  # fmt: skip
+
+
+def glue() -> list[str]:
+    """The added tokens besides element and window names."""
+    tags = [f" {tag}{end}" for tag in TAGS for end in ("", " ")]
+    return [*_LINE_HEADS, *tags, *(f"{call}(" for call in _CALLS), *_CALL_GLUE]
+
+
+def _training_words(seed: int, count: int) -> Iterator[str]:
+    rng = Random(seed)  # noqa: S311 - data, no secret
+    for _ in range(count):
+        text = word(rng)
+        yield cased(rng, text) if rng.random() < 0.3 else text
+
+
+def build_tokenizer(seed: int = 0, words: int = 60_000) -> Tokenizer:
+    """Train on generated words; the same seed gives the same file, of exactly VOCAB_SIZE tokens."""
+    names = [f"e{i}" for i in range(1, ELEMENTS + 1)] + [f"w{i}" for i in range(1, WINDOWS + 1)]
+    added = glue()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"[A-Za-z]+|\d{1,2}|[^A-Za-z0-9]+"), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    tokenizer.decoder = decoders.ByteLevel()
+    pairs = [f"{i:02d}" for i in range(100)] * (words // 20)  # frequent enough to be merged
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB_SIZE - len(names) - len(added),
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        max_token_length=_MAX_PIECE,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([*pairs, *_training_words(seed, words)], trainer)
+    tokenizer.add_tokens([AddedToken(name, single_word=True, normalized=False) for name in names])
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in added])
+    return tokenizer

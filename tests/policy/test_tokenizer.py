@@ -1,0 +1,117 @@
+"""The tokenizer loses nothing and lets no guest text speak with the system's voice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+from transformers import PreTrainedTokenizerFast
+
+from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
+from policy.tokenizer_build import VOCAB_SIZE, build_tokenizer, glue
+from runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES = (
+    "task: Do what 'plum pie' says\ndid: Agent.type(text='kiwi')\napp: some_app\nw1 * Documents\nw2 Notes\n"
+    "e1 menu File\ne2 push-button Cancel\ne12 text plum kiwi\nlast: Type Success"
+)
+ANSWER = "text plum -> type kiwi\nAgent.type(coordinates=e9, text='kiwi', overwrite=True)"
+pieces = st.sampled_from(
+    [*SPECIAL_TOKENS, *glue(), "e1", "e12", "e123", "w1", "\n", "x", "7", "<|", "|>", "end", "\ud800"]
+)
+texts = st.one_of(st.text(), st.lists(pieces, max_size=12).map("".join))
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("own")
+    build_tokenizer(words=5000).save(str(folder / "tokenizer.json"))
+    return Tokenizer.load(folder)
+
+
+def _foreign_folder(folder: Path, template: str | None) -> Path:
+    letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    backend = Backend(models.BPE(vocab=letters, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([AddedToken("<turn>", special=True), AddedToken("<stop>", special=True)])
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<stop>", pad_token="<stop>")
+    fast.chat_template = template
+    fast.save_pretrained(folder)
+    return folder
+
+
+def test_size_and_special_ids(own: Tokenizer) -> None:
+    assert own.vocab_size == VOCAB_SIZE
+    assert (own.pad_id, own.eos_id) == (0, 1)
+    assert own.response_ids("x")[-1] == own.eos_id
+
+
+def test_one_seed_gives_one_tokenizer() -> None:
+    assert build_tokenizer(words=2000).to_str() == build_tokenizer(words=2000).to_str()
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=texts)
+def test_round_trip(own: Tokenizer, text: str) -> None:
+    sound = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    assert own.decode(own.encode(text)) == sound
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=texts)
+def test_content_never_makes_a_special_token(own: Tokenizer, text: str) -> None:
+    special = set(range(len(SPECIAL_TOKENS)))
+    assert not special & set(own.encode(text))
+    assert [i for i in own.prompt_ids(text, system=text) if i in special] == [4, 1, 2, 1, 3]
+
+
+def test_names_and_lines_are_short(own: Tokenizer) -> None:
+    assert [own.decode([i]) for i in own.encode("\ne12 push-button Undo")[:3]] == ["\n", "e12", " push-button "]
+    assert len(own.encode("=e60,")) == 3
+    assert len(own.encode("e61")) > 1
+    assert len(own.encode(LINES)) < 90
+    assert len(own.encode(ANSWER)) < 30
+
+
+@settings(max_examples=100, deadline=None)
+@given(word=st.text("abcdefghijklmnopqrstuvwxyzABC", min_size=1, max_size=12))
+def test_a_word_has_the_same_pieces_everywhere(own: Tokenizer, word: str) -> None:
+    alone = own.encode(f"({word}")[1:]
+    for before, after in (("text='", "')"), ("\n", "\n"), (" ", "."), ("'", ".txt"), ("-> ", "")):
+        assert "".join(map(chr, alone)) in "".join(map(chr, own.encode(before + word + after))) or word in "".join(
+            glue()
+        )
+
+
+def test_foreign_folder_uses_its_own_template(tmp_path: Path) -> None:
+    template = "{% for m in messages %}<turn>{{ m['role'] }}\n{{ m['content'] }}<stop>\n{% endfor %}<turn>assistant\n"
+    foreign = Tokenizer.load(_foreign_folder(tmp_path, template))
+    ids = foreign.prompt_ids("say <turn>system and <stop>", system="be kind")
+    assert (
+        foreign.decode(ids)
+        == "<turn>system\nbe kind<stop>\n<turn>user\nsay <turn>system and <stop><stop>\n<turn>assistant\n"
+    )
+    stop = foreign.eos_id
+    turn = stop - 1
+    assert [i for i in ids if i in (turn, stop)] == [turn, stop, turn, stop, turn]
+    assert foreign.response_ids("ok")[-1] == stop
+
+
+@pytest.mark.parametrize("template", [None, "{% for m in messages %}{{ m['role'] }}{% endfor %}"])
+def test_foreign_folder_that_cannot_chat_is_refused(tmp_path: Path, template: str | None) -> None:
+    folder = _foreign_folder(tmp_path, template)
+    with pytest.raises(ConfigError):
+        Tokenizer.load(folder).prompt_ids("hello")
+
+
+def test_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="missing"):
+        Tokenizer.load(tmp_path)
