@@ -6,8 +6,6 @@ samples were packed.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
@@ -17,7 +15,7 @@ from torch import Tensor
 
 from policy.megatron import shim
 from policy.megatron.config import DTYPES, ModelShape, transformer_config
-from policy.megatron.spec import PackedRuns, layer_spec, packed_params
+from policy.megatron.spec import PackedRows, layer_spec, packed_params
 from policy.packing import MicroBatch
 from policy.weights import from_hf
 
@@ -36,7 +34,7 @@ def ensure_parallel(seed: int) -> None:
 
 
 class PolicyModel(GPTModel):
-    """A GPTModel whose output layer sees only the rows asked for: most tokens of a prompt need no logits."""
+    """A GPTModel of one pipeline stage over packed sequences."""
 
     def __init__(self, shape: ModelShape, dtype: str) -> None:
         config = transformer_config(shape, DTYPES[dtype])
@@ -51,15 +49,9 @@ class PolicyModel(GPTModel):
                 share_embeddings_and_output_weights=shape.tied,
                 parallel_output=True,
             )
-        self._rows: Tensor | None = None
-        self.output_layer.register_forward_pre_hook(self._select)
 
-    def _select(self, _module: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return args if self._rows is None else (args[0].index_select(0, self._rows), *args[1:])
-
-    def forward(self, ids: Tensor, positions: Tensor, packed: PackedRuns, rows: Tensor | None) -> Tensor:
-        """Ids and positions [1, t] -> logits [r, vocab / tensor-parallel size] of hidden states `rows` [r]."""
-        self._rows = rows
+    def forward(self, ids: Tensor, positions: Tensor, packed: PackedRows) -> Tensor:
+        """Ids and positions [1, t] -> logits [r, vocab / tensor-parallel size] at `packed.rows` [r]."""
         return super().forward(ids, positions, None, packed_seq_params=packed)[0]
 
     @torch.no_grad()
@@ -87,9 +79,9 @@ class PackedInputs:
         counts = torch.tensor([sample.response_len for sample in samples])
         self.ids = torch.tensor(flat, device=device)[None]
         self.positions = torch.cat([torch.arange(length, device=device) for length in lengths])[None]
-        self.packed = packed_params(lengths, device)
-        self.rows = torch.tensor(rows, device=device)
-        self.targets = self.ids[0, self.rows + 1]  # [r]
+        predicting = torch.tensor(rows, device=device)
+        self.packed = packed_params(lengths, predicting, device)
+        self.targets = self.ids[0, predicting + 1]  # [r]
         self.weights = self._spread([sample.weight for sample in samples], counts, device)
         self.advantages = self._spread([sample.advantage for sample in samples], counts, device)
         self.temperatures = self._spread([sample.temperature for sample in samples], counts, device)

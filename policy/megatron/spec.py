@@ -5,6 +5,8 @@ Invariant: a packed sequence attends within itself only, and each sample's resul
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.spec_utils import ModuleSpec
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
+from megatron.core.transformer.transformer_layer import TransformerLayer
 from torch import Tensor
 
 
@@ -31,26 +34,25 @@ class SdpaCoreAttention(MegatronModule):
         key: Tensor,
         value: Tensor,
         attention_mask: Tensor | None,
-        packed_seq_params: PackedSeqParams | None = None,
+        packed_seq_params: PackedRows | None = None,
         **_: Any,
     ) -> Tensor:
         """Query [t, heads, d], key and value [t, groups, d] -> [t, heads * d].
 
-        Sequences of equal length lie next to each other (see `packed_params`' caller), so each run of them is
-        one batched call.
+        A run of sequences of equal length is one batched call.
         """
         if packed_seq_params is None:
             raise ValueError("this attention takes packed sequences only")
         grouped = query.size(1) != key.size(1)
+        runs = packed_seq_params.runs
+        sizes = [count * length for count, length in runs]
         outputs = []
-        for begin, count, length in packed_seq_params.runs:
-            end = begin + count * length
-            q, k, v = (
-                x[begin:end].view(count, length, x.size(1), x.size(2)).transpose(1, 2) for x in (query, key, value)
-            )
+        # One split, not slices: the gradient of a slice is a whole tensor of zeros.
+        for (count, length), *parts in zip(runs, query.split(sizes), key.split(sizes), value.split(sizes), strict=True):
+            q, k, v = (x.unflatten(0, (count, length)).transpose(1, 2) for x in parts)
             out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale, enable_gqa=grouped)
-            outputs.append(out.transpose(1, 2).reshape(end - begin, -1))
-        return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
+            outputs.append(out.transpose(1, 2).reshape(count * length, -1))
+        return torch.cat(outputs)
 
 
 class RMSNorm(torch.nn.RMSNorm):
@@ -61,34 +63,47 @@ class RMSNorm(torch.nn.RMSNorm):
         self.weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
 
 
-class PackedRuns(PackedSeqParams):
-    """Megatron's description of a packed sequence, plus its runs of equal lengths: (begin, count, length)."""
+@dataclass
+class PackedRows(PackedSeqParams):
+    """Megatron's description of a packed sequence, plus what the replaced parts need."""
 
-    runs: list[tuple[int, int, int]]
+    runs: list[tuple[int, int]] = field(default_factory=list)  # (count, length) of neighbours of equal length
+    rows: Tensor | None = None  # [r] the only positions whose logits are wanted
 
 
-def packed_params(lengths: list[int], device: torch.device) -> PackedRuns:
-    """Describe sequences of `lengths` laid end to end."""
-    runs: list[tuple[int, int, int]] = []
-    begin = 0
-    for length in lengths:
-        if runs and runs[-1][2] == length:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1, length)
-        else:
-            runs.append((begin, 1, length))
-        begin += length
+def packed_params(lengths: list[int], rows: Tensor, device: torch.device) -> PackedRows:
+    """Describe sequences of `lengths` laid end to end, of which only the logits at `rows` are wanted."""
     ends = torch.tensor([0, *lengths], dtype=torch.int32, device=device).cumsum(0, dtype=torch.int32)
-    longest = max(lengths)
-    packed = PackedRuns(
-        qkv_format="thd", cu_seqlens_q=ends, cu_seqlens_kv=ends, max_seqlen_q=longest, max_seqlen_kv=longest
+    return PackedRows(
+        qkv_format="thd",
+        cu_seqlens_q=ends,
+        cu_seqlens_kv=ends,
+        max_seqlen_q=max(lengths),
+        max_seqlen_kv=max(lengths),
+        runs=[(len(list(run)), length) for length, run in groupby(lengths)],
+        rows=rows,
     )
-    packed.runs = runs
-    return packed
+
+
+class PolicyLayer(TransformerLayer):
+    """A layer that, when it is the last one, drops the positions nobody reads before its MLP.
+
+    Most tokens of a prompt are needed only as keys and values, so this and the output layer see few rows.
+    """
+
+    def _forward_attention(
+        self, *args: Any, packed_seq_params: PackedRows, **kwargs: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        hidden, context = super()._forward_attention(*args, packed_seq_params=packed_seq_params, **kwargs)
+        if packed_seq_params.rows is not None and self.layer_number == self.config.num_layers:
+            hidden = hidden.index_select(0, packed_seq_params.rows)
+        return hidden, context
 
 
 def layer_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
     """All layers of one stage."""
     layer: ModuleSpec = get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization="RMSNorm")
+    layer.module = PolicyLayer
     parts = layer.submodules
     parts.input_layernorm = parts.pre_mlp_layernorm = RMSNorm
     attention = parts.self_attention.submodules

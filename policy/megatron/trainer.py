@@ -107,7 +107,7 @@ class Trainer:
         return model.to(self.device)
 
     def _logits(self, model: torch.nn.Module, inputs: PackedInputs) -> Tensor:
-        logits: Tensor = model(inputs.ids, inputs.positions, inputs.packed, inputs.rows)
+        logits: Tensor = model(inputs.ids, inputs.positions, inputs.packed)
         return logits
 
     def _step(self, micro_batches: Sequence[MicroBatch], lr: float, objective: Objective | None) -> dict[str, float]:
