@@ -77,3 +77,25 @@ class LedgerError(ComputerRLError):
 
 class FencedOff(LedgerError):
     """A fencing token is not outstanding any more: the work was handed to others or ended without its holder."""
+
+
+class EngineError(ComputerRLError):
+    """The embedded engine can't do what was asked: unusable weights, an unknown weight version, a full queue."""
+
+
+class AgentBrokeDesktop(ComputerRLError):
+    """What the policy did ended its desktop, or made it answer nonsense: an outcome with reward 0, never a fault."""
+
+    def __init__(self, cause: str, detail: str) -> None:
+        super().__init__(f"{cause}: {detail}")
+        self.cause = cause
+        self.detail = detail
+
+
+class GuestRefused(ComputerRLError):
+    """The in-guest agent could not carry out one call; the desktop goes on. `kind` is one short word."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+        self.text = text

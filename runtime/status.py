@@ -24,13 +24,13 @@ class ActorStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     host: str
     pid: int
-    state: str  # starting, running, restarting, stopping, failed, or host_lost
+    state: str  # starting, running, restarting, stopping, failed, host_lost or host_silent
     doing: str
-    mailbox: int
-    in_flight: int
-    current: str | None
-    sender: str | None
-    since_wall: float | None
-    busy_s: float
-    restarts: int
-    waits: list[WaitStatus]
+    mailbox: int = 0
+    in_flight: int = 0
+    current: str | None = None
+    sender: str | None = None
+    since_wall: float | None = None
+    busy_s: float = 0.0
+    restarts: int = 0
+    waits: list[WaitStatus] = []

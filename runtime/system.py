@@ -7,7 +7,7 @@ can't be kept alive makes `failed` return the reason; it never just disappears.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
@@ -15,16 +15,23 @@ from typing import Any, Self, TypeVar
 
 import uvloop
 
+from runtime.catalogue import SYSTEM_FAILED
 from runtime.clock import Clock, RealClock
+from runtime.control import ControlServer
 from runtime.envelope import Envelope
 from runtime.errors import ActorGone, ConfigError
+from runtime.hosts.frames import PeersLost
 from runtime.hosts.inline import InlineHost
+from runtime.hosts.process import ProcessHost
 from runtime.logs import ActorLog
 from runtime.node import Node
+from runtime.origin import check_origin
 from runtime.refs import Ref
-from runtime.spec import MAIN, ActorSpec, HostSpec
+from runtime.spec import MAIN, ActorSpec, HostSpec, check_name
+from runtime.stall import StallWatch
 from runtime.status import ActorStatus
 from runtime.supervision import RestartPolicy
+from runtime.tasks import TaskScope
 
 __all__ = ["ActorSpec", "ActorSystem", "HostSpec", "RestartPolicy", "run"]
 
@@ -35,7 +42,7 @@ class _Routes:
     """The way from the main process to actors and askers in other hosts."""
 
     def __init__(self) -> None:
-        self.hosts: dict[str, Any] = {}
+        self.hosts: dict[str, ProcessHost] = {}
         self.places: dict[str, str] = {}  # actor -> host
 
     async def send(self, envelope: Envelope) -> None:
@@ -50,7 +57,10 @@ class _Routes:
 
 
 class ActorSystem:
-    """Starts, restarts and stops actors and hosts. An async context manager."""
+    """Starts, restarts and stops actors and hosts. An async context manager.
+
+    `hosts` gives environment and niceness of process hosts; a host that is only named in a spec gets the defaults.
+    """
 
     def __init__(
         self,
@@ -61,17 +71,21 @@ class ActorSystem:
         log_level: str = "info",
         stall_after_s: float = 60.0,
     ) -> None:
-        self.run_dir = run_dir
+        check_origin()
+        self.run_dir = run_dir.resolve()
         self.log_level = log_level
-        self.log = ActorLog(run_dir, f"host/{MAIN}", log_level)
+        self.log = ActorLog(self.run_dir, f"host/{MAIN}", log_level)
         self._stall_after_s = stall_after_s
         self._specs = {spec.name: spec for spec in hosts}
         self._routes = _Routes()
-        self._node = Node(MAIN, run_dir, clock or RealClock(), self.log, self._routes)
-        self._inline = InlineHost(self._node, log_level, self._give_up)
+        self._node = Node(MAIN, self.run_dir, clock or RealClock(), self.log, self._routes)
+        self._inline = InlineHost(self._node, log_level, self.give_up)
+        self._control = ControlServer(self.run_dir, self.statuses)
+        self._tasks = TaskScope(lambda name, error: self.give_up(name, f"{name} failed: {error!r}"))
         self._order: list[str] = []
         self._failure: str | None = None
         self._failed = asyncio.Event()
+        self._running = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -83,20 +97,25 @@ class ActorSystem:
         await self.stop()
 
     async def start(self) -> None:
-        """Make the system ready for `spawn`."""
+        """Open the control socket and start the stall watch. Raises ConfigError when the run is already running."""
+        await self._control.start()
+        self._tasks.spawn(StallWatch(self._inline, self._stall_after_s).run(), "stall watch")
+        self._running = True
 
     async def spawn(self, *specs: ActorSpec) -> None:
         """Start actors side by side; returns when every `on_start` has. They may ask each other while starting.
 
         Raises ActorFailed when one can't be started within its restart budget, ConfigError for a name in use.
         """
-        started = []
-        for spec in specs:
-            if spec.name in self._routes.places:
-                raise ConfigError(f"there are two actors called {spec.name}")
-            self._routes.places[spec.name] = spec.host
-            self._order.append(spec.name)
-            started.append(self._inline.add(spec.wire()))
+        if not self._running:
+            raise ConfigError("the system is not running")
+        wires = [(spec.host, spec.wire()) for spec in specs]
+        for host, wire in wires:
+            if wire.name in self._routes.places:
+                raise ConfigError(f"there are two actors called {wire.name}")
+            self._routes.places[wire.name] = host
+            self._order.append(wire.name)
+        started = [(self._inline if host == MAIN else self._host(host)).add(wire) for host, wire in wires]
         await asyncio.gather(*started)
 
     def ref(self, name: str, sender: str = "system") -> Ref:
@@ -110,24 +129,63 @@ class ActorSystem:
 
     async def statuses(self) -> list[ActorStatus]:
         """What every actor is doing, in the order of spawning."""
-        found = {status.name: status for status in await self._inline.statuses()}
+        parts = await asyncio.gather(
+            self._inline.statuses(), *(host.statuses() for host in self._routes.hosts.values())
+        )
+        found = {status.name: status for part in parts for status in part}
         return [found[name] for name in self._order if name in found]
 
     async def stop(self) -> None:
         """Stop all actors, the last spawned first; those of one kind (`desktop/*`) at once. Can be repeated."""
+        if not self._running:
+            return
+        self._running = False
         kinds = [list(names) for _, names in groupby(reversed(self._order), key=lambda name: name.split("/")[0])]
+        hosts = self._routes.hosts
         for names in kinds:
-            await self._inline.remove(names)
+            await asyncio.gather(self._inline.remove(names), *(host.remove(names) for host in hosts.values()))
             for name in names:
                 self._routes.places.pop(name, None)
                 self._order.remove(name)
-        await self._inline.close()
-        self.log.close()
+        await asyncio.gather(*(host.close() for host in hosts.values()))
+        await self._control.close()
+        await self._tasks.close(5.0)
+        try:
+            await self._inline.close()
+        finally:
+            self.log.close()
 
-    def _give_up(self, name: str, reason: str) -> None:
+    def give_up(self, name: str, reason: str) -> None:
+        """A part can't be kept alive: `failed` returns the first such reason."""
+        self.log.emit(SYSTEM_FAILED, name=name, reason=reason)
         if self._failure is None:
             self._failure = reason
         self._failed.set()
+
+    def route(self, envelope: Envelope) -> None:
+        """Pass on what a child host sent."""
+        if envelope.kind in ("reply", "accepted", "error"):
+            self._node.answer(envelope)
+            return
+        place = self._routes.places.get(envelope.to, MAIN)
+        if place == MAIN:
+            self._node.accept(envelope)
+        else:
+            self._routes.hosts[place].forward(envelope)
+
+    def host_lost(self, host: str, names: Collection[str], reason: str) -> None:
+        """Fail the asks to the actors of a lost host, in every process."""
+        self._node.peers_lost(names, reason)
+        for other in self._routes.hosts.values():
+            if other.name != host:
+                other.tell(PeersLost(names=list(names), reason=reason))
+
+    def _host(self, name: str) -> ProcessHost:
+        if name not in self._routes.hosts:
+            check_name(name)
+            spec = self._specs.get(name, HostSpec(name=name))
+            self._routes.hosts[name] = ProcessHost(spec, self._node, self, self.log_level, self._stall_after_s)
+        return self._routes.hosts[name]
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -49,6 +49,6 @@ class TaskScope:
                 return sorted(t.get_name() for t in tasks)
             for task in tasks:
                 task.cancel()
-            # A task may swallow one cancellation (a library's own timeout does); ask again each second.
-            await asyncio.wait(tasks, timeout=min(left, 1.0))
+            # A task may swallow one cancellation (a library's own timeout does); ask again.
+            await asyncio.wait(tasks, timeout=min(left, 5.0))
         return []

@@ -1,0 +1,80 @@
+"""What a child host and the main host say to each other, besides envelopes.
+
+Invariant: the first frame of a child is `Hello`, and no actor is started before the main host has checked it.
+"""
+
+from __future__ import annotations
+
+from runtime.envelope import Envelope
+from runtime.message import Message
+from runtime.spec import WireSpec
+from runtime.status import ActorStatus
+
+
+class Hello(Message):
+    """Child: this is me, and this is the code that I run."""
+
+    name: str
+    pid: int
+    root: str
+    build: str
+
+
+class Start(Message):
+    """Main: run these actors too."""
+
+    specs: list[WireSpec]
+
+
+class Started(Message):
+    """Child: `on_start` has ended well."""
+
+    name: str
+
+
+class GaveUp(Message):
+    """Child: an actor can't be kept alive."""
+
+    name: str
+    reason: str
+
+
+class StopActors(Message):
+    """Main: stop these actors, then answer `Stopped` with the same id."""
+
+    id: int
+    names: list[str]
+
+
+class Stopped(Message):
+    """Child: done."""
+
+    id: int
+
+
+class AskStatus(Message):
+    """Main: what are your actors doing?"""
+
+    id: int
+
+
+class Statuses(Message):
+    """Child: this."""
+
+    id: int
+    actors: list[ActorStatus]
+
+
+class PeersLost(Message):
+    """Main: another host is gone with these actors; asks to them fail now."""
+
+    names: list[str]
+    reason: str
+
+
+class StopHost(Message):
+    """Main: stop everything and exit."""
+
+
+FromChild = Envelope | Hello | Started | GaveUp | Stopped | Statuses
+FromMain = Envelope | Start | StopActors | AskStatus | PeersLost | StopHost

@@ -1,0 +1,302 @@
+"""Actors in a child process, seen from the main host.
+
+Invariant: while the child lives, what is meant for its actors goes to it; when it is lost, every ask to them fails
+at once, its process group is killed and reaped before a new child starts, and later asks wait for the new child
+up to their deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from runtime.catalogue import HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
+from runtime.envelope import Envelope
+from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, HostLost, MailboxFull
+from runtime.hosts.frames import (
+    AskStatus,
+    FromChild,
+    FromMain,
+    GaveUp,
+    Hello,
+    Start,
+    Started,
+    Statuses,
+    StopActors,
+    StopHost,
+    Stopped,
+)
+from runtime.hosts.launch import Child
+from runtime.node import MAX_PARKED, Node
+from runtime.origin import check_origin
+from runtime.spec import HostSpec, WireSpec
+from runtime.status import ActorStatus
+from runtime.supervision import GiveUp, RestartBudget
+from runtime.tasks import TaskScope
+from runtime.transport import Link
+from runtime.waits import waiting
+
+EXIT_GRACE_S = 20.0
+STATUS_TIMEOUT_S = 5.0
+
+ChildLink = Link[FromChild | FromMain]
+
+
+class Hub(Protocol):
+    """What a process host needs of the system."""
+
+    def route(self, envelope: Envelope) -> None:
+        """Take an envelope that came from the child. Never waits."""
+        ...
+
+    def host_lost(self, host: str, names: Collection[str], reason: str) -> None:
+        """The child and the actors `names` in it are gone."""
+        ...
+
+    def give_up(self, name: str, reason: str) -> None:
+        """Something can't be kept alive."""
+        ...
+
+
+class ProcessHost:
+    """One child process and its successors."""
+
+    def __init__(self, spec: HostSpec, node: Node, hub: Hub, log_level: str, stall_after_s: float) -> None:
+        self.name = spec.name
+        self.restarts = 0
+        self._spec = spec
+        self._node = node
+        self._hub = hub
+        self._log_level = log_level
+        self._stall_after_s = stall_after_s
+        self._budget = RestartBudget(f"host {spec.name}", spec.restart)
+        self._actors: dict[str, WireSpec] = {}
+        self._started: dict[str, asyncio.Future[None]] = {}
+        self._answers: dict[int, asyncio.Future[Stopped | Statuses]] = {}
+        self._ids = itertools.count()
+        self._link: ChildLink | None = None  # set while the child is up
+        self._up = asyncio.Event()  # up, or never again
+        self._stopping = False
+        self._parked = 0
+        self._pid = 0
+        self._scope = TaskScope(lambda name, error: hub.give_up(f"host {spec.name}", f"{name} failed: {error!r}"))
+        self._life: asyncio.Task[None] = self._scope.spawn(self._live(), f"host {spec.name}")
+        self._scope.spawn(self._watch(), f"watch on {spec.name}")
+
+    def add(self, spec: WireSpec) -> asyncio.Future[None]:
+        """Start an actor in the child, now or as soon as it is up."""
+        self._actors[spec.name] = spec
+        future = self._started[spec.name] = asyncio.get_running_loop().create_future()
+        if self._link is not None:
+            self._write(Start(specs=[spec]))
+        return future
+
+    async def remove(self, names: Sequence[str]) -> None:
+        """Stop these actors."""
+        specs = [self._actors.pop(name) for name in names if name in self._actors]
+        if specs and self._link is not None:
+            limit = 10.0 + 2 * max(spec.stop_timeout_s for spec in specs)
+            # A child that is lost or silent while stopping is killed by `close`; there is nothing more to wait for.
+            await asyncio.gather(
+                self._exchange(lambda key: StopActors(id=key, names=[s.name for s in specs]), "stop", limit),
+                return_exceptions=True,
+            )
+        for spec in specs:
+            future = self._started.pop(spec.name)
+            if not future.done():
+                future.set_exception(ActorGone(f"{spec.name} was stopped before it had started"))
+            elif not future.cancelled():
+                future.exception()
+
+    async def send(self, envelope: Envelope) -> None:
+        """Pass on to the child, waiting for a restart and for a slow reader up to the deadline. Raises ActorGone."""
+        if self._link is None:
+            try:
+                async with asyncio.timeout(envelope.left_s()):
+                    await self._up.wait()
+            except TimeoutError as error:
+                raise ActorGone(f"{envelope.to} is gone: host {self.name} did not come back in time") from error
+        if self._link is None:
+            raise ActorGone(f"{envelope.to} is gone: host {self.name} has stopped")
+        try:
+            await self._link.send(envelope, max(0.001, envelope.left_s()))
+        except HostLost as error:
+            raise ActorGone(f"{envelope.to} is gone: {error}") from error
+
+    def forward(self, envelope: Envelope) -> None:
+        """Pass on what another child sent, without waiting; parked while the child restarts."""
+        if self._link is not None and self._write(envelope):
+            return
+        if self._parked >= MAX_PARKED:
+            self._node.refuse(envelope, MailboxFull(f"{self._parked} messages wait for host {self.name}"))
+            return
+        self._parked += 1
+        self._scope.spawn(self._forward_later(envelope), f"parked {envelope.id}")
+
+    def answer(self, envelope: Envelope) -> bool:
+        """Pass an answer on; false when the child that asked is gone."""
+        return self._write(envelope)
+
+    def tell(self, frame: FromMain) -> None:
+        """Say something to the child if it is up."""
+        self._write(frame)
+
+    async def statuses(self) -> list[ActorStatus]:
+        """What its actors are doing; a silent or lost child's actors say so."""
+        state = "host_lost"
+        if self._link is not None:
+            try:
+                answer = await self._exchange(lambda key: AskStatus(id=key), "status", STATUS_TIMEOUT_S)
+                if isinstance(answer, Statuses):
+                    return answer.actors
+            except DeadlineExceeded:
+                state = "host_silent"
+            except HostLost:
+                state = "host_lost"
+        return [ActorStatus(name=n, host=self.name, pid=self._pid, state=state, doing="") for n in self._actors]
+
+    async def close(self) -> None:
+        """Stop the child and everything in its process group. Can be repeated."""
+        self._stopping = True
+        if self._link is not None:
+            self._write(StopHost())
+            await asyncio.wait({self._life}, timeout=EXIT_GRACE_S)
+        await self._scope.close(10.0)
+
+    def _write(self, frame: FromMain) -> bool:
+        if self._link is None:
+            return False
+        try:
+            self._link.write(frame)
+        except HostLost:
+            return False
+        return True
+
+    async def _forward_later(self, envelope: Envelope) -> None:
+        try:
+            await self.send(envelope)
+        except ComputerRLError as error:
+            self._node.refuse(envelope, error)
+        finally:
+            self._parked -= 1
+
+    async def _exchange(self, make: Callable[[int], FromMain], what: str, timeout_s: float) -> Stopped | Statuses:
+        key = next(self._ids)
+        future = self._answers[key] = asyncio.get_running_loop().create_future()
+        try:
+            async with waiting(self._node.name, f"host/{self.name}", what, timeout_s):
+                if not self._write(make(key)):
+                    raise HostLost(f"host {self.name} is gone")
+                return await future
+        finally:
+            del self._answers[key]
+
+    async def _live(self) -> None:
+        try:
+            while not self._stopping:
+                error = await self._one_life()
+                if self._stopping:
+                    return
+                decision = self._budget.on_failure(
+                    self._node.clock.now(), str(error), curable=not isinstance(error, ConfigError)
+                )
+                if isinstance(decision, GiveUp):
+                    self._hub.give_up(f"host {self.name}", decision.reason)
+                    for future in self._started.values():
+                        if not future.done():
+                            future.set_exception(ActorFailed(type(error).__name__, decision.reason))
+                    return
+                self.restarts += 1
+                self._node.log.emit(HOST_RESTARTS, name=self.name, delay_s=decision.delay_s, restarts=self.restarts)
+                await self._node.clock.sleep(decision.delay_s)
+        finally:
+            self._up.set()
+
+    async def _one_life(self) -> ComputerRLError:
+        """One child from launch to reaped; returns why it ended."""
+        began = time.monotonic()
+        child = Child(self._spec, self._node.run_dir, self._log_level, self._stall_after_s)
+        self._pid = child.pid
+        cause: ComputerRLError = HostLost(f"host {self.name} ended")
+        try:
+            output = self._scope.spawn(child.output(self._output), f"output of {self.name}")
+            link: ChildLink = await Link.of_socket(child.take_socket(), FromChild)
+            try:
+                await self._greet(link)
+                self._link = link
+                self._up.set()
+                self._write(Start(specs=list(self._actors.values())))
+                took = round(time.monotonic() - began, 3)
+                self._node.log.emit(HOST_STARTED, name=self.name, pid=child.pid, start_s=took, restarts=self.restarts)
+                await child.until_exit_or(self._read(link))
+            except ComputerRLError as error:
+                cause = error
+            finally:
+                self._link = None
+                self._up.clear()
+                await link.close()
+        finally:
+            code = await child.reap()
+        await asyncio.wait({output}, timeout=1.0)
+        output.cancel()
+        if not self._stopping:
+            if not isinstance(cause, ConfigError):
+                cause = type(cause)(f"{cause} (exit code {code})")
+            names = list(self._actors)
+            self._node.log.emit(
+                HOST_LOST, name=self.name, pid=child.pid, exit_code=code, cause=str(cause), actors=names
+            )
+            self._hub.host_lost(self.name, names, f"host {self.name} was lost, {cause}")
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(HostLost(f"host {self.name} was lost"))
+        return cause
+
+    async def _greet(self, link: ChildLink) -> None:
+        async with waiting(self._node.name, f"host/{self.name}", "Hello", self._spec.start_timeout_s):
+            hello = await link.receive()
+        if hello is None:
+            raise HostLost(f"host {self.name} ended before it said hello")
+        origin = check_origin()
+        if not isinstance(hello, Hello) or (hello.root, hello.build) != (origin.root, origin.build):
+            raise ConfigError(f"host {self.name} runs other code than this process ({origin}): {hello}")
+
+    async def _read(self, link: ChildLink) -> None:
+        while (frame := await link.receive()) is not None:
+            match frame:
+                case Envelope():
+                    self._hub.route(frame)
+                case Started():
+                    if (future := self._started.get(frame.name)) is not None and not future.done():
+                        future.set_result(None)
+                case GaveUp():
+                    if (future := self._started.get(frame.name)) is not None and not future.done():
+                        future.set_exception(ActorFailed("GaveUp", frame.reason))
+                    self._hub.give_up(frame.name, frame.reason)
+                case Stopped() | Statuses():
+                    if (answer := self._answers.get(frame.id)) is not None and not answer.done():
+                        answer.set_result(frame)
+
+    def _output(self, line: str) -> None:
+        self._node.log.emit(HOST_OUTPUT, name=self.name, line=line)
+
+    async def _watch(self) -> None:
+        """Report a child whose loop does not answer: its own stall watch can't run then."""
+        period = max(0.1, self._stall_after_s)
+        while True:
+            await asyncio.sleep(period / 2)
+            if self._link is None:
+                continue
+            try:
+                await self._exchange(lambda key: AskStatus(id=key), "status", period)
+            except DeadlineExceeded:
+                since = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - period))
+                whom = f"host/{self.name}"
+                self._node.log.emit(
+                    STALL, who=self._node.name, what="status", whom=whom, since=since, waited_s=period, cause="silent"
+                )
+            except HostLost:
+                continue

@@ -1,0 +1,175 @@
+"""Actors that the runtime's tests start, inline and in child processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import msgspec
+
+from runtime.actor import Actor, handles
+from runtime.errors import ConfigError, DesktopFault, SamplerError
+from runtime.events import declare
+from runtime.message import Done, Message, Request
+
+GREETED = declare("example_greeted", "info", text=str)
+
+
+class Number(Message):
+    n: int
+
+
+class Text(Message):
+    text: str
+
+
+class Add(Request[Number]):
+    n: int
+
+
+class Total(Request[Number | Text]):
+    pass
+
+
+class Boom(Request[Done]):
+    kind: str = "defect"
+
+
+class Sleep(Request[Done]):
+    seconds: float
+
+
+class Park(Request[Number]):
+    seconds: float
+
+
+class Block(Request[Done]):
+    seconds: float
+
+
+class Via(Request[Number]):
+    """Ask `peer` to add `n`."""
+
+    peer: str
+    n: int
+
+
+class Pid(Request[Number]):
+    pass
+
+
+class Greet(Message):
+    text: str
+
+
+class Lie(Request[Number]):
+    pass
+
+
+class SpawnBoom(Request[Done]):
+    pass
+
+
+class CounterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    start: int = 0
+    fail_starts_file: str = ""
+    bad_config: bool = False
+
+
+class Box:
+    def __init__(self):
+        self.users = 0
+
+    async def close(self):
+        pass
+
+
+async def make_box() -> Box:
+    await asyncio.sleep(0.01)
+    return Box()
+
+
+class Counter(Actor):
+    """Adds numbers; knows how to misbehave."""
+
+    async def on_start(self) -> None:
+        config = self.config or CounterConfig()
+        self.total = config.start
+        self.most_at_once = self.now_inside = 0
+        if config.bad_config:
+            raise ConfigError("bad setting")
+        if config.fail_starts_file and os.path.exists(config.fail_starts_file):  # noqa: ASYNC240
+            os.unlink(config.fail_starts_file)
+            raise RuntimeError("not yet")
+        box = await self.ctx.shared("box", make_box)
+        box.users += 1
+
+    def doing(self) -> str:
+        return f"total {self.total}"
+
+    @handles(Add)
+    async def add(self, msg: Add) -> Number:
+        self.now_inside += 1
+        self.most_at_once = max(self.most_at_once, self.now_inside)
+        before = self.total
+        await asyncio.sleep(0)
+        self.total = before + msg.n
+        self.now_inside -= 1
+        return Number(n=self.total)
+
+    @handles(Total)
+    async def get_total(self, msg: Total) -> Number | Text:
+        return Number(n=self.total) if self.total < 1000 else Text(text="many")
+
+    @handles(Boom)
+    async def boom(self, msg: Boom) -> Done:
+        match msg.kind:
+            case "sampler":
+                raise SamplerError("no engine")
+            case "fault":
+                raise DesktopFault("boot_timeout", "30 s", "seat")
+        raise RuntimeError("a defect\x1b[2J")
+
+    @handles(Sleep)
+    async def sleep(self, msg: Sleep) -> Done:
+        await asyncio.sleep(msg.seconds)
+        return Done()
+
+    @handles(Park, concurrent=True, limit=3)
+    async def park(self, msg: Park) -> Number:
+        self.now_inside += 1
+        most = self.most_at_once = max(self.most_at_once, self.now_inside)
+        await asyncio.sleep(msg.seconds)
+        self.now_inside -= 1
+        return Number(n=most)
+
+    @handles(Block)
+    async def block(self, msg: Block) -> Done:
+        time.sleep(msg.seconds)  # noqa: ASYNC251 - a handler that blocks its loop
+        return Done()
+
+    @handles(Via)
+    async def via(self, msg: Via) -> Number:
+        return await self.ctx.ref(msg.peer).ask(Add(n=msg.n), timeout_s=5.0)
+
+    @handles(Pid)
+    async def pid(self, msg: Pid) -> Number:
+        return Number(n=os.getpid())
+
+    @handles(Greet)
+    async def greet(self, msg: Greet) -> None:
+        self.ctx.log.emit(GREETED, text=msg.text)
+        self.total += 1
+
+    @handles(Lie)
+    async def lie(self, msg: Lie) -> Number:
+        return Done()  # type: ignore[return-value]
+
+    @handles(SpawnBoom)
+    async def spawn_boom(self, msg: SpawnBoom) -> Done:
+        async def fail() -> None:
+            raise RuntimeError("in a task")
+
+        self.ctx.spawn(fail(), "failing")
+        return Done()
