@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from torch import Tensor
 from runtime.errors import ConfigError
 
 WEIGHTS = "model.safetensors"
-NOT_COPIED = ("*.safetensors", "*.safetensors.index.json", "*.bin", "config.json")
+WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json", "*.bin")
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
@@ -34,23 +33,29 @@ def read(folder: Path) -> dict[str, Tensor]:
 
 
 def write(folder: Path, tensors: dict[str, Tensor], source: Path) -> str:
-    """Write `tensors` with config and tokenizer of `source` to `folder`, replacing what is there.
+    """Write `tensors` with what lies beside the weights in `source` to `folder`, replacing what is there.
 
     Returns the blake2b-128 digest of the safetensors file, hex.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    copy_companions(source, partial)
     data = save({name: tensor.cpu() for name, tensor in tensors.items()}, metadata={"format": "pt"})
     (partial / WEIGHTS).write_bytes(data)
     config = json.loads((source / "config.json").read_bytes())
     config.pop("torch_dtype", None)
     config["dtype"] = DTYPE_NAMES[next(iter(tensors.values())).dtype]
     (partial / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    skipped = shutil.ignore_patterns(*NOT_COPIED)(str(source), os.listdir(source))
-    for name in os.listdir(source):
-        if name not in skipped and (source / name).is_file():
-            shutil.copyfile(source / name, partial / name)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def copy_companions(source: Path, target: Path) -> None:
+    """Copy config and tokenizer, all that lies beside the weights, to the folder `target`."""
+    shutil.copytree(source, target, dirs_exist_ok=True, ignore=_weights_and_folders)
+
+
+def _weights_and_folders(folder: str, names: list[str]) -> set[str]:
+    weights = shutil.ignore_patterns(*WEIGHT_FILES)(folder, names)
+    return weights | {name for name in names if name.startswith(".") or (Path(folder) / name).is_dir()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.transformer.module import Float16Module
@@ -33,6 +34,7 @@ class Updater:
         dtype = DTYPES[config.dtype]
         wrapped = Float16Module(model.config, model) if model.config.bf16 else model
         self.config = config
+        self.model = model
         self.ddp = DistributedDataParallel(
             model.config,
             DistributedDataParallelConfig(grad_reduce_in_fp32=True, overlap_grad_reduce=False),
@@ -78,9 +80,21 @@ class Updater:
         """Reset Adam's moments and step counts in place; weights stay."""
         for optimizer in self.inner():
             optimizer.state.clear()
-            for group in optimizer.param_groups:
-                group.pop("step", None)
 
-    def reload_weights(self) -> None:
-        """Refresh fp32 main weights after the model's own were overwritten."""
-        self.optimizer.reload_model_params()
+    def prime(self) -> None:
+        """Give parameters that were never stepped the state Adam starts from, so that it can be saved or loaded."""
+        for optimizer in self.inner():
+            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+                if not optimizer.state[parameter]:
+                    optimizer.state[parameter].update(
+                        step=torch.tensor(0.0),
+                        exp_avg=torch.zeros_like(parameter.data),
+                        exp_avg_sq=torch.zeros_like(parameter.data),
+                    )
+
+    def own_steps(self) -> None:
+        """Un-share step counts after a load: Megatron gives all parameters one tensor, and each would advance it."""
+        for optimizer in self.inner():
+            for state in optimizer.state.values():
+                if torch.is_tensor(state.get("step")):
+                    state["step"] = state["step"].clone()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from policy import hf_folder
 from policy.losses import Objective, grpo_terms
-from policy.megatron import shim
+from policy.megatron import checkpoint, shim
 from policy.megatron.config import OptimConfig, read_shape
 from policy.megatron.model import PackedInputs, PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
@@ -32,14 +32,30 @@ class Trainer:
     """Trains the model of a Hugging Face folder; one per process."""
 
     def __init__(self, hf_dir: Path, config: OptimConfig, device: str | None = None) -> None:
-        """Raises ConfigError when the folder holds a model that is not supported."""
+        """Raises ConfigError when the folder holds a model that is not supported, or no weights."""
+        self._prepare(hf_dir, config, device, hf_folder.read(hf_dir))
+
+    @classmethod
+    def resume(cls, folder: Path, config: OptimConfig, device: str | None = None) -> Trainer:
+        """The trainer that `save` wrote to `folder`. Raises StoreError when the folder is not complete."""
+        checkpoint.read_info(folder)
+        trainer = cls.__new__(cls)
+        trainer._prepare(folder / checkpoint.MODEL, config, device, None)
+        trainer.load(folder)
+        return trainer
+
+    def _prepare(
+        self, hf_dir: Path, config: OptimConfig, device: str | None, weights: dict[str, Tensor] | None
+    ) -> None:
         self.source = hf_dir
         self.config = config
         self.shape = read_shape(hf_dir)
         self.device = torch.device(device or ("cpu" if shim.ON_CPU else "cuda"))
         ensure_parallel(config.seed)
-        self.model = self._build(hf_dir)
-        self.updater = Updater(self.model, config)
+        self.model = PolicyModel(self.shape, config.dtype)
+        if weights is not None:
+            self.model.load_hf(weights, self.shape)
+        self.updater = Updater(self.model.to(self.device), config)
         self.reference: PolicyModel | None = None
 
     @property
@@ -92,19 +108,35 @@ class Trainer:
 
     def new_reference(self) -> None:
         """The current weights become the reference policy."""
-        if self.reference is None:
-            self.reference = PolicyModel(self.shape, self.config.dtype).to(self.device)
-            self.reference.requires_grad_(requires_grad=False)
-        self.reference.load_state_dict(self.model.state_dict())
+        self._reference_model().load_state_dict(self.model.state_dict())
 
     def export(self, folder: Path) -> str:
         """Write a Hugging Face folder, atomically; returns the blake2b-128 of its safetensors file, hex."""
         return hf_folder.write(folder, to_hf(self.model.named_parameters(), self.shape), self.source)
 
-    def _build(self, hf_dir: Path) -> PolicyModel:
-        model = PolicyModel(self.shape, self.config.dtype)
-        model.load_hf(hf_folder.read(hf_dir), self.shape)
-        return model.to(self.device)
+    def save(self, folder: Path, version: str = "0.0") -> None:
+        """Write a checkpoint, atomically: weights, Adam's state, reference."""
+        info = checkpoint.CheckpointInfo(
+            version=version, has_reference=self.reference is not None, dtype=self.config.dtype
+        )
+        checkpoint.save(folder, info, self.source, self.updater, self.reference)
+
+    def load(self, folder: Path) -> str:
+        """Take over a checkpoint's weights, Adam's state and reference; returns its version.
+
+        Raises StoreError when the folder is not a complete checkpoint.
+        """
+        info = checkpoint.read_info(folder)
+        checkpoint.load(folder, self.updater, self._reference_model() if info.has_reference else None)
+        if not info.has_reference:
+            self.reference = None
+        return info.version
+
+    def _reference_model(self) -> PolicyModel:
+        if self.reference is None:
+            self.reference = PolicyModel(self.shape, self.config.dtype).to(self.device)
+            self.reference.requires_grad_(requires_grad=False)
+        return self.reference
 
     def _logits(self, model: torch.nn.Module, inputs: PackedInputs) -> Tensor:
         logits: Tensor = model(inputs.ids, inputs.positions, inputs.packed)

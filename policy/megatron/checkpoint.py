@@ -1,0 +1,128 @@
+"""Checkpoints in Megatron's distributed format: weights, Adam's state, reference policy.
+
+Invariant: a folder with the marker file is complete and flushed to disk; a folder without it is never loaded.
+A resume continues with the same losses, at any tensor-parallel size.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from megatron.core import dist_checkpointing
+from megatron.core.dist_checkpointing.strategies import torch as strategies
+
+from policy import hf_folder
+from policy.megatron import shim
+from policy.megatron.model import PolicyModel
+from policy.megatron.optimizer import Updater
+from runtime.errors import StoreError
+
+MARKER = "complete.json"
+SHARDS = "shards"
+MODEL = "model"  # subfolder: config and tokenizer, without weights
+
+
+class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the marker file says."""
+
+    version: str  # "LINEAGE.STEP"
+    has_reference: bool
+    dtype: str
+
+
+class InlineSave(strategies.TorchDistSaveShardedStrategy):
+    """The same files, written by this process.
+
+    Megatron's own writer starts a manager process and a fork per file, which takes seconds however small the
+    model is; here a local run saves every few steps.
+    """
+
+    def save(self, sharded_state_dict: dict[str, Any], checkpoint_dir: Path) -> None:
+        """Translate as Megatron does and let torch write one file per rank."""
+        translated, _, _ = strategies._replace_state_dict_keys_with_sharded_keys(
+            sharded_state_dict, self.keep_only_main_replica
+        )
+        dcp.save(
+            strategies.mcore_to_pyt_state_dict(translated, False),
+            storage_writer=dcp.FileSystemWriter(checkpoint_dir, thread_count=1),
+            planner=strategies.MCoreSavePlanner(
+                dedup_replicated_tensors=not self.keep_only_main_replica, flatten_state_dict=False
+            ),
+            no_dist=dist.get_world_size() == 1,
+        )
+
+
+def read_info(folder: Path) -> CheckpointInfo:
+    """Raises StoreError unless `folder` is a complete checkpoint."""
+    try:
+        return msgspec.json.decode((folder / MARKER).read_bytes(), type=CheckpointInfo)
+    except (OSError, msgspec.DecodeError) as error:
+        raise StoreError(f"{folder} is not a complete checkpoint: {error}") from error
+
+
+def save(folder: Path, info: CheckpointInfo, source: Path, updater: Updater, reference: PolicyModel | None) -> None:
+    """Write a checkpoint to `folder`, replacing what is there; every rank calls this.
+
+    `source` is the model folder whose config and tokenizer go with it.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
+    if dist.get_rank() == 0:
+        shutil.rmtree(partial, ignore_errors=True)
+        (partial / SHARDS).mkdir(parents=True)
+        hf_folder.copy_companions(source, partial / MODEL)
+    dist.barrier()
+    updater.prime()
+    with shim.cuda_literals(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist_checkpointing.save(
+            _state(updater, reference, loading=False),
+            str(partial / SHARDS),
+            sharded_strategy=InlineSave("torch_dist", 1, thread_count=1),
+        )
+    if dist.get_rank() == 0:
+        (partial / MARKER).write_bytes(msgspec.json.encode(info))
+        for file in [*partial.rglob("*"), partial]:
+            _flush(file)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+        _flush(folder.parent)
+    dist.barrier()
+
+
+def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:
+    """Fill model, optimizer and, when given, the reference from `folder`, in place."""
+    updater.prime()
+    with shim.cuda_literals(), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        state = dist_checkpointing.load(_state(updater, reference, loading=True), str(folder / SHARDS))
+        updater.model.load_state_dict(state["model"])
+        updater.optimizer.load_state_dict(state["optimizer"])
+        if reference is not None:
+            reference.load_state_dict(state["reference"])
+    updater.own_steps()
+
+
+def _state(updater: Updater, reference: PolicyModel | None, *, loading: bool) -> dict[str, Any]:
+    model = updater.model.sharded_state_dict()
+    state = {"model": model, "optimizer": updater.optimizer.sharded_state_dict(model, is_loading=loading)}
+    if reference is not None:
+        state["reference"] = reference.sharded_state_dict()
+        for name, shard in state["reference"].items():
+            shard.key = f"reference.{shard.key}" if hasattr(shard, "key") else name
+    return state
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
