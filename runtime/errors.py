@@ -80,7 +80,7 @@ class FencedOff(LedgerError):
 
 
 class EngineError(ComputerRLError):
-    """The embedded engine can't do what was asked: unusable weights, an unknown weight version, a full queue."""
+    """The embedded engine can't do what was asked: unusable weights, an unknown weight version."""
 
 
 class AgentBrokeDesktop(ComputerRLError):
@@ -99,3 +99,11 @@ class GuestRefused(ComputerRLError):
         super().__init__(f"{kind}: {text}")
         self.kind = kind
         self.text = text
+
+
+class EngineBusy(EngineError):
+    """The embedded engine's waiting line is full; the same request may succeed later."""
+
+
+class NoModel(LearnerError):
+    """The rank holds no model, or another version than the one asked about: it was restarted."""

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from runtime.message import Message, Request, Value, Version
+from policy.packing import MicroBatch, PackedSample
+from runtime.message import Message, Request, Version
 
-
-class PackedSample(Value):
-    """One prompt-response sample inside a micro-batch.
-
-    `ids` is prompt + response; the last `response_len` tokens are the response.
-    """
-
-    ids: list[int]
-    response_len: int
-    weight: float  # this sample's share of the whole Take's loss per token: the exact denominator is already in it
-    advantage: float = 0.0  # RL only
-    behaviour_logprobs: list[float] = []  # RL only, response_len of them, at `temperature`
-    temperature: float = 1.0
-
-
-class MicroBatch(Value):
-    """Samples packed into one sequence of at most the token budget."""
-
-    samples: list[PackedSample]
+__all__ = [
+    "ExportWeights",
+    "GetLearnerState",
+    "LearnerState",
+    "LoadModel",
+    "MicroBatch",
+    "ModelLoaded",
+    "PackedSample",
+    "SaveCheckpoint",
+    "Saved",
+    "StepPlan",
+    "StepResult",
+]
 
 
 class StepResult(Message):
@@ -30,16 +25,18 @@ class StepResult(Message):
 
     plan_id: str
     version: Version
-    figures: dict[str, float]  # loss, grad_norm, entropy, kl, clip_fraction, mismatch, tokens, seconds by part
+    figures: dict[str, float]  # policy.megatron.trainer says which
     ok: bool  # False when the optimizer skipped the step (non-finite gradients)
+    t0: float  # monotonic seconds: begin and end of the computation
+    t1: float
 
 
 class StepPlan(Request[StepResult]):
-    """One optimizer step over all of `micro_batches`."""
+    """One optimizer step over all of `micro_batches`. A repeat of `plan_id` gets the first answer."""
 
-    plan_id: str  # idempotency key
+    plan_id: str
     kind: str  # "grpo" or "cross_entropy"
-    version: Version  # the version this step makes
+    version: Version  # the version this step makes: one step after the rank's
     micro_batches: list[MicroBatch]
     lr: float
     fresh_optimizer: bool = False
@@ -65,6 +62,7 @@ class LoadModel(Request[ModelLoaded]):
 
     location: str
     checkpoint: bool
+    version: Version  # what these weights are called from now on
 
 
 class Saved(Message):
@@ -76,14 +74,14 @@ class Saved(Message):
 
 
 class ExportWeights(Request[Saved]):
-    """Write a Hugging Face folder (safetensors, config, tokenizer)."""
+    """Write a Hugging Face folder (safetensors, config, tokenizer). Refused unless the rank is at `version`."""
 
     version: Version
     location: str
 
 
 class SaveCheckpoint(Request[Saved]):
-    """Write model, optimizer, scheduler and reference so that a resume gives the same losses."""
+    """Write model, optimizer and reference so that a resume gives the same losses. Refused likewise."""
 
     version: Version
     location: str

@@ -20,22 +20,13 @@ from megatron.core import dist_checkpointing
 from megatron.core.dist_checkpointing.strategies import torch as strategies
 
 from policy import hf_folder
+from policy.checkpoints import MARKER, CheckpointInfo
 from policy.megatron import shim
 from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
-from runtime.errors import StoreError
 
-MARKER = "complete.json"
 SHARDS = "shards"
 MODEL = "model"  # subfolder: config and tokenizer, without weights
-
-
-class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the marker file says."""
-
-    version: str  # "LINEAGE.STEP"
-    has_reference: bool
-    dtype: str
 
 
 class InlineSave(strategies.TorchDistSaveShardedStrategy):
@@ -58,14 +49,6 @@ class InlineSave(strategies.TorchDistSaveShardedStrategy):
             ),
             no_dist=dist.get_world_size() == 1,
         )
-
-
-def read_info(folder: Path) -> CheckpointInfo:
-    """Raises StoreError unless `folder` is a complete checkpoint."""
-    try:
-        return msgspec.json.decode((folder / MARKER).read_bytes(), type=CheckpointInfo)
-    except (OSError, msgspec.DecodeError) as error:
-        raise StoreError(f"{folder} is not a complete checkpoint: {error}") from error
 
 
 def save(folder: Path, info: CheckpointInfo, source: Path, updater: Updater, reference: PolicyModel | None) -> None:

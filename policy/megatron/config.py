@@ -21,17 +21,6 @@ STYLES = {"qwen2": (True, False), "qwen3": (False, True)}  # model_type -> (QKV 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-class OptimConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Adam as Megatron runs it. The learning rate comes with every step."""
-
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-8
-    weight_decay: float = 0.01
-    clip_grad: float = 1.0
-    dtype: str = "float32"  # float32 on CPU; bfloat16 keeps fp32 main weights and gradients
-    seed: int = 1234
-
-
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     """What of a decoder's shape the weight mapping and the model need."""
 

@@ -15,8 +15,9 @@ from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.transformer.module import Float16Module
 
 from policy.megatron import shim
-from policy.megatron.config import DTYPES, OptimConfig
+from policy.megatron.config import DTYPES
 from policy.megatron.model import PolicyModel
+from policy.optim import OptimConfig
 
 
 @dataclass(frozen=True)

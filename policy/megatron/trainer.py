@@ -14,13 +14,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from policy import hf_folder
+from policy import checkpoints, hf_folder
 from policy.losses import Objective, grpo_terms
 from policy.megatron import checkpoint, shim
-from policy.megatron.config import OptimConfig, read_shape
+from policy.megatron.config import read_shape
 from policy.megatron.model import PackedInputs, PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
 from policy.megatron.vocab import entropy, token_logprobs
+from policy.optim import OptimConfig
 from policy.packing import MicroBatch
 from policy.weights import to_hf
 from runtime.errors import LearnerError
@@ -38,7 +39,7 @@ class Trainer:
     @classmethod
     def resume(cls, folder: Path, config: OptimConfig, device: str | None = None) -> Trainer:
         """The trainer that `save` wrote to `folder`. Raises StoreError when the folder is not complete."""
-        checkpoint.read_info(folder)
+        checkpoints.read_info(folder)
         trainer = cls.__new__(cls)
         trainer._prepare(folder / checkpoint.MODEL, config, device, None)
         trainer.load(folder)
@@ -57,6 +58,7 @@ class Trainer:
             self.model.load_hf(weights, self.shape)
         self.updater = Updater(self.model.to(self.device), config)
         self.reference: PolicyModel | None = None
+        self.loaded_version = ""  # of the checkpoint that was loaded
 
     @property
     def parameters(self) -> int:
@@ -116,7 +118,7 @@ class Trainer:
 
     def save(self, folder: Path, version: str = "0.0") -> None:
         """Write a checkpoint, atomically: weights, Adam's state, reference."""
-        info = checkpoint.CheckpointInfo(
+        info = checkpoints.CheckpointInfo(
             version=version, has_reference=self.reference is not None, dtype=self.config.dtype
         )
         checkpoint.save(folder, info, self.source, self.updater, self.reference)
@@ -126,10 +128,11 @@ class Trainer:
 
         Raises StoreError when the folder is not a complete checkpoint.
         """
-        info = checkpoint.read_info(folder)
+        info = checkpoints.read_info(folder)
         checkpoint.load(folder, self.updater, self._reference_model() if info.has_reference else None)
         if not info.has_reference:
             self.reference = None
+        self.loaded_version = info.version
         return info.version
 
     def _reference_model(self) -> PolicyModel:

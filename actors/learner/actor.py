@@ -1,0 +1,288 @@
+"""The learner: takes batches, has the rank step on them, announces weights, keeps checkpoints.
+
+Invariant: a version never names two different weights (what follows a lost rank is a new lineage), nothing is
+announced before the ledger knows it is trained, and no tensor library is loaded in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TypeVar
+
+import msgspec
+
+from actors.learner import batches, events
+from actors.learner.config import LearnerSettings
+from actors.learner.folders import RunFolders
+from actors.learner.messages import (
+    ExportWeights,
+    GetLearnerState,
+    LearnerState,
+    LoadModel,
+    ModelLoaded,
+    SaveCheckpoint,
+    StepResult,
+)
+from actors.replay.messages import (
+    Batch,
+    Checkpointed,
+    Figures,
+    GetFigures,
+    LearnerResumed,
+    NothingToTake,
+    PhaseRef,
+    StepPayload,
+    Take,
+    Trained,
+)
+from actors.sampler.messages import Weights
+from runtime.actor import Actor, handles
+from runtime.errors import ActorGone, DeadlineExceeded, FencedOff, LearnerError, MailboxFull, NoModel
+from runtime.message import Request, Version
+from runtime.segments import read_blob
+
+R = TypeVar("R")
+LEDGER_TIMEOUT_S = 60.0
+LEDGER_TRIES = 5
+TELL_TIMEOUT_S = 5.0
+SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a failure
+
+
+class LearnerActor(Actor):
+    """Drives one rank. The ledger is told of every step before the samplers are."""
+
+    config: LearnerSettings
+
+    def __init__(self, config: LearnerSettings) -> None:
+        super().__init__(config)
+        self._version = Version(lineage=0, step=0)
+        self._saved: Version | None = None
+        self._location = config.base
+        self._stay: PhaseRef | None = None
+        self._stay_steps = 0
+        self._steps = 0
+        self._skips = 0
+        self._busy_s = 0.0
+        self._doing = "starting"
+
+    async def on_start(self) -> None:
+        self._folders = RunFolders(self.ctx.run_dir)
+        self._rank = self.ctx.ref(self.config.rank)
+        await self._restore("start")
+        self.ctx.spawn(self._learn(), "learn")
+
+    async def on_stop(self) -> None:
+        if self._saved is not None and self._saved < self._version:
+            # A rank that is in the middle of a step refuses or is late: the steps since the last checkpoint are
+            # then trained again after a resume, as after any crash.
+            try:
+                async with asyncio.timeout(10.0):
+                    await self._checkpoint("stop")
+            except (TimeoutError, ActorGone, DeadlineExceeded, LearnerError, MailboxFull) as error:
+                self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
+
+    def doing(self) -> str:
+        return f"{self._doing}, at {self._version}"
+
+    @handles(GetLearnerState, concurrent=True)
+    async def state(self, _: GetLearnerState) -> LearnerState:
+        """What is trained."""
+        return LearnerState(version=self._version, location=self._location, busy_s=self._busy_s)
+
+    async def _learn(self) -> None:
+        while True:
+            try:
+                if not await self._next():
+                    break
+            except (_RankLostError, NoModel) as error:
+                self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=str(error))
+                await self._restore(str(error))
+        self._doing = "finished"
+        self.ctx.log.emit(
+            events.LEARNER_FINISHED, version=str(self._version), steps=self._steps, busy_s=round(self._busy_s, 3)
+        )
+
+    async def _next(self) -> bool:
+        """One batch; false when the run is over."""
+        self._doing = "waiting for a batch"
+        wait_s = self.config.take_wait_s
+        taken = await self._ledger(
+            Take(learner=self.ctx.name, request_id=uuid.uuid4().hex, trained=self._version, wait_s=wait_s),
+            wait_s + LEDGER_TIMEOUT_S,
+        )
+        if isinstance(taken, NothingToTake):
+            if taken.checkpoint or (taken.final and self._saved != self._version):
+                await self._checkpoint("stay over" if taken.checkpoint else "run over")
+            return not taken.final
+        result = await self._train(taken)
+        await self._report(taken, result)
+        await self._announce()
+        if self._version.step % self.config.learner.checkpoint_every == 0:
+            await self._checkpoint("due")
+        return True
+
+    async def _train(self, batch: Batch) -> StepResult:
+        if batch.phase != self._stay:
+            self._stay, self._stay_steps = batch.phase, 0
+        version = Version(lineage=self._version.lineage, step=self._version.step + 1)
+        self._doing = f"packing {version}"
+        planned = await asyncio.to_thread(self._plan, batch, version)
+        if planned.without_signal:
+            self.ctx.log.emit(events.GROUPS_WITHOUT_SIGNAL, lease=batch.lease, groups=planned.without_signal)
+        plan = planned.plan
+        self._doing = f"step {version} ({plan.kind})"
+        result = await self._ask_rank(plan, self.config.step_timeout_s)
+        self._version = version
+        self._stay_steps += 1
+        self._steps += 1
+        self._busy_s += result.t1 - result.t0
+        figures = {key: round(value, 6) for key, value in result.figures.items()}
+        self.ctx.log.emit(
+            events.LEARNER_STEP,
+            version=str(version),
+            phase=batch.phase.phase.value,
+            kind=plan.kind,
+            lease=batch.lease,
+            t0=result.t0,
+            t1=result.t1,
+            micro_batches=len(plan.micro_batches),
+            samples=sum(len(micro.samples) for micro in plan.micro_batches),
+            loss=figures.pop("loss"),
+            entropy=figures.pop("entropy"),
+            grad_norm=figures.pop("grad_norm"),
+            tokens=figures.pop("tokens"),
+            lr=figures.pop("lr"),
+            figures=figures,
+        )
+        self._watch_skips(result)
+        return result
+
+    def _plan(self, batch: Batch, version: Version) -> batches.Planned:
+        decode = msgspec.msgpack.Decoder(StepPayload).decode
+        payloads = {ref: decode(read_blob(self._folders.segments, ref)) for ref in batches.blobs(batch)}
+        plan_id = f"{batch.lease}:{version}"
+        return batches.plan(
+            batch, payloads, self.config.learner, plan_id=plan_id, version=version, stay_steps=self._stay_steps
+        )
+
+    def _watch_skips(self, result: StepResult) -> None:
+        self._skips = 0 if result.ok else self._skips + 1
+        if self._skips:
+            cause = "gradients were not finite"
+            self.ctx.log.emit(events.STEP_SKIPPED, version=str(self._version), cause=cause, in_a_row=self._skips)
+        if self._skips >= SKIPS_IN_A_ROW:
+            raise LearnerError(f"gradients were not finite {self._skips} steps in a row")
+
+    async def _report(self, batch: Batch, result: StepResult) -> None:
+        trained = Trained(lease=batch.lease, version=self._version, figures=result.figures)
+        try:
+            await self._ledger(trained, LEDGER_TIMEOUT_S)
+        except FencedOff as error:
+            # The ledger gave the batch back meanwhile; its groups may be trained on once more.
+            self.ctx.log.emit(events.LEASE_LOST, lease=batch.lease, version=str(self._version), cause=str(error))
+
+    async def _announce(self) -> None:
+        self._doing = f"announcing {self._version}"
+        location = self._folders.weights_of(self._version)
+        saved = await self._ask_rank(
+            ExportWeights(version=self._version, location=str(location)), self.config.load_timeout_s
+        )
+        self._location = saved.location
+        weights = Weights(version=self._version, digest=saved.digest, location=saved.location)
+        told = await asyncio.gather(*(self._tell(sampler, weights) for sampler in self.config.samplers))
+        self.ctx.log.emit(
+            events.WEIGHTS_ANNOUNCED,
+            version=str(self._version),
+            digest=saved.digest,
+            location=saved.location,
+            export_s=round(saved.seconds, 4),
+            samplers=[name for name, reached in zip(self.config.samplers, told, strict=True) if reached],
+            missed=[name for name, reached in zip(self.config.samplers, told, strict=True) if not reached],
+        )
+        if self._folders.weights_count() > self.config.keep_weights:
+            figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
+            needed = {round_.version for round_ in figures.evals if not round_.closed}
+            await asyncio.to_thread(self._folders.prune_weights, self.config.keep_weights, needed)
+
+    async def _tell(self, sampler: str, weights: Weights) -> bool:
+        """Whether it was delivered. A sampler that missed it gets the next one: only the newest counts."""
+        try:
+            await self.ctx.ref(sampler).tell(weights, timeout_s=TELL_TIMEOUT_S)
+        except (ActorGone, DeadlineExceeded, MailboxFull):
+            return False
+        return True
+
+    async def _checkpoint(self, cause: str) -> None:
+        self._doing = f"saving {self._version}"
+        location = self._folders.checkpoint_of(self._version)
+        saved = await self._ask_rank(
+            SaveCheckpoint(version=self._version, location=str(location)), self.config.load_timeout_s
+        )
+        self._saved = self._version
+        await self._ledger(Checkpointed(version=self._version, location=saved.location), LEDGER_TIMEOUT_S)
+        await asyncio.to_thread(self._folders.prune_checkpoints, self.config.keep_checkpoints)
+        self.ctx.log.emit(
+            events.CHECKPOINT_SAVED,
+            version=str(self._version),
+            location=saved.location,
+            save_s=round(saved.seconds, 4),
+            cause=cause,
+        )
+
+    async def _restore(self, cause: str) -> None:
+        """Load the newest checkpoint as a new lineage, or the base model when nothing was ever trained."""
+        while True:
+            try:
+                await self._restore_once(cause)
+                return
+            except (_RankLostError, NoModel) as error:
+                # Asks wait for the rank's host while it restarts; its restart budget ends this loop.
+                self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=str(error))
+
+    async def _restore_once(self, cause: str) -> None:
+        self._doing = "loading"
+        figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
+        found = await asyncio.to_thread(self._folders.newest_checkpoint)
+        parent, location = found if found is not None else (Version(lineage=0, step=0), None)
+        fresh = found is None and figures.trained == parent
+        lineage = parent.lineage if fresh else max(parent.lineage, figures.trained.lineage) + 1
+        version = Version(lineage=lineage, step=parent.step)
+        where = self.config.base if location is None else str(location)
+        loaded: ModelLoaded = await self._ask_rank(
+            LoadModel(location=where, checkpoint=location is not None, version=version), self.config.load_timeout_s
+        )
+        if not fresh:
+            await self._ledger(LearnerResumed(version=version, parent=parent), LEDGER_TIMEOUT_S)
+            figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
+            self.ctx.log.emit(
+                events.LEARNER_RESUMED, version=str(version), parent=str(parent), location=where, cause=cause
+            )
+        self._version = version
+        self._saved = version if location is not None else None
+        self._stay, self._stay_steps = figures.phase, figures.phase_steps
+        self.ctx.log.emit(events.LEARNER_STARTED, version=str(version), parameters=loaded.parameters, location=where)
+        await self._announce()
+        if location is None:
+            await self._checkpoint("first")
+
+    async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
+        try:
+            return await self._rank.ask(msg, timeout_s=timeout_s)
+        except ActorGone as error:
+            raise _RankLostError(str(error)) from error
+
+    async def _ledger(self, msg: Request[R], timeout_s: float) -> R:
+        """Ask the ledger, again while it restarts: its requests are idempotent."""
+        for attempt in range(LEDGER_TRIES):
+            try:
+                return await self.ctx.ref(self.config.replay).ask(msg, timeout_s=timeout_s)
+            except ActorGone:
+                if attempt == LEDGER_TRIES - 1:
+                    raise
+                await self.ctx.clock.sleep(0.2 * 2**attempt)
+        raise AssertionError("the loop returns or raises")
+
+
+class _RankLostError(LearnerError):
+    """The rank's process ended while it had an ask of ours."""

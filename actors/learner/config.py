@@ -1,0 +1,76 @@
+"""The learner's settings.
+
+Invariant: importing it loads no tensor library, and a combination that can't train is refused here.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from policy.optim import OptimConfig
+from policy.packing import Aggregation
+from runtime.errors import ConfigError
+
+
+class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The deploy file's `learner`."""
+
+    bc_lr: float = 1e-3
+    rl_lr: float = 2e-4
+    pulse_lr: float = 3e-4
+    warmup_steps: int = 10  # optimizer steps at the start of every stay in a phase over which the rate rises
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = 0.01
+    clip_grad: float = 1.0
+    token_budget: int = 8192  # tokens of one packed sequence
+    loss_aggregation: Aggregation = Aggregation.TOKEN_MEAN
+    policy: str = "direct"  # or "decoupled"
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    kl_coef: float = 0.0003
+    checkpoint_every: int = 10  # optimizer steps
+    dtype: str = "float32"  # bfloat16 pays on GPUs only
+    ranks: int = 1
+    threads: int = 1  # of each rank
+
+    def __post_init__(self) -> None:
+        if self.ranks != 1:
+            raise ConfigError(f"learner.ranks is {self.ranks}: this version trains on one rank")
+        if self.policy not in {"direct", "decoupled"}:
+            raise ConfigError(f"learner.policy is {self.policy!r}: it is direct or decoupled")
+        if self.dtype not in {"float32", "bfloat16"}:
+            raise ConfigError(f"learner.dtype is {self.dtype!r}: it is float32 or bfloat16")
+        for name in ("bc_lr", "rl_lr", "pulse_lr", "clip_low", "clip_high", "clip_grad"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"learner.{name} is {getattr(self, name)}: it is above 0")
+        for name in ("token_budget", "checkpoint_every", "threads"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"learner.{name} is {getattr(self, name)}: it counts from 1")
+        if self.kl_coef < 0 or self.warmup_steps < 0:
+            raise ConfigError("learner.kl_coef and learner.warmup_steps are not below 0")
+
+    def optim(self) -> OptimConfig:
+        """The part that is the trainer's."""
+        return OptimConfig(betas=self.betas, weight_decay=self.weight_decay, clip_grad=self.clip_grad, dtype=self.dtype)
+
+
+class RankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a rank actor is started with."""
+
+    optim: OptimConfig = OptimConfig()
+    threads: int = 1
+
+
+class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the learner actor is started with."""
+
+    learner: LearnerConfig
+    base: str  # Hugging Face folder that a new run starts from
+    samplers: list[str]  # actors told of new weights
+    rank: str = "rank/0"
+    replay: str = "replay"
+    keep_weights: int = 4  # newest exports kept, beside those that an open evaluation round needs
+    keep_checkpoints: int = 2
+    take_wait_s: float = 20.0  # how long the ledger may park a wish for a batch
+    load_timeout_s: float = 300.0  # a rank's start included
+    step_timeout_s: float = 3600.0

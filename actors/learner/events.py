@@ -1,0 +1,30 @@
+"""What the learner logs."""
+
+from __future__ import annotations
+
+from runtime.events import declare
+
+# t0 and t1 are monotonic seconds: the span in which the rank computed, for seeing what overlaps it.
+LEARNER_STEP = declare(
+    "learner_step", "info",
+    version=str, phase=str, kind=str, lease=int, t0=float, t1=float, micro_batches=int, samples=int,
+    loss=float, entropy=float, grad_norm=float, tokens=float, lr=float, figures=dict[str, float],
+)  # fmt: skip
+STEP_SKIPPED = declare("step_skipped", "warning", version=str, cause=str, in_a_row=int)
+GROUPS_WITHOUT_SIGNAL = declare("groups_without_signal", "warning", lease=int, groups=list[str])
+LEASE_LOST = declare("lease_lost", "warning", lease=int, version=str, cause=str)
+WEIGHTS_ANNOUNCED = declare(
+    "weights_announced",
+    "info",
+    version=str,
+    digest=str,
+    location=str,
+    export_s=float,
+    samplers=list[str],
+    missed=list[str],
+)
+CHECKPOINT_SAVED = declare("checkpoint_saved", "info", version=str, location=str, save_s=float, cause=str)
+LEARNER_STARTED = declare("learner_started", "info", version=str, parameters=int, location=str)
+LEARNER_RESUMED = declare("learner_resumed", "warning", version=str, parent=str, location=str, cause=str)
+RANK_LOST = declare("rank_lost", "warning", version=str, cause=str)
+LEARNER_FINISHED = declare("learner_finished", "info", version=str, steps=int, busy_s=float)

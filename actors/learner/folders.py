@@ -1,0 +1,55 @@
+"""Where a run keeps checkpoints and exported weights.
+
+Invariant: the newest of both always stay; what is removed is neither among the newest nor needed by an open
+evaluation round, so disk use is bounded by the settings.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from policy import checkpoints
+from runtime.message import Version
+
+
+class RunFolders:
+    """The learner's folders inside a run's."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.segments = run_dir / "segments"
+        self._checkpoints = run_dir / "checkpoints"
+        self._weights = run_dir / "weights"
+        self._checkpoints.mkdir(exist_ok=True)
+        self._weights.mkdir(exist_ok=True)
+
+    def weights_of(self, version: Version) -> Path:
+        """Where the Hugging Face folder of `version` belongs."""
+        return self._weights / str(version)
+
+    def checkpoint_of(self, version: Version) -> Path:
+        """Where the checkpoint of `version` belongs."""
+        return self._checkpoints / str(version)
+
+    def newest_checkpoint(self) -> tuple[Version, Path] | None:
+        """The newest complete checkpoint."""
+        found = checkpoints.complete(self._checkpoints)
+        return found[-1] if found else None
+
+    def prune_checkpoints(self, keep: int) -> None:
+        """Remove all but the newest `keep`."""
+        checkpoints.prune(self._checkpoints, keep)
+
+    def weights_count(self) -> int:
+        """How many exports lie there."""
+        return sum(1 for _ in self._exports())
+
+    def prune_weights(self, keep: int, needed: Collection[Version]) -> None:
+        """Remove all exports but the newest `keep` and those of versions in `needed`."""
+        for version in sorted(self._exports())[:-keep]:
+            if version not in needed:
+                shutil.rmtree(self.weights_of(version))
+
+    def _exports(self) -> list[Version]:
+        return [Version.parse(path.name) for path in self._weights.iterdir() if not path.name.startswith(".")]

@@ -1,0 +1,144 @@
+"""One rank: the process that holds the tensors.
+
+Invariant: tensor work runs in one dedicated thread, one piece at a time, so the process keeps answering; a plan is
+carried out once, and weights are saved or exported only under the version they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from actors.learner.config import RankSettings
+from actors.learner.messages import (
+    ExportWeights,
+    LoadModel,
+    ModelLoaded,
+    SaveCheckpoint,
+    Saved,
+    StepPlan,
+    StepResult,
+)
+from runtime.actor import Actor, handles
+from runtime.errors import LearnerError, NoModel
+from runtime.message import Version
+
+if TYPE_CHECKING:
+    from policy.megatron.trainer import Trainer
+
+T = TypeVar("T")
+ANSWERS_KEPT = 16
+LONG_WORK_S = 3600.0
+
+
+class RankActor(Actor):
+    """Carries out plans on the model it was told to load."""
+
+    config: RankSettings
+
+    def __init__(self, config: RankSettings) -> None:
+        super().__init__(config)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tensors")
+        self._trainer: Trainer | None = None
+        self._version = Version(lineage=0, step=0)
+        self._answers: OrderedDict[str, StepResult] = OrderedDict()
+        self._doing = "no model"
+
+    async def on_stop(self) -> None:
+        await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
+
+    def doing(self) -> str:
+        return self._doing
+
+    @handles(LoadModel, slow_after_s=LONG_WORK_S)
+    async def load(self, msg: LoadModel) -> ModelLoaded:
+        """Replace the model. Raises ConfigError or StoreError when the location can't be loaded."""
+        self._trainer = None
+        self._answers.clear()
+        loaded = await self._run(f"loading {msg.location}", lambda: self._load(msg))
+        self._version = msg.version
+        return loaded
+
+    @handles(StepPlan, slow_after_s=LONG_WORK_S)
+    async def step(self, msg: StepPlan) -> StepResult:
+        """One optimizer step. Raises NoModel when the rank does not hold the version that the plan starts from."""
+        if (known := self._answers.get(msg.plan_id)) is not None:
+            return known
+        trainer = self._holding(Version(lineage=msg.version.lineage, step=msg.version.step - 1))
+        result = await self._run(f"step {msg.version} ({msg.kind})", lambda: self._step(trainer, msg))
+        self._version = msg.version
+        self._answers[msg.plan_id] = result
+        while len(self._answers) > ANSWERS_KEPT:
+            self._answers.popitem(last=False)
+        return result
+
+    @handles(ExportWeights, slow_after_s=LONG_WORK_S)
+    async def export(self, msg: ExportWeights) -> Saved:
+        """Raises NoModel when the rank is not at that version."""
+        trainer = self._holding(msg.version)
+        began = time.monotonic()
+        digest = await self._run(f"exporting {msg.version}", lambda: trainer.export(Path(msg.location)))
+        return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
+
+    @handles(SaveCheckpoint, slow_after_s=LONG_WORK_S)
+    async def save(self, msg: SaveCheckpoint) -> Saved:
+        """Raises NoModel when the rank is not at that version."""
+        trainer = self._holding(msg.version)
+        began = time.monotonic()
+        await self._run(f"saving {msg.version}", lambda: trainer.save(Path(msg.location), str(msg.version)))
+        return Saved(location=msg.location, digest="", seconds=time.monotonic() - began)
+
+    def _holding(self, version: Version) -> Trainer:
+        if self._trainer is None or self._version != version:
+            held = "no model" if self._trainer is None else str(self._version)
+            raise NoModel(f"{self.ctx.name} holds {held}, not {version}")
+        return self._trainer
+
+    async def _run(self, what: str, work: Callable[[], T]) -> T:
+        self._doing = what
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._doing = f"at {self._version}"
+
+    def _load(self, msg: LoadModel) -> ModelLoaded:
+        import torch
+
+        from policy.megatron.trainer import Trainer
+
+        torch.set_num_threads(self.config.threads)  # counts for the calling thread only
+        build = Trainer.resume if msg.checkpoint else Trainer
+        trainer = self._trainer = build(Path(msg.location), self.config.optim)
+        trained = Version.parse(trainer.loaded_version) if msg.checkpoint else None
+        return ModelLoaded(parameters=trainer.parameters, vocab_size=trainer.shape.vocab, trained=trained)
+
+    @staticmethod
+    def _step(trainer: Trainer, msg: StepPlan) -> StepResult:
+        from policy.losses import Objective
+
+        if msg.kind not in {"grpo", "cross_entropy"}:
+            raise LearnerError(f"a plan's kind is grpo or cross_entropy, not {msg.kind!r}")
+        t0 = time.monotonic()
+        if msg.fresh_optimizer:
+            trainer.fresh_optimizer()
+        if msg.new_reference:
+            trainer.new_reference()
+        if msg.kind == "cross_entropy":
+            figures = trainer.cross_entropy_step(msg.micro_batches, msg.lr)
+        else:
+            objective = Objective(
+                clip_low=msg.clip_low,
+                clip_high=msg.clip_high,
+                dual_clip=msg.dual_clip,
+                kl_coef=msg.kl_coef,
+                policy=msg.policy,
+                mismatch_cap=msg.mismatch_cap,
+            )
+            figures = trainer.grpo_step(msg.micro_batches, msg.lr, objective)
+        ok = figures.pop("ok") > 0
+        return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=time.monotonic())
