@@ -82,6 +82,7 @@ class _File:
     def write(self, line: bytes) -> None:
         try:
             os.write(self._fd, line + b"\n")
+            self.lost = 0
             if os.fstat(self._fd).st_size > MAX_FILE_BYTES:
                 os.replace(self._path, self._path.with_suffix(".1.jsonl"))
                 fresh = self._open()
@@ -130,14 +131,14 @@ class ActorLog:
         event.check(fields)
         now = datetime.now(UTC)
         head: dict[str, Any] = {
-            "ts": now.isoformat(timespec="milliseconds"),
+            "ts": now.isoformat(timespec="microseconds"),
             "t": round(time.monotonic(), 6),
             "level": event.level,
             "actor": self._actor,
             "trace": bounded(trace if trace is not None else current_trace.get()),
         }
         if self._file.lost:
-            head["lines_lost"], self._file.lost = self._file.lost, 0
+            head["lines_lost"] = self._file.lost
         getattr(self._log, event.level)(event.name, **head, **{k: bounded(v) for k, v in fields.items()})
 
     def close(self) -> None:

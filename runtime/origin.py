@@ -1,7 +1,10 @@
 """Which code runs here.
 
-Invariant: `runtime`, `policy`, `apis` and `actors` come from one folder, and a child host runs the very files of
-its parent. Their names are common words, so another package of that name on the path is an error that names it.
+Invariant: `runtime`, `policy`, `apis` and `actors` come from one folder, and a child host agrees with its parent on
+every file that both sides of the link speak through: all of `runtime`, and each package's messages. Their names are common words, so another package of that name on the path is an error that names it.
+
+The rest is left out of the build on purpose: an edit elsewhere in a working tree must not stop a run whose host was
+restarted after it.
 """
 
 from __future__ import annotations
@@ -16,11 +19,12 @@ import msgspec
 
 from runtime.errors import ConfigError
 
+SHARED_FILE = "messages.py"
 PACKAGES = ("runtime", "policy", "apis", "actors")
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The folder that holds the packages and a digest over their Python files (names and contents)."""
+    """The folder that holds the packages and a digest over the names and contents of the files both sides share."""
 
     root: str
     build: str
@@ -53,6 +57,8 @@ def _build(root: Path) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
+            if package != "runtime" and path.name != SHARED_FILE:
+                continue
             digest.update(f"{path.relative_to(root)}\0".encode())
             digest.update(hashlib.blake2b(path.read_bytes()).digest())
     return digest.hexdigest()

@@ -1,0 +1,35 @@
+"""Ctrl-C.
+
+Invariant: the first SIGINT or SIGTERM asks for a clean stop, the second ends the process at once; child hosts die
+with it by the kernel's parent-death signal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_event() -> Iterator[asyncio.Event]:
+    """An event that the first signal sets; inside the block signals do nothing else. Needs a running loop."""
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+
+    def received(number: int) -> None:
+        if event.is_set():
+            os._exit(128 + number)
+        event.set()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, received, number)
+    try:
+        yield event
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,194 @@
+"""Log lines are declared, bounded, harmless on a terminal, and read back in order."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime import logs
+from runtime.errors import ConfigError, ProtocolError
+from runtime.events import catalogue, declare, matches
+from runtime.logs import ActorLog, bounded, log_file, printable
+from runtime.logs_read import read_logs
+
+SAID = declare("logs_test_said", "info", text=str, n=int, share=float, ok=bool, more=dict, note=str | None)
+NOISE = declare("logs_test_noise", "debug")
+TROUBLE = declare("logs_test_trouble", "error", text=str)
+
+GOOD = {"text": "hi", "n": 1, "share": 0.5, "ok": True, "more": {"a": [1, 2]}, "note": None}
+
+
+def lines(run_dir, actor):
+    return [json.loads(line) for line in log_file(run_dir, actor).read_bytes().splitlines()]
+
+
+def test_a_line_says_what_when_and_who(tmp_path):
+    log = ActorLog(tmp_path, "desktop/3")
+    log.emit(SAID, **GOOD, trace="g7.2")
+    log.close()
+    (line,) = lines(tmp_path, "desktop/3")
+    assert list(line)[:6] == ["ts", "t", "level", "event", "actor", "trace"]
+    assert line | GOOD == line
+    assert (line["level"], line["event"], line["actor"], line["trace"]) == (
+        "info",
+        "logs_test_said",
+        "desktop/3",
+        "g7.2",
+    )
+    assert log_file(tmp_path, "desktop/3").name == "desktop-3.jsonl"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n": "1"}, {"n": True}, {"n": 1.0}, {"ok": 1}, {"text": None}, {"note": 3}, {"more": [1]}, {"extra": 1}],
+)
+def test_a_line_unlike_its_declaration_is_refused(tmp_path, change):
+    log = ActorLog(tmp_path, "a")
+    with pytest.raises(ProtocolError):
+        log.emit(SAID, **(GOOD | change))
+    with pytest.raises(ProtocolError):
+        log.emit(SAID, **{k: v for k, v in GOOD.items() if k != "n"})
+    with pytest.raises(ProtocolError):
+        log.emit("logs_test_said", **GOOD)
+    log.close()
+    assert lines(tmp_path, "a") == []
+
+
+def test_the_catalogue_refuses_duplicates_and_what_can_not_be_logged():
+    assert catalogue()["logs_test_said"] is SAID
+    for name, level, fields in [
+        ("logs_test_said", "info", {}),
+        ("Bad Name", "info", {}),
+        ("logs_test_a", "loud", {}),
+        ("logs_test_b", "info", {"ts": str}),
+        ("logs_test_c", "info", {"x": bytes}),
+    ]:
+        with pytest.raises(ProtocolError):
+            declare(name, level, **fields)
+
+
+def test_types_match_as_declared():
+    assert matches(1, float)
+    assert matches([1], list[int])
+    assert matches(None, str | None)
+    assert not matches(True, int)
+    assert not matches(True, float)
+    assert not matches(1.5, int)
+
+
+@given(st.text())
+def test_no_text_moves_the_terminal(text):
+    shown = printable(text)
+    assert shown.isprintable()
+    assert len(shown) < 14 * logs.MAX_TEXT
+    shown.encode()  # no lone surrogates
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=30,
+    )
+)
+def test_anything_can_be_bounded_and_rendered(value):
+    logs._render(None, "", {"x": bounded(value)})
+
+
+def test_big_values_are_cut():
+    assert len(printable("x" * 10**6)) < 2100
+    assert len(bounded(list(range(10**5)))) == logs.MAX_ITEMS
+    deep = []
+    for _ in range(50):
+        deep = [deep]
+    assert len(str(bounded(deep))) < 500
+
+
+def test_levels_below_the_chosen_one_are_not_written(tmp_path):
+    log = ActorLog(tmp_path, "a", "info")
+    log.emit(NOISE)
+    log.emit(TROUBLE, text="x")
+    log.close()
+    assert [line["event"] for line in lines(tmp_path, "a")] == ["logs_test_trouble"]
+    with pytest.raises(ConfigError):
+        ActorLog(tmp_path, "a", "loud")
+
+
+def test_files_roll_and_are_read_across_the_roll(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "MAX_FILE_BYTES", 2000)
+    log = ActorLog(tmp_path, "a")
+    for n in range(20):
+        log.emit(TROUBLE, text=f"{n:03d}" + "x" * 100)
+    log.close()
+    assert sum(p.stat().st_size for p in (tmp_path / "logs").iterdir()) < 4600
+    seen = [line["text"][:3] for line in read_logs(tmp_path)]
+    assert seen == sorted(seen)
+    assert seen[-1] == "019"
+
+
+def test_a_full_disk_costs_lines_and_says_how_many(tmp_path, monkeypatch):
+    log = ActorLog(tmp_path, "a")
+    real = logs.os.write
+
+    def full(fd, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(logs.os, "write", full)
+    log.emit(TROUBLE, text="1")
+    log.emit(TROUBLE, text="2")
+    monkeypatch.setattr(logs.os, "write", real)
+    log.emit(TROUBLE, text="3")
+    log.close()
+    (line,) = lines(tmp_path, "a")
+    assert (line["text"], line["lines_lost"]) == ("3", 2)
+
+
+def test_several_actors_are_read_in_time_order_and_filtered(tmp_path):
+    names = ["desktop/1", "desktop/2", "replay"]
+    opened = {name: ActorLog(tmp_path, name, "debug") for name in names}
+    for n in range(12):
+        opened[names[n % 3]].emit(SAID, **(GOOD | {"n": n}), trace=f"g{n % 2}.0")
+    opened["replay"].emit(TROUBLE, text="bad")
+    opened["replay"].emit(NOISE)
+    for log in opened.values():
+        log.close()
+    with log_file(tmp_path, "replay").open("ab") as file:
+        file.write(b'not json\n[1]\n{"ts": "torn')
+    every = list(read_logs(tmp_path))
+    assert [line["ts"] for line in every] == sorted(line["ts"] for line in every)
+    assert len(every) == 14
+    assert {line["actor"] for line in read_logs(tmp_path, actor="desktop")} == {"desktop/1", "desktop/2"}
+    assert {line["actor"] for line in read_logs(tmp_path, actor="desktop/2")} == {"desktop/2"}
+    assert [line["n"] for line in read_logs(tmp_path, trace="g1.0")] == [1, 3, 5, 7, 9, 11]
+    assert [line["event"] for line in read_logs(tmp_path, level="warning")] == ["logs_test_trouble"]
+    assert [line["text"] for line in read_logs(tmp_path, event="logs_test_trouble")] == ["bad"]
+    with pytest.raises(ConfigError):
+        list(read_logs(tmp_path / "nowhere"))
+
+
+def test_following_sees_new_lines_new_actors_and_rolled_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "MAX_FILE_BYTES", 1800)  # one roll: two in one blink would lose the middle file
+    first = ActorLog(tmp_path, "a")
+    first.emit(TROUBLE, text="0")
+    stream = read_logs(tmp_path, follow=True)
+    seen = [next(stream)["text"]]
+
+    def write() -> None:
+        for n in range(1, 15):
+            first.emit(TROUBLE, text=str(n))
+        second = ActorLog(tmp_path, "b")
+        second.emit(TROUBLE, text="from b")
+        second.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen += [next(stream)["text"] for _ in range(1)]
+    writer.join()
+    seen += [next(stream)["text"] for _ in range(14)]
+    stream.close()
+    first.close()
+    assert sorted(seen) == sorted([*map(str, range(15)), "from b"])
