@@ -1,0 +1,53 @@
+"""What the deploy file says about desktops. Imports nothing that acts.
+
+Invariant: every default works on one small machine; bytes, seconds and counts are in the names.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sandbox"):
+    """Desktops as sandboxes on the machine of the actor host."""
+
+    state_dir: str = "/run/computerrl"  # short: a Unix socket's path holds 107 bytes
+    memory_mib: int = 1500
+    disk_mib: int = 512
+    processes: int = 600
+
+
+class MachineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One machine that is reached by SSH and has the guest packages."""
+
+    host: str
+    user: str
+    client_key: str  # path of an OpenSSH private key
+    host_key: str  # the machine's public key, as in known_hosts without the names
+    port: int = 22
+    seats: int = 1  # desktops at the same time
+    folder: str = "/tmp"  # noqa: S108 - the machine's own place for folders of sessions
+
+
+class HostsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="hosts"):
+    """Desktops as sessions of an ordinary user on machines that somebody else set up."""
+
+    machines: list[MachineConfig]
+
+
+class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Desktops that stand ready."""
+
+    spares: int = 1
+    boots_at_once: int = 1
+    boot_timeout_s: float = 30.0
+    first_backoff_s: float = 0.5
+    longest_backoff_s: float = 30.0
+
+
+class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The desktops' screen and HOME."""
+
+    width: int = 1280
+    height: int = 720
+    home_template: str = ""  # a folder copied to every HOME; empty: the settings that come with the program

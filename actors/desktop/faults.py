@@ -1,0 +1,128 @@
+"""Tells faults of the infrastructure from what the policy did to its own desktop.
+
+Invariant: a fault needs a cause that the host has seen; whatever else ends a desktop after the policy's first action is
+the policy's doing. Before the first action nobody but the infrastructure can be at fault.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from runtime.errors import AgentBrokeDesktop, DesktopFault
+
+
+class Culprit(StrEnum):
+    """What quarantine counts a fault against."""
+
+    SEAT = "seat"
+    HOST = "host"
+    IMAGE = "image"
+
+
+class FaultCause(StrEnum):
+    """Why a desktop is not to be had or was lost, with a cause that the host has seen."""
+
+    SANDBOX_REFUSED = "sandbox_refused"  # the kernel or a missing program did not let it start
+    BOOT_TIMEOUT = "boot_timeout"
+    BOOT_FAILED = "boot_failed"  # it started and ended, or what answered was no desktop
+    NO_SPARE = "no_spare"  # the pool had none before the caller's deadline
+    SANDBOX_KILLED = "sandbox_killed"  # a signal from outside the sandbox
+    HOST_MEMORY = "host_memory"
+    HOST_STALLED = "host_stalled"  # this process itself did not get to run
+    MACHINE_UNREACHABLE = "machine_unreachable"  # a machine of its own, reached by SSH
+    OUTSIDE_VIEW = "outside_view"  # the host could not look into HOME
+
+    @property
+    def culprit(self) -> Culprit:
+        """Whom quarantine counts it against."""
+        return _CULPRITS[self]
+
+
+_CULPRITS = {
+    FaultCause.SANDBOX_REFUSED: Culprit.HOST,
+    FaultCause.BOOT_TIMEOUT: Culprit.HOST,
+    FaultCause.BOOT_FAILED: Culprit.IMAGE,
+    FaultCause.NO_SPARE: Culprit.HOST,
+    FaultCause.SANDBOX_KILLED: Culprit.SEAT,
+    FaultCause.HOST_MEMORY: Culprit.HOST,
+    FaultCause.HOST_STALLED: Culprit.HOST,
+    FaultCause.MACHINE_UNREACHABLE: Culprit.HOST,
+    FaultCause.OUTSIDE_VIEW: Culprit.SEAT,
+}
+
+
+class BrokenBy(StrEnum):
+    """What the policy's doing looked like from the host."""
+
+    MEMORY_LIMIT = "memory_limit"
+    SESSION_ENDED = "session_ended"
+    NONSENSE = "nonsense"  # a frame or a reply that the agent never sends
+    LINK_CLOSED = "link_closed"  # the agent or its SSH server was ended inside
+    NO_ANSWER = "no_answer"
+
+
+class LinkState(StrEnum):
+    """How the link to the agent stands."""
+
+    UP = "up"
+    LOST = "lost"
+    SILENT = "silent"  # a call passed its deadline
+    NONSENSE = "nonsense"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the host saw of a desktop that is in trouble."""
+
+    acted: bool  # the policy has acted on this desktop
+    link: LinkState = LinkState.UP
+    sandbox_alive: bool = True
+    exit_signal: int = 0  # of the sandbox's outer process: no process inside can send it one
+    oom_kills: int = 0  # processes of this desktop that the kernel killed for memory
+    limit_hits: int = 0  # times this desktop reached its own memory limit
+    reachable: bool = True  # False: the machine it runs on does not answer the host's own connection
+    memory_left: float = 1.0  # the host's available memory as a share of all, at the time
+    loop_lag_s: float = 0.0  # how long the host's event loop stood still at worst, of late
+    detail: str = ""
+
+
+MEMORY_LEFT_LEAST = 0.02
+LOOP_LAG_MOST_S = 5.0
+
+
+def cause_of(seen: Seen) -> FaultCause | BrokenBy:
+    """What ended the desktop. The host's own troubles are looked for first."""
+    if not seen.reachable:
+        return FaultCause.MACHINE_UNREACHABLE
+    if seen.oom_kills and not seen.limit_hits:
+        return FaultCause.HOST_MEMORY  # the kernel chose it as a victim for somebody else's hunger
+    if seen.exit_signal:
+        return FaultCause.SANDBOX_KILLED
+    if seen.link is LinkState.SILENT and seen.loop_lag_s > LOOP_LAG_MOST_S:
+        return FaultCause.HOST_STALLED
+    if seen.link is LinkState.SILENT and seen.memory_left < MEMORY_LEFT_LEAST:
+        return FaultCause.HOST_MEMORY
+    if not seen.acted:
+        silent = seen.sandbox_alive and seen.link is LinkState.SILENT
+        return FaultCause.BOOT_TIMEOUT if silent else FaultCause.BOOT_FAILED
+    if seen.oom_kills:
+        return BrokenBy.MEMORY_LIMIT
+    if seen.link is LinkState.NONSENSE:
+        return BrokenBy.NONSENSE
+    if not seen.sandbox_alive:
+        return BrokenBy.SESSION_ENDED
+    return BrokenBy.LINK_CLOSED if seen.link is LinkState.LOST else BrokenBy.NO_ANSWER
+
+
+def fault(cause: FaultCause, detail: str) -> DesktopFault:
+    """The error for a cause that is known."""
+    return DesktopFault(cause, detail, cause.culprit)
+
+
+def judge(seen: Seen) -> DesktopFault | AgentBrokeDesktop:
+    """The error to raise for a desktop in trouble."""
+    cause = cause_of(seen)
+    if isinstance(cause, FaultCause):
+        return fault(cause, seen.detail)
+    return AgentBrokeDesktop(cause, seen.detail)

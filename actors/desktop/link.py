@@ -1,0 +1,201 @@
+"""One SSH connection to one desktop for its life, carrying one in-guest agent.
+
+Invariant: whoever answers has the pinned host key; every call ends within its deadline with a typed value or an error
+that says what the host saw; a link that failed once stays failed.
+
+Errors of `call`: `GuestRefused` (the agent could not do it, the desktop goes on), and `LinkDown` with a state that
+`faults.judge` turns into a fault or into the policy's doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import shlex
+import socket
+import struct
+from typing import Any
+
+import asyncssh
+import msgspec
+
+from actors.desktop.faults import LinkState
+from actors.desktop.providers.abc import Desktop
+from actors.desktop.wire import MAX_FRAME_BYTES, RESULTS, Reply
+from runtime.errors import ComputerRLError, GuestRefused, ProtocolError
+
+_LENGTH = struct.Struct(">I")
+_WINDOW_BYTES = 8 << 20
+_PACKET_BYTES = 256 << 10
+_CLOSE_S = 5.0
+_STDERR_CHARS = 2000
+
+
+class LinkDown(ComputerRLError):  # noqa: N818 - a state, in the words of the host
+    """The link does not carry calls any more; `state` says what the host saw of it."""
+
+    def __init__(self, state: LinkState, detail: str) -> None:
+        super().__init__(f"{state}: {detail}")
+        self.state = state
+        self.detail = detail
+
+
+def _options(desktop: Desktop) -> dict[str, Any]:
+    """One cheap cipher and key exchange, this key, this host key, and nothing of the user's own SSH settings."""
+    trusted = asyncssh.import_public_key(desktop.host_key)
+    return {
+        "username": desktop.username,
+        "client_keys": [asyncssh.import_private_key(desktop.client_key)],
+        "known_hosts": ([trusted], [], []),
+        "server_host_key_algs": [trusted.get_algorithm()] if trusted.get_algorithm() == "ssh-ed25519" else (),
+        "kex_algs": ["curve25519-sha256"],
+        "encryption_algs": ["aes128-gcm@openssh.com"],
+        "compression_algs": ["none"],
+        "preferred_auth": "publickey",
+        "config": None,
+        "agent_path": None,
+        "gss_host": None,
+        "gss_kex": False,
+        "gss_auth": False,
+        "x509_trusted_certs": None,
+    }
+
+
+async def connect(desktop: Desktop) -> asyncssh.SSHClientConnection:
+    """An authenticated connection. Raises OSError or asyncssh.Error."""
+    options = _options(desktop)
+    if not desktop.endpoint.socket:
+        return await asyncssh.connect(desktop.endpoint.host, desktop.endpoint.port, **options)
+    plug = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        plug.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(plug, desktop.endpoint.socket)
+        return await asyncssh.connect(sock=plug, **options)
+    except BaseException:
+        plug.close()
+        raise
+
+
+class GuestLink:
+    """Calls to the agent of one desktop; many may be under way at once, the agent takes them in order."""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self._connection = connection
+        self._process = process
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self.down: LinkDown | None = None
+        self._reader = asyncio.get_running_loop().create_task(self._read(), name="guest link")
+
+    @classmethod
+    async def open(cls, desktop: Desktop, *, timeout_s: float) -> GuestLink:
+        """Connect, start the agent and wait until the desktop is ready. Raises LinkDown."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = await connect(desktop)
+                try:
+                    process = await connection.create_process(
+                        shlex.join(desktop.agent), encoding=None, window=_WINDOW_BYTES, max_pktsize=_PACKET_BYTES
+                    )
+                    link = cls(connection, process)
+                except BaseException:
+                    connection.abort()
+                    raise
+                try:
+                    await link.call("ready", timeout_s=timeout_s)
+                except BaseException:
+                    await link.close()
+                    raise
+                return link
+        except TimeoutError:
+            raise LinkDown(LinkState.SILENT, f"not ready within {timeout_s:g} s") from None
+        except GuestRefused as error:
+            raise LinkDown(LinkState.SILENT, str(error)) from error
+        except asyncssh.Error as error:
+            raise LinkDown(LinkState.LOST, f"ssh: {error.reason}"[:300]) from error
+        except OSError as error:
+            raise LinkDown(LinkState.LOST, f"ssh: {error}"[:300]) from error
+
+    async def call(self, method: str, *, timeout_s: float, **args: object) -> Any:
+        """Call a method of the agent; its result has the type that `wire.RESULTS` declares.
+
+        Raises GuestRefused, LinkDown, and ProtocolError for a call that the host should not make.
+        """
+        if method not in RESULTS:
+            raise ProtocolError(f"the agent has no method {method!r}")
+        if self.down is not None:
+            raise self.down
+        number = next(self._numbers)
+        body = msgspec.msgpack.encode({"i": number, "m": method, "a": args})
+        if len(body) > MAX_FRAME_BYTES:
+            raise ProtocolError(f"{method}: a request of {len(body)} bytes")
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            async with asyncio.timeout(timeout_s):
+                self._process.stdin.write(_LENGTH.pack(len(body)) + body)
+                await self._process.stdin.drain()
+                reply = await answer
+        except TimeoutError:
+            raise self._fail(LinkState.SILENT, f"{method}: no answer within {timeout_s:g} s") from None
+        except (asyncssh.Error, OSError) as error:
+            raise self._fail(LinkState.LOST, f"{method}: {error}"[:300]) from error
+        finally:
+            self._waiting.pop(number, None)
+        if reply.e is not None:
+            raise GuestRefused(*reply.e)
+        try:
+            return msgspec.msgpack.decode(reply.r, type=RESULTS[method])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._fail(LinkState.NONSENSE, f"{method}: {error}"[:300]) from error
+
+    def _fail(self, state: LinkState, detail: str) -> LinkDown:
+        """Remember the first failure and end all that wait."""
+        if self.down is None:
+            self.down = LinkDown(state, detail)
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(self.down)
+                    answer.exception()  # whoever waits raises it; a call cancelled meanwhile must not warn
+        return self.down
+
+    async def _read(self) -> None:
+        """Hand replies to those who wait for them, until the link fails."""
+        stream = self._process.stdout
+        decoder = msgspec.msgpack.Decoder(Reply)
+        try:
+            while True:
+                (size,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
+                if size > MAX_FRAME_BYTES:
+                    self._fail(LinkState.NONSENSE, f"a frame of {size} bytes")
+                    return
+                reply = decoder.decode(await stream.readexactly(size))
+                answer = self._waiting.get(reply.i)
+                if answer is not None and not answer.done():
+                    answer.set_result(reply)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._fail(LinkState.NONSENSE, f"not a frame: {error}"[:300])
+        except (asyncio.IncompleteReadError, asyncssh.Error, OSError):
+            self._fail(LinkState.LOST, await self._last_words())
+
+    async def _last_words(self) -> str:
+        """What the agent or its server said at the end; for the log only."""
+        said = b""
+        with contextlib.suppress(TimeoutError, asyncssh.Error, OSError):
+            async with asyncio.timeout(0.5):
+                said = await self._process.stderr.read(_STDERR_CHARS)
+        text = said.decode("utf-8", "backslashreplace").strip().splitlines()[-1:]
+        return f"the agent ended: {''.join(text)[:200]}" if text else "the agent ended"
+
+    async def close(self) -> None:
+        """Close the connection and end the reading task. A second call does nothing."""
+        self._fail(LinkState.LOST, "closed")
+        self._reader.cancel()
+        self._connection.close()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._connection.wait_closed()
+        except TimeoutError:
+            self._connection.abort()
+        await asyncio.wait([self._reader])

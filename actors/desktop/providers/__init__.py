@@ -1,0 +1,1 @@
+"""Where desktops come from."""

@@ -1,0 +1,1 @@
+"""Desktops as sandboxes on this machine."""

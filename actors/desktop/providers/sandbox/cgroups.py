@@ -1,0 +1,191 @@
+"""Resource limits and the freezer, on version 1 and version 2 control groups.
+
+Invariant: a limit that the kernel does not allow becomes a warning of the desktop, never a failed boot; and every
+folder made here is returned, so that it is removed with the desktop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+from actors.desktop.faults import FaultCause, fault
+
+MOUNTS = Path("/proc/self/mounts")
+OWN = Path("/proc/self/cgroup")
+FREEZE_S = 5.0
+UNIFIED = "unified"
+_V1 = ("memory", "pids", "cpuacct", "freezer")
+
+
+def _controller_roots() -> dict[str, Path]:
+    """Where this process's own groups lie, by version 1 controller, and under "unified" for version 2."""
+    mounts: dict[str, str] = {}
+    for line in MOUNTS.read_text().splitlines():
+        _, where, kind, options, *_ = line.split()
+        if kind == "cgroup2":
+            mounts[UNIFIED] = where
+        elif kind == "cgroup":
+            mounts.update({name: where for name in options.split(",") if name in _V1})
+    roots: dict[str, Path] = {}
+    for line in OWN.read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        for name in names.split(",") if names else [UNIFIED]:
+            if name in mounts:
+                own = Path(mounts[name] + path)
+                roots[name] = own if own.is_dir() else Path(mounts[name])
+    return roots
+
+
+def make(name: str, memory_bytes: int, processes: int) -> tuple[dict[str, str], list[str]]:
+    """Folders for one desktop by controller, and warnings for what could not be had."""
+    roots, folders, warnings = _controller_roots(), {}, []
+    limits = {"memory": ("memory.limit_in_bytes", memory_bytes), "pids": ("pids.max", processes)}
+    for controller in _V1:
+        if controller not in roots:
+            continue
+        try:
+            folder = roots[controller] / name
+            folder.mkdir()
+            folders[controller] = str(folder)
+            if controller in limits:
+                file, value = limits[controller]
+                (folder / file).write_text(str(value))
+        except OSError as error:
+            warnings.append(f"cgroup {controller}: {error.strerror}")
+    if "freezer" not in folders and UNIFIED in roots:
+        _make_unified(roots[UNIFIED], name, {"memory.max": memory_bytes, "pids.max": processes}, folders, warnings)
+    for controller in ("memory", "pids"):
+        if controller not in folders and UNIFIED not in folders:
+            warnings.append(f"no limit of {controller}")
+    if "freezer" not in folders and UNIFIED not in folders:
+        warnings.append("no freezer; stop signals are used")
+    return folders, warnings
+
+
+def _make_unified(root: Path, name: str, limits: dict[str, int], folders: dict[str, str], warnings: list[str]) -> None:
+    """A version 2 group. Groups with processes can't have limited children, so it lies beside this process's own."""
+    parent = root if not (root / "cgroup.procs").read_text().strip() else root.parent
+    for place in (parent, root):
+        try:
+            folder = place / name
+            folder.mkdir()
+            break
+        except OSError as error:
+            warnings.append(f"cgroup {place}: {error.strerror}")
+    else:
+        return
+    folders[UNIFIED] = str(folder)
+    for file, value in limits.items():
+        try:
+            (folder / file).write_text(str(value))
+        except OSError as error:
+            warnings.append(f"cgroup {file}: {error.strerror}")
+
+
+def enter(folders: dict[str, str], pids: list[int]) -> list[str]:
+    """Move processes into the groups; warnings for what did not work."""
+    warnings = []
+    for controller, folder in folders.items():
+        for pid in pids:
+            try:
+                Path(folder, "cgroup.procs").write_text(str(pid))
+            except OSError as error:
+                warnings.append(f"cgroup {controller}: {error.strerror}")
+                break
+    return warnings
+
+
+def remove(folders: dict[str, str]) -> list[str]:
+    """Remove emptied groups; those that could not be removed."""
+    left = []
+    for folder in folders.values():
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            left.append(folder)
+    return left
+
+
+def members(folders: dict[str, str]) -> set[int]:
+    """Processes in any of the groups."""
+    found: set[int] = set()
+    for folder in folders.values():
+        try:
+            found.update(int(pid) for pid in Path(folder, "cgroup.procs").read_text().split())
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _number(folder: str | None, file: str, key: str = "") -> int:
+    """A counter of a group: the whole file, or the value behind `key`; 0 where there is none."""
+    if folder is None:
+        return 0
+    try:
+        text = Path(folder, file).read_text()
+    except OSError:
+        return 0
+    if not key:
+        return int(text)
+    return next((int(line.split()[1]) for line in text.splitlines() if line.split()[0] == key), 0)
+
+
+def oom_kills(folders: dict[str, str]) -> int:
+    """Processes of the groups that the kernel killed for memory."""
+    return _number(folders.get("memory"), "memory.oom_control", "oom_kill") or _number(
+        folders.get(UNIFIED), "memory.events", "oom_kill"
+    )
+
+
+def limit_hits(folders: dict[str, str]) -> int:
+    """Times that the groups reached their own memory limit."""
+    return _number(folders.get("memory"), "memory.failcnt") or _number(folders.get(UNIFIED), "memory.events", "max")
+
+
+def cpu_s(folders: dict[str, str]) -> float:
+    """Processor seconds that the groups have used."""
+    nanoseconds = _number(folders.get("cpuacct"), "cpuacct.usage")
+    return nanoseconds / 1e9 or _number(folders.get(UNIFIED), "cpu.stat", "usage_usec") / 1e6
+
+
+def can_freeze(folders: dict[str, str]) -> bool:
+    """Whether the groups have a freezer."""
+    return "freezer" in folders or UNIFIED in folders
+
+
+def thaw(folders: dict[str, str]) -> None:
+    """Let frozen processes run on, so that they can die. A group that is gone is no error."""
+    for controller, file, value in (("freezer", "freezer.state", "THAWED"), (UNIFIED, "cgroup.freeze", "0")):
+        if controller in folders:
+            try:
+                Path(folders[controller], file).write_text(value)
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EPERM):  # EPERM: made in vain, as a new file
+                    raise
+
+
+async def freeze(folders: dict[str, str]) -> None:
+    """Stop all processes of the groups. Raises DesktopFault when the kernel does not get there in time."""
+    if "freezer" in folders:
+        file, wanted, done = Path(folders["freezer"], "freezer.state"), "FROZEN", "FROZEN"
+        state = file
+    else:
+        file, wanted, done = Path(folders[UNIFIED], "cgroup.freeze"), "1", "frozen 1"
+        state = Path(folders[UNIFIED], "cgroup.events")
+    loop = asyncio.get_running_loop()
+    until = loop.time() + FREEZE_S
+    try:
+        file.write_text(wanted)
+        while done not in state.read_text():  # version 1 tells nobody when it is done
+            if loop.time() > until:
+                raise fault(FaultCause.OUTSIDE_VIEW, f"not frozen after {FREEZE_S:g} s")
+            await asyncio.sleep(0.002)
+            if "freezer" in folders:
+                file.write_text(wanted)  # a process that was just forking may need a second call
+    except OSError as error:
+        raise fault(FaultCause.OUTSIDE_VIEW, f"freezing: {error.strerror}") from error

@@ -1,0 +1,81 @@
+"""The command line of one sandbox.
+
+Invariant: the guest sees the programs of this machine read-only, its own HOME, /tmp and run folder, and nothing else;
+it has its own network (loopback alone), process, ipc, host name, mount and user namespaces, and no root in any of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+GUEST_UID = 1000
+GUEST_USER = "agent"
+GUEST_HOME = "/home/agent"
+GUEST_RUN = f"/run/user/{GUEST_UID}"
+GUEST_CODE = "/opt/computerrl/guest"
+PYTHON = "/usr/bin/python3"
+AGENT = (PYTHON, "-I", GUEST_CODE, "agent", "--run", GUEST_RUN)
+SMALL_BYTES = 64 << 20  # of the writable places that are not on the desktop's disk
+
+PASSWD = f"""root:x:0:0:root:/root:/usr/sbin/nologin
+{GUEST_USER}:*:{GUEST_UID}:{GUEST_UID}:{GUEST_USER}:{GUEST_HOME}:/bin/bash
+sshd:*:100:65534::/run/sshd:/usr/sbin/nologin
+nobody:*:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+"""
+GROUP = f"""root:x:0:
+{GUEST_USER}:x:{GUEST_UID}:
+nogroup:x:65534:
+"""
+SSHD = f"""HostKey {GUEST_RUN}/host_key
+AuthorizedKeysFile {GUEST_RUN}/authorized_keys
+PidFile none
+UsePAM no
+StrictModes no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UseDNS no
+PrintMotd no
+PrintLastLog no
+X11Forwarding no
+AllowTcpForwarding no
+AllowAgentForwarding no
+AllowStreamLocalForwarding no
+LogLevel ERROR
+"""
+# Of /etc only what programs of a desktop read; host keys, accounts and services stay out.
+_ETC = (
+    "X11", "alternatives", "at-spi2", "bash.bashrc", "dbus-1", "dconf", "fonts", "gtk-2.0", "gtk-3.0", "inputrc",
+    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "libreoffice", "localtime", "machine-id", "mime.types", "pango",
+    "profile", "python3", "python3.11", "ssh/moduli", "terminfo", "vdpau_wrapper.cfg", "xdg",
+)  # fmt: skip
+_VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
+
+
+def sandbox_command(
+    *, disk: Path, etc: Path, guest: Path, name: str, size: str, listen_fd: int, status_fd: int, block_fd: int
+) -> list[str]:
+    """The bwrap command. It says its state on `status_fd` and starts the session once `block_fd` has a byte."""
+    size_of_small = ("--size", str(SMALL_BYTES))
+    command = [
+        "bwrap", "--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--unshare-pid", "--unshare-ipc",
+        "--unshare-uts", "--unshare-net", "--unshare-cgroup-try", "--hostname", "desktop", "--die-with-parent",
+        "--new-session", "--json-status-fd", str(status_fd), "--block-fd", str(block_fd), "--cap-drop", "ALL",
+        "--ro-bind", "/usr", "/usr", *size_of_small, "--tmpfs", "/usr/local",
+        "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib",
+        "--symlink", "usr/lib64", "/lib64",
+        "--proc", "/proc", "--dev", "/dev", *size_of_small, "--tmpfs", "/dev/shm", *size_of_small, "--tmpfs", "/var",
+    ]  # fmt: skip
+    for path in _VAR:
+        command += ["--ro-bind-try", path, path]
+    for path in _ETC:
+        command += ["--ro-bind-try", f"/etc/{path}", f"/etc/{path}"]
+    command += [
+        "--ro-bind", str(etc / "passwd"), "/etc/passwd", "--ro-bind", str(etc / "group"), "/etc/group",
+        "--bind", str(disk / "home"), GUEST_HOME, "--bind", str(disk / "tmp"), "/tmp",
+        "--bind", str(disk / "run"), GUEST_RUN, "--dir", "/run/sshd", "--ro-bind", str(guest), GUEST_CODE,
+        "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", "/usr/bin:/bin:/usr/sbin", "--setenv", "USER", GUEST_USER,
+        "--setenv", "LANG", "C.UTF-8",
+        PYTHON, "-I", "-S", GUEST_CODE, "session", "--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name,
+        "--size", size, "--listen-fd", str(listen_fd),
+    ]  # fmt: skip
+    return command

@@ -1,0 +1,56 @@
+"""The desktop's own disk: HOME, /tmp and the run folder on one size-limited tmpfs.
+
+Invariant: where mounting is not allowed the desktop still gets its folders, and a warning says that no limit holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_MS_NOSUID, _MS_NODEV, _MNT_DETACH = 2, 4, 2
+FOLDERS = ("home", "tmp", "run")
+INODES = 20_000
+
+
+def make(folder: Path, uid: int, size_bytes: int) -> list[str]:
+    """Make `folder` with home, tmp and run in it, owned by `uid`; warnings."""
+    folder.mkdir(mode=0o711)
+    options = f"size={size_bytes},nr_inodes={INODES},mode=711".encode()
+    warnings = []
+    done = _libc.mount(b"computerrl", os.fsencode(folder), b"tmpfs", _MS_NOSUID | _MS_NODEV, options)
+    if done != 0:
+        warnings.append(f"no limit of disk: {os.strerror(ctypes.get_errno())}")
+    for name in FOLDERS:
+        below = folder / name
+        below.mkdir(mode=0o700)
+        os.chown(below, uid, -1)
+    (folder / "tmp" / ".X11-unix").mkdir()
+    os.chmod(folder / "tmp" / ".X11-unix", 0o1777)
+    os.chown(folder / "tmp" / ".X11-unix", uid, -1)
+    return warnings
+
+
+def fill_home(home: Path, template: Path, uid: int) -> None:
+    """Copy the template into HOME and give it to `uid`."""
+    shutil.copytree(template, home, symlinks=True, dirs_exist_ok=True)
+    for folder, folders, files in os.walk(home):
+        for name in (*folders, *files):
+            os.lchown(os.path.join(folder, name), uid, uid)
+    os.chown(home, uid, uid)
+    home.chmod(0o700)
+
+
+def unmount(folder: Path) -> None:
+    """Unmount, even while something still uses it; nothing where nothing is mounted."""
+    if os.path.ismount(folder) and _libc.umount2(os.fsencode(folder), _MNT_DETACH) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(folder))
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder with all in it; what is mounted in it must have been unmounted."""
+    shutil.rmtree(folder)

@@ -1,0 +1,289 @@
+"""Desktops as sandboxes on this machine.
+
+Invariant: a boot that fails or is cancelled leaves nothing behind, and a destroyed desktop has no process, control
+group, mount, folder or user left. Start processes from the loop's own thread only: the kernel ends a sandbox together
+with the thread that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import asyncssh
+import msgspec
+
+from actors.desktop.config import SandboxConfig
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.providers import abc, home, outside
+from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers, stopping
+from actors.desktop.providers.sandbox.identity import UserLease, lease_user
+from actors.desktop.providers.sandbox.process import Watched
+from runtime.errors import ConfigError, DesktopFault
+
+SOCKET_PATH_MAX = 107
+START_S = 20.0
+GONE_S = 10.0
+GUEST_SOURCE = Path(__file__).resolve().parents[4] / "apis" / "guest"
+
+
+class _Box:
+    """What one desktop holds on this host."""
+
+    def __init__(self, name: str, folder: Path, lease: UserLease) -> None:
+        self.name = name
+        self.folder = folder
+        self.lease = lease
+        self.groups: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        self.outer: Watched | None = None
+        self.init: Watched | None = None
+
+    @property
+    def disk(self) -> Path:
+        return self.folder / "disk"
+
+    @property
+    def plug(self) -> Path:
+        return self.folder / "ssh"
+
+    def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> socket.socket:
+        """Folders, limits, keys and the listening socket. Blocks for some milliseconds."""
+        self.folder.mkdir(mode=0o711)
+        self.warnings += disk.make(self.disk, self.lease.uid, spec.disk_bytes)
+        disk.fill_home(self.disk / "home", template, self.lease.uid)
+        for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", command.SSHD)):
+            path = self.disk / "run" / file
+            path.touch(mode=0o600)
+            path.write_bytes(data if isinstance(data, bytes) else data.encode())
+            os.chown(path, self.lease.uid, -1)
+        self.groups, warnings = cgroups.make(self.name, spec.memory_bytes, spec.processes)
+        self.warnings += warnings
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(str(self.plug))
+            listener.listen(16)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    def last_words(self) -> str:
+        """The end of what the sandbox said."""
+        try:
+            with (self.disk / "log").open("rb") as log:
+                return log.read(2000).decode("utf-8", "replace").strip()[-300:]
+        except OSError:
+            return ""
+
+
+class SandboxProvider(abc.Provider):
+    """Makes sandboxes with bubblewrap; one per actor host."""
+
+    def __init__(self, config: SandboxConfig, owner: leftovers.Owner) -> None:
+        self._config = config
+        self._folder = Path(config.state_dir) / owner.name
+        self._owner = owner
+        self._boxes: dict[str, _Box] = {}
+        self._count = 0
+        self._client_key = asyncssh.generate_private_key("ssh-ed25519")
+
+    @classmethod
+    async def start(cls, config: SandboxConfig, run_id: str) -> SandboxProvider:
+        """Remove what dead runs left, then make this provider's folder. Raises ConfigError."""
+        provider = cls(config, leftovers.Owner.this_process(run_id))
+        if len(str(provider._folder / "000000" / "ssh")) > SOCKET_PATH_MAX:
+            raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r} is too long for a Unix socket's path")
+        if missing := [name for name in ("bwrap", "Xvfb", "openbox", "dbus-daemon") if shutil.which(name) is None]:
+            raise ConfigError(f"missing programs: {', '.join(missing)}; install deploy/guest/packages.txt")
+        try:
+            await asyncio.to_thread(provider._lay_out)
+        except OSError as error:
+            raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r}: {error.strerror}") from error
+        return provider
+
+    def _lay_out(self) -> None:
+        leftovers.reap(self._config.state_dir)
+        self._folder.mkdir(mode=0o711)
+        etc = self._folder / "etc"
+        etc.mkdir(mode=0o755)
+        (etc / "passwd").write_text(command.PASSWD)
+        (etc / "group").write_text(command.GROUP)
+        # A copy: the sources may lie where the desktops' users can't go, and must not change under a running desktop.
+        shutil.copytree(GUEST_SOURCE, self._folder / "guest", ignore=shutil.ignore_patterns("__pycache__"))
+        home.write(self._folder / "home")
+        subprocess.run(["chmod", "-R", "a+rX", str(self._folder / "guest"), str(etc)], check=True)
+
+    async def boot(self, spec: abc.DesktopSpec) -> abc.Desktop:
+        """See `Provider.boot`; returns when the sandbox's first process is about to run."""
+        self._count += 1
+        number = self._count
+        box = _Box(f"{self._owner.name}.{number}", self._folder / str(number), lease_user(number))
+        self._boxes[box.name] = box
+        try:
+            return await self._boot(box, spec)
+        except BaseException:
+            await asyncio.shield(self._throw_away(box))
+            raise
+
+    async def _boot(self, box: _Box, spec: abc.DesktopSpec) -> abc.Desktop:
+        host_key = asyncssh.generate_private_key("ssh-ed25519")
+        template = Path(spec.home_template) if spec.home_template else self._folder / "home"
+        authorized = self._client_key.export_public_key()
+        try:
+            listener = await asyncio.to_thread(box.prepare, template, host_key.export_private_key(), authorized, spec)
+            with listener:
+                init_pid = await self._launch(box, listener, spec)
+        except OSError as error:
+            raise fault(FaultCause.SANDBOX_REFUSED, f"{error.strerror}: {error.filename or ''}") from error
+        return abc.Desktop(
+            name=box.name,
+            provider="sandbox",
+            endpoint=abc.Endpoint(socket=str(box.plug)),
+            username=command.GUEST_USER,
+            host_key=host_key.export_public_key(),
+            client_key=self._client_key.export_private_key(),
+            agent=command.AGENT,
+            home=command.GUEST_HOME,
+            outside=abc.Outside(home=str(box.disk / "home"), uid=box.lease.uid, init_pid=init_pid, cgroups=box.groups),
+            warnings=tuple(box.warnings),
+        )
+
+    async def _launch(self, box: _Box, listener: socket.socket, spec: abc.DesktopSpec) -> int:
+        """Start bwrap, put it into its groups while it waits, let it go on; the process id of the sandbox's init."""
+        says, status = os.pipe()
+        block, go = os.pipe()
+        argv = command.sandbox_command(
+            disk=box.disk,
+            etc=self._folder / "etc",
+            guest=self._folder / "guest",
+            name=box.name,
+            size=f"{spec.width}x{spec.height}",
+            listen_fd=listener.fileno(),
+            status_fd=status,
+            block_fd=block,
+        )
+        identity = box.lease.uid if os.geteuid() == 0 else None
+        try:
+            with (box.disk / "log").open("wb") as log:
+                box.process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(listener.fileno(), status, block),
+                    start_new_session=True,
+                    env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
+                    user=identity,
+                    group=identity,
+                    extra_groups=None if identity is None else [],
+                )
+            box.outer = Watched(box.process.pid)
+            os.close(status)
+            status = -1
+            init_pid = await self._child_pid(box, says)
+            box.init = Watched(init_pid)
+            pids = [box.process.pid, init_pid]
+            box.warnings += await asyncio.to_thread(cgroups.enter, box.groups, pids)
+            os.write(go, b"1")
+            return init_pid
+        finally:
+            for fd in (says, status, block, go):
+                if fd >= 0:
+                    os.close(fd)
+
+    async def _child_pid(self, box: _Box, says: int) -> int:
+        """The first line that bwrap says, in whatever pieces it comes."""
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        said = b""
+        loop.add_reader(says, readable.set)
+        try:
+            async with asyncio.timeout(START_S):
+                while b"\n" not in said:
+                    await readable.wait()
+                    readable.clear()
+                    piece = os.read(says, 4096)
+                    if not piece:
+                        raise fault(FaultCause.SANDBOX_REFUSED, box.last_words() or "bwrap ended at once")
+                    said += piece
+        except TimeoutError:
+            raise fault(FaultCause.BOOT_TIMEOUT, f"bwrap said nothing within {START_S:g} s") from None
+        finally:
+            loop.remove_reader(says)
+        return int(msgspec.json.decode(said.splitlines()[0])["child-pid"])
+
+    async def probe(self, desktop: abc.Desktop) -> abc.Health:
+        """See `Provider.probe`."""
+        box = self._boxes.get(desktop.name)
+        left = stopping.memory_left()
+        if box is None or box.process is None or box.init is None:
+            return abc.Health(alive=False, memory_left=left)
+        code = box.process.poll()
+        return abc.Health(
+            alive=code is None and box.init.alive,
+            exit_signal=-code if code is not None and code < 0 else 0,
+            oom_kills=cgroups.oom_kills(box.groups),
+            limit_hits=cgroups.limit_hits(box.groups),
+            memory_left=left,
+            cpu_s=cgroups.cpu_s(box.groups),
+        )
+
+    async def destroy(self, desktop: abc.Desktop) -> None:
+        """See `Provider.destroy`."""
+        box = self._boxes.get(desktop.name)
+        if box is not None:
+            await asyncio.shield(self._throw_away(box))
+
+    async def _throw_away(self, box: _Box) -> None:
+        if self._boxes.pop(box.name, None) is None:
+            return
+        for process in (box.init, box.outer):
+            if process is not None:
+                process.kill()
+        cgroups.thaw(box.groups)  # a frozen process dies only when it runs again
+        for process in (box.init, box.outer):
+            if process is not None:
+                await process.ended(GONE_S)
+                process.close()
+        if box.process is not None:
+            box.process.wait()  # it has ended
+        await asyncio.to_thread(self._remove, box)
+        box.lease.release()
+
+    def _remove(self, box: _Box) -> None:
+        left = cgroups.remove(box.groups)
+        disk.unmount(box.disk)
+        if box.folder.exists():
+            disk.remove(box.folder)
+        if left:
+            raise fault(FaultCause.SANDBOX_REFUSED, f"control groups stay: {', '.join(left)}")
+
+    async def freeze(self, desktop: abc.Desktop) -> None:
+        """See `Provider.freeze`."""
+        if desktop.outside is None or desktop.name not in self._boxes:
+            raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running here")
+        await stopping.freeze(desktop.outside)
+
+    async def read_home(
+        self, desktop: abc.Desktop, paths: list[str], limits: outside.ReadLimits
+    ) -> list[outside.FileSeen]:
+        """See `Provider.read_home`."""
+        if desktop.outside is None or desktop.name not in self._boxes:
+            raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running here")
+        return await outside.read_home(desktop.outside.home, desktop.outside.uid, paths, limits)
+
+    async def close(self) -> None:
+        """See `Provider.close`."""
+        results = await asyncio.gather(
+            *(self._throw_away(box) for box in list(self._boxes.values())), return_exceptions=True
+        )
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=False)
+        for result in results:
+            if isinstance(result, DesktopFault | OSError):
+                raise result

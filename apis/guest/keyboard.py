@@ -1,0 +1,135 @@
+"""Keys through XTEST.
+
+Invariant: no modifier stays pressed, whatever a method raises, because a combination is resolved to key codes before
+the first press; and a stroke is sent only after the pace that its application needs.
+"""
+
+from __future__ import annotations
+
+from guest.errors import Refused
+from guest.screenlink import ScreenLink
+from Xlib import XK, X
+from Xlib.ext import xtest
+
+# Least seconds between strokes at which nothing was lost or reordered, by window class (lower case).
+PACES_S = {
+    "mousepad": 0.004,
+    "pcmanfm": 0.012,
+    "xterm": 0.002,
+    "soffice": 0.012,
+}
+PACE_S = 0.012
+AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the window that comes next
+TEXT_MAX = 20_000
+KEYS_MAX = 6
+
+ALIASES = {
+    "ctrl": "Control_L", "control": "Control_L", "ctrlleft": "Control_L", "ctrlright": "Control_R",
+    "shift": "Shift_L", "shiftleft": "Shift_L", "shiftright": "Shift_R",
+    "alt": "Alt_L", "altleft": "Alt_L", "altright": "Alt_R", "option": "Alt_L",
+    "super": "Super_L", "win": "Super_L", "winleft": "Super_L", "command": "Super_L", "cmd": "Super_L",
+    "meta": "Super_L",
+    "enter": "Return", "return": "Return", "esc": "Escape", "escape": "Escape", "del": "Delete", "delete": "Delete",
+    "backspace": "BackSpace", "tab": "Tab", "space": "space", "insert": "Insert", "home": "Home", "end": "End",
+    "pageup": "Page_Up", "pgup": "Page_Up", "pagedown": "Page_Down", "pgdn": "Page_Down",
+    "up": "Up", "down": "Down", "left": "Left", "right": "Right", "capslock": "Caps_Lock", "menu": "Menu",
+    "printscreen": "Print", "plus": "plus", "minus": "minus",
+}  # fmt: skip
+_CONTROL = {"\n": XK.XK_Return, "\t": XK.XK_Tab}
+
+
+def keysym_of(name: str) -> int:
+    """The keysym of a key's name or of one character. Raises Refused."""
+    if len(name) == 1:
+        if name in _CONTROL:
+            return _CONTROL[name]
+        code = ord(name)
+        if code < 0x20 or 0x7F <= code < 0xA0:
+            raise Refused("bad_key", f"no key types {name!r}")
+        return code if code < 0x100 else 0x01000000 + code
+    keysym = XK.string_to_keysym(ALIASES.get(name.lower(), name)) or XK.string_to_keysym(name.upper())
+    if not keysym:
+        raise Refused("bad_key", f"no key is called {name[:40]!r}")
+    return keysym
+
+
+class Keyboard:
+    """The keyboard of one desktop."""
+
+    def __init__(self, link: ScreenLink) -> None:
+        self._link = link
+        self._codes: dict[int, tuple[int, bool]] = {}
+        info = link.display.display.info
+        count = info.max_keycode - info.min_keycode + 1
+        rows = link.display.get_keyboard_mapping(info.min_keycode, count)
+        self._spare = [info.min_keycode + at for at, row in enumerate(rows) if not any(row)]
+        self._bound: list[int] = []
+        for at, row in enumerate(rows):
+            for column in (1, 0):
+                if column < len(row) and row[column]:
+                    known = self._codes.get(row[column])
+                    if known is None or (known[1] and not column):
+                        self._codes[row[column]] = (info.min_keycode + at, bool(column))
+        self._shift = self._codes[XK.XK_Shift_L][0]
+
+    def _bind(self, keysyms: list[int]) -> None:
+        """Give characters that the layout lacks keys of their own, oldest first when spare keys run out."""
+        missing = [keysym for keysym in dict.fromkeys(keysyms) if keysym not in self._codes]
+        if not missing:
+            return
+        if len(missing) > len(self._spare) + len(self._bound):
+            raise Refused("bad_key", "too many different characters that the keyboard lacks")
+        for keysym in missing:
+            if self._spare:
+                code = self._spare.pop()
+            else:
+                oldest = next(bound for bound in self._bound if bound not in keysyms)
+                self._bound.remove(oldest)
+                code = self._codes.pop(oldest)[0]
+            self._link.display.change_keyboard_mapping(code, [(keysym, keysym)])
+            self._codes[keysym] = (code, False)
+            self._bound.append(keysym)
+        self._link.flush()
+        self._link.pause(AFTER_LINE_S)  # clients read the new layout when they get round to it
+
+    def _press(self, kind: int, code: int) -> None:
+        xtest.fake_input(self._link.display, kind, code)
+
+    def type_text(self, text: str, app: str = "") -> None:
+        """Type characters, newline as Return and tab as Tab, at the pace of the window class `app`."""
+        if len(text) > TEXT_MAX:
+            raise Refused("bad_request", f"at most {TEXT_MAX} characters")
+        pace = PACES_S.get(app.lower(), PACE_S)
+        keysyms = [keysym_of(character) for character in text.replace("\r\n", "\n")]
+        spare_keys = max(1, len(self._spare) + len(self._bound))
+        for start in range(0, len(keysyms), spare_keys):
+            part = keysyms[start : start + spare_keys]
+            self._bind(part)
+            for keysym in part:
+                code, shifted = self._codes[keysym]
+                if shifted:
+                    self._press(X.KeyPress, self._shift)
+                self._press(X.KeyPress, code)
+                self._press(X.KeyRelease, code)
+                if shifted:
+                    self._press(X.KeyRelease, self._shift)
+                self._link.flush()
+                self._link.pause(AFTER_LINE_S if keysym in _CONTROL.values() else pace)
+
+    def hotkey(self, keys: list[str]) -> None:
+        """Press keys together and release them in reverse."""
+        if not 1 <= len(keys) <= KEYS_MAX:
+            raise Refused("bad_request", f"one to {KEYS_MAX} keys")
+        keysyms = [keysym_of(key) for key in keys]
+        self._bind(keysyms)
+        codes: list[int] = []
+        for keysym in keysyms:
+            code, shifted = self._codes[keysym]
+            if shifted and self._shift not in codes:
+                codes.append(self._shift)
+            codes.append(code)
+        for code in codes:
+            self._press(X.KeyPress, code)
+        for code in reversed(codes):
+            self._press(X.KeyRelease, code)
+        self._link.flush()

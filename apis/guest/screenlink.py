@@ -1,0 +1,74 @@
+"""The agent's connection to the X server, and waiting on its events.
+
+Invariant: nothing here sleeps blindly; every wait is on the X connection with a deadline, and what changed on the
+screen meanwhile is noted.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+
+from guest.errors import Refused
+from Xlib import X, display
+from Xlib.ext import damage
+
+
+class ScreenLink:
+    """One X connection with damage reports on the whole screen."""
+
+    def __init__(self) -> None:
+        self.display = display.Display()
+        self.root = self.display.screen().root
+        self.root.change_attributes(event_mask=X.PropertyChangeMask)
+        self.display.damage_query_version()
+        self._damage = self.root.damage_create(damage.DamageReportNonEmpty)
+        self.changed_s = time.monotonic()  # when a pixel or a property of the root window last changed
+        self.display.sync()
+
+    def atom(self, name: str) -> int:
+        """An X atom by name (cached by the library)."""
+        return self.display.intern_atom(name)
+
+    def flush(self) -> None:
+        """Send what is queued and wait until the server has carried it out."""
+        self.display.sync()
+
+    def _note(self) -> None:
+        while self.display.pending_events():
+            event = self.display.next_event()
+            if event.type == self.display.extension_event.DamageNotify:
+                self.display.damage_subtract(self._damage)
+            self.changed_s = time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """Let `seconds` pass, noting what changes."""
+        until = time.monotonic() + seconds
+        while True:
+            self._note()
+            self.display.flush()
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.display], [], [], left)[0]:
+                return
+
+    def wait_change(self, seconds: float) -> bool:
+        """Whether something changed within `seconds`; returns at the first change."""
+        before = self.changed_s
+        until = time.monotonic() + seconds
+        while True:
+            self._note()
+            self.display.flush()
+            if self.changed_s > before:
+                return True
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.display], [], [], left)[0]:
+                return False
+
+    def wait_manager(self, seconds: float) -> None:
+        """Until a window manager runs. Raises Refused at the deadline."""
+        until = time.monotonic() + seconds
+        check = self.atom("_NET_SUPPORTING_WM_CHECK")
+        while not self.root.get_full_property(check, X.AnyPropertyType):
+            if time.monotonic() > until:
+                raise Refused("not_ready", "no window manager")
+            self.wait_change(min(0.2, max(0.0, until - time.monotonic())))

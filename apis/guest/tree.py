@@ -1,0 +1,216 @@
+"""What shows on the screen, as the accessibility bus tells it.
+
+Invariant: one observation is bounded in nodes, children per node, text and time, and holds only elements whose centre
+is on the screen and not under another window. What an application fails to answer is left out, never an error.
+
+Two facts shape the walk. Enumerating hidden subtrees costs most of a naive dump, so a node that is not SHOWING is cut
+with all below it. LibreOffice 7.4 reports what lies under its root pane too high by the height of the menu bar until
+the window has seen a mouse event, so the offset is measured each time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gi
+from guest.errors import Refused
+
+gi.require_version("Atspi", "2.0")
+from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first
+
+NODES_MAX = 1200  # visited
+ELEMENTS_MAX = 400  # returned
+CHILDREN_MAX = 64
+DEPTH_MAX = 40
+TEXT_MAX = 500
+APPS_MAX = 16
+CALL_MS = 800
+WALK_S = 3.0
+
+_STATES = (
+    (Atspi.StateType.FOCUSED, "foc"),
+    (Atspi.StateType.CHECKED, "chk"),
+    (Atspi.StateType.SELECTED, "sel"),
+    (Atspi.StateType.SENSITIVE, "sen"),
+    (Atspi.StateType.EDITABLE, "edt"),
+    (Atspi.StateType.EXPANDED, "exp"),
+)
+_TEXT_ROLES = {
+    "text",
+    "entry",
+    "icon",
+    "label",
+    "paragraph",
+    "terminal",
+    "table cell",
+    "password text",
+    "document text",
+}
+_MUTE_ROLES = {  # said only when they carry a name
+    "application", "filler", "frame", "internal frame", "layered pane", "list", "list box", "menu bar", "page tab list",
+    "panel", "redundant object", "root pane", "scroll bar", "scroll pane", "section", "separator", "split pane",
+    "table", "tool bar", "tree table", "viewport", "window", "image", "unknown", "status bar", "grouping",
+}  # fmt: skip
+_SILENT_ROLES = {"application", "frame", "window", "scroll bar", "separator", "root pane"}  # never said
+
+
+class Walk:
+    """One pass over the tree of the showing elements."""
+
+    def __init__(self, windows: list[dict[str, Any]], width: int, height: int) -> None:
+        self.windows = windows
+        self.size = (width, height)
+        self.elements: list[list[Any]] = []
+        self.cut = False
+        self._visited = 0
+        self._until = time.monotonic() + WALK_S
+        self._menu_bottom = 0
+
+    def _box(self, node: Any) -> tuple[int, int, int, int] | None:
+        if node.get_component_iface() is None:
+            return None
+        box = node.get_extents(Atspi.CoordType.SCREEN)
+        return box.x, box.y, box.width, box.height
+
+    def _window_of(self, node: Any, box: tuple[int, int, int, int] | None) -> int:
+        """Index of the X window of a top-level node, or -1. A title decides, then the nearest geometry."""
+        pid, name = node.get_process_id(), node.get_name() or ""
+        own = [at for at, row in enumerate(self.windows) if row["pid"] == pid]
+        titled = [at for at in own if self.windows[at]["title"] == name]
+        if not titled and node.get_role_name() == "window":
+            return -1  # a menu or a tool tip: the window manager does not know it
+        candidates = titled or own
+        if not candidates:
+            return -1
+        if box is None:
+            return candidates[0]
+        keys = ("x", "y", "w", "h")
+        return min(candidates, key=lambda at: sum(abs(self.windows[at][k] - v) for k, v in zip(keys, box, strict=True)))
+
+    def _covered(self, x: int, y: int, window: int) -> bool:
+        if window < 0:
+            return False
+        stack = self.windows[window]["stack"]
+        return any(
+            row["stack"] > stack and row["x"] <= x < row["x"] + row["w"] and row["y"] <= y < row["y"] + row["h"]
+            for row in self.windows
+        )
+
+    def application(self, app: Any) -> None:
+        """Walk an application's top-levels."""
+        for at in range(min(app.get_child_count(), CHILDREN_MAX)):
+            try:
+                top = app.get_child_at_index(at)
+                if top is None or not top.get_state_set().contains(Atspi.StateType.SHOWING):
+                    continue
+                self._menu_bottom = 0
+                self._node(top, self._window_of(top, self._box(top)), 0, 0)
+            except GLib.Error:  # it closed, or its application is busy or gone
+                continue
+
+    def _text(self, node: Any, role: str, name: str) -> str:
+        if role not in _TEXT_ROLES or node.get_text_iface() is None:
+            return ""
+        count = Atspi.Text.get_character_count(node)
+        text = Atspi.Text.get_text(node, 0, min(count, TEXT_MAX)) if count > 0 else ""
+        return "" if text == name else text
+
+    def _node(self, node: Any, window: int, dy: int, depth: int) -> None:
+        if self._visited >= NODES_MAX or len(self.elements) >= ELEMENTS_MAX or time.monotonic() > self._until:
+            self.cut = True
+            return
+        self._visited += 1
+        states = node.get_state_set()
+        if depth and not states.contains(Atspi.StateType.SHOWING):
+            return
+        role, box = node.get_role_name(), self._box(node)
+        if box and role == "menu bar" and not dy and box[3] > 0:
+            self._menu_bottom = box[1] + box[3]
+        if box and role == "root pane" and self._menu_bottom:
+            dy = max(0, self._menu_bottom - box[1])
+        if box:
+            self._say(node, role, (box[0], box[1] + dy, box[2], box[3]), states, window)
+        count = node.get_child_count()
+        if count > CHILDREN_MAX:
+            self.cut = True
+        if depth < DEPTH_MAX:
+            for at in range(min(count, CHILDREN_MAX)):
+                try:
+                    child = node.get_child_at_index(at)
+                    if child is not None:
+                        self._node(child, window, dy, depth + 1)
+                except GLib.Error:
+                    continue
+
+    def _say(self, node: Any, role: str, box: tuple[int, int, int, int], states: Any, window: int) -> None:
+        x, y, w, h = box
+        cx, cy = x + w // 2, y + h // 2
+        if w <= 0 or h <= 0 or role in _SILENT_ROLES or not (0 <= cx < self.size[0] and 0 <= cy < self.size[1]):
+            return
+        if self._covered(cx, cy, window):
+            return
+        name = (node.get_name() or "")[:TEXT_MAX]
+        text = self._text(node, role, name)
+        if role in _MUTE_ROLES and not name and not text:
+            return
+        said = [short for state, short in _STATES if states.contains(state)]
+        self.elements.append([role.replace(" ", "-"), name, text, x, y, w, h, said, window])
+
+
+class Tree:
+    """The accessibility bus of one desktop."""
+
+    def __init__(self) -> None:
+        Atspi.init()
+        Atspi.set_timeout(CALL_MS, 5000)
+
+    def _refresh(self) -> None:
+        """Take in what applications said since: the library's cache is only as fresh as its handled events."""
+        context = GLib.MainContext.default()
+        for _ in range(10_000):
+            if not context.iteration(False):
+                return
+
+    def ready(self) -> None:
+        """Ask the registry; it is started on demand. Raises Refused when it does not answer."""
+        try:
+            Atspi.get_desktop(0).get_child_count()
+        except GLib.Error as error:
+            raise Refused("not_ready", f"the accessibility registry: {error}") from error
+
+    def applications(self) -> list[Any]:
+        """Applications on the bus; those that ended are left out."""
+        self._refresh()
+        desktop = Atspi.get_desktop(0)
+        found = [desktop.get_child_at_index(at) for at in range(min(desktop.get_child_count(), APPS_MAX))]
+        return [app for app in found if app is not None]
+
+    def answers(self, pid: int) -> bool:
+        """Whether the application of process `pid` is on the bus and its main loop answers.
+
+        What it was sent before, it has then begun to handle: toolkits serve X and this bus from one loop.
+        """
+        for app in self.applications():
+            try:
+                if app.get_process_id() == pid:
+                    app.clear_cache()
+                    return app.get_child_count() > 0
+            except GLib.Error:
+                return False
+        return False
+
+    def observe(self, windows: list[dict[str, Any]], width: int, height: int) -> Walk:
+        """All that shows, the active window's application first."""
+        walk = Walk(windows, width, height)
+        active = next((row["pid"] for row in windows if row["active"]), 0)
+        apps = self.applications()
+        ranked = []
+        for app in apps:
+            try:
+                ranked.append((app.get_process_id() != active, app))
+            except GLib.Error:
+                continue
+        for _, app in sorted(ranked, key=lambda pair: pair[0]):
+            walk.application(app)
+        return walk

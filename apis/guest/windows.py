@@ -1,0 +1,101 @@
+"""Top-level windows as the window manager lists them.
+
+Invariant: a window that vanishes while it is read is left out, never an error; titles are cut at `TITLE_MAX`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from guest.errors import Refused
+from guest.screenlink import ScreenLink
+from Xlib import X, Xutil
+from Xlib.error import BadDrawable, BadWindow
+from Xlib.protocol import event
+
+WINDOWS_MAX = 32
+TITLE_MAX = 500
+_GONE = (BadWindow, BadDrawable)
+
+
+class Windows:
+    """Reads and commands windows through the window manager's properties and messages."""
+
+    def __init__(self, link: ScreenLink) -> None:
+        self._link = link
+
+    def _root_list(self, name: str) -> list[int]:
+        found = self._link.root.get_full_property(self._link.atom(name), X.AnyPropertyType)
+        return [int(value) for value in found.value] if found else []
+
+    def _text(self, window: Any, name: str) -> str:
+        found = window.get_full_property(self._link.atom(name), X.AnyPropertyType)
+        value = found.value if found else b""
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+    def _number(self, window: Any, name: str) -> int:
+        found = window.get_full_property(self._link.atom(name), X.AnyPropertyType)
+        return int(found.value[0]) if found and len(found.value) else 0
+
+    def list(self) -> list[dict[str, Any]]:
+        """Windows in the order they were mapped: id, class, title, active, x, y, w, h (screen pixels), pid, stack.
+
+        `stack` is the place in the stacking order, 0 at the bottom.
+        """
+        ids = self._root_list("_NET_CLIENT_LIST")[:WINDOWS_MAX]
+        stacking = self._root_list("_NET_CLIENT_LIST_STACKING")
+        active = (self._root_list("_NET_ACTIVE_WINDOW") or [0])[0]
+        rows = []
+        for number in ids:
+            window = self._link.display.create_resource_object("window", number)
+            try:
+                wm_class = window.get_wm_class() or ("", "")
+                title = self._text(window, "_NET_WM_NAME") or (window.get_wm_name() or "")
+                geometry = window.get_geometry()
+                origin = window.translate_coords(self._link.root, 0, 0)
+                pid = self._number(window, "_NET_WM_PID")
+            except _GONE:
+                continue
+            rows.append(
+                {
+                    "id": number,
+                    "class": wm_class[1][:TITLE_MAX],
+                    "title": str(title)[:TITLE_MAX],
+                    "active": number == active,
+                    "x": -origin.x,
+                    "y": -origin.y,
+                    "w": geometry.width,
+                    "h": geometry.height,
+                    "pid": pid,
+                    "stack": stacking.index(number) if number in stacking else -1,
+                }
+            )
+        return rows
+
+    def active_class(self) -> str:
+        """The window class of the active window, or nothing."""
+        return next((row["class"] for row in self.list() if row["active"]), "")
+
+    def _message(self, number: int, kind: str, data: list[int]) -> None:
+        if number not in self._root_list("_NET_CLIENT_LIST"):
+            raise Refused("no_window", f"there is no window {number}")
+        window = self._link.display.create_resource_object("window", number)
+        message = event.ClientMessage(window=window, client_type=self._link.atom(kind), data=(32, data))
+        self._link.root.send_event(message, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+        self._link.flush()
+
+    def activate(self, number: int, maximize: bool = False) -> None:
+        """Raise and focus a window, and let it fill the screen."""
+        self._message(number, "_NET_ACTIVE_WINDOW", [2, 0, 0, 0, 0])
+        if maximize:
+            both = [self._link.atom("_NET_WM_STATE_MAXIMIZED_VERT"), self._link.atom("_NET_WM_STATE_MAXIMIZED_HORZ")]
+            self._message(number, "_NET_WM_STATE", [1, *both, 2, 0])
+
+    def close(self, number: int) -> None:
+        """Ask a window to close, as its close button does."""
+        self._message(number, "_NET_CLOSE_WINDOW", [0, 2, 0, 0, 0])
+
+    def place(self, number: int, x: int, y: int, w: int, h: int) -> None:
+        """Move and resize a window (screen pixels)."""
+        gravity_and_source = Xutil.StaticGravity | 0xF00 | 2 << 12
+        self._message(number, "_NET_MOVERESIZE_WINDOW", [gravity_and_source, x, y, w, h])
