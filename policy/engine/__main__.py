@@ -1,0 +1,106 @@
+"""`python -P -m policy.engine --model-path DIR (--port P | --uds PATH)`: one embedded engine process.
+
+Invariant: the process ends with its parent when it is told who that is, with its engine, and on SIGTERM or SIGINT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+import msgspec
+import torch
+import uvloop
+
+from policy.engine.options import EngineOptions
+from policy.engine.server import serving
+from runtime.errors import EngineError
+
+_PR_SET_PDEATHSIG = 1
+_EXIT_UNUSABLE = 2  # the model can't be served: a restart does not help
+
+
+def _arguments() -> argparse.Namespace:
+    defaults = {field.name: field.default for field in _fields()}
+    parser = argparse.ArgumentParser(prog="policy.engine", description="Serve a small decoder by SGLang's contract.")
+    parser.add_argument("--model-path", required=True, help="Hugging Face folder")
+    parser.add_argument("--host", default="127.0.0.1")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--port", type=int, help="0 picks a free one")
+    where.add_argument("--uds", help="path of a Unix socket to serve on")
+    parser.add_argument("--weight-version", default=defaults["weight_version"])
+    parser.add_argument("--device", default=defaults["device"])
+    parser.add_argument("--max-running-requests", type=int, default=defaults["max_running"])
+    parser.add_argument("--max-queued-requests", type=int, default=defaults["max_waiting"])
+    parser.add_argument("--context-length", type=int, default=None)
+    parser.add_argument("--max-total-tokens", type=int, default=defaults["cache_tokens"], help="prefix cache, tokens")
+    parser.add_argument("--block-tokens", type=int, default=defaults["block_tokens"])
+    parser.add_argument("--chunked-prefill-size", type=int, default=defaults["prefill_tokens"])
+    parser.add_argument("--max-pinned-versions", type=int, default=defaults["max_pinned"])
+    parser.add_argument("--threads", type=int, default=1, help="threads of one matrix product")
+    parser.add_argument("--die-with-parent", type=int, metavar="PID", help="end when this parent process ends")
+    return parser.parse_args()
+
+
+def _fields() -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(EngineOptions)
+
+
+def _bind_to_parent(pid: int) -> None:
+    """Ask the kernel for SIGKILL when the parent thread ends; leave at once where it has ended already."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != pid:
+        sys.exit(0)
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
+    options = EngineOptions(
+        model_path=arguments.model_path,
+        weight_version=arguments.weight_version,
+        device=arguments.device,
+        max_running=arguments.max_running_requests,
+        max_waiting=arguments.max_queued_requests,
+        context_length=arguments.context_length,
+        cache_tokens=arguments.max_total_tokens,
+        block_tokens=arguments.block_tokens,
+        prefill_tokens=arguments.chunked_prefill_size,
+        max_pinned=arguments.max_pinned_versions,
+    )
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with serving(options, host=arguments.host, port=arguments.port, uds=arguments.uds) as failed:
+        stopped = asyncio.ensure_future(stop.wait())
+        either: set[asyncio.Future[Any]] = {stopped, failed}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await stopped
+        if failed.done():
+            failed.result()
+
+
+def main() -> int:
+    """Run until told to stop; exit status 2 when the model can't be served."""
+    arguments = _arguments()
+    if arguments.die_with_parent is not None:
+        _bind_to_parent(arguments.die_with_parent)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    torch.set_num_threads(arguments.threads)
+    try:
+        uvloop.run(_serve(arguments))
+    except EngineError as error:
+        logging.getLogger("engine").error("%s", error)
+        return _EXIT_UNUSABLE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""SGLang's control endpoints, and the two extensions that keep a weight version resident.
+
+Invariant: weights are read from disk beside the compute thread and change hands between two passes; an update that
+fails leaves the old weights and their name in place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import torch
+from aiohttp import web
+
+from policy.engine.core import EngineCore
+from policy.engine.generate import json_response
+from policy.engine.metrics import loads, metrics_text
+from policy.engine.protocol import BadRequest
+from policy.engine.sequence import Draw, Sequence
+from policy.engine.weights import Weights, load_weights
+from policy.engine.worker import EngineThread
+from runtime.errors import EngineError
+
+_HEALTH_TIMEOUT_S = 20.0
+
+
+class _Update(msgspec.Struct):
+    """/update_weights_from_disk; keys without a meaning here are ignored."""
+
+    model_path: str
+    weight_version: str | None = None
+    abort_all_requests: bool = False
+    flush_cache: bool = True
+
+
+class _Rename(msgspec.Struct):
+    new_version: str
+    abort_all_requests: bool = True
+
+
+class _Pause(msgspec.Struct):
+    mode: str = "abort"
+
+
+class _Abort(msgspec.Struct):
+    rid: str = ""
+    abort_all: bool = False
+
+
+class _Pin(msgspec.Struct):
+    weight_version: str
+    model_path: str
+
+
+class _Unpin(msgspec.Struct):
+    weight_version: str
+
+
+BodyT = TypeVar("BodyT")
+
+
+async def _read(request: web.Request, kind: type[BodyT]) -> BodyT:
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.MsgspecError as error:
+        raise BadRequest({"object": "error", "message": str(error), "code": 400}) from error
+
+
+class Control:
+    """Handlers of everything but /generate."""
+
+    def __init__(self, engine: EngineThread, options: dict[str, Any]) -> None:
+        self._engine = engine
+        self._options = options
+        self._device = torch.device(engine.core.options.device)
+        self._loading = asyncio.Lock()  # two loads at once would take twice the memory and race for the name
+        self._started = int(time.time())
+
+    def routes(self) -> list[web.RouteDef]:
+        """All routes."""
+        return [
+            web.post("/update_weights_from_disk", self.update),
+            web.post("/update_weight_version", self.rename),
+            web.post("/pin_weights", self.pin),
+            web.post("/unpin_weights", self.unpin),
+            web.post("/pause_generation", self.pause),
+            web.post("/continue_generation", self.resume),
+            web.post("/abort_request", self.abort),
+            web.get("/flush_cache", self.flush),
+            web.post("/flush_cache", self.flush),
+            web.get("/health", self.health),
+            web.get("/ready", self.health),
+            web.get("/health_generate", self.health_generate),
+            web.get("/model_info", self.model_info),
+            web.get("/server_info", self.server_info),
+            web.get("/v1/models", self.models),
+            web.get("/v1/loads", self.loads),
+            web.get("/metrics", self.metrics),
+        ]
+
+    # --- weights -------------------------------------------------------------------------------------------------
+
+    async def _load(self, path: str) -> Weights:
+        return await asyncio.to_thread(load_weights, Path(path), self._device)
+
+    async def update(self, request: web.Request) -> web.Response:
+        """Load a folder and make it the current weights."""
+        body = await _read(request, _Update)
+
+        def swap(core: EngineCore) -> int:
+            core.install(weights, body.weight_version, body.model_path)
+            return len(core.scheduler.running) if core.scheduler.paused else 0
+
+        async with self._loading:
+            try:
+                weights = await self._load(body.model_path)
+                if body.abort_all_requests:
+                    await self._engine.abort(lambda _: True)
+                paused = await self._engine.call(swap)
+            except EngineError as error:
+                return json_response({"success": False, "message": str(error), "num_paused_requests": 0}, 400)
+        message = "Succeeded to update model weights."
+        return json_response({"success": True, "message": message, "num_paused_requests": paused})
+
+    async def rename(self, request: web.Request) -> web.Response:
+        """Give the current weights another name."""
+        body = await _read(request, _Rename)
+        if body.abort_all_requests:
+            await self._engine.abort(lambda _: True)
+
+        def name(core: EngineCore) -> None:
+            core.current.name = body.new_version
+
+        await self._engine.call(name)
+        message = f"Weight version updated to {body.new_version}"
+        return json_response({"success": True, "message": message, "new_version": body.new_version})
+
+    async def pin(self, request: web.Request) -> web.Response:
+        """Keep a version resident: the current one where it has that name, else loaded from `model_path`."""
+        body = await _read(request, _Pin)
+
+        def bind(core: EngineCore) -> bool:
+            if core.current.name == body.weight_version:
+                core.pin(body.weight_version, body.model_path, None)
+            return body.weight_version in core.pinned
+
+        async with self._loading:
+            try:
+                if not await self._engine.call(bind):
+                    weights = await self._load(body.model_path)
+                    await self._engine.call(lambda core: core.pin(body.weight_version, body.model_path, weights))
+            except EngineError as error:
+                return json_response({"success": False, "message": str(error)}, 400)
+        return json_response({"success": True, "message": f"{body.weight_version} is resident"})
+
+    async def unpin(self, request: web.Request) -> web.Response:
+        """Let a pinned version go; unknown ones are no error."""
+        body = await _read(request, _Unpin)
+        await self._engine.call(lambda core: core.unpin(body.weight_version))
+        return json_response({"success": True, "message": f"{body.weight_version} is not pinned"})
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Stop generating, in one of three modes."""
+        body = await _read(request, _Pause)
+        if body.mode not in ("abort", "retract", "in_place"):
+            raise BadRequest({"object": "error", "message": f"unknown pause mode {body.mode!r}", "code": 400})
+        await self._engine.pause(body.mode)
+        return json_response({"message": "Generation paused successfully.", "status": "ok"})
+
+    async def resume(self, _: web.Request) -> web.Response:
+        """Go on generating."""
+
+        def go(core: EngineCore) -> None:
+            core.scheduler.paused = False
+
+        await self._engine.call(go)
+        return json_response({"message": "Generation continued successfully.", "status": "ok"})
+
+    async def abort(self, request: web.Request) -> web.Response:
+        """End one request (its exact id, or the id its batch or samples were derived from) or all."""
+        body = await _read(request, _Abort)
+        prefix = f"{body.rid}_"
+        if body.abort_all:
+            await self._engine.abort(lambda _: True)
+        elif body.rid:
+            await self._engine.abort(lambda one: one.rid == body.rid or one.rid.startswith(prefix))
+        return web.Response()
+
+    async def flush(self, _: web.Request) -> web.Response:
+        """Empty the prefix cache."""
+        try:
+            await self._engine.call(lambda core: core.flush())
+        except EngineError as error:
+            return web.Response(text=f"{error}\n", status=400)
+        return web.Response(text="Cache flushed.\n")
+
+    # --- state ---------------------------------------------------------------------------------------------------
+
+    async def health(self, _: web.Request) -> web.Response:
+        """Whether the compute thread lives."""
+        return web.Response(status=200 if self._engine.alive else 503)
+
+    async def health_generate(self, _: web.Request) -> web.Response:
+        """Whether one token can be drawn now."""
+        draw = Draw(max_new_tokens=1, temperature=0.0, stop_ids=frozenset(), seed=0)
+        probe = Sequence(rid=f"HEALTH_CHECK_{time.monotonic_ns()}", ids=[0], draw=draw, received_s=time.monotonic())
+        try:
+            async with asyncio.timeout(_HEALTH_TIMEOUT_S):
+                tickets = await self._engine.submit([probe])
+                try:
+                    snapshot = await tickets[0].next()
+                finally:
+                    self._engine.discard(tickets)
+        except (TimeoutError, EngineError):
+            return web.Response(status=503)
+        return web.Response(status=200 if snapshot.output else 503)
+
+    async def model_info(self, _: web.Request) -> web.Response:
+        """Which weights are current, and what the model takes."""
+
+        def read(core: EngineCore) -> dict[str, Any]:
+            return {
+                "model_path": core.current.path,
+                "served_model_name": core.current.path,
+                "tokenizer_path": core.options.model_path,
+                "is_generation": True,
+                "weight_version": core.current.name,
+                "weights_digest": core.current.weights.digest,
+                "resident_versions": sorted({core.current.name, *core.pinned}),
+                "model_type": core.arch.model_type,
+                "vocab_size": core.arch.vocab_size,
+                "context_length": core.length,
+            }
+
+        return json_response(await self._engine.call(read))
+
+    async def server_info(self, _: web.Request) -> web.Response:
+        """Options and counts since start."""
+
+        def read(core: EngineCore) -> dict[str, Any]:
+            return {
+                **self._options,
+                "version": "computerrl-engine",
+                "weight_version": core.current.name,
+                "figures": msgspec.to_builtins(core.figures),
+            }
+
+        return json_response(await self._engine.call(read))
+
+    async def models(self, _: web.Request) -> web.Response:
+        """OpenAI's list of models, of length one."""
+        path = self._engine.core.options.model_path
+        entry = {"id": path, "object": "model", "created": self._started, "owned_by": "computerrl", "root": path}
+        return json_response(
+            {"object": "list", "data": [entry | {"parent": None, "max_model_len": self._engine.core.length}]}
+        )
+
+    async def loads(self, _: web.Request) -> web.Response:
+        """How busy the engine is."""
+        return json_response(await self._engine.call(loads))
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """Prometheus text."""
+        return web.Response(text=await self._engine.call(metrics_text), content_type="text/plain")

@@ -1,0 +1,268 @@
+"""The engine without threads or HTTP: sequences go in, `step` computes one forward pass.
+
+Invariant: weights change only between passes, so every token comes from exactly one version, and that version's
+name is recorded with it; prefix blocks are filled only from rows that one version computed alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from policy.engine.cache import KeyValueCache
+from policy.engine.model import Chunk, Decoder
+from policy.engine.options import EngineOptions, Figures
+from policy.engine.prefix import PrefixIndex
+from policy.engine.sampling import draw, score
+from policy.engine.scheduler import Scheduler, Work
+from policy.engine.sequence import FOLLOW, MIXED, Finish, Sequence
+from policy.engine.weights import Weights
+from runtime.errors import EngineError
+
+
+@dataclass(slots=True)
+class Resident:
+    """Weights in memory under a name; `serial` tells apart reloads under one name."""
+
+    serial: int
+    name: str
+    path: str
+    weights: Weights
+
+
+class EngineCore:
+    """One model, several resident versions of its weights. Not thread safe."""
+
+    def __init__(self, options: EngineOptions, weights: Weights) -> None:
+        arch = weights.arch
+        device = torch.device(options.device)
+        self.options, self.arch = options, arch
+        self.length = min(options.context_length or arch.context_length, arch.context_length)
+        block = options.block_tokens
+        blocks = max(1, options.cache_tokens // block)
+        self.cache = KeyValueCache(
+            arch, rows=options.max_running, length=self.length, blocks=blocks, block=block, device=device
+        )
+        self.prefix = PrefixIndex(blocks, block)
+        self.scheduler = Scheduler(
+            rows=options.max_running,
+            max_waiting=options.max_waiting,
+            prefill_tokens=options.prefill_tokens,
+            block=block,
+        )
+        self.figures = Figures()
+        self._decoder = Decoder(arch, self.cache, device)
+        self._serial = 0
+        self.current = Resident(0, options.weight_version, options.model_path, weights)
+        self.pinned: dict[str, Resident] = {}
+        self._bound: dict[int, Resident] = {}  # lane -> weights that sequences in flight are bound to
+
+    # --- weights -------------------------------------------------------------------------------------------------
+
+    def install(self, weights: Weights, name: str | None, path: str) -> None:
+        """Make `weights` the current ones; running sequences go on with them from the next pass."""
+        self._same_shape(weights)
+        old = self.current
+        self._serial += 1
+        self.current = Resident(self._serial, name if name is not None else old.name, path, weights)
+        self.figures.weight_loads += 1
+        for sequence in self.scheduler.running:
+            if sequence.lane == FOLLOW:
+                sequence.kv_weights = MIXED
+        if not any(kept.serial == old.serial for kept in self.pinned.values()):
+            self.prefix.drop(old.serial)
+
+    def pin(self, name: str, path: str, weights: Weights | None) -> None:
+        """Keep a version resident; `weights` None binds the current ones. Raises EngineError beyond `max_pinned`."""
+        if name in self.pinned:
+            return
+        if len(self.pinned) >= self.options.max_pinned:
+            raise EngineError(f"{len(self.pinned)} weight versions are pinned already: {sorted(self.pinned)}")
+        if weights is None:
+            self.pinned[name] = self.current
+            return
+        self._same_shape(weights)
+        self._serial += 1
+        self.pinned[name] = Resident(self._serial, name, path, weights)
+        self.figures.weight_loads += 1
+
+    def unpin(self, name: str) -> None:
+        """Let a pinned version go; sequences bound to it finish with it."""
+        kept = self.pinned.pop(name, None)
+        if kept is not None and kept.serial != self.current.serial:
+            self.prefix.drop(kept.serial)
+
+    def _same_shape(self, weights: Weights) -> None:
+        for field in ("vocab_size", "width", "layers", "query_heads", "kv_heads", "head_dim", "rope_base"):
+            ours, theirs = getattr(self.arch, field), getattr(weights.arch, field)
+            if ours != theirs:
+                raise EngineError(f"the new weights have {field} {theirs}, the running model has {ours}")
+
+    # --- sequences -----------------------------------------------------------------------------------------------
+
+    def submit(self, sequences: list[Sequence], version: str | None = None) -> None:
+        """Queue sequences, all or none, bound to a resident `version` or following the newest weights.
+
+        Raises:
+            EngineBusy: the line is full.
+            EngineError: the version is not resident.
+        """
+        lane = FOLLOW if version is None else self._bind(version)
+        for sequence in sequences:
+            sequence.lane = lane
+        self.scheduler.submit(sequences)
+
+    def abort(self, matches: Callable[[Sequence], bool]) -> list[Sequence]:
+        """End the sequences that match; returns them."""
+        ended = self.scheduler.abort(matches)
+        now = time.monotonic()
+        for sequence in ended:
+            sequence.finished_s = now
+        self.figures.aborted += len(ended)
+        self._forget_unused()
+        return ended
+
+    def pause(self, mode: str) -> list[Sequence]:
+        """Stop computing: "abort" ends what is in flight (returned), "retract" requeues it, "in_place" keeps it."""
+        self.scheduler.paused = True
+        if mode == "retract":
+            self.figures.retracted += len(self.scheduler.retract())
+        return self.abort(lambda _: True) if mode == "abort" else []
+
+    def flush(self) -> None:
+        """Empty the prefix index. Raises EngineError while sequences are running or waiting."""
+        if self.scheduler.running or (self.scheduler.waiting and not self.scheduler.paused):
+            raise EngineError("Flush cache failed: requests are still running.")
+        self.prefix.clear()
+
+    def step(self) -> list[Sequence]:
+        """Compute one forward pass; returns sequences that ended and streaming ones that grew."""
+        begun, cpu = time.monotonic(), time.thread_time()
+        for sequence in self.scheduler.admit():
+            self._start(sequence, begun)
+        works = self.scheduler.plan()
+        if not works:
+            return []
+        resident = self._resident(works[0].sequence.lane)
+        chunks = [
+            Chunk(work.sequence.row or 0, work.start, work.sequence.ids[work.start : work.end], work.wanted)
+            for work in works
+        ]
+        logits = self._decoder.forward(resident.weights, chunks)
+        drawn = self._read(works, logits, resident)
+        now = time.monotonic()
+        changed = [sequence for sequence in drawn if self._settle(sequence, now) or sequence.stream]
+        figures = self.figures
+        figures.passes += 1
+        figures.pass_sequences += len(works)
+        figures.max_pass_sequences = max(figures.max_pass_sequences, len(works))
+        figures.pass_s += now - begun
+        figures.pass_cpu_s += time.thread_time() - cpu
+        return changed
+
+    def _bind(self, name: str) -> int:
+        resident = self.pinned.get(name)
+        if resident is None and self.current.name == name:
+            resident = self.current
+        if resident is None:
+            known = sorted({self.current.name, *self.pinned})
+            raise EngineError(f"weight version {name!r} is not resident; resident are {known}")
+        self._bound[resident.serial] = resident
+        return resident.serial
+
+    def _resident(self, lane: int) -> Resident:
+        return self.current if lane == FOLLOW else self._bound[lane]
+
+    def _start(self, sequence: Sequence, now: float) -> None:
+        """Fill a newly admitted sequence's row from the prefix index."""
+        serial = self._resident(sequence.lane).serial
+        sequence.kv_weights = serial
+        sequence.admitted_s = sequence.admitted_s or now
+        blocks = self.prefix.match(serial, sequence.ids, sequence.reusable)
+        if blocks and sequence.row is not None:
+            self.cache.load(sequence.row, blocks)
+        sequence.computed = len(blocks) * self.options.block_tokens
+        if sequence.cached is None:
+            sequence.cached = sequence.computed
+            self.figures.prompt_tokens += sequence.prompt_len
+            self.figures.cached_tokens += sequence.computed
+
+    def _read(self, works: list[Work], logits: torch.Tensor, resident: Resident) -> list[Sequence]:
+        """Take scores and drawn tokens from the logits; returns sequences that got a token or need none."""
+        ready: list[Sequence] = []
+        rows: list[int] = []
+        place = 0
+        for sequence, _, end, wanted in works:
+            first = end - wanted
+            prompt_done = sequence.computed < sequence.prompt_len <= end
+            sequence.computed = end
+            sequence.version = resident.name
+            if sequence.score_at is not None and wanted:
+                successors = sequence.ids[first + 1 : min(end + 1, sequence.prompt_len)]
+                if successors:
+                    sequence.prompt_logprobs += score(logits[place : place + len(successors)], successors)
+                sequence.score_at = None if end >= sequence.prompt_len else end
+            place += wanted
+            if end == len(sequence.ids):
+                ready.append(sequence)
+                rows.append(place - 1)
+            if prompt_done:
+                self._share(sequence, sequence.prompt_len)
+        drawing = [i for i, sequence in enumerate(ready) if sequence.draw.max_new_tokens]
+        if drawing:
+            picked = [rows[i] for i in drawing]
+            part = logits if picked == list(range(len(logits))) else logits[picked]
+            owners = [ready[i] for i in drawing]
+            tokens, logprobs = draw(
+                part, [owner.draw.temperature for owner in owners], [owner.random.random() for owner in owners]
+            )
+            for owner, token, logprob in zip(owners, tokens, logprobs, strict=True):
+                self._take(owner, token, logprob, resident.name)
+        return ready
+
+    def _take(self, sequence: Sequence, token: int, logprob: float, version: str) -> None:
+        if not math.isfinite(logprob):
+            # Numbers that are not finite would reach later sequences of this row through masked products.
+            self.cache.wipe(sequence.row or 0)
+            self.prefix.drop(sequence.kv_weights)
+            sequence.kv_weights = MIXED
+            sequence.finish = Finish("abort", message="the model's logits are not finite", status=500)
+            return
+        if not sequence.logprobs:
+            sequence.first_token_s = time.monotonic()
+        sequence.append(token, logprob, version)
+        self.figures.generated_tokens += 1
+
+    def _settle(self, sequence: Sequence, now: float) -> bool:
+        """Release a sequence that has ended; says whether it has."""
+        if sequence.finish is None and sequence.draw.max_new_tokens:
+            return False
+        sequence.finish = sequence.finish or Finish("length")
+        sequence.finished_s = now
+        self._share(sequence, sequence.computed)
+        self.scheduler.release(sequence)
+        self.figures.finished += 1
+        self._forget_unused()
+        return True
+
+    def _share(self, sequence: Sequence, tokens: int) -> None:
+        """Put whole blocks of the first `tokens` of a row into the prefix index."""
+        if sequence.kv_weights == MIXED or sequence.row is None:
+            return
+        if places := self.prefix.insert(sequence.kv_weights, sequence.ids[:tokens]):
+            self.cache.store(sequence.row, places)
+
+    def _forget_unused(self) -> None:
+        """Drop weights that nothing refers to any more."""
+        if not self._bound:
+            return
+        live = {sequence.lane for sequence in (*self.scheduler.running, *self.scheduler.waiting)}
+        kept = {self.current.serial, *(resident.serial for resident in self.pinned.values())}
+        for serial in [serial for serial in self._bound if serial not in live]:
+            del self._bound[serial]
+            if serial not in kept:
+                self.prefix.drop(serial)

@@ -1,0 +1,197 @@
+"""One forward pass over any mix of prompts and running sequences.
+
+Invariant: the logits of a token depend on its own row alone; what else is in the batch changes them by float32
+rounding at most. Tokens of all sequences are packed for the matrix products (no padding); attention runs once for
+all one-token chunks and once per longer chunk. In the last layer only tokens whose logits are wanted are taken on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
+
+from policy.engine.architecture import Architecture
+from policy.engine.cache import KeyValueCache
+from policy.engine.weights import Layer, Weights
+
+
+class Chunk(NamedTuple):
+    """Consecutive tokens of one sequence whose keys and values up to `start` are in `row`."""
+
+    row: int
+    start: int  # position of ids[0]
+    ids: list[int]
+    wanted: int  # logits are returned for this many of the last tokens
+
+
+class _Singles(NamedTuple):
+    """Attention of one query per row over that row's past, for all rows below a bound at once."""
+
+    rows: Tensor | None  # [queries]; None when query i belongs to row i
+    bound: int
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    mask: Tensor  # [bound, 1, 1, length], 0 or -inf
+
+
+class _Block(NamedTuple):
+    """Attention of the tokens of one longer chunk."""
+
+    first: int  # place of its first token in the packed batch
+    last: int  # exclusive
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    mask: Tensor | None  # None: plainly causal
+
+
+class Decoder:
+    """Runs weights of one architecture over a cache. Not thread safe: one thread computes."""
+
+    def __init__(self, arch: Architecture, cache: KeyValueCache, device: torch.device) -> None:
+        self.arch, self.cache, self.device = arch, cache, device
+        half = arch.head_dim // 2
+        rates = arch.rope_base ** (-torch.arange(half, dtype=torch.float32) / half)
+        angles = torch.outer(torch.arange(cache.length, dtype=torch.float32), rates)
+        self._turns = torch.polar(torch.ones_like(angles), angles).to(device)[:, None]  # [length, 1, half]
+        self._range = torch.arange(cache.length, device=device)
+        self._query_width = arch.query_heads * arch.head_dim
+        self._group = arch.query_heads // arch.kv_heads
+
+    @torch.inference_mode()
+    def forward(self, weights: Weights, chunks: list[Chunk]) -> Tensor:
+        """Take on `chunks`, write their keys and values, return float32 logits [sum of wanted, vocab] in order.
+
+        Chunks of one token come first; no row appears twice.
+        """
+        ids, positions, places = self._pack(chunks)
+        singles, blocks = self._attention_plan(chunks)
+        hidden = weights.embedding[ids]
+        turns = self._turns[positions]
+        for number, layer in enumerate(weights.layers[:-1]):
+            mixed = self._project(layer, number, hidden, turns, places)
+            self._finish_layer(layer, hidden, self._attend(number, mixed, singles, blocks))
+        last = len(weights.layers) - 1
+        wanted, plan = self._wanted(chunks)
+        mixed = self._project(weights.layers[last], last, hidden, turns, places)
+        if plan is not None:
+            hidden = hidden[wanted]
+            attended = self._attend_singles(last, mixed[wanted], plan)
+            self._finish_layer(weights.layers[last], hidden, attended)
+        else:
+            self._finish_layer(weights.layers[last], hidden, self._attend(last, mixed, singles, blocks))
+            hidden = hidden[wanted]
+        return rms_norm(hidden, (self.arch.width,), weights.final_norm, self.arch.norm_eps) @ weights.head
+
+    def _pack(self, chunks: list[Chunk]) -> tuple[Tensor, Tensor, Tensor]:
+        ids: list[int] = []
+        positions: list[int] = []
+        places: list[int] = []
+        for row, start, chunk, _ in chunks:
+            ids += chunk
+            end = start + len(chunk)
+            positions += range(start, end)
+            places += range(row * self.cache.length + start, row * self.cache.length + end)
+        packed = torch.tensor((ids, positions, places), device=self.device)
+        return packed[0], packed[1], packed[2]
+
+    def _attention_plan(self, chunks: list[Chunk]) -> tuple[_Singles | None, list[_Block]]:
+        ones = [chunk for chunk in chunks if len(chunk.ids) == 1]
+        singles = self._singles([(row, start) for row, start, _, _ in ones]) if ones else None
+        blocks: list[_Block] = []
+        first = len(ones)
+        for row, start, ids, _ in chunks[first:]:
+            end = start + len(ids)
+            keys, values = self.cache.views(slice(row, row + 1), end)
+            mask = None
+            if start or self._group > 1:
+                future = self._range[:end] > self._range[start:end, None]
+                mask = torch.zeros(future.shape, device=self.device).masked_fill_(future, float("-inf"))
+                mask = mask.repeat(self._group, 1)
+            blocks.append(_Block(first, first + len(ids), keys, values, mask))
+            first += len(ids)
+        return singles, blocks
+
+    def _singles(self, queries: list[tuple[int, int]]) -> _Singles:
+        """Plan for queries at (row, position)."""
+        rows = [row for row, _ in queries]
+        bound = max(rows) + 1
+        length = max(position for _, position in queries) + 1
+        last = [0] * bound
+        for row, position in queries:
+            last[row] = position
+        keys, values = self.cache.views(slice(0, bound), length)
+        future = self._range[:length] > torch.tensor(last, device=self.device)[:, None]
+        mask = torch.zeros(future.shape, device=self.device).masked_fill_(future, float("-inf"))
+        dense = rows == list(range(bound))
+        index = None if dense else torch.tensor(rows, device=self.device)
+        return _Singles(index, bound, keys, values, mask[:, None, None])
+
+    def _wanted(self, chunks: list[Chunk]) -> tuple[Tensor, _Singles | None]:
+        """Packed places of tokens whose logits are wanted; a plan when that is at most one per chunk."""
+        places: list[int] = []
+        queries: list[tuple[int, int]] = []
+        end, simple = 0, True
+        for row, start, ids, wanted in chunks:
+            end += len(ids)
+            places += range(end - wanted, end)
+            simple = simple and wanted <= 1
+            if wanted:
+                queries.append((row, start + len(ids) - 1))
+        plan = self._singles(queries) if simple and queries else None
+        return torch.tensor(places, dtype=torch.long, device=self.device), plan
+
+    def _project(self, layer: Layer, number: int, hidden: Tensor, turns: Tensor, places: Tensor) -> Tensor:
+        """Queries, keys and values [tokens, *] with rotation applied; keys and values are stored."""
+        arch = self.arch
+        normed = rms_norm(hidden, (arch.width,), layer.attention_norm, arch.norm_eps)
+        mixed = torch.addmm(layer.qkv_bias, normed, layer.qkv)
+        rotated = arch.query_heads + arch.kv_heads
+        heads = mixed[:, : rotated * arch.head_dim].view(-1, rotated, arch.head_dim)
+        if layer.head_norm is not None:
+            scale = heads.square().mean(-1, keepdim=True).add_(arch.norm_eps).rsqrt_()
+            heads.mul_(scale).mul_(layer.head_norm)
+        torch.view_as_complex(heads.view(-1, rotated, arch.head_dim // 2, 2)).mul_(turns)
+        self.cache.write(number, places, mixed[:, self._query_width :])
+        return mixed
+
+    def _attend(self, number: int, mixed: Tensor, singles: _Singles | None, blocks: list[_Block]) -> Tensor:
+        """Attention output [tokens, query_heads * head_dim] of the whole packed batch."""
+        if not blocks and singles is not None:
+            return self._attend_singles(number, mixed, singles)
+        arch = self.arch
+        out = mixed.new_empty(mixed.shape[0], self._query_width)
+        if singles is not None:
+            count = blocks[0].first
+            out[:count] = self._attend_singles(number, mixed[:count], singles)
+        for first, last, keys, values, mask in blocks:
+            tokens = last - first
+            query = mixed[first:last, : self._query_width].view(tokens, arch.kv_heads, self._group, arch.head_dim)
+            query = query.permute(1, 2, 0, 3).reshape(1, arch.kv_heads, self._group * tokens, arch.head_dim)
+            found = scaled_dot_product_attention(
+                query, keys[number], values[number], attn_mask=mask, is_causal=mask is None
+            )
+            shaped = found.view(arch.kv_heads, self._group, tokens, arch.head_dim).permute(2, 0, 1, 3)
+            out[first:last] = shaped.reshape(tokens, self._query_width)
+        return out
+
+    def _attend_singles(self, number: int, mixed: Tensor, plan: _Singles) -> Tensor:
+        """Attention output [queries, query_heads * head_dim] of one query per row."""
+        arch, count = self.arch, mixed.shape[0]
+        query = mixed[:, : self._query_width]
+        if plan.rows is not None:
+            query = mixed.new_zeros(plan.bound, self._query_width).index_copy_(0, plan.rows, query)
+        query = query.view(plan.bound, arch.kv_heads, self._group, arch.head_dim)
+        found = scaled_dot_product_attention(query, plan.keys[number], plan.values[number], attn_mask=plan.mask)
+        found = found.reshape(plan.bound, self._query_width)
+        return found[:count] if plan.rows is None else found[plan.rows]
+
+    def _finish_layer(self, layer: Layer, hidden: Tensor, attended: Tensor) -> None:
+        """Add the attention output and the gated feed-forward part to `hidden` [tokens, width] in place."""
+        arch = self.arch
+        hidden.addmm_(attended, layer.out)
+        gated = rms_norm(hidden, (arch.width,), layer.mlp_norm, arch.norm_eps) @ layer.gate_up
+        inner = silu(gated[:, : arch.mlp_width]).mul_(gated[:, arch.mlp_width :])
+        hidden.addmm_(inner, layer.down)

@@ -1,0 +1,137 @@
+"""Which sequences share the next forward pass. Pure: no tensors, no clock, no threads.
+
+Invariant: a row belongs to one sequence at a time; the waiting line is bounded and served in order of arrival (a
+sequence steps aside only while one that is being prefilled computes most of its prompt anyway); a pass holds one
+lane of weights and at most `prefill_tokens` tokens beyond one per running sequence; no lane starves.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from policy.engine.sequence import Finish, Sequence
+from runtime.errors import EngineBusy
+
+
+class Work(NamedTuple):
+    """Compute ids[start:end] of a sequence and return logits for the last `wanted` of them."""
+
+    sequence: Sequence
+    start: int
+    end: int
+    wanted: int
+
+
+class Scheduler:
+    """Continuous batching over `rows` rows."""
+
+    def __init__(self, *, rows: int, max_waiting: int, prefill_tokens: int, block: int) -> None:
+        self._free = list(range(rows))
+        self._max_waiting = max_waiting
+        self._prefill_tokens = prefill_tokens
+        self._block = block
+        self._turns: dict[int, int] = {}  # lane -> number of the pass it was last served in
+        self._pass = 0
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self.paused = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to compute now."""
+        return self.paused or not (self.waiting or self.running)
+
+    def submit(self, sequences: list[Sequence]) -> None:
+        """Put sequences at the end of the line, all or none. Raises EngineBusy when it would grow too long."""
+        if len(self.waiting) + len(sequences) > self._max_waiting:
+            raise EngineBusy("The request queue is full.")
+        self.waiting.extend(sequences)
+
+    def admit(self) -> list[Sequence]:
+        """Give free rows to waiting sequences; the caller fills their rows from the prefix index."""
+        admitted: list[Sequence] = []
+        aside: list[Sequence] = []
+        while self.waiting and self._free and not self.paused:
+            sequence = self.waiting.popleft()
+            if any(self._overlaps(sequence, other) for other in self.running if other.remaining > 1):
+                aside.append(sequence)
+                continue
+            sequence.row = heapq.heappop(self._free)
+            sequence.computed = 0
+            self.running.append(sequence)
+            admitted.append(sequence)
+        self.waiting.extendleft(reversed(aside))
+        return admitted
+
+    def plan(self) -> list[Work]:
+        """The next forward pass: one-token work first; empty when there is nothing to do."""
+        if self.paused or not self.running:
+            return []
+        lanes = {sequence.lane for sequence in self.running}
+        lane = min(lanes, key=lambda number: (self._turns.get(number, -1), number))
+        self._pass += 1
+        self._turns = {number: turn for number, turn in self._turns.items() if number in lanes} | {lane: self._pass}
+        ones: list[Work] = []
+        longer: list[Work] = []
+        budget = self._prefill_tokens
+        for sequence in self.running:
+            if sequence.lane != lane:
+                continue
+            start = sequence.computed
+            size = min(sequence.remaining, budget) if sequence.remaining > 1 else 1
+            if size == 0:
+                continue
+            if sequence.remaining > 1:
+                budget -= size
+            work = Work(sequence, start, start + size, sequence.wanted(start, start + size))
+            (ones if size == 1 else longer).append(work)
+        ones.sort(key=lambda work: work.sequence.row or 0)
+        return ones + longer
+
+    def release(self, sequence: Sequence) -> None:
+        """A running sequence has ended: its row is free."""
+        self.running.remove(sequence)
+        self._free_row(sequence)
+
+    def abort(self, matches: Callable[[Sequence], bool]) -> list[Sequence]:
+        """End waiting and running sequences that match; returns them with `finish` set."""
+        queued = [sequence for sequence in self.waiting if matches(sequence)]
+        running = [sequence for sequence in self.running if matches(sequence)]
+        for sequence in queued:
+            sequence.finish = Finish("abort", message="Aborted" if sequence.logprobs else "Abort in waiting queue")
+        self.waiting = deque(sequence for sequence in self.waiting if sequence.finish is None)
+        for sequence in running:
+            sequence.finish = Finish("abort", message="Aborted")
+            self.release(sequence)
+        return queued + running
+
+    def retract(self) -> list[Sequence]:
+        """Send all running sequences back to the head of the line; their rows are computed anew."""
+        back = list(self.running)
+        for sequence in back:
+            sequence.retractions += 1
+            sequence.computed = 0
+            self._free_row(sequence)
+        self.running.clear()
+        self.waiting.extendleft(reversed(back))
+        return back
+
+    def _free_row(self, sequence: Sequence) -> None:
+        if sequence.row is not None:
+            heapq.heappush(self._free, sequence.row)
+            sequence.row = None
+
+    def _overlaps(self, sequence: Sequence, other: Sequence) -> bool:
+        """Whether `other`, once prefilled, holds most of what `sequence` needs computed."""
+        if sequence.lane != other.lane:
+            return False
+        limit = min(sequence.reusable, other.prompt_len) // self._block * self._block
+        shared = 0
+        while shared < limit and (
+            sequence.ids[shared : shared + self._block] == other.ids[shared : shared + self._block]
+        ):
+            shared += self._block
+        return 2 * (shared - other.computed) > len(sequence.ids)

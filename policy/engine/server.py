@@ -1,0 +1,91 @@
+"""The engine's HTTP server: SGLang's contract over TCP or a Unix socket.
+
+Invariant: the server listens only once the weights are loaded, and it ends when its compute thread fails: a server
+that can't generate is not left standing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from aiohttp import web
+
+from policy.engine.control import Control
+from policy.engine.core import EngineCore
+from policy.engine.generate import Generate, json_response
+from policy.engine.options import EngineOptions
+from policy.engine.protocol import BadRequest
+from policy.engine.text import Text
+from policy.engine.weights import load_weights
+from policy.engine.worker import EngineThread
+from runtime.errors import EngineError
+
+_MAX_BODY_BYTES = 64 << 20
+
+_log = logging.getLogger("engine")
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except BadRequest as error:
+        return json_response(error.body, 400)
+    except EngineError as error:
+        return json_response({"error": {"message": str(error)}}, 503)
+
+
+def build_app(engine: EngineThread, text: Text, options: dict[str, Any]) -> web.Application:
+    """All routes over one engine."""
+    app = web.Application(middlewares=[_errors], client_max_size=_MAX_BODY_BYTES)
+    core = engine.core
+    generate = Generate(engine, text, core.length, core.arch.vocab_size, core.arch.eos_ids)
+    app.router.add_post("/generate", generate)
+    app.router.add_put("/generate", generate)
+    app.router.add_routes(Control(engine, options).routes())
+    return app
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    options: EngineOptions, *, host: str = "127.0.0.1", port: int | None = None, uds: str | None = None
+) -> AsyncIterator[asyncio.Future[None]]:
+    """Load the model and serve it; yields a future that fails when the engine does. Port 0 picks a free one.
+
+    Raises:
+        EngineError: the weights can't be used.
+    """
+    folder = Path(options.model_path)
+    weights = await asyncio.to_thread(load_weights, folder, torch.device(options.device))
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def fail(error: BaseException) -> None:
+        if not failed.done():
+            failed.set_exception(error)
+
+    engine = EngineThread(EngineCore(options, weights), fail)
+    plain = msgspec.to_builtins(options)
+    runner = web.AppRunner(
+        build_app(engine, Text(folder), plain), access_log=None, handler_cancellation=True, shutdown_timeout=1.0
+    )
+    try:
+        await runner.setup()
+        site: web.BaseSite = web.UnixSite(runner, uds) if uds else web.TCPSite(runner, host, port or 0)
+        await site.start()
+        _log.info("serving %s as %s on %s", options.model_path, options.weight_version, _where(runner))
+        yield failed
+    finally:
+        await runner.cleanup()
+        await engine.stop()
+
+
+def _where(runner: web.AppRunner) -> str:
+    return ", ".join(str(address) for address in runner.addresses)

@@ -1,0 +1,35 @@
+"""Text to ids and back, where the model folder has a tokenizer.json; the engine itself works on ids.
+
+Invariant: text that a client sends is tokenised as text: no special token comes out of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from runtime.errors import EngineError
+
+
+class Text:
+    """A tokenizer or its absence."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "tokenizer.json"
+        self._tokenizer: Tokenizer | None = None
+        if path.exists():
+            self._tokenizer = Tokenizer.from_file(str(path))
+            self._tokenizer.encode_special_tokens = True
+
+    def encode(self, text: str) -> list[int]:
+        """Raises EngineError when there is no tokenizer."""
+        if self._tokenizer is None:
+            raise EngineError("the model folder has no tokenizer.json: send input_ids")
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: list[int], *, skip_special: bool) -> str:
+        """The text of `ids`; empty when there is no tokenizer."""
+        if self._tokenizer is None:
+            return ""
+        return self._tokenizer.decode(ids, skip_special_tokens=skip_special)

@@ -1,0 +1,218 @@
+"""The compute thread and its bridge to the event loop.
+
+Invariant: the core is touched by the compute thread alone; the event loop sends it calls and gets snapshots back,
+so HTTP stays responsive however long a pass takes. When the thread fails, everything waiting fails with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from policy.engine.core import EngineCore
+from policy.engine.sequence import Finish, Sequence, Span
+from runtime.errors import EngineError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a sequence has come to; safe to read from the event loop."""
+
+    rid: str
+    prompt: list[int]
+    output: list[int]
+    logprobs: list[float]
+    prompt_logprobs: list[float]
+    spans: list[Span]
+    version: str  # of the last token, or the one it would be drawn from
+    cached: int
+    retractions: int
+    finish: Finish | None
+    queue_s: float
+    first_token_s: float  # after arrival
+    wall_s: float
+
+
+@dataclass(slots=True)
+class Ticket:
+    """Where the event loop waits for a sequence; holds the newest snapshot only."""
+
+    sequence: Sequence
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    latest: Snapshot | None = None
+    error: str | None = None
+
+    async def next(self) -> Snapshot:
+        """The newest snapshot, once there is a new one. Raises EngineError when the engine failed."""
+        await self.changed.wait()
+        self.changed.clear()
+        if self.latest is None:
+            raise EngineError(self.error or "the engine stopped")
+        return self.latest
+
+
+class EngineThread:
+    """Runs an EngineCore. `on_failure` is called on the event loop when the thread dies by an exception."""
+
+    def __init__(self, core: EngineCore, on_failure: Callable[[BaseException], None]) -> None:
+        self.core = core
+        self._on_failure = on_failure
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._tickets: dict[str, Ticket] = {}
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the compute thread runs."""
+        return self._thread.is_alive()
+
+    def knows(self, rid: str) -> bool:
+        """Whether a sequence of that name is in flight."""
+        return rid in self._tickets
+
+    async def call(self, action: Callable[[EngineCore], T]) -> T:
+        """Run `action` in the compute thread, between two passes; re-raises what it raises."""
+        if not self.alive:
+            raise EngineError("the engine's compute thread is not running")
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                result = action(self.core)
+            except EngineError as error:
+                self._post(_fail, future, error)
+            except BaseException as error:
+                self._post(_fail, future, EngineError(f"the engine failed: {error!r}"))
+                raise
+            else:
+                self._post(_resolve, future, result)
+
+        self._calls.put(run)
+        return await future
+
+    async def submit(self, sequences: list[Sequence], version: str | None = None) -> list[Ticket]:
+        """Queue sequences, all or none, bound to a resident `version` or following the newest weights.
+
+        Raises:
+            EngineBusy: the line is full.
+            EngineError: the version is not resident.
+        """
+        tickets = [Ticket(sequence) for sequence in sequences]
+        self._tickets.update((ticket.sequence.rid, ticket) for ticket in tickets)
+        try:
+            await self.call(lambda core: core.submit(sequences, version))
+        except BaseException:
+            self.discard(tickets)
+            raise
+        return tickets
+
+    async def abort(self, matches: Callable[[Sequence], bool]) -> None:
+        """End matching sequences; those who wait for them get their last snapshot."""
+        await self.call(lambda core: self._deliver(core.abort(matches)))
+
+    async def pause(self, mode: str) -> None:
+        """See `EngineCore.pause`."""
+        await self.call(lambda core: self._deliver(core.pause(mode)))
+
+    def discard(self, tickets: list[Ticket]) -> None:
+        """Forget tickets nobody waits for any more; unfinished sequences are aborted."""
+        names = {ticket.sequence.rid for ticket in tickets if ticket.latest is None or ticket.latest.finish is None}
+        for ticket in tickets:
+            self._tickets.pop(ticket.sequence.rid, None)
+        if names:
+            self._calls.put(lambda: self._drop(names))
+
+    def _drop(self, names: set[str]) -> None:
+        self.core.abort(lambda sequence: sequence.rid in names)
+
+    async def stop(self) -> None:
+        """End the thread after its current pass."""
+        self._calls.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    # --- compute thread ------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._take_calls():
+                self._deliver(self.core.step())
+        except BaseException as error:
+            self._post(self._failed, error)
+            raise
+
+    def _take_calls(self) -> bool:
+        """Carry out waiting calls; blocks while there is nothing to compute. False when asked to stop."""
+        while True:
+            try:
+                call = self._calls.get(block=self.core.scheduler.idle)
+            except queue.Empty:
+                return True
+            if call is None:
+                return False
+            call()
+
+    def _deliver(self, sequences: list[Sequence]) -> None:
+        if sequences:
+            self._post(self._hand_out, [_snapshot(sequence, self.core) for sequence in sequences])
+
+    def _post(self, function: Callable[..., None], *arguments: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # --- event loop ----------------------------------------------------------------------------------------------
+
+    def _hand_out(self, snapshots: list[Snapshot]) -> None:
+        for snapshot in snapshots:
+            ticket = self._tickets.get(snapshot.rid)
+            if ticket is None:
+                continue
+            if snapshot.finish is not None:
+                del self._tickets[snapshot.rid]
+            ticket.latest = snapshot
+            ticket.changed.set()
+
+    def _failed(self, error: BaseException) -> None:
+        for ticket in self._tickets.values():
+            ticket.latest = None
+            ticket.error = f"the engine failed: {error!r}"
+            ticket.changed.set()
+        self._tickets.clear()
+        self._on_failure(error)
+
+
+def _resolve(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[T], error: EngineError) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _snapshot(sequence: Sequence, core: EngineCore) -> Snapshot:
+    now = sequence.finished_s or time.monotonic()
+    return Snapshot(
+        rid=sequence.rid,
+        prompt=sequence.ids[: sequence.prompt_len],
+        output=sequence.output,
+        logprobs=list(sequence.logprobs),
+        prompt_logprobs=list(sequence.prompt_logprobs),
+        spans=[Span(span.version, span.start, span.end) for span in sequence.spans],
+        version=sequence.version or core.current.name,
+        cached=sequence.cached or 0,
+        retractions=sequence.retractions,
+        finish=sequence.finish,
+        queue_s=max(0.0, (sequence.admitted_s or now) - sequence.received_s),
+        first_token_s=max(0.0, (sequence.first_token_s or now) - sequence.received_s),
+        wall_s=max(0.0, now - sequence.received_s),
+    )
