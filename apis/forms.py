@@ -29,7 +29,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def escaped(text: str, limit: int) -> str:
-    """`text` on one line of at most `limit` characters; controls, direction marks and the like become \\n, \\x1b, \\u202e."""
+    """`text` on one line of at most `limit` characters; what is not plain becomes \\n, \\x1b or \\u202e."""
     shown = "".join(c if c == " " or _plain(c) else _escape(c) for c in text[: limit + 1])
     return shown if len(shown) <= limit and len(text) <= limit else shown[: limit - 3] + "..."
 

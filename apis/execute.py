@@ -1,0 +1,187 @@
+"""What a typed action, or a task's set-up, asks of the guest agent.
+
+Invariant: pure. Values of the model reach the guest only as arguments of the agent's declared methods: never inside a
+command line, a program or a format string.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from apis.actions import (
+    Action,
+    Click,
+    DragAndDrop,
+    Exit,
+    Hotkey,
+    OpenApp,
+    Place,
+    Quote,
+    Scroll,
+    SwitchWindow,
+    Type,
+    Wait,
+)
+from apis.apps import app_named, launch_argv
+from apis.forms import element_names, window_names
+from apis.keys import KEYS
+from apis.observation import Observation
+from apis.tasks.osworld import Download, Launch, Open, Sleep, Step, Task, in_home
+from runtime.errors import ConfigError
+
+SCROLL_NOTCHES = 5
+BUTTONS = {"left": 1, "middle": 2, "right": 3}
+MAX_RESULT = 2000  # characters
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to the guest agent."""
+
+    method: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+SETTLE = Call("settle", {"timeout_ms": 2000, "quiet_ms": 60})
+BRIEFLY = Call("settle", {"timeout_ms": 400, "quiet_ms": 20})  # between a click and the typing that follows it
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to carry out an action: calls in order, the result the model is told, and whether the episode ends."""
+
+    calls: tuple[Call, ...]
+    result: str
+    ends: bool | None = None  # the claim of Agent.exit
+
+
+def place(where: Place, observation: Observation) -> tuple[int, int]:
+    """Screen pixels of a place. Raises KeyError for an element that the observation does not list."""
+    if isinstance(where, str):
+        element = element_names(observation)[where]
+        return element.cx, element.cy
+    return where
+
+
+@singledispatch
+def plan(action: Action, observation: Observation) -> Plan:
+    """The plan for `action`, chosen while `observation` was shown."""
+    raise TypeError(f"{type(action).__name__} has no plan")
+
+
+@plan.register
+def _(action: Click, observation: Observation) -> Plan:
+    x, y = place(action.coordinates, observation)
+    args = {"x": x, "y": y, "button": BUTTONS[action.button_type], "n": action.num_clicks}
+    return Plan((Call("click", args), SETTLE), "Click Success")
+
+
+@plan.register
+def _(action: Type, observation: Observation) -> Plan:
+    calls: list[Call] = []
+    if action.coordinates is not None:
+        x, y = place(action.coordinates, observation)
+        calls += [Call("click", {"x": x, "y": y}), BRIEFLY]
+    if action.overwrite:
+        calls += [_keys("ctrl", "a"), _keys("backspace")]
+    if action.text:
+        calls.append(Call("type_text", {"text": action.text}))
+    if action.enter:
+        calls += [BRIEFLY, _keys("enter")]
+    return Plan((*calls, SETTLE), "Type Success")
+
+
+@plan.register
+def _(action: DragAndDrop, observation: Observation) -> Plan:
+    x, y = place(action.drag_from_coordinates, observation)
+    x2, y2 = place(action.drop_on_coordinates, observation)
+    return Plan((Call("drag", {"x": x, "y": y, "x2": x2, "y2": y2}), SETTLE), "Drag and Drop Success")
+
+
+@plan.register
+def _(action: Scroll, observation: Observation) -> Plan:
+    x, y = place(action.coordinates, observation)
+    dy = -SCROLL_NOTCHES if action.direction == "up" else SCROLL_NOTCHES
+    return Plan((Call("scroll", {"x": x, "y": y, "dy": dy}), SETTLE), "Scroll Success")
+
+
+@plan.register
+def _(action: OpenApp, _: Observation) -> Plan:
+    argv = launch_argv(action.app_name)
+    if argv is None:
+        return Plan((), f"{action.app_name} is not supported or recognized")
+    return Plan((Call("launch", {"argv": list(argv)}), SETTLE), "Open App Success")
+
+
+@plan.register
+def _(action: SwitchWindow, observation: Observation) -> Plan:
+    number = window_names(observation)[action.window_id]
+    calls = (_keys("esc"), BRIEFLY, Call("activate", {"number": number, "maximize": True}), SETTLE)
+    return Plan(calls, "Switch Window Success")
+
+
+@plan.register
+def _(action: Hotkey, _: Observation) -> Plan:
+    return Plan((_keys(*action.keys), SETTLE), "Hotkey Success")
+
+
+@plan.register
+def _(action: Quote, _: Observation) -> Plan:
+    return Plan((), action.content[:MAX_RESULT])
+
+
+@plan.register
+def _(action: Wait, _: Observation) -> Plan:
+    return Plan((Call("settle", {"timeout_ms": 3000, "quiet_ms": 500}),), "Wait Success")
+
+
+@plan.register
+def _(action: Exit, _: Observation) -> Plan:
+    return Plan((), "Exit", ends=action.success)
+
+
+def _keys(*names: str) -> Call:
+    return Call("hotkey", {"keys": [KEYS[name] for name in names]})
+
+
+def setup(task: Task, home: str) -> list[Call]:
+    """The calls that prepare `task` on a desktop whose HOME is `home`.
+
+    Raises ConfigError for a step that needs the network or that nothing here carries out: the task is at fault.
+    """
+    calls: list[Call] = []
+    for step in task.config:
+        try:
+            calls += _setup_step(step, home)
+        except ValueError as error:
+            raise ConfigError(f"task {task.id}: {error}") from error
+    return [*calls, SETTLE]
+
+
+def _setup_step(step: Step, home: str) -> list[Call]:
+    match step:
+        case Download():
+            files = step.parameters.files
+            return [Call("write_file", {"path": in_home(f.path), "data": data_of(f.url)}) for f in files]
+        case Open():
+            path = in_home(step.parameters.path)
+            name = path.rpartition("/")[2]
+            argv = [*app_named("text_editor" if "." in name else "file_manager").argv, f"{home}/{path}"]
+            return [Call("launch", {"argv": argv}), Call("wait_window", {"title": name})]
+        case Launch() if isinstance(step.parameters.command, list) and not step.parameters.shell:
+            return [Call("launch", {"argv": list(step.parameters.command)}), SETTLE]
+        case Sleep():
+            return [SETTLE]
+    raise ValueError(f"the set-up step {type(step).__name__} can't be carried out")
+
+
+def data_of(url: str) -> bytes:
+    """The content of a `data:` URL. Raises ValueError for any other URL."""
+    head, comma, body = url.partition(",")
+    if not head.startswith("data:") or not comma:
+        raise ValueError(f"{url[:60]!r} does not carry its content, and desktops have no network")
+    return b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)

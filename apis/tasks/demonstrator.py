@@ -1,0 +1,143 @@
+"""How an oracle looks at a step and says what to do.
+
+Invariant: an oracle sees what the model sees, and its answer is a function of task, seed, observation and history, so
+it can take over an episode at any step and a repeated question gets the same answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from apis.actions import Action, Click, DragAndDrop, Hotkey, Scroll, SwitchWindow, Type, Wait, line
+from apis.execute import place
+from apis.forms import Turn, element_names, escaped, window_names
+from apis.observation import Element, Observation
+from apis.tasks.family import Goal
+
+THOUGHT_NAME = 40  # characters of an element's text repeated in a thought
+
+
+@dataclass(frozen=True)
+class View:
+    """One step as an oracle sees it."""
+
+    goal: Goal
+    observation: Observation
+    history: Sequence[Turn]
+    route: Random  # drawn from in the same order at every step of an episode: the route it takes
+
+    @property
+    def elements(self) -> dict[str, Element]:
+        """What the compact form lists."""
+        return element_names(self.observation)
+
+    @property
+    def title(self) -> str:
+        """The active window's title."""
+        active = self.observation.active
+        return self.observation.windows[active].title if active >= 0 else ""
+
+    def find(self, tag: str, wanted: Callable[[Element], bool]) -> str | None:
+        """Name of the first element of `tag` that `wanted` accepts."""
+        return next((name for name, e in self.elements.items() if e.tag == tag and wanted(e)), None)
+
+    def labelled(self, tag: str, start: str) -> str | None:
+        """Name of the first element of `tag` whose text begins with `start`."""
+        return self.find(tag, lambda element: element.label.startswith(start))
+
+    def field(self) -> str | None:
+        """Name of the first editable text."""
+        return self.find("text", lambda element: element.editable)
+
+    def last_line(self) -> str:
+        """The line of the step before, "" when there is none or it was refused."""
+        return (self.history[-1].line or "") if self.history else ""
+
+    def did(self, action: Action) -> bool:
+        """Whether the step before was exactly `action`."""
+        return self.last_line() == line(action)
+
+
+Move = tuple[str, Action]  # a short thought, and what to do
+
+
+def pointed(view: View, name: str, verb: str) -> str:
+    """The thought that goes with pointing at an element: its row, and why."""
+    element = view.elements[name]
+    return f"{element.tag} {escaped(element.label.strip(), THOUGHT_NAME)} -> {verb}"
+
+
+def click(view: View, name: str, verb: str = "click", button: str = "left") -> Move:
+    """Click an element."""
+    return pointed(view, name, verb), Click(coordinates=name, button_type=button)
+
+
+def keys(thought: str, *names: str) -> Move:
+    """Press keys."""
+    return thought, Hotkey(keys=names)
+
+
+class Oracle:
+    """Solves one task by the GUI; with `noise` it takes, that often, a step that does no harm and then recovers."""
+
+    def __init__(self, goal: Goal, decide: Callable[[View], Move], seed: int = 0, noise: float = 0.0) -> None:
+        self._goal = goal
+        self._decide = decide
+        self._seed = seed
+        self._noise = noise
+
+    def _random(self, part: str) -> Random:
+        return Random(hashlib.blake2b(f"{self._seed} {part}".encode(), digest_size=8).digest())  # noqa: S311 - no secret
+
+    def move(self, observation: Observation, history: Sequence[Turn]) -> Move:
+        """What to do now."""
+        view = View(self._goal, observation, history, self._random("route"))
+        chance = self._random(f"step {len(history)}")
+        if chance.random() < self._noise and (stray := _stray(view, chance)):
+            return stray
+        return self._decide(view)
+
+    def answer(self, observation: Observation, history: Sequence[Turn], form: str = "compact") -> str:
+        """The move as a model of that form would write it."""
+        thought, action = self.move(observation, history)
+        if form == "compact":
+            return f"{thought}\n{line(action)}"
+        return f"<think>{thought}</think>\n```python\n{line(on_screen(action, observation))}\n```"
+
+
+def on_screen(action: Action, observation: Observation) -> Action:
+    """The same action with pixels and window numbers in place of names, as the published form has it."""
+    match action:
+        case Click(coordinates=str(name)):
+            return Click(
+                coordinates=place(name, observation), num_clicks=action.num_clicks, button_type=action.button_type
+            )
+        case Type(coordinates=str(name)):
+            return Type(
+                coordinates=place(name, observation), text=action.text, overwrite=action.overwrite, enter=action.enter
+            )
+        case Scroll(coordinates=str(name)):
+            return Scroll(coordinates=place(name, observation), direction=action.direction)
+        case DragAndDrop():
+            start, end = action.drag_from_coordinates, action.drop_on_coordinates
+            return DragAndDrop(
+                drag_from_coordinates=place(start, observation), drop_on_coordinates=place(end, observation)
+            )
+        case SwitchWindow(window_id=name) if name.startswith("w"):
+            return SwitchWindow(window_id=f"0x{window_names(observation)[name]:08x}")
+    return action
+
+
+def _stray(view: View, chance: Random) -> Move | None:
+    """A step that leads nowhere and breaks nothing; a dialog it closes is simply opened again."""
+    icons = [name for name, e in view.elements.items() if e.tag == "icon" and e.label != view.goal.target]
+    strays: list[Move] = [("wait a moment", Wait())]
+    if icons:
+        name = chance.choice(icons)
+        strays.append(click(view, name))
+    if view.find("push-button", lambda e: e.label == "Cancel") or view.find("menu-item", lambda e: True):
+        strays.append(keys("close this", "esc"))
+    return chance.choice(strays)

@@ -1,0 +1,103 @@
+"""Tasks on the file manager: rename a file among others, make a folder, move a file to the trash.
+
+Invariant: the two splits share no template and, since words are split by their hash, no name and no text; a task is
+solved only if every other file is as it was.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.family import DOCUMENTS, Goal, file_getter, in_osworld_form, rule, seeded
+from apis.tasks.osworld import Evaluator, Task
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "file_manager"
+EXTENSIONS = ("txt", "md", "log")
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "rename": {
+        TRAIN: (
+            "Rename the file {old} to {new}",
+            "Change the name of {old} to {new}",
+            "Give {old} the new name {new}",
+            "The file {old} should be called {new}",
+            "{old} has the wrong name, call it {new}",
+            "Rename {old}, its new name is {new}",
+        ),
+        HELD_OUT: (
+            "Rename {old}, it should be called {new}",
+            "Give the file {old} the name {new}",
+            "Change the wrong name {old} to {new}",
+        ),
+    },
+    "folder": {
+        TRAIN: (
+            "Make a new folder named {new}",
+            "Create a folder called {new}",
+            "A folder {new} is needed here",
+            "Add a folder with the name {new}",
+            "New folder {new}",
+            "Make the folder {new}",
+        ),
+        HELD_OUT: (
+            "Create a new folder with the name {new}",
+            "Make a folder called {new}",
+            "Add a new folder {new} here",
+        ),
+    },
+    "trash": {
+        TRAIN: (
+            "Delete the file {old}",
+            "Move {old} to the trash",
+            "Throw away {old}",
+            "Remove {old} from this folder",
+            "{old} is not needed here, delete it",
+            "Delete {old}, throw it in the trash",
+        ),
+        HELD_OUT: (
+            "Delete {old} from this folder",
+            "Throw the file {old} away",
+            "{old} is not needed, remove it",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    kind = random.choice(sorted(TEMPLATES))
+    count = random.choice((3, 4, 5))
+    drawn = words(random, split, 2 * count + 1)
+    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]
+    target = random.choice(names)
+    wanted = drawn[-1] if kind == "folder" else f"{drawn[-1]}.{random.choice(EXTENSIONS)}"
+    return Goal(
+        family=NAME,
+        kind=kind,
+        instruction=random.choice(TEMPLATES[kind][split]).format(old=target, new=wanted),
+        target=target if kind != "folder" else "",
+        wanted=wanted if kind != "trash" else "",
+        files=tuple(zip(names, (f"{text}\n" for text in drawn[count : 2 * count]), strict=True)),
+    )
+
+
+def task(task_id: str) -> Task:
+    """The instance in OSWorld's form."""
+    made = goal(task_id)
+    checks: list[tuple[str, str, dict[str, object]]] = []
+    for name, text in made.files:
+        if name != made.target:
+            checks.append(("file_text_is", name, rule(expected=text)))
+            continue
+        checks.append(("file_is_missing", name, rule()))
+        if made.kind == "rename":
+            checks.append(("file_text_is", made.wanted, rule(expected=text)))
+    if made.kind == "folder":
+        checks.append(("folder_exists", made.wanted, rule()))
+    evaluator = Evaluator(
+        func=[func for func, _, _ in checks],
+        result=[dict(file_getter(name)) for _, name, _ in checks],
+        expected=[expected for _, _, expected in checks],
+    )
+    return in_osworld_form(task_id, made, DOCUMENTS, evaluator)

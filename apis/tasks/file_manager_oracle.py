@@ -1,0 +1,75 @@
+"""How to do the file manager's tasks with mouse and keyboard.
+
+Invariant: before it renames or removes anything it sees in the status bar that the right file is selected.
+"""
+
+from __future__ import annotations
+
+from apis.actions import Exit, Hotkey, Type, Wait, line
+from apis.tasks.demonstrator import Move, View, click, keys
+
+NAME_DIALOGS = {"rename": "Rename File", "folder": "Creating New Folder"}
+ENTRY_OF_MENU = {"rename": "Rename", "trash": "Move to Trash"}
+
+
+def decide(view: View) -> Move:
+    """The next move."""
+    by_menu, by_mouse = view.route.random() < 0.3, view.route.random() < 0.4
+    kind, goal = view.goal.kind, view.goal
+    if view.title == NAME_DIALOGS.get(kind):
+        return _name(view, by_mouse)
+    yes = view.labelled("push-button", "Yes")
+    if yes is not None and kind == "trash" and view.find("label", lambda e: f"'{goal.target}'" in e.label):
+        return click(view, yes) if by_mouse else keys("yes -> enter", "enter")
+    if yes is not None or view.field() is None:
+        return keys("close this", "esc")
+    if _done(view):
+        return "done", Exit(success=True)
+    if kind == "folder":
+        return keys("new folder", "ctrl", "shift", "n")
+    return _reach(view, by_menu)
+
+
+def _name(view: View, by_mouse: bool) -> Move:
+    """Fill in and confirm the dialog that asks for a name."""
+    field, ok = view.field(), view.labelled("push-button", "OK")
+    if field is None or ok is None:
+        return keys("close this", "esc")
+    if view.elements[field].label == view.goal.wanted:
+        return click(view, ok)
+    typed = Type(coordinates=field, text=view.goal.wanted, overwrite=True, enter=not by_mouse)
+    return f"text -> {view.goal.wanted}", typed
+
+
+def _done(view: View) -> bool:
+    """What shows lags behind the disk: a folder that was just opened or made may be missing from the icons.
+
+    So a file that can't be seen counts as gone only after some steps towards that, and a confirmed name counts as made.
+    """
+    icons = {element.label for element in view.elements.values() if element.tag == "icon"}
+    if view.goal.kind == "folder":
+        return view.goal.wanted in icons or _confirmed(view)
+    return view.goal.target not in icons and len({turn.line for turn in view.history} - {line(Wait())}) > 1
+
+
+def _confirmed(view: View) -> bool:
+    typed = f"text={view.goal.wanted!r}"
+    lines = [turn.line or "" for turn in view.history]
+    at = max((n for n, text in enumerate(lines) if typed in text), default=-1)
+    return at >= 0 and line(Hotkey(keys=("esc",))) not in lines[at:]
+
+
+def _reach(view: View, by_menu: bool) -> Move:
+    """Open what renames or removes the target, by its context menu or by selecting it and pressing a key."""
+    entry = view.labelled("menu-item", ENTRY_OF_MENU[view.goal.kind])
+    selected = view.labelled("label", f'"{view.goal.target}"')
+    icon = view.find("icon", lambda e: e.label == view.goal.target)
+    if icon is None:
+        return "wait for the files", Wait()
+    if entry is not None:
+        return click(view, entry) if selected else keys("close this", "esc")
+    if by_menu:
+        return click(view, icon, "menu", button="right")
+    if not selected:
+        return click(view, icon)
+    return keys("rename", "f2") if view.goal.kind == "rename" else keys("delete", "delete")

@@ -1,0 +1,209 @@
+"""A task in OSWorld's JSON form, typed.
+
+Invariant: a file of OSWorld loads unchanged, and one with a key or a step that OSWorld does not have is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+HOME = "/home/user"  # what tasks call the guest's home folder
+
+
+def in_home(path: str) -> str:
+    """`path` relative to the guest's HOME, "" for HOME itself. Raises ValueError for a path outside of it."""
+    if path != HOME and not path.startswith(HOME + "/"):
+        raise ValueError(f"{path!r} is not below {HOME}")
+    return path[len(HOME) + 1 :]
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file to put into the guest; a `data:` URL carries its content."""
+
+    url: str
+    path: str
+
+
+class DownloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Files to put into the guest."""
+
+    files: list[Source]
+
+
+class Download(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="download"):
+    """Put files into the guest."""
+
+    parameters: DownloadParameters
+
+
+class OpenParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to open."""
+
+    path: str
+
+
+class Open(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="open"):
+    """Open a file or a folder with its application."""
+
+    parameters: OpenParameters
+
+
+class CommandParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A program and its arguments, or with `shell` a line of shell."""
+
+    command: str | list[str]
+    shell: bool | str = False
+    stdout: str | None = None
+
+
+class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="launch"):
+    """Start a program and go on."""
+
+    parameters: CommandParameters
+
+
+class Execute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="execute"):
+    """Run a program to its end."""
+
+    parameters: CommandParameters
+
+
+class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="command"):
+    """The same under OSWorld's other name."""
+
+    parameters: CommandParameters
+
+
+class SleepParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long."""
+
+    seconds: float
+
+
+class Sleep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="sleep"):
+    """Let time pass."""
+
+    parameters: SleepParameters
+
+
+class WindowParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which window."""
+
+    window_name: str
+    strict: bool = False
+    by_class: bool = False
+
+
+class ActivateWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="activate_window"):
+    """Bring a window to the front."""
+
+    parameters: WindowParameters
+
+
+class CloseWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="close_window"):
+    """Close a window."""
+
+    parameters: WindowParameters
+
+
+class TabsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pages to show or to close."""
+
+    urls_to_open: list[str] = []
+    urls_to_close: list[str] = []
+
+
+class ChromeOpenTabs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="chrome_open_tabs"):
+    """Open pages in the browser."""
+
+    parameters: TabsParameters
+
+
+class ChromeCloseTabs(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="chrome_close_tabs"
+):
+    """Close pages in the browser."""
+
+    parameters: TabsParameters
+
+
+class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="update_browse_history"):
+    """Write the browser's history."""
+
+    parameters: dict[str, Any]
+
+
+class GoogleDrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="googledrive"):
+    """Prepare a Google Drive."""
+
+    parameters: dict[str, Any]
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="login"):
+    """Log in to a web site."""
+
+    parameters: dict[str, Any]
+
+
+Step = (
+    Download
+    | Open
+    | Launch
+    | Execute
+    | Command
+    | Sleep
+    | ActivateWindow
+    | CloseWindow
+    | ChromeOpenTabs
+    | ChromeCloseTabs
+    | History
+    | GoogleDrive
+    | Login
+)
+
+Getter = dict[str, Any]  # {"type": "vm_file", ...}; its other keys depend on the type
+
+
+class Evaluator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How success is decided. With lists, the n-th function compares the n-th result with the n-th expectation."""
+
+    func: str | list[str]
+    result: Getter | list[Getter] = {}
+    expected: Getter | list[Getter] = {}
+    options: Getter | list[Getter] = {}
+    conj: str = "and"
+    postconfig: list[Step] = []
+
+
+class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One task."""
+
+    id: str
+    snapshot: str
+    instruction: str
+    source: str
+    config: list[Step]
+    trajectory: str
+    related_apps: list[str]
+    evaluator: Evaluator
+    proxy: bool = False
+    fixed_ip: bool = False
+    possibility_of_env_change: str = "low"
+    hint: str | None = None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it can be done at all; an infeasible one is solved by giving up."""
+        return self.evaluator.func != "infeasible"
+
+
+def load(text: bytes) -> Task:
+    """A task from JSON. Raises msgspec.ValidationError or msgspec.DecodeError."""
+    return msgspec.json.decode(text, type=Task)
+
+
+def dump(task: Task) -> bytes:
+    """The task as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(task), indent=2)

@@ -1,0 +1,88 @@
+"""Tasks on the text editor: replace a file's text, add a line at its end, add a line at its top, and save.
+
+Invariant: the two splits share no template and, since words are split by their hash, no name and no text.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.family import DOCUMENTS, Goal, file_getter, in_osworld_form, rule, seeded
+from apis.tasks.osworld import Evaluator, Task
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "text_editor"
+EXTENSIONS = ("txt", "md", "log")
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "replace": {
+        TRAIN: (
+            "Replace everything in {file} with {line}",
+            "Overwrite the text of {file} with {line} and save it",
+            "Make {file} say only {line}",
+            "Replace the old text of {file}, write {line} instead",
+            "The file {file} should say nothing but {line}",
+            "Overwrite {file}, its whole text should be {line}",
+        ),
+        HELD_OUT: (
+            "Replace the whole text of {file} with {line}",
+            "Overwrite everything in {file}, it should say only {line}",
+            "Make the file {file} say nothing but {line} and save it",
+        ),
+    },
+    "append": {
+        TRAIN: (
+            "Add the line {line} at the end of {file}",
+            "Append {line} to {file} and save it",
+            "Write {line} below the last line of {file}",
+            "Put {line} at the bottom of the file {file}",
+            "The last line of {file} should be {line}, add it",
+            "Append the line {line} at the bottom of {file}",
+        ),
+        HELD_OUT: (
+            "Append the line {line} at the end of {file}",
+            "Put the line {line} below the last line of {file}",
+            "Add {line} at the bottom of {file} and save it",
+        ),
+    },
+    "prepend": {
+        TRAIN: (
+            "Add the line {line} at the top of {file}",
+            "Insert {line} above the first line of {file}",
+            "Write {line} at the start of {file} and save it",
+            "Put {line} at the very top of the file {file}",
+            "The first line of {file} should be {line}, insert it",
+            "Insert the line {line} at the start of {file}",
+        ),
+        HELD_OUT: (
+            "Insert the line {line} at the top of {file}",
+            "Put the line {line} above the first line of {file}",
+            "Add {line} at the start of {file} and save it",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    kind = random.choice(sorted(TEMPLATES))
+    drawn = words(random, split, 8)
+    name = f"{drawn[0]}.{random.choice(EXTENSIONS)}"
+    line = " ".join(drawn[1 : 1 + random.choice((1, 2, 2, 3))])
+    old = [" ".join(drawn[4:6]), drawn[6], drawn[7]][: random.choice((1, 2, 2, 3))]
+    wanted = {"replace": [line], "append": [*old, line], "prepend": [line, *old]}[kind]
+    return Goal(
+        family=NAME,
+        kind=kind,
+        instruction=random.choice(TEMPLATES[kind][split]).format(file=name, line=line),
+        target=name,
+        wanted="\n".join(wanted),
+        files=((name, "".join(f"{text}\n" for text in old)),),
+    )
+
+
+def task(task_id: str) -> Task:
+    """The instance in OSWorld's form."""
+    made = goal(task_id)
+    evaluator = Evaluator(func="file_text_is", result=file_getter(made.target), expected=rule(expected=made.wanted))
+    return in_osworld_form(task_id, made, f"{DOCUMENTS}/{made.target}", evaluator)

@@ -1,0 +1,122 @@
+"""Whether a task is solved, from the bytes of a frozen guest.
+
+Invariant: pure functions of what `read` returns. Nothing here runs a program, follows a link or asks the guest; a file
+that could not be read safely is a failure with its reason, never a success and never an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from apis.tasks.osworld import Getter, Task, in_home
+from runtime.errors import ConfigError
+
+
+class FileView(msgspec.Struct, frozen=True):
+    """What lies at a path of the guest, seen from outside without following links.
+
+    `kind` is "file" (`data` holds its bytes), "folder", "missing", or "refused" (`reason` says why it was not read).
+    """
+
+    kind: str
+    data: bytes = b""
+    reason: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Success, and in a sentence why or why not."""
+
+    success: bool
+    reason: str
+
+
+Read = Callable[[str], FileView]
+Check = Callable[[FileView, dict[str, Any], dict[str, Any]], Verdict]
+
+
+def _text(view: FileView) -> tuple[str | None, str]:
+    if view.kind != "file":
+        return None, view.reason or f"it is {view.kind}"
+    try:
+        return view.data.decode("utf-8"), ""
+    except UnicodeDecodeError:
+        return None, "it is not UTF-8 text"
+
+
+def file_text_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+    """The file's text is `expected`; newlines at the end don't count."""
+    text, trouble = _text(view)
+    if text is None:
+        return Verdict(False, trouble)
+    same = text.rstrip("\n") == str(rules["expected"]).rstrip("\n")
+    return Verdict(same, "it says what it should" if same else "it says something else")
+
+
+def file_is_missing(view: FileView, _: dict[str, Any], __: dict[str, Any]) -> Verdict:
+    """Nothing lies there any more."""
+    return Verdict(view.kind == "missing", "it is gone" if view.kind == "missing" else "it is still there")
+
+
+def folder_exists(view: FileView, _: dict[str, Any], __: dict[str, Any]) -> Verdict:
+    """A folder lies there."""
+    return Verdict(view.kind == "folder", f"it is {view.kind}")
+
+
+def file_contains(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+    """Each string of `expected` stands in the file."""
+    text, trouble = _text(view)
+    if text is None:
+        return Verdict(False, trouble)
+    absent = [part for part in rules["expected"] if part not in text]
+    return Verdict(not absent, f"{len(absent)} of {len(rules['expected'])} strings are absent")
+
+
+CHECKS: dict[str, Check] = {
+    "file_text_is": file_text_is,
+    "file_is_missing": file_is_missing,
+    "folder_exists": folder_exists,
+    "file_contains": file_contains,
+}
+
+
+def verify(task: Task, read: Read) -> Verdict:
+    """Judge `task` by the files that `read` (a path relative to HOME to its FileView) finds.
+
+    Raises ConfigError when the task names a function, a getter or an expectation that this program does not have:
+    the task is at fault then, not the policy.
+    """
+    ev = task.evaluator
+    functions = [ev.func] if isinstance(ev.func, str) else ev.func
+    results, rules, options = (_each(side, functions) for side in (ev.result, ev.expected, ev.options))
+    try:
+        rows = list(zip(functions, results, rules, options, strict=True))
+        verdicts = [_one(func, result, rule, option, read) for func, result, rule, option in rows]
+    except (LookupError, TypeError, ValueError) as error:
+        raise ConfigError(f"task {task.id} can't be judged: {error}") from error
+    if ev.conj == "or":
+        return next((verdict for verdict in verdicts if verdict.success), verdicts[0])
+    return next((verdict for verdict in verdicts if not verdict.success), verdicts[-1])
+
+
+def _each(value: Getter | list[Getter], functions: list[str]) -> list[Getter]:
+    return value if isinstance(value, list) and value else [value if isinstance(value, dict) else {}] * len(functions)
+
+
+def paths(task: Task) -> list[str]:
+    """The files that `verify` will read, relative to HOME."""
+    results = task.evaluator.result
+    getters = results if isinstance(results, list) else [results]
+    return [in_home(str(getter["path"])) for getter in getters if getter.get("type") == "vm_file"]
+
+
+def _one(func: str, result: Getter, expected: Getter, options: Getter, read: Read) -> Verdict:
+    if func not in CHECKS:
+        raise LookupError(f"there is no verifier {func}")
+    if result.get("type") != "vm_file" or expected.get("type", "rule") != "rule":
+        raise LookupError("only vm_file results and rule expectations can be judged")
+    path = in_home(str(result["path"]))
+    verdict = CHECKS[func](read(path), expected.get("rules", {}), options)
+    return Verdict(verdict.success, f"{path}: {verdict.reason}")
