@@ -78,6 +78,7 @@ class StepRef(Value):
     response_tokens: int
     well_formed: bool
     oldest: Version | None  # version of the oldest token; None for demonstrations
+    screenshot: BlobRef | None = None  # as in the payload; named here so that its segment lives as long as the step
 
 
 class Fault(Value):
@@ -109,6 +110,7 @@ class Reservation(Message):
     max_steps: int
     pin: Version | None  # evaluation: the only version that may be sampled from
     phase: PhaseRef
+    round: str = ""  # evaluation round, "" outside the eval lane; `slot` is the task's number in it
 
 
 class NoWork(Message):
@@ -118,7 +120,11 @@ class NoWork(Message):
 
 
 class Reserve(Request[Reservation | NoWork]):
-    """A seat asks for work; parked until there is some or the ask's deadline nears."""
+    """A seat asks for work; parked until there is some or the ask's deadline nears.
+
+    A seat holds one reservation at a time: a new wish of a seat that still holds one releases the old one as the
+    fault `abandoned`, so a seat that died and came back frees its slot by asking again.
+    """
 
     seat: str
     request_id: str  # idempotency key, new for every wish
@@ -173,13 +179,21 @@ class Batch(Message):
 
 
 class NothingToTake(Message):
-    """No batch before the deadline; `final` when the run is over."""
+    """No batch before the deadline; `final` when the run is over.
+
+    `checkpoint` says that this stay's steps are all trained and the newest is in no checkpoint yet: write one now,
+    since the next phase begins only when it is covered.
+    """
 
     final: bool
+    checkpoint: bool = False
 
 
 class Take(Request[Batch | NothingToTake]):
-    """The learner asks for the next batch; parked likewise."""
+    """The learner asks for the next batch; parked likewise.
+
+    A learner holds one lease at a time: a new wish while it holds one gives the old lease's groups back.
+    """
 
     learner: str
     request_id: str
@@ -203,7 +217,11 @@ class Checkpointed(Request[Done]):
 
 
 class LearnerResumed(Request[Done]):
-    """The learner starts lineage `version.lineage` from the checkpoint of `parent`; later leases go back."""
+    """The learner starts lineage `version.lineage` from the checkpoint of `parent`; later leases go back.
+
+    `version.step` equals `parent.step`. Where the checkpoint is older than the current stay's first weights, the
+    ledger re-enters the stay that those weights belong to, so that no phase is cut short by a crash.
+    """
 
     version: Version
     parent: Version
@@ -214,6 +232,12 @@ class Serving(Request[Done]):
 
     sampler: str
     version: Version
+
+
+class StoppedServing(Request[Done]):
+    """A sampler left for good: its version no longer holds admission back."""
+
+    sampler: str
 
 
 class OpenEval(Request[Done]):
@@ -232,10 +256,11 @@ class SetPhase(Request[Done]):
     next: PhaseRef
     cause: str  # "counted", "plateau", "demos_complete", "bc_complete", ...
     evidence: dict[str, float]
+    steps: int | None = None  # no batch is handed out beyond this many optimizer steps in the next stay
 
 
 class EvalFigures(Value):
-    """One evaluation round so far."""
+    """One evaluation round so far. A rate's denominator is `tasks` (all), `feasible`, or `played` (without faults)."""
 
     round: str
     version: Version
@@ -243,27 +268,42 @@ class EvalFigures(Value):
     tasks: int
     played: int
     successes: int
-    feasible: int
-    faults: int
+    feasible: int  # tasks not found infeasible; those that faulted count as feasible
+    faults: int  # tasks that faulted beyond the retry budget
+    feasible_successes: int = 0
+    closed: bool = False
+    task_set: str = ""  # blake2b-64 of the sorted task ids, hex
+    max_new_tokens: int = 0
 
 
 class Figures(Message):
-    """A consistent snapshot of the ledger's counts; everything that Entropulse, progress and status show."""
+    """A consistent snapshot of the ledger's counts; everything that Entropulse, progress and status show.
 
+    At every moment groups_opened = groups_open + groups_ready + groups_leased + sum(endings).
+    A stay that goes on after a resume counts as one stay.
+    """
+
+    revision: int  # grows with every change of the ledger; what WaitFigures waits on
     phase: PhaseRef
     phase_steps: int  # optimizer steps in this stay
+    phase_limit: int | None  # of SetPhase.steps
+    steps: dict[str, int]  # phase -> optimizer steps in all its stays
+    stays: dict[str, int]  # phase -> stays begun
     trained: Version
+    checkpointed: Version | None
     served: Version | None  # oldest version over the live samplers
     demos: int  # successful demonstrations stored
     demo_attempts: int
     groups_open: int
     groups_ready: int
     groups_leased: int
-    endings: dict[str, int]  # ending -> groups, all phases
+    endings: dict[str, int]  # ending -> groups, all phases; `trained` counts those no checkpoint covers yet, too
     groups_opened: int
+    groups_wasted: int  # groups that ended otherwise than trained since the last optimizer step
+    successes_kept: int  # trajectories a pulse that began now would sample from
     episodes: dict[str, int]  # lane -> committed episodes
     faults: dict[str, int]  # cause -> released episodes
-    train_success: list[float]  # per optimizer step of this stay: success share of its trajectories, oldest first
+    train_success: list[float]  # per optimizer step of this stay: success share of episodes committed since the last
     entropy: list[float]  # per optimizer step of this stay, nats per token
     evals: list[EvalFigures]
     seats_busy: int
@@ -272,6 +312,31 @@ class Figures(Message):
 
 class GetFigures(Request[Figures]):
     """Ask for the snapshot."""
+
+
+class WaitFigures(Request[Figures]):
+    """Ask for the snapshot once its revision is above `since`, or after `wait_s` as it then is."""
+
+    since: int
+    wait_s: float = 20.0
+
+
+class DemosMoved(Message):
+    """How many successful demonstrations a file gave or got."""
+
+    demos: int
+
+
+class ImportDemos(Request[DemosMoved]):
+    """Add a file's demonstrations; a file already imported adds nothing."""
+
+    path: str
+
+
+class ExportDemos(Request[DemosMoved]):
+    """Write every successful demonstration to `path` (JSON lines) and its blobs file."""
+
+    path: str
 
 
 class CloseRun(Request[Done]):

@@ -1,0 +1,222 @@
+"""The replay actor: the ledger's only door.
+
+Invariant: it decides nothing and remembers nothing that a restart would miss; it carries asks to the ledger's
+thread, parks those that have to wait, and logs what became durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from actors.replay import demos, episodes, events, figures, memory, phases, rounds, training
+from actors.replay.book import Book
+from actors.replay.config import LedgerSettings
+from actors.replay.messages import (
+    Batch,
+    Checkpointed,
+    CloseRun,
+    Commit,
+    DemosMoved,
+    ExportDemos,
+    Figures,
+    GetFigures,
+    ImportDemos,
+    LearnerResumed,
+    NothingToTake,
+    NoWork,
+    OpenEval,
+    Release,
+    Reservation,
+    Reserve,
+    Serving,
+    SetPhase,
+    StoppedServing,
+    Take,
+    Trained,
+    WaitFigures,
+)
+from actors.replay.parking import Change, ParkingLot, fired
+from actors.replay.store import Logged, Store
+from runtime.actor import Actor, handles
+from runtime.message import Done
+from runtime.segments import SegmentStore
+
+DATABASE = "ledger.sqlite"
+SEGMENTS = "segments"
+IDLE_S = 60.0  # how long nothing may be due before the reservations' deadlines are looked at again
+T = TypeVar("T")
+
+
+class ReplayActor(Actor):
+    """Owns `<run_dir>/ledger.sqlite`. Config: `LedgerSettings`."""
+
+    def __init__(self, config: LedgerSettings) -> None:
+        super().__init__(config)
+        self.settings = config
+        self._change = Change()
+        self._handed_out = asyncio.Event()
+        self._stepped = asyncio.Event()
+        self._seats: ParkingLot[Reserve, Reservation | NoWork] = ParkingLot(self._reserve, self._change)
+
+    async def on_start(self) -> None:
+        self._store = Store(self.ctx.run_dir / DATABASE, self.settings, self._changed)
+        opened = await self._store.open()
+        self.ctx.log.emit(
+            events.LEDGER_OPENED, fresh=opened.fresh, phase=opened.phase, released=opened.released,
+            leases_returned=opened.returned,
+        )  # fmt: skip
+        self.ctx.spawn(self._store.serve(), "store")
+        self.ctx.spawn(self._seats.run(), "seats")
+        self.ctx.spawn(self._expire(), "expiry")
+        self.ctx.spawn(self._collect(), "memory")
+        if self.settings.demos.source:
+            await self.import_demos(ImportDemos(path=self.settings.demos.source))
+
+    async def on_stop(self) -> None:
+        await self._store.close()
+
+    def doing(self) -> str:
+        return f"revision {self._change.revision}, {len(self._seats)} seats waiting"
+
+    def _changed(self, logged: Logged) -> None:
+        for event, fields in logged:
+            self.ctx.log.emit(event, **fields)
+        self._change.happened()
+
+    async def _do(self, operation: Callable[..., T], *arguments: object) -> T:
+        return await self._store.do(lambda book: operation(book, *arguments))
+
+    # -- seats
+
+    @handles(Reserve, concurrent=True, limit=16_384)
+    async def reserve(self, msg: Reserve) -> Reservation | NoWork:
+        """Park the seat until there is work."""
+        return await self._seats.park(msg, msg.wait_s) or NoWork(final=False)
+
+    async def _reserve(self, wishes: list[Reserve]) -> list[Reservation | NoWork | None]:
+        answers = await self._do(episodes.reserve_many, wishes)
+        self._handed_out.set()
+        return answers
+
+    @handles(Commit, concurrent=True)
+    async def commit(self, msg: Commit) -> Done:
+        """Keep an episode."""
+        return await self._do(episodes.commit, msg)
+
+    @handles(Release, concurrent=True)
+    async def release(self, msg: Release) -> Done:
+        """Take a broken episode's slot back."""
+        return await self._do(episodes.release, msg)
+
+    async def _expire(self) -> None:
+        while True:
+            due = await self._do(episodes.expire)
+            self._handed_out.clear()
+            wait_s = IDLE_S if due is None else min(IDLE_S, max(0.0, due - self.ctx.clock.wall()) + 0.1)
+            if due is None:
+                await fired(self._handed_out, wait_s)
+            else:
+                await self.ctx.clock.sleep(wait_s)
+
+    # -- the learner
+
+    @handles(Take, concurrent=True)
+    async def take(self, msg: Take) -> Batch | NothingToTake:
+        """Park the learner until there is a batch."""
+        end = self.ctx.clock.now() + msg.wait_s
+        while True:
+            revision = self._change.revision
+            answer = await self._do(training.take, msg)
+            if answer is not None:
+                return answer
+            if not await self._change.after(revision, end - self.ctx.clock.now()):
+                return NothingToTake(final=False)
+
+    @handles(Trained, concurrent=True)
+    async def trained(self, msg: Trained) -> Done:
+        """A lease became a step."""
+        done = await self._do(training.trained, msg)
+        self._stepped.set()
+        return done
+
+    @handles(Checkpointed, concurrent=True)
+    async def checkpointed(self, msg: Checkpointed) -> Done:
+        """Steps are final."""
+        return await self._do(training.checkpointed, msg)
+
+    @handles(LearnerResumed, concurrent=True)
+    async def resumed(self, msg: LearnerResumed) -> Done:
+        """The learner goes on from a checkpoint."""
+        return await self._do(training.resumed, msg)
+
+    async def _collect(self) -> None:
+        folder = self.ctx.run_dir / SEGMENTS
+        while True:
+            await self._stepped.wait()
+            self._stepped.clear()
+            await self._do(memory.collect)
+            # A transaction of its own: bytes go only after the ledger durably says that nobody needs them.
+            await self._do(memory.sweep, folder)
+
+    # -- samplers and the supervisor
+
+    @handles(Serving, concurrent=True)
+    async def serving(self, msg: Serving) -> Done:
+        """A sampler serves other weights."""
+        return await self._do(phases.serving, msg)
+
+    @handles(StoppedServing, concurrent=True)
+    async def stopped_serving(self, msg: StoppedServing) -> Done:
+        """A sampler left for good."""
+        return await self._do(phases.stopped_serving, msg)
+
+    @handles(OpenEval, concurrent=True)
+    async def open_eval(self, msg: OpenEval) -> Done:
+        """Begin an evaluation round."""
+        return await self._do(rounds.open_round, msg)
+
+    @handles(SetPhase, concurrent=True)
+    async def set_phase(self, msg: SetPhase) -> Done:
+        """Change the phase."""
+        return await self._do(phases.set_phase, msg)
+
+    @handles(GetFigures, concurrent=True)
+    async def figures(self, _msg: GetFigures) -> Figures:
+        """The snapshot now."""
+        # Read before the job is queued: a snapshot may be newer than its revision says, never older.
+        return await self._do(figures.figures, self._change.revision)
+
+    @handles(WaitFigures, concurrent=True)
+    async def wait_figures(self, msg: WaitFigures) -> Figures:
+        """The snapshot once something changed."""
+        await self._change.after(msg.since, msg.wait_s)
+        return await self._do(figures.figures, self._change.revision)
+
+    @handles(CloseRun, concurrent=True)
+    async def close_run(self, _msg: CloseRun) -> Done:
+        """End the run: nothing new is handed out."""
+        return await self._do(phases.close_run)
+
+    # -- demonstrations
+
+    @handles(ImportDemos)
+    async def import_demos(self, msg: ImportDemos) -> DemosMoved:
+        """Add a file's demonstrations."""
+        folder = self.ctx.run_dir / SEGMENTS
+
+        def job(book: Book) -> DemosMoved:
+            segments = SegmentStore(folder, self.ctx.name)
+            try:
+                return demos.import_demos(book, Path(msg.path), segments)
+            finally:
+                segments.close()
+
+        return await self._store.do(job)
+
+    @handles(ExportDemos)
+    async def export_demos(self, msg: ExportDemos) -> DemosMoved:
+        """Write a file of demonstrations."""
+        return await self._do(demos.export_demos, Path(msg.path), self.ctx.run_dir / SEGMENTS)

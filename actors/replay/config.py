@@ -1,0 +1,101 @@
+"""Settings of the tasks, the demonstrations and the ledger.
+
+Invariant: what an actor gets is plain data with every task spelled out; task ids stay opaque strings.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from runtime.errors import ConfigError
+
+
+class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`count` generated tasks of a family: `family/split/first` to `family/split/(first + count - 1)`."""
+
+    family: str
+    split: str
+    count: int
+    first: int = 0
+
+
+TaskList = list[str | TaskRange]
+
+
+class TasksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which tasks each lane plays. Task ids or ranges of generated ones."""
+
+    train: TaskList = []
+    eval: TaskList = []
+    demo: TaskList = []
+    max_steps: int = 12  # model answers per episode
+
+
+class DemosConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where the cold start's demonstrations come from."""
+
+    count: int = 64  # successful demonstrations before behaviour cloning begins
+    attempts_per_demo: float = 4.0  # recording stops, whatever it got, after count times this many attempts
+    source: str = ""  # a file of recorded demonstrations to begin from
+
+
+class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The ledger's rules."""
+
+    max_staleness: int = 1  # S, optimizer steps; 0 gives no overlap of acting and learning
+    groups_per_step: int = 4
+    group_size: int = 8  # G
+    group_min: int = 4  # G_min: with fewer episodes than this a group is lost
+    retries: int = 2  # per slot or evaluation task, after infrastructure faults
+    temperature: float = 1.0  # of the train lane
+    max_new_tokens: int = 96
+    samples_per_step: int = 32  # steps per cross-entropy batch (behaviour cloning and pulse)
+    reservoir_per_task: int = 16  # successful trajectories kept per RL stay and task
+    pulse_per_task: int = 8  # of them, at most so many per task go into a pulse
+    keep_payload_steps: int = 4  # optimizer steps that payloads of failures outlive their group
+    reservation_s: float = 900.0  # a reservation neither committed nor released by then is taken back
+
+
+class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the replay actor is started with.
+
+    `incarnation` differs between runs of the entry point on one run folder: a ledger opened by another incarnation
+    releases what the killed one had in flight, while a restart of the actor alone keeps it.
+    """
+
+    seed: int
+    train_tasks: list[str]
+    demo_tasks: list[str]
+    max_steps: int
+    demos: DemosConfig
+    rules: ReplayConfig
+    incarnation: str = ""
+    tokenizer: str = ""  # fingerprint that imported demonstrations must share
+
+    def __post_init__(self) -> None:
+        rules = self.rules
+        if rules.max_staleness < 0:
+            raise ConfigError(f"replay.max_staleness is {rules.max_staleness}: it counts steps, from 0")
+        if min(rules.groups_per_step, rules.samples_per_step, rules.reservoir_per_task, rules.pulse_per_task) < 1:
+            raise ConfigError(
+                "replay: groups_per_step, samples_per_step, reservoir_per_task, pulse_per_task start at 1"
+            )
+        if not 1 <= rules.group_min <= rules.group_size:
+            raise ConfigError(f"replay.group_min is {rules.group_min}: from 1 to group_size ({rules.group_size})")
+        if rules.temperature <= 0:
+            raise ConfigError("replay.temperature is not above 0: the train lane never samples greedily")
+
+
+def expand(tasks: TaskList) -> list[str]:
+    """Task ids in order, ranges spelled out. Raises ConfigError when an id comes twice."""
+    ids: list[str] = []
+    for entry in tasks:
+        if isinstance(entry, str):
+            ids.append(entry)
+        else:
+            last = entry.first + entry.count
+            ids.extend(f"{entry.family}/{entry.split}/{seed}" for seed in range(entry.first, last))
+    if len(set(ids)) != len(ids):
+        twice = next(task for task in ids if ids.count(task) > 1)
+        raise ConfigError(f"tasks: {twice} is listed twice")
+    return ids

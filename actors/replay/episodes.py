@@ -1,0 +1,290 @@
+"""Handing episodes out and taking them back.
+
+Invariant: a token is outstanding once; only its Commit or its Release ends it, a repeat changes nothing, and a
+fault leaves no trace that a batch, a rate or a reservoir could mistake for an outcome.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.replay import admission, events, groups, rounds
+from actors.replay.book import Book, Row, Stay
+from actors.replay.groups import Ending, GroupState, SlotState
+from actors.replay.memory import keep_success, store_steps
+from actors.replay.messages import Commit, Fault, Lane, NoWork, Phase, Release, Reservation, Reserve, Sampling, StepRef
+from actors.replay.reservoir import nth_of_epochs, stable_seed
+from runtime.errors import FencedOff, LedgerError
+from runtime.message import Done, Version
+
+ABANDONED = Fault(cause="abandoned", detail="the seat asked for other work", culprit="seat")
+SILENT = Fault(cause="seat_silent", detail="neither committed nor released in time", culprit="seat")
+RUN_KILLED = Fault(cause="run_killed", detail="in flight when the run was killed", culprit="host")
+
+
+def reserve_many(book: Book, wishes: list[Reserve]) -> list[Reservation | NoWork | None]:
+    """One answer per wish, in order; None where there is no work now, NoWork where there will be none."""
+    answers: list[Reservation | NoWork | None] = []
+    dry = False
+    for wish in wishes:
+        answer = _first_answer(book, wish)
+        if answer is None:
+            for row in book.rows("SELECT * FROM reservations WHERE state = 'out' AND seat = ?", wish.seat):
+                _release(book, row, ABANDONED, counts=True)
+                dry = False
+            # Work does not depend on who asks: once there is none, there is none for the rest.
+            answer = None if dry else _next(book, wish)
+            dry = answer is None
+        answers.append(answer)
+    if dry and _over(book):
+        return [answer or NoWork(final=True) for answer in answers]
+    return answers
+
+
+def _over(book: Book) -> bool:
+    done = book.stay().phase is Phase.DONE and book.row("SELECT 1 FROM rounds WHERE closed = 0 LIMIT 1") is None
+    return book.closed or done
+
+
+def _first_answer(book: Book, wish: Reserve) -> Reservation | None:
+    row = book.row("SELECT reply FROM reservations WHERE request_id = ?", wish.request_id)
+    return None if row is None else msgspec.msgpack.decode(row["reply"], type=Reservation)
+
+
+def _next(book: Book, wish: Reserve) -> Reservation | None:
+    if book.closed:
+        return None
+    stay = book.stay()
+    if (found := rounds.next_task(book)) is not None:
+        return _hand_out(book, wish, stay, found)
+    if stay.phase is Phase.DEMO and (found := _next_demo(book)) is not None:
+        return _hand_out(book, wish, stay, found)
+    if stay.phase is Phase.RL and (found := _next_slot(book, stay)) is not None:
+        return _hand_out(book, wish, stay, found)
+    return None
+
+
+def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reservation:
+    token = 1 + book.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
+    reservation = Reservation(
+        token=token,
+        lane=work.lane,
+        task=work.task,
+        group=str(work.group) if work.group is not None else "",
+        slot=work.slot,
+        seed=work.seed,
+        sampling=work.sampling,
+        max_steps=book.settings.max_steps,
+        pin=work.pin,
+        phase=stay.ref,
+        round=work.round,
+    )
+    book.execute(
+        "INSERT INTO reservations(token, request_id, seat, lane, task, stay, group_id, round_id, slot, state, wall,"
+        " expires, reply) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 'out', ?, ?, ?)",
+        token, wish.request_id, wish.seat, work.lane, work.task, stay.idx, work.group, work.round_id, work.slot,
+        book.now, book.now + book.rules.reservation_s, msgspec.msgpack.encode(reservation),
+    )  # fmt: skip
+    return reservation
+
+
+def _next_demo(book: Book) -> rounds.Work | None:
+    demos = book.settings.demos
+    out = book.number("SELECT COUNT(*) FROM reservations WHERE state = 'out' AND lane = ?", Lane.DEMO)
+    attempts = book.counter("demo_attempts")
+    most = int(demos.count * demos.attempts_per_demo)
+    if not book.settings.demo_tasks or not admission.demos_wanted(
+        demos.count, book.counter("demos"), out, attempts + out, most
+    ):
+        return None
+    number = book.counter("demos_tried")
+    book.count("demos_tried")
+    seed = book.settings.seed
+    return rounds.Work(
+        lane=Lane.DEMO,
+        task=nth_of_epochs(book.settings.demo_tasks, number, stable_seed(seed, "demo tasks")),
+        slot=number,
+        seed=stable_seed(seed, "demo", number),
+        sampling=_train_sampling(book),
+    )
+
+
+def _next_slot(book: Book, stay: Stay) -> rounds.Work | None:
+    rules, trained = book.rules, book.trained
+    if not admission.serving_is_fresh(book.served, stay.start, trained, rules.max_staleness, book.lineages()):
+        return None
+    free = book.row(
+        "SELECT g.id, g.task, s.slot FROM slots s JOIN groups g ON g.id = s.group_id "
+        "WHERE s.state = 'free' AND g.state = 'open' AND g.stay = ? ORDER BY g.id, s.slot LIMIT 1",
+        stay.idx,
+    )
+    if free is None:
+        live = len(book.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))
+        left = None if stay.step_limit is None else stay.step_limit - book.steps_in(stay.root, "trained")
+        if not book.settings.train_tasks or not admission.may_open(
+            live, rules.max_staleness, rules.groups_per_step, left
+        ):
+            return None
+        seed = stable_seed(book.settings.seed, "train tasks")
+        task = nth_of_epochs(book.settings.train_tasks, book.counter("opened"), seed)
+        group, slot = book.open_group(task, stay), 0
+    else:
+        group, task, slot = free["id"], free["task"], free["slot"]
+    book.write_slot(group, slot, groups.reserve(book.slots(group)[slot]))
+    return rounds.Work(
+        lane=Lane.TRAIN,
+        task=task,
+        group=group,
+        slot=slot,
+        seed=stable_seed(book.settings.seed, "train", group, slot),
+        sampling=_train_sampling(book),
+    )
+
+
+def _train_sampling(book: Book) -> Sampling:
+    return Sampling(temperature=book.rules.temperature, max_new_tokens=book.rules.max_new_tokens)
+
+
+def commit(book: Book, msg: Commit) -> Done:
+    """Keep an episode. Raises FencedOff unless the token is outstanding, LedgerError for versions it can't have."""
+    row = _outstanding(book, msg.token, "committed")
+    if row is None:
+        return Done()
+    lane = Lane(row["lane"])
+    _check_versions(book, row, msg.steps)
+    book.execute("UPDATE reservations SET state = 'committed' WHERE token = ?", msg.token)
+    step = book.trained.step
+    seq = book.execute(
+        "INSERT INTO episodes(token, lane, task, stay, group_id, round_id, success, feasible, reason, wall_s, busy_s,"
+        " ended_step) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        msg.token, lane, row["task"], row["stay"], row["group_id"], row["round_id"], msg.outcome.success,
+        msg.outcome.feasible, msg.outcome.reason, msg.wall_s, msg.busy_s, step,
+    ).lastrowid  # fmt: skip
+    assert seq is not None
+    store_steps(book, msg.token, msg.steps)
+    book.count(f"episodes:{lane}")
+    book.emit(
+        events.EPISODE_COMMITTED, token=msg.token, seat=msg.seat, lane=lane, task=row["task"],
+        success=msg.outcome.success, reason=msg.outcome.reason, steps=len(msg.steps), wall_s=msg.wall_s,
+    )  # fmt: skip
+    if lane is Lane.DEMO:
+        book.count("demo_attempts")
+        if msg.outcome.success:
+            book.count("demos")
+            book.execute("UPDATE episodes SET place = 0 WHERE seq = ?", seq)
+    elif lane is Lane.EVAL:
+        rounds.played(book, row)
+    else:
+        root = book.stay(row["stay"]).root
+        # A stay that ended keeps the reservoir it ended with: a pulse may be learning from it.
+        if msg.outcome.success and root == book.stay().root:
+            keep_success(book, seq, root, row["task"])
+        _fill_slot(book, row, msg.steps)
+    return Done()
+
+
+def _check_versions(book: Book, row: Row, steps: list[StepRef]) -> None:
+    lane = Lane(row["lane"])
+    if lane is Lane.DEMO:
+        return
+    if any(step.oldest is None for step in steps):
+        raise LedgerError(f"token {row['token']}: an episode of the {lane} lane names the weights of every step")
+    if lane is Lane.EVAL:
+        pin = msgspec.msgpack.decode(row["reply"], type=Reservation).pin
+        if other := {str(step.oldest) for step in steps if step.oldest != pin}:
+            raise LedgerError(f"token {row['token']}: an evaluation pinned to {pin} was sampled from {sorted(other)}")
+
+
+def _fill_slot(book: Book, row: Row, steps: list[StepRef]) -> None:
+    group = book.group(row["group_id"])
+    if group["state"] != GroupState.OPEN:
+        return  # the group ended meanwhile; the episode is kept, its slot is nobody's
+    slot = book.slots(group["id"])[row["slot"]]
+    book.write_slot(group["id"], row["slot"], groups.commit(slot))
+    versions = [step.oldest for step in steps if step.oldest is not None]
+    if book.lineages().oldest_staleness(max([book.trained, *versions]), versions) is None:
+        book.end_group(group, Ending.ORPHANED)
+        return
+    if versions:
+        known = [Version.parse(text) for text in (group["oldest"], group["newest"]) if text]
+        book.execute(
+            "UPDATE groups SET oldest = ?, newest = ? WHERE id = ?",
+            str(min(versions + known)), str(max(versions + known)), group["id"],
+        )  # fmt: skip
+    _settle(book, group["id"])
+
+
+def _settle(book: Book, group_id: int) -> None:
+    """End or complete an open group whose slots have changed."""
+    group, slots = book.group(group_id), book.slots(group_id).values()
+    if groups.is_lost(slots, book.rules.group_min):
+        book.end_group(group, Ending.LOST)
+    elif groups.is_complete(slots):
+        rewards = book.rows(
+            "SELECT e.success AND s.well_formed FROM episodes e JOIN steps s ON s.token = e.token WHERE e.group_id = ?",
+            group_id,
+        )
+        if groups.zero_variance(bool(row[0]) for row in rewards):
+            book.end_group(group, Ending.ZERO_VARIANCE)
+        else:
+            book.move_group(group, GroupState.READY)
+            counts = book.row("SELECT COUNT(*), SUM(success) FROM episodes WHERE group_id = ?", group_id)
+            assert counts is not None
+            book.emit(
+                events.GROUP_READY, group=str(group_id), task=group["task"], episodes=counts[0], successes=counts[1]
+            )
+
+
+def release(book: Book, msg: Release) -> Done:
+    """The slot goes back. Raises FencedOff unless the token is outstanding (a repeat is answered again)."""
+    row = _outstanding(book, msg.token, "released")
+    if row is not None:
+        _release(book, row, msg.fault, counts=True)
+    return Done()
+
+
+def expire(book: Book) -> float | None:
+    """Take back what is overdue; the wall time at which the next reservation will be."""
+    for row in book.rows("SELECT * FROM reservations WHERE state = 'out' AND expires <= ?", book.now):
+        _release(book, row, SILENT, counts=True)
+    first = book.row("SELECT MIN(expires) FROM reservations WHERE state = 'out'")
+    return None if first is None or first[0] is None else float(first[0])
+
+
+def release_all(book: Book) -> int:
+    """Take back everything in flight because its run is gone; says nothing about tasks, so no budget is charged."""
+    rows = book.rows("SELECT * FROM reservations WHERE state = 'out'")
+    for row in rows:
+        _release(book, row, RUN_KILLED, counts=False)
+    return len(rows)
+
+
+def _release(book: Book, row: Row, fault: Fault, *, counts: bool) -> None:
+    book.execute("UPDATE reservations SET state = 'released' WHERE token = ?", row["token"])
+    book.count(f"fault:{fault.cause}")
+    book.emit(
+        events.EPISODE_RELEASED, token=row["token"], seat=row["seat"], lane=row["lane"], task=row["task"],
+        cause=fault.cause, detail=fault.detail, culprit=fault.culprit,
+    )  # fmt: skip
+    if row["lane"] == Lane.EVAL:
+        rounds.faulted(book, row, counts=counts)
+    elif row["lane"] == Lane.TRAIN:
+        group = book.group(row["group_id"])
+        if group["state"] == GroupState.OPEN:
+            slot = book.slots(group["id"])[row["slot"]]
+            freed = groups.release(slot, book.rules.retries, counts)
+            book.write_slot(group["id"], row["slot"], freed)
+            if freed.state is SlotState.LOST:
+                _settle(book, group["id"])
+
+
+def _outstanding(book: Book, token: int, repeat_of: str) -> Row | None:
+    """The reservation, or None when `repeat_of` already happened. Raises FencedOff naming the token."""
+    row = book.row("SELECT * FROM reservations WHERE token = ?", token)
+    if row is None:
+        raise FencedOff(f"token {token} was never handed out")
+    if row["state"] == repeat_of:
+        return None
+    if row["state"] != "out":
+        raise FencedOff(f"token {token} is not outstanding: its episode of {row['task']} was {row['state']}")
+    return row

@@ -1,0 +1,40 @@
+"""What the ledger logs. Emitted after the transaction that made it true is durable."""
+
+from __future__ import annotations
+
+from runtime.events import declare
+
+LEDGER_OPENED = declare("ledger_opened", "info", fresh=bool, phase=str, released=int, leases_returned=int)
+GROUP_OPENED = declare("group_opened", "info", group=str, task=str, phase=str)
+GROUP_READY = declare("group_ready", "info", group=str, task=str, episodes=int, successes=int)
+GROUP_ENDED = declare("group_ended", "info", group=str, task=str, ending=str)
+GROUPS_RETURNED = declare("groups_returned", "warning", groups=int, cause=str)
+EPISODE_COMMITTED = declare(
+    "episode_committed",
+    "info",
+    token=int,
+    seat=str,
+    lane=str,
+    task=str,
+    success=bool,
+    reason=str,
+    steps=int,
+    wall_s=float,
+)
+EPISODE_RELEASED = declare(
+    "episode_released", "warning", token=int, seat=str, lane=str, task=str, cause=str, detail=str, culprit=str
+)
+BATCH_TAKEN = declare(
+    "batch_taken", "info", lease=int, phase=str, groups=int, samples=int, staleness=dict[str, int], stale_groups=int
+)
+STEP_TRAINED = declare("step_trained", "info", lease=int, phase=str, version=str, success=float, final=bool)
+PHASE_CHANGED = declare("phase_changed", "info", phase=str, index=int, before=str, cause=str, evidence=dict[str, float])
+EVAL_ROUND_OPENED = declare("eval_round_opened", "info", round=str, version=str, tasks=int, temperature=float)
+EVAL_ROUND_CLOSED = declare(
+    "eval_round_closed", "info",
+    round=str, version=str, temperature=float, tasks=int, played=int, successes=int, feasible=int, faults=int,
+    task_set=str,
+)  # fmt: skip
+LINEAGE_STARTED = declare("lineage_started", "warning", version=str, parent=str, returned=int, orphaned=int)
+PAYLOADS_COLLECTED = declare("payloads_collected", "debug", freed_bytes=int, not_freed=int, segments_deleted=int)
+DEMOS_MOVED = declare("demos_moved", "info", direction=str, path=str, demos=int)

@@ -1,0 +1,145 @@
+"""The life of a group: G slots on one task, from opened to its one ending.
+
+Invariant: a group ends exactly once. `trained` is provisional until a checkpoint covers the step; only that
+provisional ending can be taken back, and every other move out of `ended` is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from runtime.errors import LedgerError
+
+
+class GroupState(StrEnum):
+    """Where a group is between opening and its ending."""
+
+    OPEN = "open"  # slots are being played
+    READY = "ready"  # complete, waits for the learner
+    LEASED = "leased"  # the learner computes a step from it
+    ENDED = "ended"
+
+
+class Ending(StrEnum):
+    """Why a group left the ledger."""
+
+    TRAINED = "trained"
+    STALE = "stale"
+    ZERO_VARIANCE = "zero_variance"
+    LOST = "lost"
+    PHASE_CLOSED = "phase_closed"
+    ORPHANED = "orphaned"
+
+
+class SlotState(StrEnum):
+    """Where one episode of a group is."""
+
+    FREE = "free"
+    OUT = "out"
+    DONE = "done"
+    LOST = "lost"  # faults beyond the retry budget
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """One episode of a group and the faults it has met."""
+
+    state: SlotState = SlotState.FREE
+    faults: int = 0
+
+
+class GroupStatus(msgspec.Struct, frozen=True):
+    """State, ending (only when ended) and whether the ending can still be taken back."""
+
+    state: GroupState = GroupState.OPEN
+    ending: Ending | None = None
+    final: bool = False
+
+
+_ENDS_FROM = {
+    Ending.TRAINED: {GroupState.LEASED},
+    Ending.STALE: {GroupState.READY},
+    Ending.ZERO_VARIANCE: {GroupState.OPEN},
+    Ending.LOST: {GroupState.OPEN},
+    Ending.PHASE_CLOSED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
+    Ending.ORPHANED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
+}
+_STEPS = {
+    GroupState.READY: {GroupState.OPEN, GroupState.LEASED},  # from leased: the lease was given back
+    GroupState.LEASED: {GroupState.READY},
+}
+
+
+def move(status: GroupStatus, to: GroupState) -> GroupStatus:
+    """Go to `ready` or `leased`. Raises LedgerError for a move that the group's life does not have."""
+    if status.state not in _STEPS.get(to, ()):
+        raise LedgerError(f"a group cannot go from {status.state} ({status.ending}) to {to}")
+    return GroupStatus(state=to)
+
+
+def end(status: GroupStatus, ending: Ending) -> GroupStatus:
+    """End a group; `trained` stays provisional. Raises LedgerError when it has ended or cannot end so from here."""
+    if status.state not in _ENDS_FROM[ending]:
+        raise LedgerError(f"a group cannot end {ending} from {status.state} ({status.ending})")
+    return GroupStatus(state=GroupState.ENDED, ending=ending, final=ending is not Ending.TRAINED)
+
+
+def confirm(status: GroupStatus) -> GroupStatus:
+    """A checkpoint covers the step: `trained` is final. Raises LedgerError unless it was provisional."""
+    _require_provisional(status)
+    return GroupStatus(state=GroupState.ENDED, ending=Ending.TRAINED, final=True)
+
+
+def take_back(status: GroupStatus) -> GroupStatus:
+    """The step is in no checkpoint and its weights are gone: leased again. Raises LedgerError unless provisional."""
+    _require_provisional(status)
+    return GroupStatus(state=GroupState.LEASED)
+
+
+def _require_provisional(status: GroupStatus) -> None:
+    if status.ending is not Ending.TRAINED or status.final:
+        raise LedgerError(f"only a provisional `trained` can change, not {status.state} ({status.ending})")
+
+
+def reserve(slot: Slot) -> Slot:
+    """Hand the slot out. Raises LedgerError unless it is free."""
+    _require(slot, SlotState.FREE)
+    return Slot(state=SlotState.OUT, faults=slot.faults)
+
+
+def commit(slot: Slot) -> Slot:
+    """The episode ended with an outcome. Raises LedgerError unless the slot is out."""
+    _require(slot, SlotState.OUT)
+    return Slot(state=SlotState.DONE, faults=slot.faults)
+
+
+def release(slot: Slot, retries: int, counts: bool = True) -> Slot:
+    """Infrastructure broke the episode: free for another try, or lost beyond `retries`.
+
+    `counts` is False for work cut off by the end of a run, which says nothing about the task.
+    """
+    _require(slot, SlotState.OUT)
+    faults = slot.faults + counts
+    return Slot(state=SlotState.LOST if faults > retries else SlotState.FREE, faults=faults)
+
+
+def _require(slot: Slot, state: SlotState) -> None:
+    if slot.state is not state:
+        raise LedgerError(f"the slot is {slot.state}, not {state}")
+
+
+def is_lost(slots: Iterable[Slot], group_min: int) -> bool:
+    """Whether fewer than `group_min` episodes can ever be done."""
+    return sum(slot.state is not SlotState.LOST for slot in slots) < group_min
+
+
+def is_complete(slots: Iterable[Slot]) -> bool:
+    """Whether no episode is left to play."""
+    return all(slot.state in (SlotState.DONE, SlotState.LOST) for slot in slots)
+
+
+def zero_variance(rewards: Iterable[bool]) -> bool:
+    """Whether all step rewards r_ij are equal, so that every advantage is zero; true of no steps at all."""
+    return len(set(rewards)) < 2

@@ -1,0 +1,114 @@
+"""What stays on disk: rows for ever, payloads while somebody may read them.
+
+Invariant: a payload is dropped only when its group (or round) has ended for good some steps ago and no reservoir
+holds it, and only after the transaction that says so is durable; a segment file is deleted only when nothing in
+it is live and nobody can still be writing to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from actors.replay import events
+from actors.replay.book import Book
+from actors.replay.messages import Lane, StepRef
+from actors.replay.reservoir import place, stable_seed
+from runtime.errors import StoreError
+from runtime.message import BlobRef
+from runtime.segments import free_blob
+
+
+def store_steps(book: Book, token: int, steps: list[StepRef]) -> None:
+    """Rows for an episode's steps; their payloads are live from now on."""
+    book.many(
+        "INSERT INTO steps(token, n, well_formed, ref) VALUES(?, ?, ?, ?)",
+        [(token, n, step.well_formed, msgspec.msgpack.encode(step)) for n, step in enumerate(steps)],
+    )
+    _add_references(book, _blobs(steps), 1)
+
+
+def load_steps(book: Book, token: int) -> list[StepRef]:
+    """An episode's steps in order."""
+    rows = book.rows("SELECT ref FROM steps WHERE token = ? ORDER BY n", token)
+    return [msgspec.msgpack.decode(row["ref"], type=StepRef) for row in rows]
+
+
+def keep_success(book: Book, seq: int, root: int, task: str) -> None:
+    """Offer a success to the reservoir of its (stay, task); the one it displaces may be collected later."""
+    seen = book.number("SELECT seen FROM reservoirs WHERE stay = ? AND task = ?", root, task)
+    book.execute("INSERT INTO reservoirs VALUES(?, ?, 1) ON CONFLICT DO UPDATE SET seen = seen + 1", root, task)
+    where = place(seen, book.rules.reservoir_per_task, stable_seed(book.settings.seed, "reservoir", root, task, seen))
+    if where is not None:
+        book.execute("UPDATE episodes SET place = NULL WHERE stay = ? AND task = ? AND place = ?", root, task, where)
+        # Filed under the root stay, so that a phase which a resume cut in two has one reservoir per task.
+        book.execute("UPDATE episodes SET stay = ?, place = ? WHERE seq = ?", root, where, seq)
+
+
+def collect(book: Book) -> int:
+    """Mark payloads nobody needs any more; returns how many episodes gave theirs up."""
+    before = book.trained.step - book.rules.keep_payload_steps
+    done = book.rows(
+        "SELECT e.seq, e.token FROM episodes e LEFT JOIN groups g ON g.id = e.group_id "
+        "LEFT JOIN rounds r ON r.id = e.round_id WHERE e.live = 1 AND e.place IS NULL AND "
+        "CASE e.lane WHEN ? THEN g.final = 1 AND max(g.ended_step, e.ended_step) <= ? "
+        "WHEN ? THEN r.closed = 1 AND e.ended_step <= ? ELSE e.ended_step <= ? END",
+        Lane.TRAIN, before, Lane.EVAL, before, before,
+    )  # fmt: skip
+    for row in done:
+        book.execute("UPDATE episodes SET live = 0 WHERE seq = ?", row["seq"])
+        _add_references(book, _blobs(load_steps(book, row["token"])), -1)
+    return len(done)
+
+
+def _blobs(steps: list[StepRef]) -> Iterable[BlobRef]:
+    for step in steps:
+        yield step.blob
+        if step.screenshot is not None:
+            yield step.screenshot
+
+
+def _add_references(book: Book, blobs: Iterable[BlobRef], by: int) -> None:
+    # Equal payloads of one writer are stored once, so a blob may have several owners.
+    book.many(
+        "INSERT INTO blobs VALUES(?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET refs = refs + excluded.refs",
+        [(blob.segment, blob.offset, blob.size, blob.digest, by) for blob in blobs],
+    )
+
+
+def sweep(book: Book, folder: Path) -> int:
+    """Give the space of unowned payloads back and delete dead segment files; returns the bytes freed.
+
+    To be run in a transaction after the one of `collect`; can be repeated. A writer's newest file may still grow,
+    and a file touched since the oldest episode in flight began may hold steps the ledger has not heard of: both stay.
+    """
+    freed = stuck = 0
+    for row in book.rows("SELECT * FROM blobs WHERE refs <= 0"):
+        blob = BlobRef(segment=row["segment"], offset=row["at"], size=row["size"], digest=row["digest"])
+        if (folder / blob.segment).exists():
+            try:
+                free_blob(folder, blob)
+                freed += blob.size
+            except StoreError:
+                stuck += 1  # a file system without holes: the space comes back with the whole segment
+        book.execute("DELETE FROM blobs WHERE segment = ? AND at = ?", blob.segment, blob.offset)
+    live = {row["segment"] for row in book.rows("SELECT DISTINCT segment FROM blobs")}
+    began = book.row("SELECT MIN(wall) FROM reservations WHERE state = 'out'")
+    limit = book.now if began is None or began[0] is None else float(began[0])
+    files = sorted(folder.glob("*.seg"))
+    newest = {writer_of(path.name): path.name for path in files}
+    deleted = 0
+    for path in files:
+        if path.name not in live and path.name != newest[writer_of(path.name)] and path.stat().st_mtime < limit:
+            path.unlink()
+            deleted += 1
+    if freed or stuck or deleted:
+        book.emit(events.PAYLOADS_COLLECTED, freed_bytes=freed, not_freed=stuck, segments_deleted=deleted)
+    return freed
+
+
+def writer_of(segment: str) -> str:
+    """Who writes a segment file: its name up to the last dash."""
+    return segment.rpartition("-")[0]

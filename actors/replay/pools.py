@@ -1,0 +1,71 @@
+"""The steps that cross-entropy phases learn from.
+
+Invariant: behaviour cloning sees well-formed steps of successful demonstrations, a pulse well-formed steps of
+successful training episodes; what was committed after a stay began is not in it, so its epochs stay the same.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.replay.book import Book, Row, Stay
+from actors.replay.messages import Lane, Phase, StepRef
+from actors.replay.reservoir import choose, minibatch, stable_seed
+
+
+def kept_successes(book: Book, before: list[Stay], bound: int = 1 << 62) -> list[Row]:
+    """Reservoir members of the RL stays in `before` (newest first) back to the last pulse, by task and sequence."""
+    rows: list[Row] = []
+    for stay in before:
+        if stay.phase is Phase.PULSE:
+            break
+        rows += book.rows(
+            "SELECT seq, token, task FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?",
+            Lane.TRAIN, stay.root, bound,
+        )  # fmt: skip
+    return sorted(rows, key=lambda row: (row["task"], row["seq"]))
+
+
+def tokens(book: Book, stay: Stay) -> list[int]:
+    """The episodes that `stay`, the current one, learns from."""
+    root = book.stay(stay.root)
+    if stay.phase is Phase.BC:
+        rows = book.rows(
+            "SELECT token FROM episodes WHERE lane = ? AND success = 1 AND seq <= ? ORDER BY seq",
+            Lane.DEMO,
+            root.seq_bound,
+        )
+        return [row["token"] for row in rows]
+    by_task: dict[str, list[int]] = {}
+    for row in kept_successes(book, book.path()[1:], root.seq_bound):
+        by_task.setdefault(row["task"], []).append(row["token"])
+    seed = book.settings.seed
+    return [
+        token
+        for task, found in by_task.items()
+        for token in choose(found, book.rules.pulse_per_task, stable_seed(seed, "pulse", root.idx, task))
+    ]
+
+
+def _places(book: Book, stay: Stay) -> list[tuple[int, int]]:
+    if book.pool is None or book.pool[0] != stay.root:
+        places: list[tuple[int, int]] = []
+        for token in tokens(book, stay):
+            rows = book.rows("SELECT n FROM steps WHERE token = ? AND well_formed = 1 ORDER BY n", token)
+            places.extend((token, row["n"]) for row in rows)
+        book.pool = (stay.root, places)
+    return book.pool[1]
+
+
+def draw(book: Book, stay: Stay, batch: int) -> list[StepRef]:
+    """Minibatch number `batch` of a cross-entropy stay; empty when there is nothing to learn from."""
+    places = _places(book, stay)
+    if not places:
+        return []
+    seed = stable_seed(book.settings.seed, "minibatches", stay.root)
+    refs = []
+    for pick in minibatch(len(places), batch, book.rules.samples_per_step, seed):
+        row = book.row("SELECT ref FROM steps WHERE token = ? AND n = ?", *places[pick])
+        assert row is not None
+        refs.append(msgspec.msgpack.decode(row["ref"], type=StepRef))
+    return refs

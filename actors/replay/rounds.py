@@ -1,0 +1,158 @@
+"""Evaluation rounds: each task once, with pinned weights, outside every group.
+
+Invariant: a round closes when every task was played or has faulted beyond the budget; a fault never counts as a
+failure of the policy, and a round of weights that a resume abandoned counts for nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from actors.replay import events
+from actors.replay.book import Book, Row
+from actors.replay.messages import EvalFigures, Lane, OpenEval, Sampling
+from actors.replay.reservoir import stable_seed
+from runtime.errors import LedgerError
+from runtime.message import Done, Version
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reservation is made of."""
+
+    lane: Lane
+    task: str
+    slot: int
+    seed: int
+    sampling: Sampling
+    group: int | None = None
+    round_id: int | None = None
+    round: str = ""
+    pin: Version | None = None
+
+
+def task_set(tasks: list[str]) -> str:
+    """A name of the set of tasks: blake2b-64 of the sorted ids, hex."""
+    return hashlib.blake2b("\n".join(sorted(tasks)).encode(), digest_size=8).hexdigest()
+
+
+def open_round(book: Book, msg: OpenEval) -> Done:
+    """Begin a round. Opening it again does nothing. Raises LedgerError when the name is taken by another round."""
+    known = book.row("SELECT * FROM rounds WHERE name = ? AND abandoned = 0", msg.round)
+    name = task_set(msg.tasks)
+    if known is not None:
+        if (known["version"], known["task_set"], known["temperature"]) != (
+            str(msg.version), name, msg.sampling.temperature,
+        ):  # fmt: skip
+            raise LedgerError(f"evaluation round {msg.round} exists with weights {known['version']} and other settings")
+        return Done()
+    if not msg.tasks:
+        raise LedgerError(f"evaluation round {msg.round} has no tasks")
+    round_id = book.execute(
+        "INSERT INTO rounds(name, version, temperature, max_new_tokens, task_set, tasks) VALUES(?, ?, ?, ?, ?, ?)",
+        msg.round, str(msg.version), msg.sampling.temperature, msg.sampling.max_new_tokens, name, len(msg.tasks),
+    ).lastrowid  # fmt: skip
+    book.many(
+        "INSERT INTO round_tasks(round_id, n, task, state) VALUES(?, ?, ?, 'free')",
+        [(round_id, n, task) for n, task in enumerate(msg.tasks)],
+    )
+    book.emit(
+        events.EVAL_ROUND_OPENED, round=msg.round, version=str(msg.version), tasks=len(msg.tasks),
+        temperature=msg.sampling.temperature,
+    )  # fmt: skip
+    return Done()
+
+
+def next_task(book: Book) -> Work | None:
+    """A task of the oldest round that has one free; marks it as out."""
+    row = book.row(
+        "SELECT t.round_id, t.n, t.task, r.name, r.version, r.temperature, r.max_new_tokens FROM round_tasks t "
+        "JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' ORDER BY t.round_id, t.n LIMIT 1"
+    )
+    if row is None:
+        return None
+    book.execute("UPDATE round_tasks SET state = 'out' WHERE round_id = ? AND n = ?", row["round_id"], row["n"])
+    return Work(
+        lane=Lane.EVAL,
+        task=row["task"],
+        slot=row["n"],
+        # Equal in every round, so that two points of a curve differ by their weights alone.
+        seed=stable_seed(book.settings.seed, "eval", row["task"]),
+        sampling=Sampling(temperature=row["temperature"], max_new_tokens=row["max_new_tokens"]),
+        round_id=row["round_id"],
+        round=row["name"],
+        pin=Version.parse(row["version"]),
+    )
+
+
+def played(book: Book, reservation: Row) -> None:
+    """The task has its outcome."""
+    _set_task(book, reservation, "played", 0)
+
+
+def faulted(book: Book, reservation: Row, *, counts: bool) -> None:
+    """Infrastructure broke it: once more, or a fault beyond the budget."""
+    faults = counts + book.number(
+        "SELECT faults FROM round_tasks WHERE round_id = ? AND n = ?", reservation["round_id"], reservation["slot"]
+    )
+    _set_task(book, reservation, "fault" if faults > book.rules.retries else "free", faults)
+
+
+def _set_task(book: Book, reservation: Row, state: str, faults: int) -> None:
+    row = book.row("SELECT * FROM rounds WHERE id = ?", reservation["round_id"])
+    assert row is not None
+    if row["closed"]:
+        return  # the round was abandoned; the episode is kept and counts for nothing
+    book.execute(
+        "UPDATE round_tasks SET state = ?, faults = ? WHERE round_id = ? AND n = ?",
+        state, faults, row["id"], reservation["slot"],
+    )  # fmt: skip
+    left = book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state IN ('free', 'out')", row["id"])
+    if left == 0:
+        book.execute("UPDATE rounds SET closed = 1 WHERE id = ?", row["id"])
+        done = _figures(book, row, closed=True)
+        book.emit(
+            events.EVAL_ROUND_CLOSED, round=done.round, version=str(done.version), temperature=done.temperature,
+            tasks=done.tasks, played=done.played, successes=done.successes, feasible=done.feasible, faults=done.faults,
+            task_set=done.task_set,
+        )  # fmt: skip
+
+
+def abandon_rounds(book: Book) -> None:
+    """Drop the rounds whose weights a resume abandoned; their names are free again."""
+    lineages, trained = book.lineages(), book.trained
+    for row in book.rows("SELECT id, version FROM rounds WHERE abandoned = 0"):
+        if lineages.abandoned(trained, Version.parse(row["version"])):
+            book.execute("UPDATE rounds SET abandoned = 1, closed = 1 WHERE id = ?", row["id"])
+            book.execute("DELETE FROM round_tasks WHERE round_id = ? AND state = 'free'", row["id"])
+
+
+def figures(book: Book) -> list[EvalFigures]:
+    """All rounds that count, in the order of opening."""
+    rows = book.rows("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id")
+    return [_figures(book, row, closed=bool(row["closed"])) for row in rows]
+
+
+def _figures(book: Book, row: Row, *, closed: bool) -> EvalFigures:
+    counts = book.row(
+        "SELECT COUNT(*), SUM(success), SUM(NOT feasible), SUM(success AND feasible) FROM episodes WHERE round_id = ?",
+        row["id"],
+    )
+    assert counts is not None
+    played_tasks, successes, infeasible, feasible_successes = (value or 0 for value in counts)
+    faults = book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state = 'fault'", row["id"])
+    return EvalFigures(
+        round=row["name"],
+        version=Version.parse(row["version"]),
+        temperature=row["temperature"],
+        tasks=row["tasks"],
+        played=played_tasks,
+        successes=successes,
+        feasible=row["tasks"] - infeasible,
+        faults=faults,
+        feasible_successes=feasible_successes,
+        closed=closed,
+        task_set=row["task_set"],
+        max_new_tokens=row["max_new_tokens"],
+    )

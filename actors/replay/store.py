@@ -1,0 +1,182 @@
+"""The one thread that owns the database.
+
+Invariant: a job is answered only after the transaction that holds it is on the disk. Jobs that wait together share
+one transaction (each under its own savepoint), so the disk's time is paid once for many; the event loop never waits
+for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from actors.replay import episodes, figures, phases, training
+from actors.replay.book import Book
+from actors.replay.config import LedgerSettings
+from actors.replay.schema import connect
+from runtime.errors import ComputerRLError, MailboxFull, StoreError
+from runtime.events import Event
+
+T = TypeVar("T")
+Job = Callable[[Book], Any]
+Logged = list[tuple[Event, dict[str, Any]]]
+MAX_WAITING = 4096
+MAX_TOGETHER = 128
+
+
+class Opened:
+    """What opening found."""
+
+    def __init__(self, *, fresh: bool, released: int, returned: int, phase: str) -> None:
+        self.fresh = fresh
+        self.released = released
+        self.returned = returned
+        self.phase = phase
+
+
+class Ledger:
+    """The database as its thread sees it: blocking, one caller at a time."""
+
+    def __init__(self, path: Path, settings: LedgerSettings, wall: Callable[[], float] = time.time) -> None:
+        self._connection, fresh = connect(path)
+        self._wall = wall
+        self.book = Book(self._connection, settings)
+        self.opened: Opened = self.run([lambda book: _recover(book, fresh)])[0]
+
+    def run(self, jobs: list[Job]) -> list[Any]:
+        """Run `jobs` in one durable transaction; a job that is refused leaves no trace and gives its error.
+
+        Raises StoreError, with nothing done, when the database fails.
+        """
+        book, execute = self.book, self._connection.execute
+        book.now = self._wall()
+        results: list[Any] = []
+        try:
+            execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                execute("SAVEPOINT job")
+                said = len(book.events)
+                try:
+                    results.append(job(book))
+                except ComputerRLError as refusal:
+                    execute("ROLLBACK TO job")
+                    del book.events[said:]
+                    results.append(refusal)
+                execute("RELEASE job")
+            execute("COMMIT")
+        except BaseException as error:
+            book.events.clear()
+            book.pool = None
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise StoreError(f"the ledger's database failed: {error}") from error
+            raise
+        return results
+
+    @property
+    def changes(self) -> int:
+        """Grows with every changed row."""
+        return self._connection.total_changes
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+
+def _recover(book: Book, fresh: bool) -> Opened:
+    if fresh or book.row("SELECT 1 FROM stays LIMIT 1") is None:
+        phases.begin(book)
+    released = returned = 0
+    if fresh or book.meta("incarnation") != book.settings.incarnation or not book.settings.incarnation:
+        released = episodes.release_all(book)
+        returned = training.give_back_all(book, "the run was killed") if not fresh else 0
+        book.execute("DELETE FROM samplers")
+        book.execute("DELETE FROM meta WHERE key = 'closed'")
+        book.set_meta("incarnation", book.settings.incarnation)
+    figures.audit(book)
+    return Opened(fresh=fresh, released=released, returned=returned, phase=book.stay().phase)
+
+
+class Store:
+    """The database as the event loop sees it. `on_change` hears of every durable change, with what to log."""
+
+    def __init__(self, path: Path, settings: LedgerSettings, on_change: Callable[[Logged], None]) -> None:
+        self._path = path
+        self._settings = settings
+        self._on_change = on_change
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
+        self._jobs: deque[tuple[Job, asyncio.Future[Any]]] = deque()
+        self._some = asyncio.Event()
+        self._ledger: Ledger | None = None
+
+    async def open(self) -> Opened:
+        """Open or make the database. Raises StoreError when it is unreadable or does not add up."""
+        self._ledger = await self._call(lambda: Ledger(self._path, self._settings))
+        events, self._ledger.book.events = self._ledger.book.events, []
+        self._on_change(events)
+        return self._ledger.opened
+
+    async def do(self, job: Callable[[Book], T]) -> T:
+        """Run `job` in a transaction and return its result once that is durable.
+
+        Raises the job's own refusal, MailboxFull when too many wait, StoreError when the database fails.
+        """
+        if len(self._jobs) >= MAX_WAITING:
+            raise MailboxFull(f"{MAX_WAITING} jobs wait for the ledger's disk")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.append((job, future))
+        self._some.set()
+        return await future
+
+    async def serve(self) -> None:
+        """Run jobs until cancelled; the owner spawns this. A failing database ends it with StoreError."""
+        assert self._ledger is not None
+        ledger = self._ledger
+        try:
+            while True:
+                await self._some.wait()
+                batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), MAX_TOGETHER))]
+                if not batch:
+                    self._some.clear()
+                    continue
+                await self._run(ledger, batch)
+        finally:
+            while self._jobs:
+                self._jobs.popleft()[1].cancel()
+
+    async def _run(self, ledger: Ledger, batch: list[tuple[Job, asyncio.Future[Any]]]) -> None:
+        before = ledger.changes
+        try:
+            results = await self._call(lambda: ledger.run([job for job, _ in batch]))
+        except BaseException as error:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
+            raise
+        events, ledger.book.events = ledger.book.events, []
+        for (_, future), result in zip(batch, results, strict=True):
+            if future.done():
+                continue  # the asker gave up; what it asked for is done all the same
+            if isinstance(result, ComputerRLError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+        if ledger.changes != before:
+            self._on_change(events)
+
+    async def _call(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+    async def close(self) -> None:
+        """Close the database and end its thread; `serve` must have ended."""
+        if self._ledger is not None:
+            await self._call(self._ledger.close)
+            self._ledger = None
+        self._thread.shutdown(wait=True)

@@ -1,0 +1,208 @@
+"""A ledger to play with: settings, a blocking ledger over a real file, and short ways to say what happens."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actors.replay import episodes, figures, phases, rounds, training
+from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.messages import (
+    Batch,
+    Checkpointed,
+    Commit,
+    Fault,
+    Figures,
+    LearnerResumed,
+    NothingToTake,
+    NoWork,
+    OpenEval,
+    Outcome,
+    Phase,
+    PhaseRef,
+    Release,
+    Reservation,
+    Reserve,
+    Sampling,
+    Serving,
+    SetPhase,
+    StepRef,
+    Take,
+    Trained,
+)
+from actors.replay.store import Job, Ledger
+from runtime.errors import ComputerRLError
+from runtime.message import BlobRef, Version
+
+FAULT = Fault(cause="connection_lost", detail="reset by peer", culprit="seat")
+_numbers = itertools.count(1)
+
+
+def settings(*, demos: int = 0, incarnation: str = "", **rules: Any) -> LedgerSettings:
+    """Small groups: G = 2, one group per step, S = 1 unless said otherwise."""
+    small = {"group_size": 2, "group_min": 2, "groups_per_step": 1, "retries": 1, "samples_per_step": 4} | rules
+    return LedgerSettings(
+        seed=7,
+        train_tasks=["t0", "t1", "t2"],
+        demo_tasks=["d0", "d1"],
+        max_steps=5,
+        demos=DemosConfig(count=demos),
+        rules=ReplayConfig(**small),
+        incarnation=incarnation,
+    )
+
+
+def v(text: str) -> Version:
+    """`v("0.3")`."""
+    return Version.parse(text)
+
+
+def step(version: str | None = "0.0", *, well_formed: bool = True, segment: str = "seat-000000.seg") -> StepRef:
+    """A step whose payload is nowhere."""
+    number = next(_numbers)
+    blob = BlobRef(segment=segment, offset=24 + number * 100, size=50, digest=f"{number:032x}")
+    oldest = None if version is None else v(version)
+    return StepRef(blob=blob, prompt_tokens=10, response_tokens=3, well_formed=well_formed, oldest=oldest)
+
+
+class Play:
+    """A ledger and everybody who talks to it."""
+
+    def __init__(self, folder: Path, config: LedgerSettings | None = None, **rules: Any) -> None:
+        self.path = folder / "ledger.sqlite"
+        self.settings = config or settings(**rules)
+        self.wall = 1000.0
+        self.ledger = Ledger(self.path, self.settings, self._now)
+
+    def _now(self) -> float:
+        return self.wall
+
+    def reopen(self, incarnation: str | None = None) -> None:
+        """As after kill -9: the old connection is dropped without any goodbye."""
+        self.ledger._connection.close()
+        if incarnation is not None:
+            self.settings = msgspec.structs.replace(self.settings, incarnation=incarnation)
+        self.ledger = Ledger(self.path, self.settings, self._now)
+
+    def do(self, job: Job) -> Any:
+        """One job; raises its refusal. Afterwards everything must add up."""
+        result = self.ledger.run([job])[0]
+        self.check()
+        if isinstance(result, ComputerRLError):
+            raise result
+        return result
+
+    def check(self) -> None:
+        """Counters equal rows, and the group counts add up."""
+        self.ledger.run([figures.audit])
+        seen = self.figures()
+        alive = seen.groups_open + seen.groups_ready + seen.groups_leased
+        assert seen.groups_opened == alive + sum(seen.endings.values())
+
+    def figures(self) -> Figures:
+        """The snapshot."""
+        result: Figures = self.ledger.run([lambda book: figures.figures(book, 0)])[0]
+        return result
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What was logged under a name so far."""
+        return [fields for event, fields in self.ledger.book.events if event.name == name]
+
+    # -- seats
+
+    def ask(self, seat: str = "desktop/0", request_id: str | None = None) -> Reservation | NoWork | None:
+        """A wish for work."""
+        wish = Reserve(seat=seat, request_id=request_id or f"r{next(_numbers)}")
+        answers: list[Reservation | NoWork | None] = self.do(lambda book: episodes.reserve_many(book, [wish]))
+        return answers[0]
+
+    def reserve(self, seat: str | None = None) -> Reservation:
+        """Work for a seat of its own."""
+        found = self.ask(seat or f"desktop/{next(_numbers)}")
+        assert isinstance(found, Reservation), found
+        return found
+
+    def commit(self, work: Reservation, success: bool, steps: list[StepRef] | None = None, **outcome: Any) -> None:
+        """An episode ended."""
+        end = Outcome(success=success, reason="verified" if success else "not_verified", **outcome)
+        version = None if work.lane == "demo" else str(work.pin or "0.0")
+        played = steps if steps is not None else [step(version), step(version)]
+        msg = Commit(token=work.token, seat="s", outcome=end, steps=played, wall_s=2.0, busy_s=1.0)
+        self.do(lambda book: episodes.commit(book, msg))
+
+    def release(self, work: Reservation) -> None:
+        """Infrastructure broke it."""
+        msg = Release(token=work.token, seat="s", fault=FAULT)
+        self.do(lambda book: episodes.release(book, msg))
+
+    def group(self, outcomes: list[bool], version: str = "0.0") -> str:
+        """Play one whole group; its id."""
+        names = set()
+        for outcome in outcomes:
+            work = self.reserve()
+            names.add(work.group)
+            self.commit(work, outcome, [step(version), step(version)])
+        assert len(names) == 1
+        return str(names.pop())
+
+    # -- the learner
+
+    def take(self, trained: str | None = None, request_id: str | None = None) -> Batch | NothingToTake | None:
+        """The learner asks."""
+        version = v(trained) if trained else self.ledger.book.trained
+        msg = Take(learner="learner", request_id=request_id or f"l{next(_numbers)}", trained=version)
+        answer: Batch | NothingToTake | None = self.do(lambda book: training.take(book, msg))
+        return answer
+
+    def batch(self) -> Batch:
+        """The learner asks and gets."""
+        found = self.take()
+        assert isinstance(found, Batch), found
+        return found
+
+    def trained(self, batch: Batch, version: str | None = None, **figures_: float) -> None:
+        """The batch became a step."""
+        now = self.ledger.book.trained
+        made = v(version) if version else Version(lineage=now.lineage, step=now.step + 1)
+        msg = Trained(lease=batch.lease, version=made, figures=figures_ or {"entropy": 1.0})
+        self.do(lambda book: training.trained(book, msg))
+
+    def serving(self, version: str, sampler: str = "sampler/0") -> None:
+        """A sampler serves a version."""
+        self.do(lambda book: phases.serving(book, Serving(sampler=sampler, version=v(version))))
+
+    def checkpointed(self, version: str) -> None:
+        """A checkpoint was written."""
+        self.do(lambda book: training.checkpointed(book, Checkpointed(version=v(version), location="x")))
+
+    def resumed(self, version: str, parent: str) -> None:
+        """The learner came back."""
+        self.do(lambda book: training.resumed(book, LearnerResumed(version=v(version), parent=v(parent))))
+
+    # -- the supervisor
+
+    def phase(self, phase: Phase, steps: int | None = None) -> None:
+        """Go to a phase."""
+        now = self.ledger.book.stay().ref
+        after = PhaseRef(phase=phase, index=now.index + 1)
+        msg = SetPhase(expected=now, next=after, cause="counted", evidence={"steps": 1.0}, steps=steps)
+        self.do(lambda book: phases.set_phase(book, msg))
+
+    def rl(self, steps: int | None = None) -> None:
+        """To RL, with a sampler that serves the newest weights."""
+        self.phase(Phase.RL, steps)
+        self.serving(str(self.ledger.book.trained))
+
+    def open_eval(self, name: str, version: str, tasks: list[str], temperature: float = 1.0) -> None:
+        """Open an evaluation round."""
+        sampling = Sampling(temperature=temperature, max_new_tokens=32)
+        msg = OpenEval(round=name, version=v(version), tasks=tasks, sampling=sampling)
+        self.do(lambda book: rounds.open_round(book, msg))
+
+    def demonstrate(self, count: int) -> None:
+        """Record successful demonstrations."""
+        for _ in range(count):
+            self.commit(self.reserve(), True, [step(None), step(None, well_formed=False)])

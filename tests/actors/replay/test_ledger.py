@@ -1,0 +1,337 @@
+"""The ledger's rules on a real database, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger_tools import Play, step
+
+from actors.replay.messages import Batch, Lane, NothingToTake, NoWork, Phase, Reservation
+from runtime.errors import FencedOff, LedgerError
+
+Start = Callable[..., Play]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    def make(**rules: Any) -> Play:
+        return Play(tmp_path, **rules)
+
+    return make
+
+
+def test_a_group_is_trained(start: Start) -> None:
+    play = start()
+    play.rl()
+    group = play.group([True, False])
+    batch = play.batch()
+    assert [found.group for found in batch.groups] == [group]
+    assert (batch.fresh_optimizer, batch.new_reference, batch.staleness) == (True, True, [0, 0])
+    play.trained(batch, entropy=0.7)
+    seen = play.figures()
+    assert (seen.endings["trained"], seen.phase_steps, seen.train_success, seen.entropy) == (1, 1, [0.5], [0.7])
+    play.serving("0.1")
+    play.group([True, False], "0.1")
+    assert not play.batch().fresh_optimizer
+
+
+def test_admission_bounds_what_is_in_flight(start: Start) -> None:
+    play = start(max_staleness=1, groups_per_step=2)
+    play.rl()
+    works = [play.reserve() for _ in range(8)]
+    assert len({work.group for work in works}) == 4
+    assert play.ask() is None
+    for work in works[:4]:
+        play.commit(work, work.slot == 0)
+    assert play.ask() is None, "ready groups count as well"
+    batch = play.batch()
+    assert play.ask() is None, "so do leased ones"
+    play.trained(batch)
+    assert isinstance(play.ask(), Reservation)
+
+
+def test_no_overlap_with_s_zero(start: Start) -> None:
+    play = start(max_staleness=0)
+    play.rl()
+    play.group([True, False])
+    batch = play.batch()
+    assert play.ask() is None
+    play.trained(batch)
+    assert play.ask() is None, "the new weights are not served yet"
+    play.serving("0.1")
+    play.group([True, False], "0.1")
+    assert isinstance(play.take(), Batch)
+
+
+def test_train_lane_waits_for_a_sampler_and_for_the_stay_s_weights(start: Start) -> None:
+    play = start(demos=1)
+    play.demonstrate(1)
+    play.phase(Phase.BC, steps=1)
+    play.trained(play.batch())
+    play.phase(Phase.RL)
+    assert play.ask() is None
+    play.serving("0.0")
+    assert play.ask() is None
+    play.serving("0.1")
+    play.serving("0.0", "sampler/1")
+    assert play.ask() is None, "the slowest sampler decides"
+    play.serving("0.1", "sampler/1")
+    assert isinstance(play.ask(), Reservation)
+
+
+def test_equal_rewards_end_a_group(start: Start) -> None:
+    play = start()
+    play.rl()
+    play.group([True, True])
+    play.group([False, False])
+    assert play.figures().endings["zero_variance"] == 2
+    assert play.take() is None
+    work, other = play.reserve(), play.reserve()
+    play.commit(work, True, [step(), step(well_formed=False)])
+    play.commit(other, True)
+    assert play.figures().groups_ready == 1, "a malformed step of a success has reward 0"
+
+
+def test_faults_are_retried_within_the_budget(start: Start) -> None:
+    play = start(retries=1, group_size=3)
+    play.rl()
+    first, second, third = play.reserve(), play.reserve(), play.reserve()
+    play.release(first)
+    again = play.reserve()
+    assert (again.group, again.slot) == (first.group, first.slot)
+    assert again.token != first.token
+    play.release(again)  # beyond the budget: the slot is lost, G_min = 2 can still be reached
+    play.commit(second, True)
+    play.commit(third, False)
+    assert len(play.batch().groups[0].trajectories) == 2
+    assert play.figures().faults == {"connection_lost": 2}
+
+
+def test_too_many_faults_lose_the_group(start: Start) -> None:
+    play = start(retries=0)
+    play.rl()
+    first, second = play.reserve(), play.reserve()
+    play.release(first)
+    assert play.figures().endings["lost"] == 1
+    play.commit(second, True)  # came too late for its group, is kept all the same
+    assert play.figures().episodes[Lane.TRAIN] == 1
+    assert play.figures().successes_kept == 1
+
+
+def test_tokens_fence(start: Start) -> None:
+    play = start()
+    play.rl()
+    work = play.reserve()
+    play.release(work)
+    play.release(work)  # a repeat gets the first answer
+    with pytest.raises(FencedOff, match=f"token {work.token} "):
+        play.commit(work, True)
+    work = play.reserve()
+    play.commit(work, True)
+    play.commit(work, True)
+    with pytest.raises(FencedOff, match=f"token {work.token} "):
+        play.release(work)
+    with pytest.raises(FencedOff, match="token 999 "):
+        play.release(Reservation(**{name: getattr(work, name) for name in work.__struct_fields__} | {"token": 999}))
+    assert play.figures().episodes[Lane.TRAIN] == 1
+
+
+def test_a_repeated_wish_gets_the_first_answer(start: Start) -> None:
+    play = start()
+    play.rl()
+    first = play.ask("desktop/0", "same")
+    assert play.ask("desktop/0", "same") == first
+    batch_wish = "take-once"
+    assert isinstance(first, Reservation)
+    play.commit(first, True)
+    play.commit(play.reserve(), False)
+    batch = play.take(request_id=batch_wish)
+    assert isinstance(batch, Batch)
+    assert play.take(request_id=batch_wish) == batch
+    play.trained(batch)
+    play.trained(batch, "0.1")  # repeat
+    assert play.figures().phase_steps == 1
+    with pytest.raises(FencedOff, match="lease"):
+        play.take(request_id=batch_wish)
+    with pytest.raises(FencedOff, match="lease"):
+        play.trained(batch, "0.2")
+
+
+def test_a_seat_holds_one_reservation(start: Start) -> None:
+    play = start()
+    play.rl()
+    first = play.reserve("desktop/0")
+    second = play.reserve("desktop/0")
+    assert (second.group, second.slot) == (first.group, first.slot)
+    assert play.figures().faults == {"abandoned": 1}
+    with pytest.raises(FencedOff):
+        play.commit(first, True)
+
+
+def test_overdue_reservations_are_taken_back(start: Start) -> None:
+    from actors.replay import episodes
+
+    play = start(reservation_s=30.0)
+    play.rl()
+    work = play.reserve()
+    assert play.do(episodes.expire) == 1030.0
+    play.wall = 1031.0
+    assert play.do(episodes.expire) is None
+    assert play.figures().faults == {"seat_silent": 1}
+    assert play.figures().seats_busy == 0
+    with pytest.raises(FencedOff):
+        play.commit(work, True)
+
+
+def test_a_learner_holds_one_lease(start: Start) -> None:
+    play = start()
+    play.rl()
+    play.group([True, False])
+    first, second = play.batch(), play.batch()
+    assert [one.group for one in first.groups] == [one.group for one in second.groups]
+    with pytest.raises(FencedOff):
+        play.trained(first)
+    play.trained(second)
+
+
+def test_stale_groups_end_at_take(start: Start) -> None:
+    play = start(max_staleness=1, groups_per_step=1)
+    play.rl()
+    play.group([True, False], "0.0")
+    play.group([True, False], "0.0")
+    play.trained(play.batch())
+    play.serving("0.1")
+    play.group([True, False], "0.1")
+    batch = play.batch()
+    assert batch.staleness == [1, 1], "one step late is within S"
+    play.trained(batch)
+    play.serving("0.2")
+    late = play.reserve(), play.reserve()
+    play.trained(play.batch())
+    for work, outcome in zip(late, (True, False), strict=True):
+        play.commit(work, outcome, [step("0.1"), step("0.2")])
+    assert play.take() is None
+    assert play.figures().endings["stale"] == 1
+    assert play.figures().staleness == {"0": 2, "1": 4}
+
+
+def test_phase_change_closes_groups_but_keeps_episodes(start: Start) -> None:
+    play = start(max_staleness=3)
+    play.rl()
+    play.group([True, False])
+    play.group([True, False])
+    batch = play.batch()
+    work = play.reserve()
+    play.phase(Phase.PULSE)
+    assert play.figures().endings["phase_closed"] == 2
+    play.commit(work, True)
+    play.trained(batch)
+    seen = play.figures()
+    assert (seen.endings["trained"], seen.steps, seen.phase_steps) == (1, {"rl": 1}, 0)
+
+
+def test_phase_changes_name_what_they_leave(start: Start) -> None:
+    from actors.replay import phases
+    from actors.replay.messages import PhaseRef, SetPhase
+
+    play = start()
+    rl = PhaseRef(phase=Phase.RL, index=1)
+    change = SetPhase(expected=PhaseRef(phase=Phase.DEMO, index=0), next=rl, cause="x", evidence={})
+    play.do(lambda book: phases.set_phase(book, change))
+    play.do(lambda book: phases.set_phase(book, change))  # repeat
+    assert play.figures().phase == rl
+    wrong = SetPhase(expected=rl, next=PhaseRef(phase=Phase.DONE, index=3), cause="x", evidence={})
+    with pytest.raises(LedgerError, match="comes stay 2"):
+        play.do(lambda book: phases.set_phase(book, wrong))
+    stale = SetPhase(
+        expected=PhaseRef(phase=Phase.DEMO, index=0), next=PhaseRef(phase=Phase.BC, index=1), cause="x", evidence={}
+    )
+    with pytest.raises(LedgerError, match="the phase is rl/1"):
+        play.do(lambda book: phases.set_phase(book, stale))
+
+
+def test_step_limit_of_a_stay(start: Start) -> None:
+    play = start(max_staleness=3)
+    play.rl(steps=2)
+    play.group([True, False])
+    play.group([True, False])
+    assert play.ask() is None, "no step is left for a third group"
+    play.trained(play.batch())
+    play.trained(play.batch())
+    assert play.take() == NothingToTake(final=False, checkpoint=True)
+    play.checkpointed("0.2")
+    assert play.take() is None
+    assert play.ask() is None
+
+
+def test_behaviour_cloning_and_pulse_samples(start: Start) -> None:
+    play = start(demos=3)
+    play.demonstrate(3)
+    assert play.ask() is None, "enough demonstrations"
+    play.phase(Phase.BC)
+    first, again = play.batch(), play.batch()
+    assert len(first.samples) == 4
+    assert all(sample.well_formed for sample in first.samples)
+    assert first.samples == again.samples, "what was given back is drawn again"
+    assert not first.fresh_optimizer
+    play.trained(again)
+    assert len({sample.blob.digest for sample in again.samples[:3]}) == 3, "an epoch holds each step once"
+    play.rl()
+    play.group([True, False], "0.1")
+    play.phase(Phase.PULSE, steps=1)
+    pulse = play.batch()
+    assert (len(pulse.samples), pulse.groups, pulse.fresh_optimizer, pulse.new_reference) == (4, [], True, False)
+    assert len({sample.blob.digest for sample in pulse.samples}) == 2
+    play.trained(pulse)
+    play.rl()
+    assert play.ask() is not None
+    assert play.figures().stays == {"demo": 1, "bc": 1, "rl": 2, "pulse": 1}
+
+
+def test_demo_attempts_are_bounded(start: Start) -> None:
+    play = start(demos=1)
+    for _ in range(4):
+        play.commit(play.reserve(), False, [step(None)])
+    assert play.ask() is None
+    assert (play.figures().demos, play.figures().demo_attempts) == (0, 4)
+
+
+def test_evaluation_comes_first_and_enters_no_group(start: Start) -> None:
+    play = start(retries=1)
+    play.rl()
+    play.open_eval("after_bc", "0.0", ["e0", "e1", "e2"], temperature=0.0)
+    play.open_eval("after_bc", "0.0", ["e0", "e1", "e2"], temperature=0.0)
+    works = [play.reserve() for _ in range(3)]
+    assert [(work.lane, work.task, work.group, work.round) for work in works] == [
+        (Lane.EVAL, f"e{n}", "", "after_bc") for n in range(3)
+    ]
+    assert {str(work.pin) for work in works} == {"0.0"}
+    assert play.reserve().lane == Lane.TRAIN
+    play.commit(works[0], True)
+    play.release(works[1])
+    again = play.reserve()
+    assert (again.task, again.seed) == ("e1", works[1].seed)
+    play.release(again)
+    with pytest.raises(LedgerError, match=r"sampled from \['0.1'\]"):
+        play.commit(works[2], True, [step("0.1")])
+    play.commit(works[2], False, feasible=False)
+    (seen,) = play.figures().evals
+    assert (seen.tasks, seen.played, seen.successes, seen.faults, seen.feasible, seen.closed) == (3, 2, 1, 1, 2, True)
+    assert len(play.events("eval_round_closed")) == 1
+    with pytest.raises(LedgerError, match="after_bc exists"):
+        play.open_eval("after_bc", "0.0", ["e0"])
+
+
+def test_the_end_answers_final(start: Start) -> None:
+    play = start()
+    play.rl()
+    play.open_eval("final", "0.0", ["e0"])
+    play.phase(Phase.DONE)
+    work = play.reserve()
+    assert play.ask() is None, "a round is still open"
+    play.commit(work, True)
+    assert play.ask() == NoWork(final=True)
+    assert play.take() == NothingToTake(final=True)
