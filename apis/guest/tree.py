@@ -3,9 +3,10 @@
 Invariant: one observation is bounded in nodes, children per node, text and time, and holds only elements whose centre
 is on the screen and not under another window. What an application fails to answer is left out, never an error.
 
-Two facts shape the walk. Enumerating hidden subtrees costs most of a naive dump, so a node that is not SHOWING is cut
-with all below it. LibreOffice 7.4 reports what lies under its root pane too high by the height of the menu bar until
-the window has seen a mouse event, so the offset is measured each time.
+Facts that shape the walk. Enumerating hidden subtrees costs most of a naive dump, so a node that is not SHOWING is cut
+with all below it. Icon views of GTK 2 say SHOWING too late for a new file and too long for one scrolled away, so for
+their icons it is the place inside the view that decides. LibreOffice 7.4 reports what lies under its root pane too high
+by the height of the menu bar until the window has seen a mouse event, so the offset is measured each time.
 """
 
 from __future__ import annotations
@@ -47,12 +48,18 @@ _TEXT_ROLES = {
     "password text",
     "document text",
 }
-_MUTE_ROLES = {  # said only when they carry a name
-    "application", "filler", "frame", "internal frame", "layered pane", "list", "list box", "menu bar", "page tab list",
-    "panel", "redundant object", "root pane", "scroll bar", "scroll pane", "section", "separator", "split pane",
-    "table", "tool bar", "tree table", "viewport", "window", "image", "unknown", "status bar", "grouping",
+_SAID_UNNAMED = {  # something to act on, even without a name or a text
+    "check box", "combo box", "document text", "entry", "password text", "push button", "radio button", "slider",
+    "spin button", "text", "terminal", "toggle button",
 }  # fmt: skip
-_SILENT_ROLES = {"application", "frame", "window", "scroll bar", "separator", "root pane"}  # never said
+_SILENT_ROLES = {"application", "frame", "window", "scroll bar", "separator", "root pane", "tool tip"}  # never said
+_ICON_VIEW = "layered pane"
+
+
+def _inside(box: tuple[int, int, int, int], view: tuple[int, int, int, int]) -> bool:
+    """Whether the centre of `box` lies in `view`; both are x, y, width, height."""
+    cx, cy = box[0] + box[2] // 2, box[1] + box[3] // 2
+    return view[0] <= cx < view[0] + view[2] and view[1] <= cy < view[1] + view[3]
 
 
 class Walk:
@@ -105,7 +112,7 @@ class Walk:
                 if top is None or not top.get_state_set().contains(Atspi.StateType.SHOWING):
                     continue
                 self._menu_bottom = 0
-                self._node(top, self._window_of(top, self._box(top)), 0, 0)
+                self._node(top, self._window_of(top, self._box(top)), 0, 0, None)
             except GLib.Error:  # it closed, or its application is busy or gone
                 continue
 
@@ -116,43 +123,48 @@ class Walk:
         text = Atspi.Text.get_text(node, 0, min(count, TEXT_MAX)) if count > 0 else ""
         return "" if text == name else text
 
-    def _node(self, node: Any, window: int, dy: int, depth: int) -> None:
+    def _node(self, node: Any, window: int, dy: int, depth: int, view: tuple[int, int, int, int] | None) -> None:
+        """Say a node and walk what is below it. `view` is the box of the icon view that it lies in."""
         if self._visited >= NODES_MAX or len(self.elements) >= ELEMENTS_MAX or time.monotonic() > self._until:
             self.cut = True
             return
         self._visited += 1
         states = node.get_state_set()
-        if depth and not states.contains(Atspi.StateType.SHOWING):
+        if depth and view is None and not states.contains(Atspi.StateType.SHOWING):
             return
         role, box = node.get_role_name(), self._box(node)
+        if view is not None and (box is None or not _inside(box, view)):
+            return
         if box and role == "menu bar" and not dy and box[3] > 0:
             self._menu_bottom = box[1] + box[3]
         if box and role == "root pane" and self._menu_bottom:
             dy = max(0, self._menu_bottom - box[1])
         if box:
             self._say(node, role, (box[0], box[1] + dy, box[2], box[3]), states, window)
+        if depth < DEPTH_MAX:
+            self._children(node, window, dy, depth, box if role == _ICON_VIEW else None)
+
+    def _children(self, node: Any, window: int, dy: int, depth: int, view: tuple[int, int, int, int] | None) -> None:
         count = node.get_child_count()
         if count > CHILDREN_MAX:
             self.cut = True
-        if depth < DEPTH_MAX:
-            for at in range(min(count, CHILDREN_MAX)):
-                try:
-                    child = node.get_child_at_index(at)
-                    if child is not None:
-                        self._node(child, window, dy, depth + 1)
-                except GLib.Error:
-                    continue
+        for at in range(min(count, CHILDREN_MAX)):
+            try:
+                child = node.get_child_at_index(at)
+                if child is not None:
+                    self._node(child, window, dy, depth + 1, view)
+            except GLib.Error:
+                continue
 
     def _say(self, node: Any, role: str, box: tuple[int, int, int, int], states: Any, window: int) -> None:
         x, y, w, h = box
-        cx, cy = x + w // 2, y + h // 2
-        if w <= 0 or h <= 0 or role in _SILENT_ROLES or not (0 <= cx < self.size[0] and 0 <= cy < self.size[1]):
+        if role in _SILENT_ROLES or w <= 0 or h <= 0 or not _inside(box, (0, 0, *self.size)):
             return
-        if self._covered(cx, cy, window):
+        if self._covered(x + w // 2, y + h // 2, window):
             return
-        name = (node.get_name() or "")[:TEXT_MAX]
+        name = (node.get_name() or "").strip()[:TEXT_MAX]
         text = self._text(node, role, name)
-        if role in _MUTE_ROLES and not name and not text:
+        if not name and not text and role not in _SAID_UNNAMED:
             return
         said = [short for state, short in _STATES if states.contains(state)]
         self.elements.append([role.replace(" ", "-"), name, text, x, y, w, h, said, window])

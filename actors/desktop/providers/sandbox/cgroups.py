@@ -57,9 +57,8 @@ def make(name: str, memory_bytes: int, processes: int) -> tuple[dict[str, str], 
             warnings.append(f"cgroup {controller}: {error.strerror}")
     if "freezer" not in folders and UNIFIED in roots:
         _make_unified(roots[UNIFIED], name, {"memory.max": memory_bytes, "pids.max": processes}, folders, warnings)
-    for controller in ("memory", "pids"):
-        if controller not in folders and UNIFIED not in folders:
-            warnings.append(f"no limit of {controller}")
+    if UNIFIED not in folders:
+        warnings += [f"no limit of {controller}" for controller in ("memory", "pids") if controller not in folders]
     if "freezer" not in folders and UNIFIED not in folders:
         warnings.append("no freezer; stop signals are used")
     return folders, warnings

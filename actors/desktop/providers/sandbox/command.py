@@ -63,7 +63,8 @@ def sandbox_command(
         "--ro-bind", "/usr", "/usr", *size_of_small, "--tmpfs", "/usr/local",
         "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib",
         "--symlink", "usr/lib64", "/lib64",
-        "--proc", "/proc", "--dev", "/dev", *size_of_small, "--tmpfs", "/dev/shm", *size_of_small, "--tmpfs", "/var",
+        "--proc", "/proc", "--dev", "/dev", *size_of_small, "--tmpfs", "/dev/shm",  # noqa: S108 - the guest's
+        *size_of_small, "--tmpfs", "/var",
     ]  # fmt: skip
     for path in _VAR:
         command += ["--ro-bind-try", path, path]
@@ -71,10 +72,10 @@ def sandbox_command(
         command += ["--ro-bind-try", f"/etc/{path}", f"/etc/{path}"]
     command += [
         "--ro-bind", str(etc / "passwd"), "/etc/passwd", "--ro-bind", str(etc / "group"), "/etc/group",
-        "--bind", str(disk / "home"), GUEST_HOME, "--bind", str(disk / "tmp"), "/tmp",
+        "--bind", str(disk / "home"), GUEST_HOME, "--bind", str(disk / "tmp"), "/tmp",  # noqa: S108
         "--bind", str(disk / "run"), GUEST_RUN, "--dir", "/run/sshd", "--ro-bind", str(guest), GUEST_CODE,
-        "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", "/usr/bin:/bin:/usr/sbin", "--setenv", "USER", GUEST_USER,
-        "--setenv", "LANG", "C.UTF-8",
+        "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", "/usr/bin:/bin:/usr/sbin",
+        "--setenv", "USER", GUEST_USER, "--setenv", "LANG", "C.UTF-8",
         PYTHON, "-I", "-S", GUEST_CODE, "session", "--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name,
         "--size", size, "--listen-fd", str(listen_fd),
     ]  # fmt: skip

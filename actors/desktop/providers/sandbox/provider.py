@@ -171,7 +171,7 @@ class SandboxProvider(abc.Provider):
         identity = box.lease.uid if os.geteuid() == 0 else None
         try:
             with (box.disk / "log").open("wb") as log:
-                box.process = subprocess.Popen(
+                box.process = subprocess.Popen(  # noqa: ASYNC220 - must be started by the loop's thread, see above
                     argv,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
