@@ -1,0 +1,148 @@
+"""Invariant 6: every wait has a deadline, and a stall names who waits for which message from whom since when."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import math
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "runtime")]
+
+from example_actors import Counter, Sleep  # noqa: E402
+from product_code import ancestors, called, place, sources, tree_of  # noqa: E402
+
+from runtime.errors import DeadlineExceeded, ProtocolError  # noqa: E402
+from runtime.logs_read import read_logs  # noqa: E402
+from runtime.system import ActorSpec, ActorSystem  # noqa: E402
+from runtime.waits import waiting, waits_now  # noqa: E402
+
+# Calls that end only when somebody else does something.
+WAITS = {
+    *("wait", "get", "join", "acquire", "communicate", "shield", "recv", "receive"),
+    *("readexactly", "readline", "readuntil", "read", "drain", "wait_closed"),
+    *("connect", "sock_connect", "open_connection", "open_unix_connection", "create_connection"),
+    *("create_process", "create_subprocess_exec"),
+}
+BOUNDS = frozenset({"waiting", "timeout", "timeout_at", "deadline"})
+
+IDLE = "waits for work, and nobody waits for it"
+STOP = "waits to be told to stop"
+CALLER = "its caller bounds it"
+DISK = "waits for a thread of this process, never for a peer"
+WITHOUT = {
+    "runtime/mailbox.py:Mailbox.get": IDLE,
+    "runtime/cell.py:Cell._serve": IDLE,
+    "runtime/cell.py:Cell._sleep_unless_stopped": "the back-off's own sleep ends it",
+    "runtime/cell.py:Cell._one_life": STOP,
+    "runtime/clock.py:VirtualClock.sleep": "the test that owns the clock ends it",
+    "runtime/hosts/child.py:ChildHost.run": IDLE,
+    "runtime/hosts/launch.py:Child.until_exit_or": STOP,
+    "runtime/hosts/launch.py:Child.output": IDLE,
+    "runtime/hosts/process.py:ProcessHost._read": IDLE,
+    "runtime/transport.py:Link.receive": IDLE,
+    "runtime/transport.py:Link.of_socket": "the socket is connected already",
+    "runtime/node.py:Node.ask": CALLER,
+    "runtime/actor.py:Context.shared": "Shared.get bounds it",
+    "runtime/system.py:ActorSystem.failed": STOP,
+    "policy/engine/__main__.py:_serve": STOP,
+    "policy/engine/control.py:_read": "the HTTP server drops clients that don't send",
+    "policy/engine/generate.py:Generate.__call__": "the HTTP server drops clients that don't send",
+    "policy/engine/worker.py:Ticket.next": "the engine's loop ends or fails every sequence",
+    "policy/engine/worker.py:EngineThread.call": DISK,
+    "actors/desktop/link.py:connect": CALLER,
+    "actors/desktop/link.py:GuestLink._read": IDLE,
+    "actors/desktop/link.py:GuestLink.close": "a cancelled task of its own",
+    "actors/desktop/providers/sandbox/provider.py:SandboxProvider.boot": "each kill inside is bounded",
+    "actors/desktop/providers/sandbox/provider.py:SandboxProvider.destroy": "each kill inside is bounded",
+    "actors/replay/actor.py:ReplayActor._collect": IDLE,
+    "actors/replay/parking.py:ParkingLot.park": DISK,
+    "actors/replay/parking.py:ParkingLot.run": IDLE,
+    "actors/replay/store.py:Store.do": DISK,
+    "actors/replay/store.py:Store.serve": IDLE,
+}
+
+
+def bounded(node: ast.Await) -> bool:
+    """Whether a time limit is an argument of what is awaited or stands around it in the same function."""
+    if isinstance(node.value, ast.Call):
+        arguments = [ast.unparse(a) for a in node.value.args]
+        arguments += [f"{k.arg}={ast.unparse(k.value)}" for k in node.value.keywords]
+        if any(word in text for text in arguments for word in ("timeout", "deadline", "wait_s")):
+            return True
+    for outer in ancestors(node):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        if isinstance(outer, ast.AsyncWith):
+            managers = [item.context_expr for item in outer.items]
+            if any(isinstance(m, ast.Call) and called(m) in BOUNDS for m in managers):
+                return True
+    return False
+
+
+def test_every_wait_has_a_deadline_in_the_code():
+    found: set[str] = set()
+    for path in sources():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Await):
+                call = node.value
+                if (not isinstance(call, ast.Call) or called(call) in WAITS) and not bounded(node):
+                    found.add(place(path, node))
+    assert sorted(found - WITHOUT.keys()) == [], "wrap these in waiting(...) or asyncio.timeout(...)"
+    stale = {where for where in WITHOUT.keys() - found if where.startswith("runtime/")}
+    assert sorted(stale) == [], "these exceptions are not needed any more"
+
+
+def test_every_wait_has_a_deadline_in_asks():
+    for path in sources():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "ask":
+                receiver = ast.unparse(node.func.value)  # the node's own `ask` takes an envelope, deadline inside
+                given = {k.arg for k in node.keywords}
+                assert "timeout_s" in given or receiver in ("self", "self._node"), place(path, node)
+
+
+@pytest.mark.parametrize("forever", [math.inf, math.nan])
+async def test_every_wait_has_a_deadline_that_is_finite(tmp_path, forever):
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter))
+        with pytest.raises(ProtocolError):
+            async with asyncio.timeout(5):
+                await system.ref("a").ask(Sleep(seconds=60), timeout_s=forever)
+        with pytest.raises(TypeError):
+            await system.ref("a").ask(Sleep(seconds=60))  # type: ignore[call-arg]
+
+
+async def test_every_wait_has_a_deadline_that_ends_it(tmp_path):
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter))
+        for limit in (0.05, 0.2):
+            began = time.monotonic()
+            with pytest.raises(DeadlineExceeded):
+                async with asyncio.timeout(5):
+                    await system.ref("a").ask(Sleep(seconds=60), timeout_s=limit)
+            assert limit * 0.9 <= time.monotonic() - began < limit + 2
+        began = time.monotonic()
+        with pytest.raises(DeadlineExceeded, match=r"x waited 0.1 s for Ping from y"):
+            async with asyncio.timeout(5), waiting("x", "y", "Ping", 0.1):
+                await asyncio.get_running_loop().create_future()
+        assert waits_now() == []
+
+
+async def test_every_wait_has_a_deadline_and_a_stall_says_who_waits_for_what(tmp_path):
+    async with ActorSystem(tmp_path, stall_after_s=0.2) as system:
+        await system.spawn(ActorSpec(name="sampler/0", factory=Counter))
+        ref = system.ref("sampler/0", sender="desktop/3")
+        before = datetime.now(UTC)
+        asking = asyncio.ensure_future(ref.ask(Sleep(seconds=1.0), timeout_s=30, trace="g1.0"))
+        await asking
+    (stall,) = read_logs(tmp_path, event="stall")
+    assert (stall["who"], stall["what"], stall["whom"]) == ("desktop/3", "Sleep", "sampler/0")
+    assert (stall["cause"], stall["trace"]) == ("busy", "g1.0")
+    assert abs((datetime.fromisoformat(stall["since"]) - before).total_seconds()) < 2
+    assert stall["waited_s"] >= 0.2

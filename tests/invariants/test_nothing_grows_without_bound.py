@@ -1,0 +1,173 @@
+"""Invariant 7: mailboxes, tables, logs, frames and queues have bounds, and reaching one pushes back or fails."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "runtime")]
+
+from example_actors import Counter, Greet, Number, Park, Sleep, Total  # noqa: E402
+from product_code import called, place, sources, tree_of  # noqa: E402
+
+from runtime import logs, node, segments, transport, waits  # noqa: E402
+from runtime.errors import ActorGone, ComputerRLError, DeadlineExceeded, HostLost, MailboxFull, StoreError  # noqa: E402
+from runtime.events import declare  # noqa: E402
+from runtime.hosts.frames import FromMain, PeersLost  # noqa: E402
+from runtime.segments import SegmentStore  # noqa: E402
+from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
+from runtime.transport import Link  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+HOSTS = [HostSpec(name="one", env={"PYTHONPATH": str(HERE.parent / "runtime")})]
+SHOUTED = declare("bounds_test_shouted", "info", text=str, items=list)
+
+# Collections without a bound of their own, and what bounds them.
+BOUNDED_ELSEWHERE = {
+    "runtime/mailbox.py": "capacity and max_waiters, checked on the way in",
+    "runtime/origin.py": "one origin per process",
+    "runtime/codec.py": "one entry per message class",
+    "policy/engine/worker.py": "one call per HTTP request, and the server bounds those",
+    "policy/engine/scheduler.py": "the engine refuses requests beyond its limit",
+    "actors/replay/store.py": "MAX_WAITING, checked on the way in",
+}
+
+
+def is_unbounded(call: ast.Call) -> bool:
+    """Whether this makes a queue or a cache that can grow for ever."""
+    named = {k.arg for k in call.keywords}
+    if called(call) == "deque":
+        return "maxlen" not in named and len(call.args) < 2
+    if called(call) in ("Queue", "LifoQueue", "PriorityQueue"):
+        return "maxsize" not in named and not call.args
+    return called(call) == "SimpleQueue" or (called(call) == "lru_cache" and not named and not call.args)
+
+
+def caches_all(function: ast.AST) -> bool:
+    """Whether a function remembers every result."""
+    decorators = getattr(function, "decorator_list", [])
+    return any(ast.unparse(d) in ("cache", "functools.cache") for d in decorators)
+
+
+def test_nothing_grows_without_bound_in_the_code():
+    """A deque, queue or cache has a bound in its constructor, or a reason above."""
+    found = [
+        place(path, item)
+        for path in sources()
+        for item in ast.walk(tree_of(path))
+        if caches_all(item) or (isinstance(item, ast.Call) and is_unbounded(item))
+    ]
+    assert [where for where in found if where.split(":")[0] not in BOUNDED_ELSEWHERE] == []
+
+
+@pytest.mark.parametrize("host", ["main", "one"])
+async def test_nothing_grows_without_bound_in_mailboxes(tmp_path, host):
+    async with ActorSystem(tmp_path, hosts=HOSTS) as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter, host=host, mailbox=10))
+        ref = system.ref("a")
+        busy = asyncio.ensure_future(ref.ask(Sleep(seconds=1.5), timeout_s=20))
+        await asyncio.sleep(0.2)
+        flood = [asyncio.ensure_future(ref.tell(Greet(text="x"), timeout_s=0.4)) for _ in range(300)]
+        await asyncio.sleep(0.2)
+        (status,) = await system.statuses()
+        assert status.mailbox <= 10
+        results = await asyncio.gather(*flood, return_exceptions=True)
+        assert sum(result is None for result in results) == 10
+        assert {type(result) for result in results if result is not None} <= {MailboxFull, DeadlineExceeded}
+        assert sum(isinstance(result, MailboxFull) for result in results) > 200
+        await busy
+        assert await ref.ask(Total(), timeout_s=5) == Number(n=10)
+
+
+async def test_nothing_grows_without_bound_in_waiting_rooms(tmp_path):
+    """Senders outside a full mailbox are bounded as well; those beyond are refused at once."""
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter, mailbox=5))
+        ref = system.ref("a")
+        busy = asyncio.ensure_future(ref.ask(Sleep(seconds=0.5), timeout_s=20))
+        await asyncio.sleep(0.05)
+        crowd = [asyncio.ensure_future(ref.tell(Greet(text="x"), timeout_s=30)) for _ in range(2000)]
+        await asyncio.sleep(0.2)
+        assert sum(not task.done() for task in crowd) <= 1024
+        assert sum(task.done() and isinstance(task.exception(), MailboxFull) for task in crowd) >= 900
+        await busy
+        await asyncio.gather(*crowd, return_exceptions=True)
+
+
+@pytest.mark.parametrize("host", ["main", "one"])
+async def test_nothing_grows_without_bound_in_reply_tables(tmp_path, host):
+    async with ActorSystem(tmp_path, hosts=HOSTS) as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter, host=host))
+        for _ in range(4):
+            asks = [system.ref("a").ask(Park(seconds=0.15), timeout_s=0.05) for _ in range(50)]
+            results = await asyncio.gather(*asks, return_exceptions=True)
+            assert {type(result) for result in results} <= {DeadlineExceeded}
+            for name in ("nobody", "nobody/2"):
+                with pytest.raises(ActorGone):
+                    await system.ref(name).ask(Total(), timeout_s=1)
+        assert len(system._node._pending) == 0
+        assert waits.waits_now() == []
+        assert len(system._node.dead_letters) <= node.DEAD_LETTERS_KEPT
+
+
+async def test_nothing_grows_without_bound_in_asks_under_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(node, "MAX_PENDING", 20)
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter))
+        asks = [system.ref("a").ask(Sleep(seconds=0.05), timeout_s=0.3) for _ in range(40)]
+        results = await asyncio.gather(*asks, return_exceptions=True)
+        assert sum(isinstance(result, MailboxFull) for result in results) == 20
+
+
+async def test_nothing_grows_without_bound_in_frames(monkeypatch):
+    monkeypatch.setattr(transport, "MAX_UNSENT_BYTES", 1 << 20)
+    ours, theirs = socket.socketpair()
+    link: Link = await Link.of_socket(ours, FromMain)
+    frame = PeersLost(names=["x" * 100_000], reason="")
+
+    def flood() -> None:
+        for _ in range(1000):
+            link.write(frame)
+
+    with pytest.raises(HostLost, match="unread"):
+        flood()
+    await link.close()
+    theirs.close()
+
+
+def test_nothing_grows_without_bound_in_logs(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "MAX_FILE_BYTES", 100_000)
+    log = logs.ActorLog(tmp_path, "a")
+    for _ in range(100):
+        log.emit(SHOUTED, text="\x1b" * 10**6, items=["y" * 10**5] * 1000)
+    log.close()
+    files = list((tmp_path / "logs").iterdir())
+    assert len(files) == 2
+    assert max(path.stat().st_size for path in files) < 100_000 + 500_000
+
+
+def test_nothing_grows_without_bound_in_segments(tmp_path, monkeypatch):
+    monkeypatch.setattr(segments, "MAX_INDEX", 10)
+    store = SegmentStore(tmp_path, "w", max_bytes=1000)
+    for n in range(100):
+        store.append(bytes([n]) * 50)
+    assert len(store._index) == 10
+    assert max(path.stat().st_size for path in tmp_path.glob("*.seg")) <= 1000 + 74
+    with pytest.raises(StoreError):
+        store.append(bytes(segments.MAX_BLOB_BYTES + 1))
+    store.close()
+
+
+async def test_nothing_grows_without_bound_in_restarts(tmp_path):
+    async with ActorSystem(tmp_path) as system:
+        policy = RestartPolicy(max_restarts=2, first_delay_s=0.0)
+        with pytest.raises(ComputerRLError):
+            await system.spawn(ActorSpec(name="a", factory="example_actors:Number", restart=policy))
+        async with asyncio.timeout(5):
+            await system.failed()
+        assert "a" not in system._node.mailboxes
