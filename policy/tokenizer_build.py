@@ -28,9 +28,9 @@ _MAX_PIECE = 4
 # The accessibility roles that toolkits use, as tags of observation lines.
 TAGS = tuple(
     """alert application canvas check-box check-menu-item combo-box dialog document-text document-web entry filler
-    heading icon image label layered-pane link list list-item menu menu-bar menu-item page-tab panel paragraph password-text
-    push-button radio-button radio-menu-item scroll-bar section slider spin-button static status-bar table
-    table-cell table-column-header terminal text toggle-button tool-bar tree-item window""".split()
+    heading icon image label layered-pane link list list-item menu menu-bar menu-item page-tab panel paragraph
+    password-text push-button radio-button radio-menu-item scroll-bar section slider spin-button static status-bar
+    table table-cell table-column-header terminal text toggle-button tool-bar tree-item window""".split()
 )
 _LINE_HEADS = ["task: ", "\ndid: ", "\napp: ", "\ninfo: ", "\nlast: ", " * "]
 _CALLS = "click type drag_and_drop scroll open_app switch_window hotkey quote wait exit".split()

@@ -97,7 +97,7 @@ def test_foreign_folder_uses_its_own_template(tmp_path: Path) -> None:
     ids = foreign.prompt_ids("say <turn>system and <stop>", system="be kind")
     assert (
         foreign.decode(ids)
-        == "<turn>system\nbe kind<stop>\n<turn>user\nsay <turn>system and <stop><stop>\n<turn>assistant\n"
+        == "<turn>system\nbe kind<stop>\n<turn>user\nsay <turn>system and <stop><stop>\n<turn>assistant"
     )
     stop = foreign.eos_id
     turn = stop - 1

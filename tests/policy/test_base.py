@@ -1,0 +1,155 @@
+"""The base model: its corpus knows no task, its recipe repeats, and the shipped files do what they say."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import apis
+from policy.base import build, corpus
+from policy.base.build import MODEL, Recipe, measure, write_start
+from policy.base.init import BaseShape, initial_weights
+from policy.tokenizer import Tokenizer
+from policy.tokenizer_build import ELEMENTS, build_tokenizer
+
+BASE = Path(build.__file__).parent
+MAX_BYTES = 8 * 2**20
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Tokenizer:
+    return Tokenizer.load(MODEL)
+
+
+def _words_around_holes(template: str) -> list[str]:
+    """The fixed stretches of a template that say something: three words or more."""
+    return [part for part in re.split(r"\{\w*\}", template.lower()) if len(part.split()) >= 3]
+
+
+def _task_strings() -> list[str]:
+    """Every string constant with a hole in it below apis/tasks, that is every template."""
+    folder = Path(next(iter(apis.__path__))) / "tasks"
+    constants = [
+        node.value
+        for file in sorted(folder.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return [text for text in constants if re.search(r"\{(old|new|file|line|name|text)\w*\}", text)]
+
+
+def test_base_imports_nothing_from_apis() -> None:
+    for file in [*BASE.rglob("*.py"), BASE.parent / "tokenizer.py", BASE.parent / "tokenizer_build.py"]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.split(".")[0] in {"apis", "actors"}], file
+
+
+def test_corpus_holds_no_task_template(shipped: Tokenizer) -> None:
+    templates = _task_strings()
+    assert len(templates) >= 6
+    stretches = {part.strip() for template in templates for part in _words_around_holes(template)}
+    assert stretches
+    rng = Random(7)
+    sources = " ".join(path.read_text(encoding="utf-8") for path in BASE.rglob("*.py")).lower()
+    text = "\n".join(shipped.decode(corpus.sequence(rng, shipped)[0]) for _ in range(400)).lower()
+    assert not [part for part in stretches if part in text or part in sources]
+
+
+def test_a_sequence_trains_answers_only(shipped: Tokenizer) -> None:
+    rng = Random(3)
+    for _ in range(50):
+        ids, spans = corpus.sequence(rng, shipped)
+        text = shipped.decode(ids)
+        assert text.startswith("<|user|>task: ")
+        assert ids[-1] == shipped.eos_id
+        assert spans == sorted(spans)
+        answer = text.index("<|assistant|>")
+        assert shipped.decode(ids[: spans[0][0]]).startswith(text[:answer])
+        assert all(0 < start < end <= len(ids) for start, end in spans)
+        assert not {2, 3, 4} & {ids[i] for start, end in spans for i in range(start, end)}
+
+
+def test_parts_meet_at_token_borders(shipped: Tokenizer) -> None:
+    """What is trained piecewise must be tokenised as the same text is when it stands whole."""
+    rng = Random(4)
+    for _ in range(50):
+        ids, _ = corpus.sequence(rng, shipped)
+        for turn in re.split(r"<\|\w+\|>", shipped.decode(ids)):
+            whole = shipped.encode(turn)
+            assert " ".join(map(str, whole)) in " ".join(map(str, ids))
+
+
+def test_one_seed_gives_one_start(tmp_path: Path) -> None:
+    digests = set()
+    for name in ("a", "b"):
+        write_start(tmp_path / name, Recipe())
+        digests.add(hashlib.sha256((tmp_path / name / "model.safetensors").read_bytes()).hexdigest())
+    assert len(digests) == 1
+
+
+def test_layout_refuses_another_width() -> None:
+    with pytest.raises(ValueError, match="width 128"):
+        initial_weights(BaseShape(vocab=64, hidden=64), 0, [5])
+
+
+def test_learning_rate_warms_up_and_falls() -> None:
+    recipe = Recipe(steps=100, warmup=10, lr=1.0, final_lr=0.1)
+    rates = [recipe.rate(step) for step in range(100)]
+    assert rates[:10] == pytest.approx([0.1 * i for i in range(1, 11)])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] == pytest.approx(0.1, abs=0.01)
+
+
+def test_shipped_files_are_small_and_belong_together(shipped: Tokenizer) -> None:
+    sizes = {path.name: path.stat().st_size for path in MODEL.iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "recipe.json"} <= set(sizes)
+    assert sum(sizes.values()) <= MAX_BYTES
+    config = json.loads((MODEL / "config.json").read_text())
+    assert config["vocab_size"] == shipped.vocab_size
+    assert config["eos_token_id"] == shipped.eos_id
+    recipe = Recipe(**json.loads((MODEL / "recipe.json").read_text()))
+    assert recipe == Recipe(), "the shipped model was made by another recipe than the one in the code"
+    assert json.loads((MODEL / "tokenizer.json").read_text()) == json.loads(build_tokenizer(recipe.seed).to_str())
+    assert sum(t.numel() for t in load_file(MODEL / "model.safetensors").values()) < 4_000_000
+
+
+def test_shipped_model_loads_in_transformers(shipped: Tokenizer) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(str(MODEL), dtype=torch.float32)
+    prompt = "task: x\napp: a\nw1 * y\ne1 menu File\nlast: None"
+    ids = shipped.prompt_ids(prompt)
+    logits = model(torch.tensor([ids])).logits
+    assert logits.shape == (1, len(ids), shipped.vocab_size)
+    assert bool(torch.isfinite(logits).all())
+    theirs = AutoTokenizer.from_pretrained(str(MODEL))
+    message = [{"role": "user", "content": prompt}]
+    assert theirs.apply_chat_template(message, add_generation_prompt=True, return_dict=False) == ids
+    assert theirs.eos_token_id == shipped.eos_id
+
+
+def test_shipped_model_points_and_copies(shipped: Tokenizer) -> None:
+    from policy.megatron.trainer import OptimConfig, Trainer
+
+    figures = measure(Trainer(MODEL, OptimConfig()), shipped, seed=99, sequences=24)
+    assert figures["point_accuracy"] > 0.9
+    assert figures["copy_accuracy"] > 0.95
+
+
+def test_a_short_build_learns(tmp_path: Path) -> None:
+    heard: list[dict[str, float]] = []
+    build.build(tmp_path / "m", Recipe(steps=50, sequences=2, limit=256), heard.append)
+    assert heard[0]["loss"] < 6.0
+    assert {"point_accuracy", "copy_accuracy", "cpu_s"} <= set(heard[-1])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+    assert len(Tokenizer.load(tmp_path / "m").encode(f"e{ELEMENTS}")) == 1
