@@ -32,6 +32,12 @@ def read(folder: Path) -> dict[str, Tensor]:
     return tensors
 
 
+def digest(folder: Path) -> str:
+    """blake2b-128 of the safetensors file in `folder`, hex."""
+    with (folder / WEIGHTS).open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
 def write(folder: Path, tensors: dict[str, Tensor], source: Path) -> str:
     """Write `tensors` with what lies beside the weights in `source` to `folder`, replacing what is there.
 

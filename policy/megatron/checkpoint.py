@@ -87,6 +87,8 @@ def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:
         warnings.simplefilter("ignore")
         state = dist_checkpointing.load(_state(updater, reference, loading=True), str(folder / SHARDS))
         updater.model.load_state_dict(state["model"])
+        adam = state["optimizer"].get("optimizer", state["optimizer"])["state"]
+        adam.setdefault("common_step", torch.tensor(0.0))  # Megatron leaves out a count of zero
         updater.optimizer.load_state_dict(state["optimizer"])
         if reference is not None:
             reference.load_state_dict(state["reference"])

@@ -6,6 +6,8 @@ samples were packed.
 
 from __future__ import annotations
 
+import atexit
+
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
@@ -28,9 +30,17 @@ def ensure_parallel(seed: int) -> None:
             dist.init_process_group(backend)
         else:
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        atexit.register(_leave_parallel)  # gloo's threads must end before the interpreter, else it aborts now and then
     if not parallel_state.is_initialized():
         parallel_state.initialize_model_parallel()
     model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
+
+
+def _leave_parallel() -> None:
+    if parallel_state.is_initialized():
+        parallel_state.destroy_model_parallel()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class PolicyModel(GPTModel):
@@ -67,8 +77,9 @@ class PackedInputs:
     """A micro-batch as tensors: t packed tokens, r predicted tokens in packing order."""
 
     def __init__(self, batch: MicroBatch, device: torch.device) -> None:
-        samples = sorted(batch.samples, key=lambda sample: len(sample.ids))  # equal lengths side by side
-        self.samples = samples
+        # Equal lengths side by side: attention takes each run of them at once.
+        self._order = sorted(range(len(batch.samples)), key=lambda i: len(batch.samples[i].ids))
+        samples = [batch.samples[i] for i in self._order]
         lengths = [len(sample.ids) for sample in samples]
         flat = [token for sample in samples for token in sample.ids]
         rows: list[int] = []
@@ -76,7 +87,8 @@ class PackedInputs:
         for sample in samples:
             rows.extend(start + position - 1 for position in sample.targets())
             start += len(sample.ids)
-        counts = torch.tensor([sample.response_len for sample in samples])
+        self._counts = [sample.response_len for sample in samples]
+        counts = torch.tensor(self._counts)
         self.ids = torch.tensor(flat, device=device)[None]
         self.positions = torch.cat([torch.arange(length, device=device) for length in lengths])[None]
         predicting = torch.tensor(rows, device=device)
@@ -87,6 +99,11 @@ class PackedInputs:
         self.temperatures = self._spread([sample.temperature for sample in samples], counts, device)
         logprobs = [value for sample in samples for value in sample.behaviour_logprobs]
         self.behaviour = torch.tensor(logprobs, dtype=torch.float32, device=device)  # [r], or empty
+
+    def by_sample(self, values: Tensor) -> list[Tensor]:
+        """Split `values` [r, ...] by sample, in the order the micro-batch has."""
+        parts = dict(zip(self._order, values.split(self._counts), strict=True))
+        return [parts[i] for i in range(len(parts))]
 
     @staticmethod
     def _spread(values: list[float], counts: Tensor, device: torch.device) -> Tensor:

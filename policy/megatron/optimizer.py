@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.transformer.module import Float16Module
@@ -64,14 +65,25 @@ class Updater:
         self.optimizer.zero_grad()
 
     def step(self, lr: float) -> StepOutcome:
-        """Sum gradients over ranks, clip their norm, and apply Adam with `lr`."""
+        """Sum gradients over ranks, clip their norm, and apply Adam with `lr`; nothing where they are not finite."""
         finalize_model_grads([self.ddp])
+        if not self._finite():
+            return StepOutcome(ok=False, grad_norm=0.0)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group.get("lr_mult", 1.0)
             group["weight_decay"] = self.config.weight_decay * group.get("wd_mult", 1.0)
         with shim.cuda_literals():
             ok, grad_norm, _ = self.optimizer.step()
         return StepOutcome(ok=bool(ok), grad_norm=float(grad_norm or 0.0))
+
+    def _finite(self) -> bool:
+        # Megatron's fp32 optimizer does not look, and would spread one bad value over all weights.
+        finite = torch.stack([buffer.grad_data.isfinite().all() for buffer in self.ddp.buffers]).all()
+        if dist.get_world_size() > 1:
+            votes = finite.float()
+            dist.all_reduce(votes, dist.ReduceOp.MIN)
+            finite = votes
+        return bool(finite)
 
     def inner(self) -> list[Any]:
         """The torch optimizers inside Megatron's."""

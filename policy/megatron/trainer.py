@@ -6,6 +6,7 @@ samples were packed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -71,9 +72,9 @@ class Trainer:
     def grpo_step(self, micro_batches: Sequence[MicroBatch], lr: float, objective: Objective) -> dict[str, float]:
         """One optimizer step of step-level GRPO.
 
-        Figures: loss, grad_norm, ok (1 or 0: non-finite gradients, nothing changed), entropy (nats per token at
-        temperature 1), kl, clip_fraction, mismatch (mean |log pi / mu|), ratio_max, tokens (trained on),
-        packed_tokens, forward_s, backward_s, optimizer_s.
+        Figures: loss, grad_norm, ok (1, or 0 where gradients were not finite: nothing changed, and figures that are
+        not finite read 0), entropy (nats per token at temperature 1), kl, clip_fraction, mismatch (mean
+        |log pi / mu|), ratio_max, tokens (trained on), packed_tokens, forward_s, backward_s, optimizer_s.
         Raises LearnerError when there is a KL term but no reference, or log-probabilities are missing.
         """
         if objective.kl_coef and self.reference is None:
@@ -96,13 +97,17 @@ class Trainer:
         return {**sums, "entropy": sums["entropy"] / count, "accuracy": sums["accuracy"] / count}
 
     @torch.no_grad()
+    def logits(self, micro_batch: MicroBatch) -> list[Tensor]:
+        """Logits [response_len, vocab] of every sample's trained tokens, in the micro-batch's order."""
+        inputs = PackedInputs(micro_batch, self.device)
+        return inputs.by_sample(self._logits(self.model, inputs))
+
+    @torch.no_grad()
     def logprobs(self, micro_batch: MicroBatch) -> list[list[float]]:
         """Log-probabilities of every sample's trained tokens at its temperature, in the micro-batch's order."""
         inputs = PackedInputs(micro_batch, self.device)
         values = token_logprobs(self._logits(self.model, inputs), inputs.targets, inputs.temperatures)
-        parts = values.split([sample.response_len for sample in inputs.samples])
-        by_sample = {id(sample): part.tolist() for sample, part in zip(inputs.samples, parts, strict=True)}
-        return [by_sample[id(sample)] for sample in micro_batch.samples]
+        return [part.tolist() for part in inputs.by_sample(values)]
 
     def fresh_optimizer(self) -> None:
         """Forget Adam's state; weights and reference stay."""
@@ -162,7 +167,8 @@ class Trainer:
         sums["optimizer_s"] = time.perf_counter() - began
         count = max(sums["tokens"], 1.0)
         means = {key: sums[key] / count for key in ("entropy", "kl", "clip_fraction", "mismatch") if key in sums}
-        return {**sums, **means, **peaks, "grad_norm": outcome.grad_norm, "ok": float(outcome.ok), "lr": lr}
+        figures = {**sums, **means, **peaks, "grad_norm": outcome.grad_norm, "ok": float(outcome.ok), "lr": lr}
+        return {name: value if math.isfinite(value) else 0.0 for name, value in figures.items()}
 
     def _forward(
         self, inputs: PackedInputs, objective: Objective | None, sums: dict[str, float], peaks: dict[str, float]

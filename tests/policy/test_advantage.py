@@ -1,0 +1,44 @@
+"""Step-level GRPO's advantages."""
+
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.advantage import group_advantages, step_rewards
+
+REWARDS = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6), min_size=1, max_size=6)
+
+
+def test_a_step_is_rewarded_when_verified_and_well_formed() -> None:
+    assert step_rewards(verified=True, well_formed=[True, False, True]) == [1.0, 0.0, 1.0]
+    assert step_rewards(verified=False, well_formed=[True, False]) == [0.0, 0.0]
+
+
+def test_longer_trajectories_weigh_more() -> None:
+    # R = {1, 1, 1, 0}: mean 3/4, population std sqrt(3)/4.
+    advantages = group_advantages([[1.0, 1.0, 1.0], [0.0]])
+    assert advantages is not None
+    assert advantages[0] == pytest.approx([1 / math.sqrt(3)] * 3)
+    assert advantages[1] == pytest.approx([-math.sqrt(3)])
+
+
+@pytest.mark.parametrize("rewards", [[], [[]], [[0.0, 0.0], [0.0]], [[1.0], [1.0, 1.0]], [[0.1] * 3, [0.1] * 7]])
+def test_equal_rewards_give_no_signal(rewards: list[list[float]]) -> None:
+    assert group_advantages(rewards) is None
+
+
+@given(REWARDS)
+def test_advantages_have_mean_zero_and_population_variance_one(rewards: list[list[float]]) -> None:
+    advantages = group_advantages(rewards)
+    flat = [reward for trajectory in rewards for reward in trajectory]
+    if len(set(flat)) == 1:
+        assert advantages is None
+        return
+    assert advantages is not None
+    assert [len(a) for a in advantages] == [len(r) for r in rewards]
+    values = [value for trajectory in advantages for value in trajectory]
+    assert statistics.fmean(values) == pytest.approx(0.0, abs=1e-9)
+    assert statistics.pstdev(values) == pytest.approx(1.0)

@@ -1,0 +1,138 @@
+"""Ten training steps against an independent script for Megatron-core, from the same weights.
+
+The script is not part of this repository. Where it is missing, the losses recorded from it stand in: with the
+script present, `python -m pytest -s tests/policy/test_megatron_reference.py -k independent` writes
+them to standard output.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from policy.megatron.trainer import OptimConfig, Trainer
+from policy.packing import Aggregation, pack_cross_entropy
+from tests.policy import tiny_models
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT.parent / "shared" / "reference" / "mcore_cpu.py"
+LENGTHS = [20, 33, 11]
+
+DRIVE = """
+import importlib.util, json, sys
+import torch
+from safetensors.torch import load_file
+path, folder, lengths = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+spec = importlib.util.spec_from_file_location("independent", path)
+ref = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ref)
+raw = json.load(open(folder + "/config.json"))
+torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+ref.init_dist()
+style = raw["model_type"]
+config = ref.make_config(
+    layers=raw["num_hidden_layers"], hidden=raw["hidden_size"], heads=raw["num_attention_heads"],
+    kv=raw["num_key_value_heads"], ffn=raw["intermediate_size"], head_dim=raw.get("head_dim"),
+    qkv_bias=style == "qwen2", qk_norm=style == "qwen3",
+)
+model = ref.make_model(config, raw["vocab_size"], tied=raw["tie_word_embeddings"])
+ref.from_hf(model, config, load_file(folder + "/model.safetensors"))
+ddp, opt, sched = ref.make_optimizer(model, config, lr=3e-3)
+ids = torch.tensor([[(5 * i * i + 3 * i) % raw["vocab_size"] for i in range(sum(lengths))]])
+labels, mask = torch.roll(ids, -1, 1), torch.ones(1, sum(lengths))
+mask[0, torch.tensor(lengths).cumsum(0) - 1] = 0
+pos = torch.cat([torch.arange(n) for n in lengths])[None]
+out = []
+for _ in range(10):
+    lr = opt.param_groups[0]["lr"]
+    loss, norm = ref.train_step(ddp, opt, sched, ids, labels, mask, packed=ref.packed_params(lengths), pos=pos)
+    out.append([lr, float(loss), float(norm)])
+print(json.dumps(out), flush=True)
+torch.distributed.destroy_process_group()
+"""
+
+
+class Case(NamedTuple):
+    style: str
+    folder: Path
+    steps: list[tuple[float, float, float]]
+
+
+# style -> (learning rate, loss, gradient norm) of each step
+RECORDED: dict[str, list[tuple[float, float, float]]] = {
+    "qwen2": [
+        (0.0, 4.63701296, 1.80248142),
+        (0.0015, 4.63701296, 1.80248142),
+        (0.003, 4.42070866, 1.51705983),
+        (0.00299923, 4.12728405, 1.35043981),
+        (0.00299692, 3.91703153, 1.32406485),
+        (0.00299307, 3.73517704, 1.28388093),
+        (0.00298769, 3.56483817, 1.27807606),
+        (0.00298077, 3.39954329, 1.21979048),
+        (0.00297234, 3.24185777, 1.21113575),
+        (0.00296239, 3.087744, 1.2957995),
+    ],
+    "qwen3": [
+        (0.0, 4.65194035, 2.62559394),
+        (0.0015, 4.65194035, 2.62559394),
+        (0.003, 4.27501822, 2.32498428),
+        (0.00299923, 3.91144323, 2.32219725),
+        (0.00299692, 3.64311767, 2.09721066),
+        (0.00299307, 3.4015677, 1.781337),
+        (0.00298769, 3.18929815, 1.7287512),
+        (0.00298077, 2.98316741, 1.68528008),
+        (0.00297234, 2.78098011, 1.58436988),
+        (0.00296239, 2.59493375, 1.45142207),
+    ],
+}
+
+
+def independent(folder: Path, style: str) -> list[tuple[float, float, float]]:
+    if not REFERENCE.is_file():
+        return RECORDED[style]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DRIVE, str(REFERENCE), str(folder), json.dumps(LENGTHS)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return [(lr, loss, norm) for lr, loss, norm in json.loads(done.stdout.splitlines()[-1])]
+
+
+@pytest.fixture(scope="module", params=[("qwen2", True), ("qwen3", False)], ids=["qwen2", "qwen3"])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    style, tied = request.param
+    folder = tiny_models.write(tmp_path_factory.mktemp(style) / "model", style, tied=tied)
+    return Case(style, folder, independent(folder, style))
+
+
+def test_ten_steps_equal_those_of_an_independent_script(case: Case) -> None:
+    expected = case.steps
+    trainer = Trainer(case.folder, OptimConfig(betas=(0.9, 0.95), weight_decay=0.01, clip_grad=1.0))
+    ids = [(5 * i * i + 3 * i) % tiny_models.VOCAB for i in range(sum(LENGTHS))]
+    sequences, start = [], 0
+    for length in LENGTHS:
+        sequences.append((ids[start : start + length], [(1, length)]))
+        start += length
+    batches = pack_cross_entropy(sequences, 40, Aggregation.TOKEN_MEAN)
+    assert len(batches) > 1
+    ours = []
+    for lr, _, _ in expected:
+        figures = trainer.cross_entropy_step(batches, lr)
+        ours.append((lr, figures["loss"], figures["grad_norm"]))
+    sys.stdout.write(f"{case.style}: {[tuple(round(x, 8) for x in step) for step in expected]}\n")
+    assert [loss for _, loss, _ in ours] == pytest.approx([loss for _, loss, _ in expected], rel=2e-5)
+    assert [norm for _, _, norm in ours] == pytest.approx([norm for _, _, norm in expected], rel=1e-3)
+    assert expected[-1][1] < 0.9 * expected[0][1]
+
+
+def test_the_recorded_losses_are_those_of_the_script(case: Case) -> None:
+    """Keeps the stand-ins honest where the script is present; without it there is nothing to compare."""
+    for step, recorded in zip(case.steps, RECORDED[case.style], strict=True):
+        assert step == pytest.approx(recorded, rel=1e-5)

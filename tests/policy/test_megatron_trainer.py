@@ -1,0 +1,235 @@
+"""Steps on a tiny model: splits, objectives, checkpoints."""
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from policy.losses import Objective
+from policy.megatron.trainer import OptimConfig, Trainer
+from policy.packing import (
+    Aggregation,
+    MicroBatch,
+    PackedSample,
+    group_weights,
+    pack,
+    pack_cross_entropy,
+)
+from runtime.errors import LearnerError, StoreError
+from tests.policy import tiny_models
+
+DIRECT = Objective(kl_coef=0.05)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_models.write(tmp_path_factory.mktemp("base") / "model", "qwen2")
+
+
+def trainer_of(model: Path, **options: object) -> Trainer:
+    return Trainer(model, OptimConfig(**options))  # type: ignore[arg-type]
+
+
+def rollouts(trainer: Trainer, *, noise: float = 0.0, temperature: float = 1.0, seed: int = 0) -> list[PackedSample]:
+    """Samples of two groups; behaviour log-probabilities are the trainer's own, plus noise."""
+    rng = random.Random(seed)
+    groups = [[rng.randint(1, 12) for _ in range(rng.randint(2, 5))] for _ in range(2)]
+    weights = group_weights(groups, Aggregation.STEP_MEAN)
+    samples = [
+        PackedSample(
+            ids=[rng.randrange(tiny_models.VOCAB) for _ in range(rng.randint(3, 30) + length)],
+            response_len=length,
+            weight=weight,
+            advantage=rng.choice([-1.5, 0.5, 1.0]),
+            temperature=temperature,
+        )
+        for group, ws in zip(groups, weights, strict=True)
+        for length, weight in zip(group, ws, strict=True)
+    ]
+    logprobs = trainer.logprobs(MicroBatch(samples=samples))
+    return [
+        msgspec.structs.replace(s, behaviour_logprobs=[v + rng.uniform(-noise, noise) for v in values])
+        for s, values in zip(samples, logprobs, strict=True)
+    ]
+
+
+def gradient(trainer: Trainer) -> torch.Tensor:
+    return torch.cat([p.main_grad.flatten() for p in trainer.model.parameters()])  # type: ignore[union-attr]
+
+
+def test_any_split_gives_the_same_gradient(model: Path) -> None:
+    trainer = trainer_of(model, clip_grad=0.0, weight_decay=0.0)
+    trainer.new_reference()
+    samples = rollouts(trainer, noise=0.3)
+    results = []
+    for budget in (10_000, 60, 1):
+        batches = pack(samples, budget)
+        figures = trainer.grpo_step(batches, 0.0, DIRECT)
+        results.append((len(batches), figures, gradient(trainer).clone()))
+    assert results[0][0] == 1
+    assert results[2][0] == len(samples)
+    for _, figures, grads in results[1:]:
+        assert torch.allclose(grads, results[0][2], rtol=1e-4, atol=1e-6)
+        for key in ("loss", "entropy", "kl", "clip_fraction", "mismatch", "ratio_max", "tokens"):
+            assert figures[key] == pytest.approx(results[0][1][key], rel=1e-4, abs=1e-6), key
+
+
+def test_the_take_decides_the_loss_not_the_packing(model: Path) -> None:
+    """-mean over groups of 1/sum(L_i) * sum_ij 1/|o_ij| * sum_t A, on policy, computed without packing."""
+    trainer = trainer_of(model)
+    samples = rollouts(trainer)
+    figures = trainer.grpo_step(pack(samples, 50), 0.0, Objective())
+    expected = -math.fsum(s.advantage * s.weight * s.response_len for s in samples)
+    assert figures["loss"] == pytest.approx(expected, rel=1e-4)
+    assert figures["ratio_max"] == pytest.approx(1.0, abs=1e-4)
+    assert figures["mismatch"] == pytest.approx(0.0, abs=1e-5)
+    assert figures["clip_fraction"] == 0.0
+    assert figures["kl"] == 0.0
+
+
+def test_entropy_is_at_temperature_one_and_the_ratio_at_the_recorded_one(model: Path) -> None:
+    trainer = trainer_of(model)
+    trainer.new_reference()
+    warm = rollouts(trainer, temperature=0.5)
+    cold = [msgspec.structs.replace(s, temperature=1.0) for s in warm]
+    at_half = trainer.grpo_step(pack(warm, 1000), 0.0, DIRECT)
+    at_one = trainer.grpo_step(pack(cold, 1000), 0.0, DIRECT)
+    assert at_half["mismatch"] == pytest.approx(0.0, abs=1e-5)
+    assert at_one["mismatch"] > 0.01
+    assert at_half["entropy"] == pytest.approx(at_one["entropy"])
+    assert at_half["kl"] == pytest.approx(0.0, abs=1e-6)
+    logits = trainer.logits(MicroBatch(samples=warm))
+    probabilities = torch.cat(logits).softmax(-1)
+    assert at_one["entropy"] == pytest.approx(float(-(probabilities * probabilities.log()).sum(-1).mean()), rel=1e-5)
+
+
+def test_grpo_makes_good_tokens_likelier_and_bad_ones_less(model: Path) -> None:
+    trainer = trainer_of(model)
+    samples = rollouts(trainer)
+    before = trainer.logprobs(MicroBatch(samples=samples))
+    for _ in range(5):
+        trainer.grpo_step(pack(samples, 100), 1e-3, Objective())
+    after = trainer.logprobs(MicroBatch(samples=samples))
+    gain = sum(s.advantage * s.weight * (sum(b) - sum(a)) for s, a, b in zip(samples, before, after, strict=True))
+    assert gain > 0
+
+
+def test_kl_needs_a_reference_and_then_holds_the_policy_to_it(model: Path) -> None:
+    trainer = trainer_of(model)
+    samples = rollouts(trainer)
+    with pytest.raises(LearnerError, match="reference"):
+        trainer.grpo_step(pack(samples, 100), 1e-3, DIRECT)
+    trainer.new_reference()
+    for _ in range(3):
+        figures = trainer.grpo_step(pack(samples, 100), 3e-3, DIRECT)
+    assert figures["kl"] > 1e-5
+    trainer.new_reference()
+    assert trainer.grpo_step(pack(samples, 100), 0.0, DIRECT)["kl"] == pytest.approx(0.0, abs=1e-7)
+
+
+def test_decoupled_steps_are_on_policy_with_capped_corrections(model: Path) -> None:
+    trainer = trainer_of(model)
+    samples = rollouts(trainer, noise=0.5)
+    figures = trainer.grpo_step(pack(samples, 100), 0.0, replace(DIRECT, kl_coef=0.0, policy="decoupled"))
+    assert figures["ratio_max"] == pytest.approx(1.0)
+    assert figures["clip_fraction"] == 0.0
+    assert figures["mismatch"] > 0.1
+
+
+def test_missing_log_probabilities_and_greedy_samples_are_refused(model: Path) -> None:
+    trainer = trainer_of(model)
+    samples = rollouts(trainer)
+    for change in ({"behaviour_logprobs": []}, {"temperature": 0.0}):
+        broken = [msgspec.structs.replace(samples[0], **change), *samples[1:]]
+        with pytest.raises(LearnerError, match="log-probability"):
+            trainer.grpo_step(pack(broken, 100), 1e-3, Objective())
+
+
+def test_gradients_that_are_not_finite_change_nothing(model: Path, tmp_path: Path) -> None:
+    trainer = trainer_of(model)
+    before = trainer.export(tmp_path / "before")
+    sample = PackedSample(ids=[1, 2, 3, 4], response_len=2, weight=math.inf)
+    figures = trainer.cross_entropy_step([MicroBatch(samples=[sample])], 1e-3)
+    assert figures["ok"] == 0.0
+    assert trainer.export(tmp_path / "after") == before
+
+
+def batches_of(seed: int, budget: int = 64) -> list[MicroBatch]:
+    rng = random.Random(seed)
+    sequences = [([rng.randrange(tiny_models.VOCAB) for _ in range(20)], [(12, 20)]) for _ in range(6)]
+    return pack_cross_entropy(sequences, budget, Aggregation.TOKEN_MEAN)
+
+
+def test_cross_entropy_learns_and_evaluate_changes_nothing(model: Path) -> None:
+    trainer = trainer_of(model)
+    batches = batches_of(0)
+    losses = [trainer.cross_entropy_step(batches, 1e-2)["loss"] for _ in range(12)]
+    assert losses[-1] < 0.5 * losses[0]
+    first = trainer.evaluate(batches)
+    assert first == trainer.evaluate(batches)
+    assert first["accuracy"] > 0.3
+    assert trainer.cross_entropy_step(batches, 0.0)["loss"] == pytest.approx(first["loss"], rel=1e-5)
+
+
+def test_a_fresh_optimizer_forgets_momentum(model: Path, tmp_path: Path) -> None:
+    used, new = trainer_of(model), trainer_of(model)
+    for step in range(3):
+        used.cross_entropy_step(batches_of(step), 1e-2)
+    used.export(tmp_path / "now")
+    new = Trainer(tmp_path / "now", OptimConfig())
+    used.fresh_optimizer()
+    for step in range(3):
+        assert used.cross_entropy_step(batches_of(step), 1e-2)["loss"] == pytest.approx(
+            new.cross_entropy_step(batches_of(step), 1e-2)["loss"], rel=1e-6
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_resume_gives_the_same_losses(model: Path, tmp_path: Path, dtype: str) -> None:
+    config = OptimConfig(dtype=dtype)
+    trainer = Trainer(model, config)
+    samples = rollouts(trainer)
+
+    def go_on(one: Trainer) -> list[float]:
+        losses = [one.cross_entropy_step(batches_of(step), 3e-3)["loss"] for step in range(3)]
+        return losses + [one.grpo_step(pack(samples, 60), 3e-3, DIRECT)["loss"] for _ in range(2)]
+
+    trainer.cross_entropy_step(batches_of(9), 3e-3)
+    trainer.new_reference()
+    trainer.cross_entropy_step(batches_of(8), 3e-3)
+    trainer.save(tmp_path / "checkpoint", "3.14")
+    expected = go_on(trainer)
+    resumed = Trainer.resume(tmp_path / "checkpoint", msgspec.structs.replace(config, seed=7))
+    assert resumed.loaded_version == "3.14"
+    assert go_on(resumed) == pytest.approx(expected, rel=1e-6)
+    assert trainer.load(tmp_path / "checkpoint") == "3.14"  # in place as well
+    assert go_on(trainer) == pytest.approx(expected, rel=1e-6)
+
+
+def test_an_untouched_trainer_can_be_saved(model: Path, tmp_path: Path) -> None:
+    trainer = trainer_of(model)
+    trainer.save(tmp_path / "checkpoint")
+    resumed = Trainer.resume(tmp_path / "checkpoint", OptimConfig())
+    assert resumed.reference is None
+    assert (
+        resumed.cross_entropy_step(batches_of(0), 1e-2)["loss"]
+        == trainer.cross_entropy_step(batches_of(0), 1e-2)["loss"]
+    )
+    assert (
+        resumed.cross_entropy_step(batches_of(1), 1e-2)["loss"]
+        == trainer.cross_entropy_step(batches_of(1), 1e-2)["loss"]
+    )
+
+
+def test_a_checkpoint_without_its_marker_is_never_loaded(model: Path, tmp_path: Path) -> None:
+    trainer = trainer_of(model)
+    trainer.save(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "complete.json").unlink()
+    with pytest.raises(StoreError, match="not a complete checkpoint"):
+        Trainer.resume(tmp_path / "checkpoint", OptimConfig())
+    with pytest.raises(StoreError):
+        trainer.load(tmp_path / "checkpoint")

@@ -1,0 +1,85 @@
+"""Packing and the weights that make it not matter."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.packing import (
+    Aggregation,
+    MicroBatch,
+    PackedSample,
+    group_weights,
+    pack,
+    pack_cross_entropy,
+    sample_weights,
+)
+
+LENGTHS = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=5)
+
+
+def sample(length: int, response: int = 1) -> PackedSample:
+    return PackedSample(ids=list(range(length)), response_len=response, weight=0.5)
+
+
+def test_step_mean_is_the_papers_denominator() -> None:
+    # Two groups; the first has steps of 2 and 4 tokens, the second one step of 5.
+    assert group_weights([[2, 4], [5]], Aggregation.STEP_MEAN) == [[1 / (2 * 2 * 2), 1 / (2 * 2 * 4)], [1 / (2 * 5)]]
+
+
+def test_token_mean_and_token_sum() -> None:
+    assert group_weights([[2, 4], [5]], Aggregation.TOKEN_MEAN) == [[1 / 11, 1 / 11], [1 / 11]]
+    assert group_weights([[2, 4], [5]], Aggregation.TOKEN_SUM) == [[1.0, 1.0], [1.0]]
+    assert sample_weights([3, 6], Aggregation.STEP_MEAN) == [1 / 6, 1 / 12]
+    assert sample_weights([], Aggregation.STEP_MEAN) == []
+
+
+@pytest.mark.parametrize("groups", [[[]], [[3], []], [[0, 2]]])
+def test_empty_groups_and_responses_are_refused(groups: list[list[int]]) -> None:
+    with pytest.raises(ValueError, match="tokens"):
+        group_weights(groups, Aggregation.STEP_MEAN)
+
+
+@given(LENGTHS, st.sampled_from([Aggregation.STEP_MEAN, Aggregation.TOKEN_MEAN]))
+def test_means_have_weights_that_add_up_to_one(groups: list[list[int]], aggregation: Aggregation) -> None:
+    weights = group_weights(groups, aggregation)
+    total = math.fsum(w * n for ws, ns in zip(weights, groups, strict=True) for w, n in zip(ws, ns, strict=True))
+    assert total == pytest.approx(1.0)
+
+
+@given(st.lists(st.integers(1, 60), max_size=40), st.integers(20, 80))
+def test_packing_loses_nothing_and_keeps_the_budget(lengths: list[int], budget: int) -> None:
+    samples = [sample(length) for length in lengths]
+    packed = pack(samples, budget)
+    assert sorted(len(s.ids) for batch in packed for s in batch.samples) == sorted(lengths)
+    for batch in packed:
+        assert batch.tokens <= budget or len(batch.samples) == 1
+    assert pack(samples, budget) == packed
+    # First fit leaves at most one micro-batch half empty among those that hold more than one sample.
+    assert sum(2 * batch.tokens <= budget for batch in packed) <= 1
+
+
+def test_the_longest_comes_first_and_gaps_are_filled() -> None:
+    packed = pack([sample(3), sample(7), sample(2), sample(8)], 10)
+    assert [[len(s.ids) for s in batch.samples] for batch in packed] == [[8, 2], [7, 3]]
+
+
+def test_targets_are_the_response_or_the_spans() -> None:
+    assert list(sample(5, response=2).targets()) == [3, 4]
+    with_spans = PackedSample(ids=list(range(9)), response_len=3, weight=1.0, spans=[(2, 3), (6, 8)])
+    assert list(with_spans.targets()) == [2, 6, 7]
+
+
+def test_sequences_with_trained_ranges() -> None:
+    batches = pack_cross_entropy([([1] * 8, [(2, 4), (6, 7)]), ([2] * 4, [(3, 4)])], 16, Aggregation.TOKEN_MEAN)
+    assert batches == [
+        MicroBatch(
+            samples=[
+                PackedSample(ids=[1] * 8, response_len=3, weight=0.25, spans=[(2, 4), (6, 7)]),
+                PackedSample(ids=[2] * 4, response_len=1, weight=0.25, spans=[(3, 4)]),
+            ]
+        )
+    ]
+    with pytest.raises(ValueError, match="context"):
+        pack_cross_entropy([([1, 2], [(0, 2)])], 16, Aggregation.TOKEN_MEAN)

@@ -1,0 +1,96 @@
+"""Hugging Face weights to Megatron's layout and back."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from policy import hf_folder
+from policy.megatron.config import read_shape
+from policy.megatron.trainer import OptimConfig, Trainer
+from policy.packing import MicroBatch, PackedSample
+from policy.weights import INSIDE, OUTSIDE, from_hf, to_hf
+from runtime.errors import ConfigError
+from tests.policy import tiny_models
+
+STYLES = [("qwen2", True), ("qwen2", False), ("qwen3", True), ("qwen3", False)]
+
+
+@pytest.mark.parametrize(("style", "tied"), STYLES)
+def test_export_gives_back_every_bit(tmp_path: Path, style: str, *, tied: bool) -> None:
+    source = tiny_models.write(tmp_path / "model", style, tied=tied)
+    digest = Trainer(source, OptimConfig()).export(tmp_path / "out")
+    before, after = hf_folder.read(source), hf_folder.read(tmp_path / "out")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert digest == hf_folder.digest(tmp_path / "out")
+    assert (tmp_path / "out" / "tokenizer.json").read_text() == "{}"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out"]
+
+
+@pytest.mark.parametrize(("style", "tied"), STYLES)
+def test_logits_equal_transformers(tmp_path: Path, style: str, *, tied: bool) -> None:
+    from transformers import AutoModelForCausalLM
+
+    trainer = Trainer(tiny_models.write(tmp_path / "model", style, tied=tied), OptimConfig())
+    trainer.export(tmp_path / "out")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    sequences = [[(7 * i + k) % tiny_models.VOCAB for i in range(length)] for k, length in enumerate((9, 30, 30, 17))]
+    batch = MicroBatch(samples=[PackedSample(ids=ids, response_len=len(ids) - 1, weight=1.0) for ids in sequences])
+    logits = trainer.logits(batch)
+    for ids, ours in zip(sequences, logits, strict=True):
+        with torch.no_grad():
+            expected = theirs(torch.tensor([ids])).logits[0, :-1]
+        assert (ours - expected).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("style", ["qwen2", "qwen3"])
+def test_the_mapping_inverts_at_any_tensor_parallel_size(tmp_path: Path, style: str, size: int) -> None:
+    shape = read_shape(tiny_models.write(tmp_path / "model", style, tied=False))
+    hf = hf_folder.read(tmp_path / "model")
+    names = [*OUTSIDE, *(f"decoder.layers.{layer}.{suffix}" for layer in range(shape.layers) for suffix in INSIDE)]
+    absent = "layernorm.weight" if style == "qwen2" else "qkv.bias"
+    names = [n for n in names if not (n.endswith(absent) and "self_attention" in n)]
+    shards = {n: [from_hf(n, hf, shape, tp_size=size, tp_rank=r) for r in range(size)] for n in names}
+    gathered = {id(parts[0]): parts for parts in shards.values()}
+
+    def gather(part: torch.Tensor) -> list[torch.Tensor]:
+        return next(parts for parts in gathered.values() if parts[0].data_ptr() == part.data_ptr())
+
+    back = to_hf([(n, parts[0]) for n, parts in shards.items()], shape, gather)
+    assert back.keys() == hf.keys()
+    assert all(torch.equal(back[name], hf[name]) for name in hf)
+
+
+def test_an_unknown_parameter_is_named(tmp_path: Path) -> None:
+    shape = read_shape(tiny_models.write(tmp_path / "model"))
+    with pytest.raises(KeyError, match="router"):
+        to_hf([("decoder.layers.0.mlp.router.weight", torch.zeros(1))], shape)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model_type": "llama"},
+        {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}},
+        {"attention_bias": False},
+        {"use_sliding_window": True},
+        {"hidden_act": "gelu"},
+    ],
+)
+def test_models_that_are_not_covered_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    import json
+
+    folder = tiny_models.write(tmp_path / "model")
+    raw = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(raw | change))
+    with pytest.raises(ConfigError, match=str(folder)):
+        read_shape(folder)
+
+
+def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
+    folder = tiny_models.write(tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match="safetensors"):
+        Trainer(folder, OptimConfig())

@@ -1,0 +1,75 @@
+"""Random decoders of a few thousand parameters, as Hugging Face folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+VOCAB = 96
+
+
+def config(style: str, *, tied: bool, layers: int = 2) -> dict[str, object]:
+    raw: dict[str, object] = {
+        "architectures": ["Qwen2ForCausalLM" if style == "qwen2" else "Qwen3ForCausalLM"],
+        "model_type": style,
+        "vocab_size": VOCAB,
+        "hidden_size": 32,
+        "intermediate_size": 80,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "tie_word_embeddings": tied,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        "dtype": "float32",
+    }
+    if style == "qwen3":
+        raw["head_dim"] = 16  # not hidden / heads
+    return raw
+
+
+def tensors(raw: dict[str, object], seed: int = 0) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    hidden, ffn, heads, groups = (
+        int(str(raw[key])) for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
+    )
+    width = int(str(raw.get("head_dim", hidden // heads)))
+
+    def rand(*shape: int, around: float = 0.0) -> Tensor:
+        return around + 0.1 * torch.randn(*shape, generator=generator)
+
+    out = {"model.embed_tokens.weight": rand(VOCAB, hidden), "model.norm.weight": rand(hidden, around=1.0)}
+    if not raw["tie_word_embeddings"]:
+        out["lm_head.weight"] = rand(VOCAB, hidden)
+    for layer in range(int(str(raw["num_hidden_layers"]))):
+        p = f"model.layers.{layer}."
+        for name, rows in (("q", heads * width), ("k", groups * width), ("v", groups * width)):
+            out[f"{p}self_attn.{name}_proj.weight"] = rand(rows, hidden)
+            if raw["model_type"] == "qwen2":
+                out[f"{p}self_attn.{name}_proj.bias"] = rand(rows)
+        if raw["model_type"] == "qwen3":
+            out[f"{p}self_attn.q_norm.weight"] = rand(width, around=1.0)
+            out[f"{p}self_attn.k_norm.weight"] = rand(width, around=1.0)
+        out[f"{p}self_attn.o_proj.weight"] = rand(hidden, heads * width)
+        out[f"{p}mlp.gate_proj.weight"] = rand(ffn, hidden)
+        out[f"{p}mlp.up_proj.weight"] = rand(ffn, hidden)
+        out[f"{p}mlp.down_proj.weight"] = rand(hidden, ffn)
+        out[f"{p}input_layernorm.weight"] = rand(hidden, around=1.0)
+        out[f"{p}post_attention_layernorm.weight"] = rand(hidden, around=1.0)
+    return out
+
+
+def write(folder: Path, style: str = "qwen2", *, tied: bool = True, layers: int = 2, seed: int = 0) -> Path:
+    """A model folder with a stand-in for a tokenizer file."""
+    folder.mkdir(parents=True)
+    raw = config(style, tied=tied, layers=layers)
+    (folder / "config.json").write_text(json.dumps(raw))
+    (folder / "tokenizer.json").write_text("{}")
+    save_file(tensors(raw, seed), folder / "model.safetensors")
+    return folder
