@@ -73,6 +73,7 @@ def _enter(
     before: Stay | None = None,
 ) -> None:
     bound = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")
+    book.execute("UPDATE counters SET value = 0 WHERE name = 'wasted'")
     start = book.trained if root == idx else book.stay(root).start
     book.execute(
         "INSERT INTO stays VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",

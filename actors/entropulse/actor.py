@@ -1,0 +1,125 @@
+"""The supervisor of phases.
+
+Invariant: it holds no truth of its own. It reads the ledger's figures, asks the pure machine, and carries one
+decision out; whatever it was doing when it was killed is decided again from the same figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+
+from actors.entropulse import events
+from actors.entropulse.config import EntropulseSettings
+from actors.entropulse.machine import Finished, OpenRound, Stay, Switch, decide
+from actors.entropulse.pins import PinnedFolders
+from actors.learner.messages import GetLearnerState
+from actors.replay.messages import Figures, OpenEval, Sampling, WaitFigures
+from actors.sampler.messages import Pin, Unpin
+from runtime.actor import Actor
+from runtime.errors import ActorGone, DeadlineExceeded, LedgerError, MailboxFull, StoreError
+from runtime.message import Version
+
+LOOK_S = 0.5  # figures change with every commit; more often than this nobody needs to decide
+WAIT_S = 15.0  # at most so long between two looks: samplers that restarted are told their pins again
+ASK_S = 30.0
+PIN_S = 120.0
+TRANSIENT = (ActorGone, DeadlineExceeded, MailboxFull)
+
+
+class EntropulseActor(Actor):
+    """Moves the run through its phases. Config: `EntropulseSettings`."""
+
+    config: EntropulseSettings
+
+    def __init__(self, config: EntropulseSettings) -> None:
+        super().__init__(config)
+        self._doing = "starting"
+        self._told: dict[Version, float] = {}  # when samplers were last told a pin, by the actor's clock
+
+    async def on_start(self) -> None:
+        self._pins = PinnedFolders(self.ctx.run_dir)
+        self.ctx.spawn(self._supervise(), "supervise")
+
+    def doing(self) -> str:
+        return self._doing
+
+    async def _supervise(self) -> None:
+        replay = self.ctx.ref(self.config.replay)
+        seen = -1
+        while True:
+            try:
+                figures = await replay.ask(WaitFigures(since=seen, wait_s=WAIT_S), timeout_s=WAIT_S + ASK_S)
+                await self._keep_pins(figures)
+                if await self._act(figures):
+                    return
+                seen = figures.revision
+            except (*TRANSIENT, StoreError) as error:
+                # A peer restarts, or the learner removed an export before it was pinned: look again.
+                self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
+            await self.ctx.clock.sleep(LOOK_S)
+
+    async def _act(self, figures: Figures) -> bool:
+        """Carry out one decision; whether the run is done."""
+        decision = decide(figures, self.config)
+        match decision:
+            case Switch(change=change):
+                self._doing = f"to {change.next.phase}: {change.cause}"
+                try:
+                    await self.ctx.ref(self.config.replay).ask(change, timeout_s=ASK_S)
+                except LedgerError as error:
+                    # A resume moved the phase between the figures and the change: decide anew.
+                    self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
+                else:
+                    self.ctx.log.emit(
+                        events.PHASE_DECIDED, phase=change.next.phase, cause=change.cause, evidence=change.evidence
+                    )
+            case OpenRound():
+                self._doing = f"opens evaluation {decision.name}"
+                await self._open(decision, figures)
+            case Stay(waits_for=what):
+                self._doing = f"{figures.phase.phase}: waits for {what}"
+            case Finished():
+                self._doing = "finished"
+                return True
+        return False
+
+    async def _open(self, wanted: OpenRound, figures: Figures) -> None:
+        """Pin the learner's weights at all samplers, then open the round on them."""
+        state = await self.ctx.ref(self.config.learner).ask(GetLearnerState(), timeout_s=ASK_S)
+        # Between a step and its export the learner names the new version with the old folder.
+        exported = Path(state.location).name == str(state.version)
+        if not exported or (wanted.exact and state.version != figures.trained):
+            self._doing = f"waits for the export of {figures.trained} to open evaluation {wanted.name}"
+            return
+        await asyncio.to_thread(self._pins.pin, state.version, Path(state.location))
+        await self._pin(state.version, wanted.name)
+        sampling = Sampling(temperature=wanted.temperature, max_new_tokens=self.config.max_new_tokens)
+        await self.ctx.ref(self.config.replay).ask(
+            OpenEval(round=wanted.name, version=state.version, tasks=self.config.eval_tasks, sampling=sampling),
+            timeout_s=ASK_S,
+        )
+
+    async def _pin(self, version: Version, round_name: str) -> None:
+        pin = Pin(version=version, location=str(self._pins.location(version)))
+        await asyncio.gather(*(self.ctx.ref(name).ask(pin, timeout_s=PIN_S) for name in self.config.samplers))
+        first = version not in self._told
+        self._told[version] = self.ctx.clock.now()
+        if not first:
+            return
+        self.ctx.log.emit(
+            events.WEIGHTS_PINNED, version=str(version), round=round_name, samplers=list(self.config.samplers)
+        )
+
+    async def _keep_pins(self, figures: Figures) -> None:
+        """Tell samplers the pins of open rounds once more; let go of the others."""
+        open_rounds = {found.version: found.round for found in figures.evals if not found.closed}
+        for version, name in open_rounds.items():
+            if self.ctx.clock.now() - self._told.get(version, -math.inf) >= WAIT_S:
+                await self._pin(version, name)
+        for version in await asyncio.to_thread(self._pins.release, open_rounds.keys()):
+            self._told.pop(version, None)
+            unpin = Unpin(version=version)
+            await asyncio.gather(*(self.ctx.ref(name).ask(unpin, timeout_s=ASK_S) for name in self.config.samplers))
+            self.ctx.log.emit(events.WEIGHTS_UNPINNED, version=str(version))

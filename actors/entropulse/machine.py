@@ -1,0 +1,163 @@
+"""Which phase comes next, and which evaluation rounds stand before it: demo, bc, rl, pulse, rl, ..., done.
+
+Invariant: a pure function of the ledger's figures. It keeps no state, so the supervisor may be killed at any moment;
+it never leaves a counted stay before a checkpoint covers it, and never ends the run while a round is open.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.entropulse.config import EntropulseSettings
+from actors.entropulse.plateau import plateau
+from actors.replay.messages import Figures, Phase, PhaseRef, SetPhase
+from runtime.errors import LedgerError
+
+AFTER_BC = "after_bc"
+FINAL = "final"
+GREEDY = ".greedy"
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """Commit this phase change."""
+
+    change: SetPhase
+
+
+class OpenRound(msgspec.Struct, frozen=True):
+    """Open an evaluation round on the learner's weights; `exact` says they must be those of the figures."""
+
+    name: str
+    temperature: float
+    exact: bool
+
+
+class Stay(msgspec.Struct, frozen=True):
+    """Nothing to do until the figures change; `waits_for` is for people."""
+
+    waits_for: str
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The run is done."""
+
+
+Decision = Switch | OpenRound | Stay | Finished
+
+
+def decide(figures: Figures, settings: EntropulseSettings) -> Decision:
+    """What to do now. Raises LedgerError when the run cannot go on (no demonstration succeeds)."""
+    match figures.phase.phase:
+        case Phase.DEMO:
+            return _demo(figures, settings)
+        case Phase.BC:
+            return _cross_entropy(figures, settings, "bc_complete", [AFTER_BC])
+        case Phase.PULSE:
+            rounds = [f"after_pulse{figures.stays.get(Phase.PULSE, 0)}"] if settings.evaluation.every_steps else []
+            return _cross_entropy(figures, settings, "pulse_complete", rounds)
+        case Phase.RL:
+            return _rl(figures, settings)
+        case _:
+            return Finished()
+
+
+def _demo(figures: Figures, settings: EntropulseSettings) -> Decision:
+    evidence = {"demos": float(figures.demos), "attempts": float(figures.demo_attempts)}
+    exhausted = figures.demo_attempts >= settings.demo_attempts
+    if figures.demos < settings.demos and not exhausted:
+        return Stay(f"{settings.demos - figures.demos} demonstrations")
+    if settings.demos and not figures.demos:
+        raise LedgerError(f"none of {figures.demo_attempts} demonstrations succeeded: there is nothing to learn from")
+    cause = "demos_complete" if figures.demos >= settings.demos else "demos_exhausted"
+    if settings.phases.bc_steps and figures.demos:
+        return _switch(figures, Phase.BC, cause, evidence, settings.phases.bc_steps)
+    return _next_round(figures, settings, [AFTER_BC], exact=True) or _to_rl(figures, settings, cause, evidence)
+
+
+def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, rounds: list[str]) -> Decision:
+    if not _limit_reached(figures):
+        return Stay(f"steps {figures.phase_steps} of {figures.phase_limit}")
+    if figures.checkpointed != figures.trained:
+        return Stay("a checkpoint of the last step")
+    evidence = {"steps": float(figures.phase_steps)}
+    return _next_round(figures, settings, rounds, exact=True) or _to_rl(figures, settings, cause, evidence)
+
+
+def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
+    config = settings.phases
+    done = figures.steps.get(Phase.RL, 0)
+    evidence = {"steps": float(figures.phase_steps), "rl_steps": float(done), "wasted": float(figures.groups_wasted)}
+    if done >= config.total_rl_steps or figures.phase_limit == 0:
+        return _finish(figures, settings, evidence)
+    pulse_can_follow = bool(
+        config.pulses > figures.stays.get(Phase.PULSE, 0) and config.pulse_steps and figures.successes_kept
+    )
+    if config.max_waste and figures.groups_wasted >= config.max_waste:
+        if pulse_can_follow:
+            return _switch(figures, Phase.PULSE, "no_signal", evidence, config.pulse_steps)
+        # A stay without steps: the learner stands still while its final weights are evaluated.
+        return _switch(figures, Phase.RL, "no_signal", evidence, 0)
+    if _limit_reached(figures):
+        if figures.checkpointed != figures.trained:
+            return Stay("a checkpoint of the last step")
+        if not pulse_can_follow:
+            return _switch(figures, Phase.RL, "no_success", evidence, 0)
+        return _switch(figures, Phase.PULSE, "counted", evidence, config.pulse_steps)
+    if pulse_can_follow:
+        found = plateau(figures.train_success, figures.entropy, config)
+        if found is not None:
+            return _switch(figures, Phase.PULSE, "plateau", evidence | found, config.pulse_steps)
+    return _periodic(figures, settings, done) or Stay(f"RL steps {done} of {config.total_rl_steps}")
+
+
+def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, float]) -> Decision:
+    if _limit_reached(figures) and figures.phase_limit and figures.checkpointed != figures.trained:
+        return Stay("a checkpoint of the last step")
+    if (opening := _next_round(figures, settings, [FINAL], exact=True)) is not None:
+        return opening
+    left = [found.round for found in figures.evals if not found.closed]
+    if left:
+        return Stay(f"evaluation {left[0]}")
+    cause = "counted" if figures.phase_limit else "finished"
+    return _switch(figures, Phase.DONE, cause, evidence, None)
+
+
+def _periodic(figures: Figures, settings: EntropulseSettings, done: int) -> OpenRound | None:
+    every = settings.evaluation.every_steps
+    if not every or done < every or any(not found.closed for found in figures.evals):
+        return None
+    return _next_round(figures, settings, [f"rl{done // every * every}"], exact=False)
+
+
+def _next_round(figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool) -> OpenRound | None:
+    """The first of `names` (and of their greedy twins) that was not opened yet."""
+    evaluation = settings.evaluation
+    if not evaluation.enabled or not settings.eval_tasks:
+        return None
+    known = {found.round: found.version for found in figures.evals}
+    for name in names:
+        if name not in known:
+            return OpenRound(name, evaluation.temperature, exact)
+        # The twin of a round that goes on beside training would name other weights: only rounds on the very same.
+        same = exact or known[name] == figures.trained
+        if evaluation.greedy and same and name + GREEDY not in known:
+            return OpenRound(name + GREEDY, 0.0, exact)
+    return None
+
+
+def _to_rl(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> Switch:
+    config = settings.phases
+    left = max(0, config.total_rl_steps - figures.steps.get(Phase.RL, 0))
+    pulse_follows = config.pulses > figures.stays.get(Phase.PULSE, 0) and config.pulse_steps
+    steps = min(config.rl_steps, left) if config.rl_steps and pulse_follows else left
+    return _switch(figures, Phase.RL, cause, evidence, steps)
+
+
+def _switch(figures: Figures, phase: Phase, cause: str, evidence: dict[str, float], steps: int | None) -> Switch:
+    now = figures.phase
+    after = PhaseRef(phase=phase, index=now.index + 1)
+    return Switch(SetPhase(expected=now, next=after, cause=cause, evidence=evidence, steps=steps))
+
+
+def _limit_reached(figures: Figures) -> bool:
+    return figures.phase_limit is not None and figures.phase_steps >= figures.phase_limit

@@ -1,0 +1,176 @@
+"""The phase machine against a real ledger: a whole run, decided from figures alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from ledger_tools import Play, step
+
+from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
+from actors.entropulse.machine import Finished, OpenRound, Stay, Switch, decide
+from actors.replay import phases
+from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation
+from runtime.errors import LedgerError
+
+
+def settings(*, demos: int = 2, greedy: bool = False, every_steps: int = 0, **config: Any) -> EntropulseSettings:
+    return EntropulseSettings(
+        phases=EntropulseConfig(**({"bc_steps": 2, "total_rl_steps": 3, "pulses": 0, "pulse_steps": 2} | config)),
+        evaluation=EvaluationConfig(greedy=greedy, every_steps=every_steps),
+        eval_tasks=["e0", "e1"],
+        demos=demos,
+        demo_attempts=demos * 4,
+        max_new_tokens=32,
+        samplers=["sampler/0"],
+    )
+
+
+class World:
+    """Seats, a learner and a sampler that do what the ledger gives them, and the supervisor."""
+
+    def __init__(self, folder: Path, config: EntropulseSettings, **rules: Any) -> None:
+        self.config = config
+        self.play = Play(folder, demos=config.demos, **rules)
+        self.causes: list[tuple[str, str]] = []
+        self.rounds: list[tuple[str, str]] = []
+        self.entropy = 1.0
+
+    def supervise(self) -> bool:
+        decision = decide(self.play.figures(), self.config)
+        match decision:
+            case Switch(change=change):
+                self.play.do(lambda book: phases.set_phase(book, change))
+                self.causes.append((str(change.next.phase), change.cause))
+            case OpenRound(name=name, temperature=temperature):
+                trained = str(self.play.ledger.book.trained)
+                self.play.open_eval(name, trained, self.config.eval_tasks, temperature)
+                self.rounds.append((name, trained))
+            case Finished():
+                return True
+            case Stay():
+                pass
+        return False
+
+    def act(self) -> None:
+        trained = str(self.play.ledger.book.trained)
+        self.play.serving(trained)
+        for seat in range(2):
+            work = self.play.ask(f"desktop/{seat}")
+            if isinstance(work, Reservation):
+                success = work.lane is not Lane.TRAIN or work.slot == 0
+                self.play.commit(work, success, [step(trained)] if work.lane is Lane.TRAIN else None)
+        taken = self.play.take()
+        if isinstance(taken, Batch):
+            self.play.trained(taken, entropy=self.entropy)
+            self.entropy *= 0.8
+        elif isinstance(taken, NothingToTake) and taken.checkpoint:
+            self.play.checkpointed(trained)
+
+    def run(self, looks: int = 400) -> None:
+        for _ in range(looks):
+            if self.supervise():
+                return
+            self.act()
+        raise AssertionError(f"not done: {self.play.figures()}")
+
+
+def test_counted_run_with_a_pulse(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(pulses=1, rl_steps=2, total_rl_steps=5))
+    world.run()
+    assert world.causes == [
+        ("bc", "demos_complete"),
+        ("rl", "bc_complete"),
+        ("pulse", "counted"),
+        ("rl", "pulse_complete"),
+        ("done", "counted"),
+    ]
+    assert world.rounds == [("after_bc", "0.2"), ("final", "0.9")]
+    figures = world.play.figures()
+    assert figures.steps == {"bc": 2, "rl": 5, "pulse": 2}
+    assert all(found.closed and found.successes == 2 for found in figures.evals)
+
+
+def test_greedy_twins_see_the_same_weights(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(greedy=True, every_steps=1, total_rl_steps=2))
+    world.run()
+    names = dict(world.rounds)
+    assert names["after_bc"] == names["after_bc.greedy"] == "0.2"
+    assert names["final"] == names["final.greedy"] == "0.4"
+    assert "rl1" in names
+
+
+def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:
+    phases_ = {"pulses": 1, "total_rl_steps": 12, "min_stay": 4, "window": 4, "patience": 2}
+    world = World(tmp_path, settings(**phases_))
+    world.run()
+    assert ("pulse", "plateau") in world.causes
+    assert world.play.figures().steps["rl"] == 12
+
+
+def test_no_behaviour_cloning(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(demos=0, bc_steps=0, total_rl_steps=1))
+    world.run()
+    assert [cause for cause, _ in world.causes] == ["rl", "done"]
+    assert [name for name, _ in world.rounds] == ["after_bc", "final"]
+
+
+def test_supervision_only(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(total_rl_steps=0))
+    world.run()
+    assert [phase for phase, _ in world.causes] == ["bc", "rl", "done"]
+
+
+def test_no_signal_ends_the_run(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(max_waste=3, total_rl_steps=5))
+    world.supervise()
+    while world.play.figures().phase.phase is not Phase.RL:
+        world.act()
+        world.supervise()
+    world.play.serving("0.2")
+    for seat in range(30):
+        work = world.play.ask(f"desktop/{seat}")
+        if isinstance(work, Reservation):
+            world.play.commit(work, False)
+    world.run()
+    assert ("rl", "no_signal") in world.causes
+    assert world.causes[-1][0] == "done"
+    assert world.rounds[-1] == ("final", "0.2")
+
+
+def test_no_demonstration_succeeds(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(demos=1))
+    figures = msgspec.structs.replace(world.play.figures(), demo_attempts=4)
+    with pytest.raises(LedgerError, match="nothing to learn from"):
+        decide(figures, world.config)
+    some = msgspec.structs.replace(figures, demos=1)
+    decision = decide(some, settings(demos=2))
+    assert isinstance(decision, Stay)
+    exhausted = decide(msgspec.structs.replace(some, demo_attempts=8), settings(demos=2))
+    assert isinstance(exhausted, Switch)
+    assert exhausted.change.cause == "demos_exhausted"
+
+
+def test_a_counted_stay_waits_for_its_checkpoint(tmp_path: Path) -> None:
+    world = World(tmp_path, settings())
+    while world.play.figures().phase_steps < 2:
+        world.supervise()
+        world.act()
+    assert isinstance(decide(world.play.figures(), world.config), Stay)
+    world.play.checkpointed("0.2")
+    assert isinstance(decide(world.play.figures(), world.config), OpenRound)
+
+
+def test_the_supervisor_may_be_killed_between_any_two_decisions(tmp_path: Path) -> None:
+    # The machine has no state, so deciding twice from the same figures is what a restart does.
+    world = World(tmp_path, settings(pulses=1, rl_steps=1, total_rl_steps=2))
+    for _ in range(200):
+        first = decide(world.play.figures(), world.config)
+        world.play.reopen()
+        assert decide(world.play.figures(), world.config) == first
+        if world.supervise():
+            break
+        world.act()
+    assert world.causes[-1] == ("done", "counted")
