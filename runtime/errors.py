@@ -107,3 +107,7 @@ class EngineBusy(EngineError):
 
 class NoModel(LearnerError):
     """The rank holds no model, or another version than the one asked about: it was restarted."""
+
+
+class EngineGone(SamplerError):
+    """The engine can't be reached, or the connection broke before its answer was complete."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
 from runtime.errors import ProtocolError
 from runtime.waits import waiting
 
 MAKE_TIMEOUT_S = 600.0
+CLOSE_TIMEOUT_S = 80.0
 
 
 class Shared:
@@ -39,8 +40,11 @@ class Shared:
         self._closed = True
         failures: list[BaseException] = []
         while self._objects:
-            _, made = self._objects.popitem()
-            results = await asyncio.gather(cast(Awaitable[None], made.close()), return_exceptions=True)
+            results = await asyncio.gather(self._close_one(*self._objects.popitem()), return_exceptions=True)
             failures += [r for r in results if isinstance(r, BaseException)]
         if failures:
             raise failures[0]
+
+    async def _close_one(self, key: str, made: Any) -> None:
+        async with waiting("host", f"shared {key}", "close", CLOSE_TIMEOUT_S):
+            await made.close()

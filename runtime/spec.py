@@ -75,6 +75,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     nice: int = 0
     restart: RestartPolicy = RestartPolicy()
     start_timeout_s: float = 60.0
+    stop_timeout_s: float = 90.0  # for what its actors share; then it is killed
 
 
 def check_name(name: str) -> None:

@@ -23,7 +23,7 @@ MAX_LINE = 2000
 
 
 class Child:
-    """One running child process, in a session and process group of its own."""
+    """One running child process, in a session and process group of its own. Raises OSError when it can't start."""
 
     def __init__(self, spec: HostSpec, run_dir: Path, log_level: str, stall_after_s: float) -> None:
         ours, theirs = socket.socketpair()
@@ -44,6 +44,10 @@ class Child:
                 env=env,
                 start_new_session=True,
             )
+        except OSError:
+            ours.close()
+            os.close(read_end)
+            raise
         finally:
             theirs.close()
             os.close(write_end)

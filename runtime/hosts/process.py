@@ -39,7 +39,6 @@ from runtime.tasks import TaskScope
 from runtime.transport import Link
 from runtime.waits import waiting
 
-EXIT_GRACE_S = 20.0
 STATUS_TIMEOUT_S = 5.0
 
 ChildLink = Link[FromChild | FromMain]
@@ -163,7 +162,7 @@ class ProcessHost:
         self._stopping = True
         if self._link is not None:
             self._write(StopHost())
-            await asyncio.wait({self._life}, timeout=EXIT_GRACE_S)
+            await asyncio.wait({self._life}, timeout=self._spec.stop_timeout_s)
         await self._scope.close(10.0)
 
     def _write(self, frame: FromMain) -> bool:
@@ -205,20 +204,27 @@ class ProcessHost:
                 )
                 if isinstance(decision, GiveUp):
                     self._hub.give_up(f"host {self.name}", decision.reason)
-                    for future in self._started.values():
-                        if not future.done():
-                            future.set_exception(ActorFailed(type(error).__name__, decision.reason))
+                    self._fail_starts(ActorFailed(type(error).__name__, decision.reason))
                     return
                 self.restarts += 1
                 self._node.log.emit(HOST_RESTARTS, name=self.name, delay_s=decision.delay_s, restarts=self.restarts)
                 await self._node.clock.sleep(decision.delay_s)
         finally:
             self._up.set()
+            self._fail_starts(ActorGone(f"host {self.name} has stopped"))
+
+    def _fail_starts(self, error: ComputerRLError) -> None:
+        for future in self._started.values():
+            if not future.done():
+                future.set_exception(error)
 
     async def _one_life(self) -> ComputerRLError:
         """One child from launch to reaped; returns why it ended."""
         began = time.monotonic()
-        child = Child(self._spec, self._node.run_dir, self._log_level, self._stall_after_s)
+        try:
+            child = Child(self._spec, self._node.run_dir, self._log_level, self._stall_after_s)
+        except OSError as error:
+            return HostLost(f"host {self.name} can't be started: {error}")
         self._pid = child.pid
         cause: ComputerRLError = HostLost(f"host {self.name} ended")
         try:
