@@ -19,7 +19,6 @@ from apis.actions import (
     Exit,
     Hotkey,
     OpenApp,
-    Place,
     Quote,
     Scroll,
     SwitchWindow,
@@ -27,7 +26,7 @@ from apis.actions import (
     Wait,
 )
 from apis.apps import app_named, launch_argv
-from apis.forms import element_names, window_names
+from apis.forms import place, window_names
 from apis.keys import KEYS
 from apis.observation import Observation
 from apis.tasks.osworld import Download, Launch, Open, Sleep, Step, Task, in_home
@@ -57,14 +56,6 @@ class Plan:
     calls: tuple[Call, ...]
     result: str
     ends: bool | None = None  # the claim of Agent.exit
-
-
-def place(where: Place, observation: Observation) -> tuple[int, int]:
-    """Screen pixels of a place. Raises KeyError for an element that the observation does not list."""
-    if isinstance(where, str):
-        element = element_names(observation)[where]
-        return element.cx, element.cy
-    return where
 
 
 @singledispatch
@@ -159,7 +150,7 @@ def setup(task: Task, home: str) -> list[Call]:
             calls += _setup_step(step, home)
         except ValueError as error:
             raise ConfigError(f"task {task.id}: {error}") from error
-    return [*calls, SETTLE]
+    return [*calls, Call("settle", {"timeout_ms": 3000, "quiet_ms": 200})]
 
 
 def _setup_step(step: Step, home: str) -> list[Call]:

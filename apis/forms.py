@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from apis.actions import Function, functions_for
+from apis.actions import Function, Place, functions_for
 from apis.observation import Element, Observation
 
 MAX_TASK = 2000
@@ -55,6 +55,14 @@ def element_names(observation: Observation) -> dict[str, Element]:
         if element.window in (-1, active) and ("sen" in element.states or not element.states)
     )
     return {f"e{n}": element for n, element in zip(range(1, COMPACT_ELEMENTS + 1), here, strict=False)}
+
+
+def place(where: Place, observation: Observation) -> tuple[int, int]:
+    """Screen pixels of a place. Raises KeyError for an element that the observation does not list."""
+    if isinstance(where, str):
+        element = element_names(observation)[where]
+        return element.cx, element.cy
+    return where
 
 
 def window_names(observation: Observation) -> dict[str, int]:

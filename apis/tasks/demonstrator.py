@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from apis.actions import Action, Click, DragAndDrop, Hotkey, Scroll, SwitchWindow, Type, Wait, line
-from apis.execute import place
-from apis.forms import Turn, element_names, escaped, window_names
+from apis.forms import Turn, element_names, escaped, place, window_names
 from apis.observation import Element, Observation
 from apis.tasks.family import Goal
 

@@ -1,4 +1,4 @@
-"""Tasks on the file manager: rename a file among others, make a folder, move a file to the trash.
+"""Tasks on the file manager: rename a file among others, make a folder, delete a file.
 
 Invariant: the two splits share no template and, since words are split by their hash, no name and no text; a task is
 solved only if every other file is as it was.
@@ -44,14 +44,14 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "Add a new folder {new} here",
         ),
     },
-    "trash": {
+    "delete": {
         TRAIN: (
             "Delete the file {old}",
-            "Move {old} to the trash",
-            "Throw away {old}",
             "Remove {old} from this folder",
-            "{old} is not needed here, delete it",
-            "Delete {old}, throw it in the trash",
+            "Throw away {old}",
+            "The file {old} is not needed, delete it",
+            "{old} should go, remove it",
+            "Delete {old}, keep the other files",
         ),
         HELD_OUT: (
             "Delete {old} from this folder",
@@ -77,7 +77,7 @@ def goal(task_id: str) -> Goal:
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(old=target, new=wanted),
         target=target if kind != "folder" else "",
-        wanted=wanted if kind != "trash" else "",
+        wanted=wanted if kind != "delete" else "",
         files=tuple(zip(names, (f"{text}\n" for text in drawn[count : 2 * count]), strict=True)),
     )
 

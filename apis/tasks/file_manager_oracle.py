@@ -9,7 +9,7 @@ from apis.actions import Exit, Hotkey, Type, Wait, line
 from apis.tasks.demonstrator import Move, View, click, keys
 
 NAME_DIALOGS = {"rename": "Rename File", "folder": "Creating New Folder"}
-ENTRY_OF_MENU = {"rename": "Rename", "trash": "Move to Trash"}
+ENTRY_OF_MENU = {"rename": ("Rename",), "delete": ("Delete", "Move to Trash")}
 
 
 def decide(view: View) -> Move:
@@ -19,7 +19,7 @@ def decide(view: View) -> Move:
     if view.title == NAME_DIALOGS.get(kind):
         return _name(view, by_mouse)
     yes = view.labelled("push-button", "Yes")
-    if yes is not None and kind == "trash" and view.find("label", lambda e: f"'{goal.target}'" in e.label):
+    if yes is not None and kind == "delete" and view.find("label", lambda e: f"'{goal.target}'" in e.label):
         return click(view, yes) if by_mouse else keys("yes -> enter", "enter")
     if yes is not None or view.field() is None:
         return keys("close this", "esc")
@@ -61,7 +61,7 @@ def _confirmed(view: View) -> bool:
 
 def _reach(view: View, by_menu: bool) -> Move:
     """Open what renames or removes the target, by its context menu or by selecting it and pressing a key."""
-    entry = view.labelled("menu-item", ENTRY_OF_MENU[view.goal.kind])
+    entry = view.find("menu-item", lambda e: e.label.startswith(ENTRY_OF_MENU[view.goal.kind]))
     selected = view.labelled("label", f'"{view.goal.target}"')
     icon = view.find("icon", lambda e: e.label == view.goal.target)
     if icon is None:
