@@ -39,7 +39,9 @@ class Parser(argparse.ArgumentParser):
         """End with status 2 over arguments that nothing takes."""
         word = words[0].partition("=")[0]
         options = [option for action in self._actions for option in action.option_strings]
-        self.error(f"{words[0]}: no such argument; {hint(word, options)}" if word.startswith("-") else f"{word}: one too many")
+        self.error(
+            f"{words[0]}: no such argument; {hint(word, options)}" if word.startswith("-") else f"{word}: one too many"
+        )
 
 
 def build_parser() -> Parser:

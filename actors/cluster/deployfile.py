@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from actors.cluster import typed
-from actors.cluster.config import Deploy
+from actors.cluster.config import Deploy, refuse_expert_keys
 from actors.cluster.nearest import hint
 from runtime.errors import ConfigError
 
@@ -39,7 +39,9 @@ def locate(name: str) -> Path:
 def load(name: str, overrides: Sequence[str] = ()) -> tuple[Deploy, Path]:
     """The deploy file `name` with `--set` overrides. Raises ConfigError."""
     path = locate(name)
-    return typed.read(path, Deploy, overrides, name=name), path
+    deploy = typed.read(path, Deploy, overrides, name=name)
+    refuse_expert_keys(deploy, name)
+    return deploy, path
 
 
 def dump(deploy: Deploy) -> str:

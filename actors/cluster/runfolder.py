@@ -25,7 +25,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     name: str
     file: str  # the deploy file as the user named it
     seed: int
-    build: str  # actors.cluster.origin.build_id
+    build: str  # runtime.origin
     versions: dict[str, str]  # package -> version
     started: str  # wall time, ISO 8601
     started_s: float  # the same, seconds since the epoch
@@ -128,10 +128,8 @@ def state(path: Path, record: RunRecord) -> str:
 
 def all_runs(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
     """Every run below `runs`, newest last."""
-    found = []
-    for path in runs.iterdir() if runs.is_dir() else ():
-        if (path / "run.json").is_file():
-            found.append((path, read_record(path)))
+    folders = runs.iterdir() if runs.is_dir() else ()
+    found = [(path, read_record(path)) for path in folders if (path / "run.json").is_file()]
     yield from sorted(found, key=lambda pair: (pair[1].started_s, pair[0].name))
 
 

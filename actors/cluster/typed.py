@@ -20,7 +20,9 @@ from runtime.errors import ConfigError
 
 T = TypeVar("T")
 
-_FLOAT = re.compile(r"^[-+]?(?:\d[\d_]*\.?[\d_]*(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d[\d_]*(?:[eE][-+]?\d+)?|\.inf|\.nan)$")
+_FLOAT = re.compile(
+    r"^[-+]?(?:\d[\d_]*\.?[\d_]*(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d[\d_]*(?:[eE][-+]?\d+)?|\.inf|\.nan)$"
+)
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<at>.*)`)?$", re.DOTALL)
 
 
@@ -79,11 +81,14 @@ def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: st
     _check(data, shape, "", lambda at: _blame(at, sources, source), tuple(paths(root)))
     try:
         return msgspec.convert(data, root)
+    except ConfigError as error:  # of a struct's own check; it begins with the path
+        at = str(error).partition(" ")[0].rstrip(":")
+        raise ConfigError(f"{_blame(at, sources, source)}: {error}") from None
     except msgspec.ValidationError as error:
         found = _AT.match(str(error))
         what, at = (found["what"], found["at"] or "") if found else (str(error), "")
-        at = at.removeprefix("$").removeprefix(".")
-        what = what[:1].lower() + what[1:].replace("`", "")
+        at = re.sub(r"\[(\d+)\]", r".\1", at.removeprefix("$")).removeprefix(".")
+        what = (what[:1].lower() + what[1:]).replace("`", "").replace(" | ", " or ")
         raise ConfigError(f"{_blame(at, sources, source)}: {at + ': ' if at else ''}{what}") from None
 
 
@@ -200,9 +205,10 @@ def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, blame: An
             choices += [str(value) for value in part.values]
         elif not isinstance(part, inspect.NoneType):
             return
-    if choices and not (data is None and any(isinstance(part, inspect.NoneType) for part in parts)):
-        if str(data) not in choices:
-            raise ConfigError(f"{blame(at)}: {at}: expected one of {', '.join(choices)}, got {data}; {hint(str(data), choices)}")
+    optional = any(isinstance(part, inspect.NoneType) for part in parts)
+    if choices and str(data) not in choices and not (data is None and optional):
+        said = f"expected one of {', '.join(choices)}, got {data}"
+        raise ConfigError(f"{blame(at)}: {at}: {said}; {hint(str(data), choices)}")
 
 
 def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:

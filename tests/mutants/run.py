@@ -62,7 +62,10 @@ class Verdict:
 def copy_tree(target: Path) -> None:
     """The files git knows, and those it would take, into `target`."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
     ).stdout
     for name in filter(None, listed.decode().split("\0")):
         source = ROOT / name

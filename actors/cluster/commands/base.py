@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 
 SUMMARY = "build the base model"
-DESCRIPTION = "Make the small base model that runs start from: corpus, initialisation, pre-training. Deterministic by seed."
-EXAMPLES = "examples:\n  computerrl base build --out base-model --seconds 300\n"
+DESCRIPTION = (
+    "Make the small base model that runs start from: corpus, initialisation, pre-training. Deterministic by seed."
+)
+EXAMPLES = "examples:\n  computerrl base build --out base-model --steps 1800\n"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     build = verbs.add_parser("build", help="build it", description=DESCRIPTION, epilog=EXAMPLES)
     build.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to write")
-    build.add_argument("--seconds", type=float, default=300.0, metavar="S", help="training time (default: 300)")
+    build.add_argument("--steps", type=int, metavar="N", help="optimizer steps (default: the recipe's)")
     build.add_argument("--seed", type=int, default=0, metavar="N")
     build.set_defaults(parser=build)
 
@@ -23,8 +25,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Build it; 0."""
     from actors.cluster import say
-    from policy.base.build import build
+    from policy.base.build import Recipe, build
 
-    build(args.out, seconds=args.seconds, seed=args.seed)
+    given = {"seed": args.seed} | ({"steps": args.steps} if args.steps is not None else {})
+    build(args.out, Recipe(**given), lambda figures: say.line(_shown(figures)))
     say.line(f"base model: {args.out}")
     return 0
+
+
+def _shown(figures: dict[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4g}" for name, value in figures.items())

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 
 SUMMARY = "check this machine"
-DESCRIPTION = "Check that this machine can run desktops and training; name what is missing and the command that mends it."
+DESCRIPTION = (
+    "Check that this machine can run desktops and training; name what is missing and the command that mends it."
+)
 EXAMPLES = "examples:\n  computerrl doctor\n  computerrl doctor deploy/smoke.yaml --json\n"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("file", nargs="?", default="local", metavar="FILE", help="deploy file to check for (default: local)")
+    parser.add_argument(
+        "file", nargs="?", default="local", metavar="FILE", help="deploy file to check for (default: local)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

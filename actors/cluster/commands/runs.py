@@ -27,10 +27,7 @@ def main(args: argparse.Namespace) -> int:
     rows = [(path, record, runfolder.state(path, record)) for path, record in runfolder.all_runs(Path(args.runs))]
     if args.json:
         say.document(
-            [
-                {"path": str(path), "state": state, **msgspec.to_builtins(record)}
-                for path, record, state in rows
-            ]
+            [{"path": str(path), "state": state, **msgspec.to_builtins(record)} for path, record, state in rows]
         )
         return 0
     if not rows:

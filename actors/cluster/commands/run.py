@@ -1,0 +1,44 @@
+"""`computerrl run`: train."""
+
+from __future__ import annotations
+
+import argparse
+
+SUMMARY = "train: run a deploy file"
+DESCRIPTION = (
+    "Run a deploy file: boot desktops, record demonstrations, clone them, train online, evaluate.\n"
+    "FILE is a path or the name of a bundled file (local, smoke). Ctrl-C ends the run cleanly, a second one at once.\n"
+    "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted."
+)
+EXAMPLES = (
+    "examples:\n"
+    "  computerrl run local                                   the main job\n"
+    "  computerrl run local --dry-run                         check and show the plan, start nothing\n"
+    "  computerrl run smoke --set desktops.seats=2 --set run.seed=7\n"
+    "  computerrl run local --resume                          continue the newest run of that file\n"
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    parser.add_argument("file", metavar="FILE", help="deploy file: a path, or the name of a bundled one")
+    parser.add_argument(
+        "--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE", help="change one key (repeatable)"
+    )
+    parser.add_argument("--resume", action="store_true", help="continue the newest run of FILE, or --name")
+    parser.add_argument("--dry-run", action="store_true", help="check the file, print the plan and start nothing")
+    parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+    parser.add_argument("--json", action="store_true", help="with --dry-run: print the plan as one JSON document")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run it."""
+    from actors.cluster import deployfile, runcommand
+
+    if args.json and not args.dry_run:
+        args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl status RUN --json")
+    if args.dry_run:
+        deploy, _ = deployfile.load(args.file, args.overrides)
+        return runcommand.dry_run(deploy, args.file, as_json=args.json)
+    return runcommand.start(args)

@@ -1,0 +1,193 @@
+"""From a deploy file to actors and hosts.
+
+Invariant: pure but for reading what tasks and models exist; the same file gives the same plan, and an actor stands in a
+later stage than those it needs to start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import models
+from actors.cluster.config import Deploy
+from actors.cluster.lanes import Lanes, lanes_of
+from actors.desktop.actor import DesktopSeat
+from actors.desktop.config import ScreenConfig
+from actors.entropulse.config import EntropulseSettings
+from actors.learner.config import LearnerSettings, RankSettings
+from actors.replay.config import LedgerSettings
+from actors.sampler.config import SamplerSettings
+from runtime.errors import ConfigError
+from runtime.system import ActorSpec, HostSpec
+
+RANK_HOST = "ranks/0"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start, in which order."""
+
+    deploy: Deploy
+    run_dir: Path
+    hosts: tuple[HostSpec, ...]
+    stages: tuple[tuple[ActorSpec, ...], ...]
+    lanes: Lanes
+
+    def host_rows(self) -> list[tuple[str, str]]:
+        """Host and the actors in it."""
+        names = ["main", *(host.name for host in self.hosts)]
+        return [(name, _ranges([spec.name for spec in self._specs() if spec.host == name])) for name in names]
+
+    def actor_rows(self) -> list[tuple[str, int, str]]:
+        """Kind, count, factory."""
+        kinds = Counter(_kind(spec.name) for spec in self._specs())
+        factory = {_kind(spec.name): str(spec.factory) for spec in self._specs()}
+        return [(kind, count, factory[kind]) for kind, count in kinds.items()]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and value: tasks and phases."""
+        deploy, lanes = self.deploy, self.lanes
+        group = f"{deploy.replay.groups_per_step} groups of {deploy.replay.group_size} per RL step"
+        return [
+            ("tasks", f"{len(lanes.train)} train, {len(lanes.eval)} held out, {len(lanes.demo)} demonstrated"),
+            ("batches", f"{group}, staleness at most {deploy.replay.max_staleness}"),
+            ("phases", _phases(deploy)),
+            ("seats", f"{deploy.desktops.seats} in {_count(deploy.desktops.hosts, 'process')}"),
+        ]
+
+    def _specs(self) -> list[ActorSpec]:
+        return [spec for stage in self.stages for spec in stage]
+
+
+def _kind(name: str) -> str:
+    head, _, tail = name.rpartition("/")
+    return head if tail.isdigit() else name
+
+
+def _ranges(names: list[str]) -> str:
+    """`desktop/0 desktop/1 desktop/2` as `desktop/0..2`."""
+    by_kind: dict[str, list[str]] = {}
+    for name in names:
+        by_kind.setdefault(_kind(name), []).append(name)
+    return ", ".join(
+        found[0] if len(found) == 1 else f"{found[0]}..{found[-1].rpartition('/')[2]}" for found in by_kind.values()
+    )
+
+
+def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
+    """The plan of `deploy`. Raises ConfigError for tasks, models or numbers that don't fit together."""
+    model = str(models.locate(deploy.run.base))
+    lanes = lanes_of(deploy.tasks)
+    _refuse_idle_phases(deploy, lanes)
+    samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
+    ledger = LedgerSettings(
+        seed=deploy.run.seed,
+        train_tasks=lanes.train,
+        demo_tasks=lanes.demo,
+        max_steps=deploy.tasks.max_steps,
+        demos=deploy.demos.ledger(),
+        rules=deploy.replay,
+        incarnation=incarnation,
+    )
+    replay = ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
+    learner = deploy.learner
+    others = [
+        ActorSpec(
+            name="rank/0",
+            factory="actors.learner.rank:RankActor",
+            config=RankSettings(optim=learner.optim(), threads=learner.threads),
+            host=RANK_HOST,
+        ),
+        ActorSpec(
+            name="learner",
+            factory="actors.learner.actor:LearnerActor",
+            config=LearnerSettings(learner=learner, base=model, samplers=samplers),
+        ),
+        *_samplers(deploy, model, samplers),
+        ActorSpec(
+            name="entropulse",
+            factory="actors.entropulse.actor:EntropulseActor",
+            config=EntropulseSettings(
+                phases=deploy.entropulse,
+                evaluation=deploy.evaluation,
+                eval_tasks=lanes.eval,
+                demos=deploy.demos.count,
+                demo_attempts=int(deploy.demos.count * deploy.demos.attempts_per_demo),
+                max_new_tokens=deploy.replay.max_new_tokens,
+                samplers=samplers,
+            ),
+        ),
+        *_seats(deploy, model, samplers),
+    ]
+    threads = str(learner.threads)
+    hosts = [
+        HostSpec(name=RANK_HOST, env={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}),
+        *(HostSpec(name=_desktop_host(i), env={"OMP_NUM_THREADS": "1"}) for i in range(deploy.desktops.hosts)),
+    ]
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=tuple(hosts), stages=((replay,), tuple(others)))
+
+
+def _phases(deploy: Deploy) -> str:
+    phases = deploy.entropulse
+    parts = [f"{deploy.demos.count} demonstrations"]
+    parts += [f"{phases.bc_steps} steps of cloning"] * bool(phases.bc_steps)
+    parts += [f"{phases.total_rl_steps} steps of RL in {_count(phases.pulses + 1, 'stay')}"] * bool(
+        phases.total_rl_steps
+    )
+    parts += [f"{phases.pulses} x {phases.pulse_steps} steps of pulse"] * bool(phases.pulses)
+    return ", ".join(parts)
+
+
+def _count(number: int, noun: str) -> str:
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
+    """Raise ConfigError where a phase that is to run has no tasks to play."""
+    if not lanes.demo and deploy.demos.count and not deploy.demos.source:
+        raise ConfigError(f"tasks.demo is empty, but demos.count asks for {deploy.demos.count}")
+    if not lanes.train and deploy.entropulse.total_rl_steps:
+        raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
+    if not lanes.eval and deploy.evaluation.enabled:
+        raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
+
+
+def _samplers(deploy: Deploy, model: str, names: list[str]) -> list[ActorSpec]:
+    attached = deploy.samplers.attach or [""] * len(names)
+    return [
+        ActorSpec(
+            name=name,
+            factory="actors.sampler.actor:SamplerActor",
+            config=SamplerSettings(samplers=deploy.samplers, model=model, attach=url),
+        )
+        for name, url in zip(names, attached, strict=True)
+    ]
+
+
+def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
+    desktops = deploy.desktops
+    config = DesktopSeat(
+        seat=desktops.seat(),
+        provider=desktops.provider,
+        pool=desktops.pool(),
+        screen=ScreenConfig(),
+        tokenizer=model,
+        samplers=samplers,
+        demo_noise=deploy.demos.noise,
+    )
+    return [
+        ActorSpec(
+            name=f"desktop/{k}",
+            factory="actors.desktop.actor:DesktopController",
+            config=config,
+            host=_desktop_host(k * desktops.hosts // desktops.seats),
+        )
+        for k in range(desktops.seats)
+    ]
+
+
+def _desktop_host(index: int) -> str:
+    return f"desktops/{index}"

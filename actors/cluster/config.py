@@ -1,0 +1,130 @@
+"""The deploy file's schema.
+
+Invariant: importing it loads no tensor library; every key has a type, a default and one place where it is declared;
+at most 60 keys can be set, unless the file says that it is an expert's.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from actors.cluster.criterion import RequireConfig
+from actors.desktop.config import HostsConfig, PoolConfig, SandboxConfig
+from actors.desktop.seat_config import SeatConfig
+from actors.entropulse.config import EntropulseConfig, EvaluationConfig
+from actors.learner.config import LearnerConfig
+from actors.replay.config import DemosConfig, ReplayConfig, TasksConfig
+from actors.sampler.config import SamplersConfig
+from runtime.errors import ConfigError
+
+
+class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The run as a whole."""
+
+    seed: int = 0
+    base: str = ""  # Hugging Face folder to start from; "" is the bundled base model
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    expert: bool = False  # whether the keys of EXPERT may differ from their defaults
+    limit_s: float | None = None  # wall seconds after which the run stops by itself; None is no limit
+    require: RequireConfig = RequireConfig()
+
+
+class DesktopsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where episodes are played."""
+
+    seats: int = 4  # episodes at the same time
+    hosts: int = 1  # processes that the seats are spread over
+    spares: int = 1  # desktops that stand ready, per host process
+    provider: SandboxConfig | HostsConfig = SandboxConfig()
+    form: Literal["compact", "paper"] = "compact"  # of prompts and answers
+    screenshots: Literal["none", "last", "all"] = "last"  # which of an episode's are stored
+    settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
+
+    def __post_init__(self) -> None:
+        for name in ("seats", "hosts"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"desktops.{name} is {getattr(self, name)}: it counts from 1")
+        if self.hosts > self.seats:
+            raise ConfigError(f"desktops.hosts is {self.hosts}: more processes than desktops.seats ({self.seats})")
+        if self.spares < 0 or self.settle_ms < 0:
+            raise ConfigError("desktops.spares and desktops.settle_ms are not below 0")
+
+    def pool(self) -> PoolConfig:
+        """The pool of one host process."""
+        return PoolConfig(spares=self.spares)
+
+    def seat(self) -> SeatConfig:
+        """What every seat is told."""
+        return SeatConfig(form=self.form, screenshots=self.screenshots, settle_ms=self.settle_ms)
+
+
+class DemonstrationsConfig(DemosConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where demonstrations come from and how they are played."""
+
+    noise: float = 0.0  # how often a demonstrator takes a harmless wrong step and recovers
+
+    def ledger(self) -> DemosConfig:
+        """What the ledger is told."""
+        return DemosConfig(count=self.count, attempts_per_demo=self.attempts_per_demo, source=self.source)
+
+
+class Deploy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One deploy file."""
+
+    run: RunConfig = RunConfig()
+    tasks: TasksConfig = TasksConfig()
+    demos: DemonstrationsConfig = DemonstrationsConfig()
+    desktops: DesktopsConfig = DesktopsConfig()
+    samplers: SamplersConfig = SamplersConfig()
+    replay: ReplayConfig = ReplayConfig()
+    learner: LearnerConfig = LearnerConfig()
+    entropulse: EntropulseConfig = EntropulseConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+
+# Keys whose defaults suit every first run: without `run.expert` they stay as they are.
+EXPERT = frozenset(
+    {
+        "desktops.provider.state_dir",
+        "desktops.provider.memory_mib",
+        "desktops.provider.disk_mib",
+        "desktops.provider.processes",
+        "samplers.device",
+        "samplers.nice",
+        "samplers.max_waiting",
+        "samplers.cache_tokens",
+        "samplers.update",
+        "replay.retries",
+        "replay.reservoir_per_task",
+        "replay.keep_payload_steps",
+        "replay.reservation_s",
+        "learner.betas",
+        "learner.weight_decay",
+        "learner.clip_grad",
+        "learner.dtype",
+        "learner.ranks",
+        "entropulse.min_stay",
+        "entropulse.window",
+        "entropulse.plateau_gain",
+        "entropulse.entropy_share",
+        "entropulse.patience",
+    }
+)
+
+
+def refuse_expert_keys(deploy: Deploy, source: str) -> None:
+    """Raise ConfigError when an expert's key was changed in a file that does not say `run.expert`."""
+    if deploy.run.expert:
+        return
+    for path in sorted(EXPERT):
+        if (found := _value(deploy, path)) != _value(Deploy(), path) and found is not None:
+            raise ConfigError(f"{source}: {path} is an expert's key: set run.expert to true as well to change it")
+
+
+def _value(deploy: Deploy, path: str) -> object:
+    found: object = deploy
+    for key in path.split("."):
+        found = getattr(found, key, None)
+    return found

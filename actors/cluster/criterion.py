@@ -1,0 +1,52 @@
+"""Whether a run did what its deploy file asked of it.
+
+Invariant: pure; a run that trained nothing it was asked to train never counts as good.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.replay.messages import EvalFigures, Figures, Phase
+
+
+class RequireConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What must have happened, else the run's exit status is 1."""
+
+    bc_steps: int = 0  # optimizer steps of behaviour cloning
+    rl_steps: int = 0  # optimizer steps of RL, each on groups whose rewards differ
+    gain: float | None = None  # success of the last evaluation minus that of the first, share of all tasks
+
+
+def unmet(require: RequireConfig, figures: Figures) -> list[str]:
+    """What is missing, in words; empty when all is there."""
+    missing: list[str] = []
+    for phase, wanted in ((Phase.BC, require.bc_steps), (Phase.RL, require.rl_steps)):
+        done = figures.steps.get(phase.value, 0)
+        if done < wanted:
+            missing.append(f"{done} of {wanted} {phase.value} steps")
+    if require.rl_steps and not figures.endings.get("trained", 0):
+        missing.append("no group with differing rewards was trained")
+    if require.gain is not None:
+        rounds = complete(figures)
+        if len(rounds) < 2:
+            missing.append(f"{len(rounds)} evaluation rounds, a gain needs two")
+        elif (got := rate(rounds[-1]) - rate(rounds[0])) < require.gain:
+            missing.append(f"success changed by {got:+.3f}, {require.gain:+.3f} was asked")
+    return missing
+
+
+def complete(figures: Figures) -> list[EvalFigures]:
+    """The closed rounds over the same tasks and decoding as the last one, oldest first."""
+    rounds = [found for found in figures.evals if found.closed and found.tasks]
+    alike = [
+        found
+        for found in rounds
+        if (found.task_set, found.temperature) == (rounds[-1].task_set, rounds[-1].temperature)
+    ]
+    return sorted(alike, key=lambda found: found.version)
+
+
+def rate(figures: EvalFigures) -> float:
+    """Successes over all tasks of the round, faults counted as failures."""
+    return figures.successes / figures.tasks

@@ -1,0 +1,243 @@
+"""What a run needs from this machine.
+
+Invariant: checking changes nothing and starts nothing that outlives it; every failed check names what is missing and
+the command that mends it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from actors.cluster import models
+from actors.cluster.config import Deploy
+from actors.desktop.config import SandboxConfig
+from actors.desktop.providers import home
+from runtime.errors import ConfigError
+from runtime.origin import check_origin as code_origin
+
+DISTRIBUTION = "computerrl"
+NEEDED_GB = 3.0
+NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
+_NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
+_VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
+
+
+class Check(msgspec.Struct, kw_only=True, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    mend: str | None = None  # the command that mends it
+    needed: bool = True  # False: a run works without it, only less well
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a run can't work."""
+        return self.needed and not self.ok
+
+
+def examine(deploy: Deploy, *, place: Path | None = None) -> list[Check]:
+    """Every check for a run of `deploy` whose folder lies below `place` (default: the working folder)."""
+    return list(_checks(deploy, place or Path.cwd()))
+
+
+def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
+    yield check_python()
+    yield check_origin()
+    yield from check_packages()
+    if isinstance(deploy.desktops.provider, SandboxConfig):
+        yield check_root()
+        yield check_debian()
+        yield check_program("sshd", "openssh-server", "/usr/sbin/sshd")
+        yield check_program("Xvfb", "xvfb", "/usr/bin/Xvfb")
+        yield check_sandbox()
+        yield check_cgroups()
+        yield check_home()
+    yield check_base(deploy)
+    yield check_disk(place)
+    yield check_files()
+    yield check_memory(deploy)
+
+
+def check_python() -> Check:
+    """The interpreter's version."""
+    ok = (3, 11) <= sys.version_info[:2] < (3, 13)
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Check(name="python", ok=ok, found=found, mend="PYTHON=python3.11 make setup")
+
+
+def check_origin() -> Check:
+    """All packages from one place."""
+    try:
+        origin = code_origin()
+        return Check(name="code", ok=True, found=f"{origin.root} build {origin.build}")
+    except ConfigError as error:
+        return Check(
+            name="code", ok=False, found=str(error), mend="run outside the other project's folder, PYTHONPATH unset"
+        )
+
+
+def check_packages() -> Iterator[Check]:
+    """Python packages against the ranges of the installed distribution; torch on a line of its own."""
+    from packaging.requirements import Requirement
+
+    try:
+        required = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        yield Check(name="packages", ok=False, found=f"{DISTRIBUTION} is not installed", mend="make setup")
+        return
+    wrong: list[str] = []
+    count = 0
+    torch = "not installed"
+    for line in required:
+        need = Requirement(line)
+        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
+            continue
+        count += 1
+        try:
+            version = importlib.metadata.version(need.name)
+        except importlib.metadata.PackageNotFoundError:
+            version = None
+        good = version is not None and need.specifier.contains(version, prereleases=True)
+        if need.name == "torch":
+            torch = f"{version or 'not installed'}{'' if good else f', needed {need.specifier}'}"
+            yield Check(name="torch", ok=good, found=torch, mend=f"pip install 'torch{need.specifier}'")
+        elif not good:
+            wrong.append(f"{need.name} {version or 'missing'} (needed {need.specifier or 'any'})")
+    found = "; ".join(wrong) or f"{count} as required"
+    yield Check(name="packages", ok=not wrong, found=found, mend="make setup")
+
+
+def check_root() -> Check:
+    """Root: desktops get users and limits of their own."""
+    ok = os.geteuid() == 0
+    return Check(
+        name="root", ok=ok, found=f"uid {os.geteuid()}", mend="run as root: each desktop is given a user of its own"
+    )
+
+
+def guest_packages() -> list[str]:
+    """The Debian packages that a desktop needs."""
+    text = (resources.files("deploy") / "guest" / "packages.txt").read_text(encoding="utf-8")
+    return [word for line in text.splitlines() for word in line.partition("#")[0].split()]
+
+
+def check_debian() -> Check:
+    """Debian packages of the desktops."""
+    wanted = guest_packages()
+    if shutil.which("dpkg-query") is None:
+        return Check(name="debian", ok=False, found="no dpkg-query: not a Debian system", mend="use Debian 12")
+    listed = _output(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *wanted])[1]
+    have = {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
+    missing = [name for name in wanted if name not in have]
+    return Check(
+        name="debian",
+        ok=not missing,
+        found=f"missing: {' '.join(missing)}" if missing else f"{len(wanted)} packages installed",
+        mend=f"make setup   (or: apt-get install --no-install-recommends {' '.join(missing)})",
+    )
+
+
+def check_program(name: str, package: str, path: str) -> Check:
+    """One program of the desktops."""
+    found = path if os.access(path, os.X_OK) else shutil.which(name)
+    return Check(
+        name=name,
+        ok=found is not None,
+        found=found or "missing",
+        mend=f"apt-get install --no-install-recommends {package}",
+    )
+
+
+def check_sandbox() -> Check:
+    """Whether bubblewrap may make the namespaces of a desktop."""
+    mend = "apt-get install bubblewrap; sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000"
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return Check(name="sandbox", ok=False, found="bwrap is missing", mend=mend)
+    command = [bwrap, *_NAMESPACES, *_VIEW, "true"]
+    if os.geteuid() == 0 and shutil.which("setpriv"):
+        command = ["setpriv", "--reuid=20000", "--regid=20000", "--clear-groups", *command]
+    code, output = _output(command)
+    found = "user, pid, ipc, uts and net namespaces" if code == 0 else (output.strip().splitlines() or ["refused"])[-1]
+    return Check(name="sandbox", ok=code == 0, found=found, mend=mend)
+
+
+def check_cgroups() -> Check:
+    """Limits on memory and processes; a run works without them."""
+    base = Path("/sys/fs/cgroup")
+    unified = (base / "cgroup.controllers").is_file()
+    needed = [base] if unified else [base / "memory", base / "pids"]
+    ok = all(path.is_dir() and os.access(path, os.W_OK) for path in needed)
+    found = (
+        ("version 2" if unified else "version 1")
+        if ok
+        else "not writable: a desktop's memory and processes have no limit"
+    )
+    return Check(name="cgroups", ok=ok, found=found, mend="mount -o remount,rw /sys/fs/cgroup", needed=False)
+
+
+def check_home() -> Check:
+    """The template of a desktop's HOME."""
+    try:
+        files = home.load().files
+    except (ConfigError, OSError) as error:
+        return Check(name="home", ok=False, found=str(error), mend="install computerrl again")
+    return Check(name="home", ok=True, found=f"{len(files)} files that come with the program")
+
+
+def check_base(deploy: Deploy) -> Check:
+    """The files of the model that the run starts from."""
+    mend = "computerrl base build --out DIR, and --set run.base=DIR"
+    try:
+        folder = models.locate(deploy.run.base)
+    except ConfigError as error:
+        return Check(name="base model", ok=False, found=str(error), mend=mend)
+    return Check(name="base model", ok=True, found=str(folder), mend=mend)
+
+
+def check_disk(place: Path) -> Check:
+    """Free space where the run folder goes."""
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free / 1e9
+    return Check(
+        name="disk", ok=free >= NEEDED_GB, found=f"{free:.0f} GB free at {place}", mend="use --runs on a larger disk"
+    )
+
+
+def check_files() -> Check:
+    """File descriptors that this process may open; `run` raises its soft limit to the hard one."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    ok = hard == resource.RLIM_INFINITY or hard >= NEEDED_FILES
+    found = "no limit" if hard == resource.RLIM_INFINITY else f"{hard} at most"
+    return Check(name="open files", ok=ok, found=found, mend=f"ulimit -n {NEEDED_FILES}")
+
+
+def check_memory(deploy: Deploy) -> Check:
+    """Memory for the desktops and the model."""
+    need = 2.0 + 0.15 * deploy.desktops.seats
+    have = psutil.virtual_memory().available / 1e9
+    found = f"{have:.1f} GB available, about {need:.1f} GB needed"
+    return Check(name="memory", ok=have >= need, found=found, mend="--set desktops.seats=2", needed=False)
+
+
+def _output(command: list[str]) -> tuple[int, str]:
+    run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
+    try:
+        done = run(command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+    return done.returncode, done.stdout + done.stderr

@@ -1,0 +1,29 @@
+"""Where the model that a run starts from lies.
+
+Invariant: a located model folder has the three files that every part reads.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from runtime.errors import ConfigError
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+def bundled() -> Path:
+    """The base model that comes with the program."""
+    return Path(str(resources.files("policy"))) / "base" / "model"
+
+
+def locate(base: str) -> Path:
+    """The folder of model `base`: "" is the bundled one, else a Hugging Face folder. Raises ConfigError."""
+    folder = Path(base).resolve() if base else bundled()
+    if not folder.is_dir():
+        raise ConfigError(f"there is no model folder {folder}")
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise ConfigError(f"model folder {folder} lacks {', '.join(missing)}")
+    return folder

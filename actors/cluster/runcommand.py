@@ -1,0 +1,126 @@
+"""From the arguments of `run` to its exit status.
+
+Invariant: nothing is started before the file, the machine and the run folder have been found good, and whatever then
+happens is recorded in `run.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import resource
+import time
+import uuid
+from pathlib import Path
+
+from actors.cluster import compose, deployfile, doctor, runfolder, say, typed
+from actors.cluster.config import Deploy
+from actors.cluster.nearest import hint
+from runtime.errors import ConfigError
+from runtime.origin import check_origin
+
+STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
+_VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
+
+
+def dry_run(deploy: Deploy, file: str, *, as_json: bool) -> int:
+    """Print the plan."""
+    plan = compose.plan(deploy, run_dir=Path("runs") / Path(file).stem, incarnation="dry-run")
+    if as_json:
+        say.document({"file": file, "hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()})
+        return 0
+    say.line(f"{file}: good\n")
+    say.table(("HOST", "ACTORS"), plan.host_rows())
+    say.line()
+    say.table(("ACTOR", "COUNT", "WHAT"), plan.actor_rows())
+    say.line()
+    for label, value in plan.summary():
+        say.line(f"{label:<14}{value}")
+    return 0
+
+
+def start(args: argparse.Namespace) -> int:
+    """Run, or continue a run; the exit status."""
+    begun = time.time()
+    runs = Path(args.runs)
+    path = deployfile.locate(args.file)
+    name = args.name or f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
+        raise ConfigError(f"--name {name}: letters, digits, dots, dashes and underscores only")
+    folder = runs / name
+    if args.resume:
+        folder = _to_resume(runs, args.name, path, args.file)
+        deploy = typed.read(folder / "deploy.yaml", Deploy, args.overrides)
+    else:
+        deploy, _ = deployfile.load(args.file, args.overrides)
+    _refuse_unless_fit(deploy, runs)
+    _raise_file_limit()
+    folder = folder.resolve()
+    plan = compose.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
+    record = runfolder.RunRecord(
+        name=folder.name,
+        file=args.file,
+        seed=deploy.run.seed,
+        build=check_origin().build,
+        versions=_versions(),
+        started=runfolder.iso(begun),
+        started_s=begun,
+    )
+    run = runfolder.claim(folder, record, resume=args.resume)
+    (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
+    verdict: str = "crashed"
+    reason: str | None = "ended unexpectedly"
+    try:
+        from actors.cluster import execute
+        from runtime.system import run as run_loop
+
+        say.line(f"run {folder.name}{' resumed' if args.resume else ''}   (computerrl logs {folder.name} -f)")
+        verdict, reason = run_loop(execute.execute(plan, run.record))
+    except KeyboardInterrupt:
+        verdict, reason = "stopped", "interrupted"
+    except BaseException as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        run.end(verdict, reason)
+    say.line(f"run {folder.name}: {verdict}{f' - {reason}' if reason else ''}")
+    if verdict == "crashed":
+        say.line(f"see  computerrl logs {folder.name} --level warning")
+    if verdict in ("crashed", "stopped"):
+        say.line(f"continue with  computerrl run {args.file} --resume --name {folder.name}")
+    return STATUS[verdict]
+
+
+def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:
+    if name is None:
+        return runfolder.newest_of(runs, path.stem, file)
+    known = [found.name for found, _ in runfolder.all_runs(runs)]
+    if name not in known:
+        raise ConfigError(f"--name {name}: no such run in {runs}; {hint(name, known)}")
+    return runs / name
+
+
+def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:
+    """Raise ConfigError with everything that is missing and what mends it."""
+    bad = [check for check in doctor.examine(deploy, place=runs.absolute()) if check.fatal]
+    if bad:
+        first = f"this machine can't run it: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}"
+        more = f"; and {len(bad) - 1} more (computerrl doctor)" if len(bad) > 1 else ""
+        raise ConfigError(first + more)
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _VERSIONS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found

@@ -1,0 +1,55 @@
+"""What `status` prints.
+
+Invariant: a run nobody runs any more is never shown as live, however it ended.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import runfolder, say
+from runtime.control import query_status
+from runtime.errors import ActorGone
+from runtime.status import ActorStatus
+
+BAD = ("failed", "crashed", "killed")
+
+
+def show(path: Path, *, as_json: bool) -> int:
+    """Print the status of the run at `path`; 1 when it ended badly or an actor of it is down."""
+    record = runfolder.read_record(path)
+    state = runfolder.state(path, record)
+    actors: list[ActorStatus] = []
+    trouble = None
+    if state == "running":
+        try:
+            actors = query_status(path)
+        except ActorGone as error:
+            trouble = str(error)
+    bad = state in BAD or trouble is not None or any(actor.state in ("failed", "host_lost") for actor in actors)
+    if as_json:
+        plain = msgspec.to_builtins(record)
+        say.document({"run": str(path), "state": state, "trouble": trouble, "record": plain, "actors": actors})
+        return int(bad)
+    ended = f", ended {record.ended}" if record.ended else ""
+    say.line(f"{record.name}: {state}, started {record.started}{ended}{f' - {record.reason}' if record.reason else ''}")
+    if trouble:
+        say.line(f"it does not answer: {trouble}")
+    if state == "killed":
+        say.line(f"continue it with  computerrl run {record.file} --resume --name {record.name}")
+    if actors:
+        say.line()
+        say.table(
+            ("ACTOR", "HOST", "PID", "STATE", "BUSY", "MAIL", "RESTARTS", "DOING"), [_row(actor) for actor in actors]
+        )
+    return int(bad)
+
+
+def _row(actor: ActorStatus) -> tuple[object, ...]:
+    busy = f"{actor.current} {say.duration(actor.busy_s)}" if actor.current else "-"
+    wait = max(actor.waits, key=lambda found: found.waited_s, default=None)
+    waits = f"waits {say.duration(wait.waited_s)} for {wait.what} from {wait.whom}" if wait else ""
+    doing = "; ".join(part for part in (actor.doing, waits) if part)
+    return actor.name, actor.host, actor.pid, actor.state, busy, actor.mailbox, actor.restarts, doing

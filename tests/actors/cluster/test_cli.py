@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actors.cluster import cli, say
+
+COMMANDS = cli.COMMANDS
+
+
+def call(*args: str, cwd: Path | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "actors.cluster.cli", *args]
+    return subprocess.run(command, capture_output=True, text=True, input=text, cwd=cwd, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "examples:" in shown
+    assert f"computerrl {command}" in shown
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["rnu"], "did you mean run?"),
+        (["runs", "--jsno"], "did you mean --json?"),
+        (["runs", "more"], "more: one too many"),
+        (["run"], "FILE"),
+        (["run", "lokal", "--dry-run"], "did you mean local?"),
+        (["run", "local", "--dry-run", "--set", "run.sed=1"], "did you mean run.seed?"),
+        (["run", "local", "--dry-run", "--set", "nothing"], "expected path=value"),
+        (["run", "local", "--json"], "--json goes with --dry-run"),
+        (["run", "local", "--resume"], "nothing to resume"),
+        (["logs", "nope"], "no run nope"),
+        (["status", "nope"], "no run nope"),
+        (["parse", "--app", "libreoffice_cal"], "did you mean libreoffice_calc?"),
+        (["bench", "startpu"], "did you mean startup?"),
+        (["doctor", "lokal"], "did you mean local?"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_nearest_right_one(
+    args: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = cli.main(args)
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    shown = capsys.readouterr().err
+    assert status == 2
+    assert shown.count("\n") == 1
+    assert expected in shown
+
+
+def test_the_command_line_starts_fast() -> None:
+    code = (
+        "import sys, actors.cluster.cli as c; c.build_parser(); "
+        "sys.exit(any(m in sys.modules for m in ('torch', 'msgspec', 'yaml', 'rich', 'asyncio')))"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
+
+
+def test_parse_reads_an_answer_and_exits_with_the_verdict() -> None:
+    good = call("parse", "--app", "text_editor", "--json", text="type it\nAgent.type(text='kiwi')\n")
+    assert good.returncode == 0
+    assert json.loads(good.stdout)["verdict"] == "action"
+    bad = call("parse", "--app", "vlc", "--json", text="__import__('os').system('true')")
+    assert bad.returncode == 2
+    assert json.loads(bad.stdout)["action"] is None
+    plain = call("parse", "--app", "code", text="\x1b[2J")
+    assert plain.returncode == 2
+    assert plain.stdout.startswith("refused: ")
+    assert "\x1b" not in plain.stdout
+
+
+def test_dry_run_from_another_folder_starts_nothing(tmp_path: Path) -> None:
+    done = call("run", "--dry-run", "deploy/local.yaml", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert any(row[0].startswith("desktop") for row in plan["actors"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_says_what_it_looked_at(tmp_path: Path) -> None:
+    done = call("doctor", "--json", cwd=tmp_path)
+    report = json.loads(done.stdout)
+    assert done.returncode == (0 if report["ok"] else 1)
+    assert {"python", "packages", "torch", "debian", "sandbox", "base model", "disk"} <= {
+        c["name"] for c in report["checks"]
+    }
+    assert all(check["mend"] for check in report["checks"] if not check["ok"])
+
+
+def test_nobody_moves_the_readers_cursor() -> None:
+    assert say.clean("a\x1b[2J\u202eb\n") == "a\\x1b[2J\\u202eb\\n"
+    assert say.clean("ä\nb", lines=True) == "ä\nb"
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    script = f"{sys.executable} -P -m actors.cluster.cli run --help | head -1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stderr == ""

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.cluster import compose, deployfile
+from runtime.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.cluster.models.locate", lambda base: tmp_path)
+
+
+def planned(*overrides: str, name: str = "local") -> compose.Plan:
+    deploy, _ = deployfile.load(name, overrides)
+    return compose.plan(deploy, run_dir=Path("run"), incarnation="i")
+
+
+def specs(plan: compose.Plan) -> dict[str, object]:
+    return {spec.name: spec for stage in plan.stages for spec in stage}
+
+
+@pytest.mark.parametrize("name", sorted(deployfile.bundled()))
+def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
+    plan = planned(name=name)
+    hosts = {"main", *(host.name for host in plan.hosts)}
+    for spec in specs(plan).values():
+        assert spec.host in hosts  # type: ignore[attr-defined]
+        wire = spec.wire()  # type: ignore[attr-defined]
+        if not spec.name.startswith("rank"):  # type: ignore[attr-defined] - a rank loads torch
+            assert wire.build() is not None
+
+
+def test_replay_starts_first_and_desktops_stop_first() -> None:
+    plan = planned()
+    order = [spec.name for stage in plan.stages for spec in stage]
+    assert plan.stages[0][0].name == "replay"
+    assert order.index("learner") > order.index("rank/0")
+    assert order[-1].startswith("desktop/")
+
+
+def test_seats_are_spread_evenly_over_processes() -> None:
+    plan = planned("desktops.seats=10", "desktops.hosts=3")
+    places = [spec.host for stage in plan.stages for spec in stage if spec.name.startswith("desktop/")]
+    counts = {host: places.count(host) for host in set(places)}
+    assert sorted(counts.values()) == [3, 3, 4]
+    assert ("desktops/0", "desktop/0..3") in plan.host_rows()
+
+
+def test_the_same_file_gives_the_same_plan() -> None:
+    assert msgspec.json.encode(planned().stages, enc_hook=str) == msgspec.json.encode(planned().stages, enc_hook=str)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("tasks.train=[text_editor/held-out/3]", "tasks.train: text_editor/held-out/3 is also in tasks.eval"),
+        ("tasks.train=[{family: tekst_editor, split: train, count: 3}]", "tasks.train: there is no task"),
+        ("tasks.train=[text_editor/train/1, text_editor/train/1]", "tasks.train: .*listed twice"),
+        ("tasks.demo=[{family: text_editor, split: train, count: 0}]", "at least one task"),
+        ("tasks.train=[]", "tasks.train is empty"),
+        ("tasks.demo=[]", "tasks.demo is empty"),
+        ("tasks.eval=[]", "tasks.eval is empty"),
+        ("desktops.seats=0", "desktops.seats is 0"),
+        ("desktops.hosts=9", "more processes than desktops.seats"),
+        ("replay.group_min=9", "replay.group_min is 9"),
+        ("replay.top_p=0.9", "unknown key replay.top_p"),
+        ("run.log_level=loud", "run.log_level: expected one of"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        planned(override)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from actors.cluster import progress
+from actors.cluster.criterion import RequireConfig, complete, unmet
+from actors.replay.messages import EvalFigures, Figures, Phase, PhaseRef
+from runtime.message import Version
+
+ROUND = EvalFigures(
+    round="0", version=Version(lineage=0, step=0), temperature=0.0, tasks=10, played=10, successes=4, feasible=10,
+    faults=0, closed=True, task_set="t",
+)  # fmt: skip
+
+
+def figures(**changes: Any) -> Figures:
+    base = Figures(
+        revision=1,
+        phase=PhaseRef(phase=Phase.RL, index=2),
+        phase_steps=3,
+        phase_limit=10,
+        steps={"bc": 5, "rl": 3},
+        stays={},
+        trained=Version(lineage=0, step=8),
+        checkpointed=None,
+        served=None,
+        demos=8,
+        demo_attempts=9,
+        groups_open=1,
+        groups_ready=0,
+        groups_leased=0,
+        endings={"trained": 4, "zero_variance": 2},
+        groups_opened=7,
+        groups_wasted=2,
+        successes_kept=3,
+        episodes={"train": 40},
+        faults={},
+        train_success=[0.25, 0.75],
+        entropy=[0.3],
+        evals=[ROUND],
+        seats_busy=2,
+        staleness={"0": 2, "1": 2},
+    )
+    return msgspec.structs.replace(base, **changes)
+
+
+def later(successes: int, **changes: Any) -> EvalFigures:
+    return msgspec.structs.replace(ROUND, round="1", version=Version(lineage=0, step=8), successes=successes, **changes)
+
+
+def test_a_smoke_run_needs_both_kinds_of_steps() -> None:
+    require = RequireConfig(bc_steps=1, rl_steps=1)
+    assert unmet(require, figures()) == []
+    assert unmet(require, figures(steps={"bc": 5})) == ["0 of 1 rl steps"]
+    assert unmet(require, figures(steps={"rl": 1})) == ["0 of 1 bc steps"]
+    assert unmet(require, figures(endings={"zero_variance": 9})) == ["no group with differing rewards was trained"]
+
+
+def test_a_gain_needs_two_alike_rounds() -> None:
+    require = RequireConfig(gain=0.1)
+    assert unmet(require, figures()) == ["1 evaluation rounds, a gain needs two"]
+    assert unmet(require, figures(evals=[ROUND, later(6)])) == []
+    assert unmet(require, figures(evals=[ROUND, later(4)])) == ["success changed by +0.000, +0.100 was asked"]
+    assert len(complete(figures(evals=[ROUND, later(9, temperature=1.0)]))) == 1
+    assert len(complete(figures(evals=[ROUND, later(9, closed=False)]))) == 1
+
+
+def test_progress_shows_rates_over_the_last_minute() -> None:
+    meter = progress.Meter(seats=4)
+    meter.read(0.0, 0.0, figures(), 0.0, 64)
+    shot = meter.read(30.0, 0.0, figures(episodes={"train": 60}), 15.0, 64)
+    assert (shot.episodes_min, shot.learner_busy, shot.staleness, shot.success) == (40.0, 0.5, 0.5, 0.5)
+    shown = dict(progress.cells(shot))
+    assert shown["step"] == "3/10"
+    assert shown["held-out"] == "0.40"
+
+
+def test_plain_lines_are_few(capsys: Any) -> None:
+    meter, lines = progress.Meter(seats=4), progress.PlainLines(every_s=5.0)
+    for second in range(11):
+        lines.show(meter.read(float(second), 0.0, figures(), 0.0, 64))
+    lines.show(meter.read(11.0, 0.0, figures(phase=PhaseRef(phase=Phase.PULSE, index=3)), 0.0, 64))
+    assert len(capsys.readouterr().out.splitlines()) == 4

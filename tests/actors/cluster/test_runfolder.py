@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from actors.cluster import runfolder
+from runtime.errors import ConfigError
+
+
+def record(name: str, started_s: float = 1.0, file: str = "local") -> runfolder.RunRecord:
+    return runfolder.RunRecord(
+        name=name, file=file, seed=7, build="b", versions={}, started=runfolder.iso(started_s), started_s=started_s
+    )
+
+
+def test_a_claimed_folder_is_refused_and_names_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    run = runfolder.claim(path, record("a"), resume=False)
+    assert runfolder.state(path, runfolder.read_record(path)) == "running"
+    with pytest.raises(ConfigError, match="run a is in use by process"):
+        runfolder.claim(path, record("a"), resume=True)
+    run.end("ok", None)
+    assert runfolder.state(path, runfolder.read_record(path)) == "ok"
+
+
+def test_an_existing_run_is_only_continued_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    runfolder.claim(path, record("a", 5.0), resume=False).end("stopped", "interrupted")
+    with pytest.raises(ConfigError, match="exists already"):
+        runfolder.claim(path, record("a"), resume=False)
+    again = runfolder.claim(path, record("a", 9.0), resume=True)
+    assert (again.record.resumed, again.record.started_s, again.record.verdict) == (1, 5.0, None)
+    again.end("ok", None)
+
+
+def test_a_killed_owner_leaves_a_killed_run(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom actors.cluster import runfolder\n"
+        "r = runfolder.RunRecord(name='k', file='f', seed=0, build='', versions={}, started='', started_s=0)\n"
+        "run = runfolder.claim(Path(sys.argv[1]), r, resume=False)\nprint('held', flush=True)\nsys.stdin.read()\n"
+    )
+    path = tmp_path / "k"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        held = runfolder.owner(path)
+        assert held is not None
+        assert held.pid == child.pid
+        child.kill()
+        child.wait()
+    assert runfolder.state(path, runfolder.read_record(path)) == "killed"
+    runfolder.claim(path, record("k", time.time()), resume=True).end("ok", None)
+
+
+def test_runs_are_found_by_name_and_by_newest(tmp_path: Path) -> None:
+    for index, name in enumerate(("b", "a", "c")):
+        run = record(name, float(index), "smoke" if name == "c" else "deploy/local.yaml")
+        runfolder.claim(tmp_path / name, run, resume=False).end("ok", None)
+    assert [path.name for path, _ in runfolder.all_runs(tmp_path)] == ["b", "a", "c"]
+    assert runfolder.find(tmp_path, "last").name == "c"
+    assert runfolder.newest_of(tmp_path, "local", "local").name == "a"
+    with pytest.raises(ConfigError, match=r"no run bb in .*; did you mean b"):
+        runfolder.find(tmp_path, "bb")
+    with pytest.raises(ConfigError, match="nothing to resume"):
+        runfolder.newest_of(tmp_path, "other", "other")

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.cluster import deployfile, typed
+from actors.cluster.config import EXPERT, Deploy
+from actors.cluster.nearest import hint, nearest
+from runtime.errors import ConfigError
+
+
+def refusal(data: object, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        typed.build(data, Deploy, overrides, source="here.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"replay": {"group_sise": 3}}, "here.yaml: unknown key replay.group_sise; did you mean replay.group_size?"),
+        ({"group_size": 3}, "here.yaml: unknown key group_size; did you mean replay.group_size?"),
+        ({"runn": {}}, "here.yaml: unknown key runn; did you mean run?"),
+        ({"run": {"seed": "x"}}, "here.yaml: run.seed: expected int, got str"),
+        ({"run": {"require": {"gain": "much"}}}, "here.yaml: run.require.gain: expected float or null, got str"),
+        (
+            {"tasks": {"train": [{"family": "f", "split": "s", "count": "x"}]}},
+            "here.yaml: tasks.train.0.count: expected int, got str",
+        ),
+        (
+            {"tasks": {"train": [{"familly": "f"}]}},
+            "here.yaml: unknown key tasks.train.0.familly; did you mean tasks.train.0.family?",
+        ),
+        ([1], "here.yaml: expected keys and values at the top, got list"),
+    ],
+)
+def test_an_error_is_one_line_with_source_path_and_nearest_key(data: object, expected: str) -> None:
+    assert refusal(data) == expected
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("run.sead=1", "--set run.sead=1: unknown key run.sead; did you mean run.seed?"),
+        ("run.seed=x", "--set run.seed=x: run.seed: expected int, got str"),
+        ("run.seed", "--set run.seed: expected path=value, for example run.seed=7"),
+        ("=1", "--set =1: expected path=value, for example run.seed=7"),
+        ("run.seed.deep=1", "--set run.seed.deep=1: run.seed holds no keys of its own"),
+        ("tasks.train.4.count=1", "--set tasks.train.4.count=1: tasks.train.4 holds no keys of its own"),
+    ],
+)
+def test_a_wrong_override_is_blamed_on_itself(override: str, expected: str) -> None:
+    assert refusal({"run": {"seed": 1}, "tasks": {"train": ["a"]}}, override) == expected
+
+
+def test_overrides_are_yaml_and_the_last_one_wins() -> None:
+    overrides = ["run.seed=1", "run.seed=2", "replay.temperature=5e-1", "run.limit_s=null", "tasks.eval=[a/b/1]"]
+    deploy = typed.build({"run": {"limit_s": 5}}, Deploy, overrides, source="x")
+    assert (deploy.run.seed, deploy.replay.temperature, deploy.run.limit_s) == (2, 0.5, None)
+    assert deploy.tasks.eval == ["a/b/1"]
+
+
+def test_yaml_errors_name_the_line() -> None:
+    with pytest.raises(ConfigError, match=r"^f\.yaml: line 2: "):
+        typed.parse_yaml("a: 1\n  b: [", "f.yaml")
+    with pytest.raises(ConfigError, match=r"^f\.yaml: line 3: key a is written twice"):
+        typed.parse_yaml("a: 1\nb: 2\na: 3\n", "f.yaml")
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_written_any_way_is_a_float(value: float) -> None:
+    for text in (f"{value:e}", f"{value:g}", repr(value)):
+        parsed = typed.parse_yaml(f"x: {text}", "f")["x"]
+        assert isinstance(parsed, int | float)
+        assert parsed == float(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+        lambda x: (
+            st.dictionaries(st.sampled_from(["run", "seed", "replay", "tasks", "x"]), x, max_size=3)
+            | st.lists(x, max_size=2)
+        ),
+        max_leaves=6,
+    )
+)
+def test_any_data_is_typed_or_refused_in_one_line(data: object) -> None:
+    refused = ""
+    try:
+        typed.build(data, Deploy, source="f")
+    except ConfigError as error:
+        refused = str(error)
+    assert "\n" not in refused
+
+
+def test_at_most_sixty_knobs() -> None:
+    known = set(typed.paths(Deploy))
+    assert known >= EXPERT
+    assert len(known - EXPERT) <= 60
+
+
+def test_an_expert_says_so() -> None:
+    with pytest.raises(ConfigError, match="learner.dtype is an expert's key"):
+        deployfile.load("local", ["learner.dtype=bfloat16"])
+    deployfile.load("local", ["learner.dtype=bfloat16", "run.expert=true"])
+
+
+def test_defaults_survive_a_round_trip(tmp_path: Path) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text(deployfile.dump(Deploy()))
+    assert typed.read(file, Deploy) == Deploy()
+    assert msgspec.to_builtins(Deploy())["run"]["seed"] == 0
+
+
+def test_the_schema_loads_no_tensor_library() -> None:
+    code = "import sys, actors.cluster.config; sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'megatron')))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["local", "local.yaml", "deploy/local.yaml", "./deploy/local.yaml"])
+def test_bundled_files_are_found_from_anywhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert deployfile.locate(name).name == "local.yaml"
+
+
+@pytest.mark.parametrize("name", sorted(deployfile.bundled()))
+def test_every_bundled_file_is_good(name: str) -> None:
+    deployfile.load(name)
+
+
+def test_an_unknown_file_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"lokal: no such deploy file; did you mean local\?"):
+        deployfile.locate("lokal")
+
+
+@given(st.text(max_size=12), st.lists(st.text(max_size=12), max_size=6))
+def test_a_suggestion_is_one_of_the_options(word: str, options: list[str]) -> None:
+    best = nearest(word, options)
+    assert best is None or best in options
+    assert hint(word, options)
