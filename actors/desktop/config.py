@@ -51,3 +51,11 @@ class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     width: int = 1280
     height: int = 720
     home_template: str = ""  # a folder copied to every HOME; empty: the settings that come with the program
+
+
+class DesktopsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that one actor host needs to have desktops."""
+
+    provider: SandboxConfig | HostsConfig = SandboxConfig()
+    pool: PoolConfig = PoolConfig()
+    screen: ScreenConfig = ScreenConfig()

@@ -20,8 +20,8 @@ from typing import Any
 import asyncssh
 import msgspec
 
-from actors.desktop.faults import LinkState
-from actors.desktop.providers.abc import Desktop
+from actors.desktop.faults import LinkState, Seen
+from actors.desktop.providers.abc import Desktop, Health
 from actors.desktop.wire import MAX_FRAME_BYTES, RESULTS, Reply
 from runtime.errors import ComputerRLError, GuestRefused, ProtocolError
 
@@ -35,10 +35,27 @@ _STDERR_CHARS = 2000
 class LinkDown(ComputerRLError):  # noqa: N818 - a state, in the words of the host
     """The link does not carry calls any more; `state` says what the host saw of it."""
 
-    def __init__(self, state: LinkState, detail: str) -> None:
+    def __init__(self, state: LinkState, detail: str, late_s: float = 0.0) -> None:
         super().__init__(f"{state}: {detail}")
         self.state = state
         self.detail = detail
+        self.late_s = late_s  # how much later than its deadline a call ended: the host's own loop stood still
+
+
+def seen_of(health: Health, down: LinkDown, *, acted: bool) -> Seen:
+    """What the host saw of a desktop whose link is down, for `faults.judge`."""
+    return Seen(
+        acted=acted,
+        link=down.state,
+        sandbox_alive=health.alive,
+        exit_signal=health.exit_signal,
+        oom_kills=health.oom_kills,
+        limit_hits=health.limit_hits,
+        reachable=health.reachable,
+        memory_left=health.memory_left,
+        loop_lag_s=down.late_s,
+        detail=down.detail,
+    )
 
 
 def _options(desktop: Desktop) -> dict[str, Any]:
@@ -132,13 +149,16 @@ class GuestLink:
             raise ProtocolError(f"{method}: a request of {len(body)} bytes")
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 self._process.stdin.write(_LENGTH.pack(len(body)) + body)
                 await self._process.stdin.drain()
                 reply = await answer
         except TimeoutError:
-            raise self._fail(LinkState.SILENT, f"{method}: no answer within {timeout_s:g} s") from None
+            detail = f"{method}: no answer within {timeout_s:g} s"
+            raise self._fail(LinkState.SILENT, detail, clock() - deadline) from None
         except (asyncssh.Error, OSError) as error:
             raise self._fail(LinkState.LOST, f"{method}: {error}"[:300]) from error
         finally:
@@ -150,10 +170,10 @@ class GuestLink:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._fail(LinkState.NONSENSE, f"{method}: {error}"[:300]) from error
 
-    def _fail(self, state: LinkState, detail: str) -> LinkDown:
+    def _fail(self, state: LinkState, detail: str, late_s: float = 0.0) -> LinkDown:
         """Remember the first failure and end all that wait."""
         if self.down is None:
-            self.down = LinkDown(state, detail)
+            self.down = LinkDown(state, detail, late_s)
             for answer in self._waiting.values():
                 if not answer.done():
                     answer.set_exception(self.down)

@@ -30,28 +30,6 @@ class Window(msgspec.Struct, frozen=True):
     pid: int = 0
 
 
-class Element(msgspec.Struct, frozen=True, array_like=True):
-    """A showing accessibility element; screen pixels; `window` indexes the observation's windows, -1 is unknown."""
-
-    tag: Short
-    name: Short
-    text: Short
-    x: Pixel
-    y: Pixel
-    w: Pixel
-    h: Pixel
-    states: Annotated[list[Annotated[str, msgspec.Meta(max_length=16)]], msgspec.Meta(max_length=16)]
-    window: Annotated[int, msgspec.Meta(ge=-1, le=32)]
-
-
-class Screen(msgspec.Struct, frozen=True):
-    """One observation."""
-
-    windows: Annotated[list[Window], msgspec.Meta(max_length=32)]
-    elements: Annotated[list[Element], msgspec.Meta(max_length=400)]
-    cut: bool
-
-
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer: a result, or an error's kind and text."""
 
@@ -78,7 +56,7 @@ RESULTS: dict[str, Any] = {
     "hotkey": None,
     "screenshot": bytes,
     "checksum": int,
-    "observe": Screen,
+    "observe": dict[str, Any],  # checked field by field by `apis.observation.from_guest`
     "settle": bool,
     "wait_window": Window,
     "read_file": bytes,

@@ -39,11 +39,11 @@ class Pixels:
         """A number that changes with the picture."""
         return zlib.crc32(self.raw())
 
-    def picture(self, kind: str = "jpeg", quality: int = 80, scale: float = 1.0) -> bytes:
-        """The screen as `png`, `jpeg` or `raw`; `quality` is JPEG's, `scale` shrinks (0.1 to 1)."""
-        if kind not in FORMATS or not 0.1 <= scale <= 1.0 or not 1 <= quality <= 95:
+    def picture(self, format: str = "jpeg", quality: int = 80, scale: float = 1.0) -> bytes:  # noqa: A002 - the wire's name
+        """The screen as `png`, `jpeg` or `raw` (BGRX); `quality` is JPEG's, `scale` shrinks (0.1 to 1)."""
+        if format not in FORMATS or not 0.1 <= scale <= 1.0 or not 1 <= quality <= 95:
             raise Refused("bad_request", f"one of {FORMATS}, scale 0.1 to 1, quality 1 to 95")
-        if kind == "raw":
+        if format == "raw":
             return self.raw()
         from PIL import Image
 
@@ -51,7 +51,7 @@ class Pixels:
         if scale != 1.0:
             image = image.resize((int(self.width * scale), int(self.height * scale)), Image.BILINEAR)
         out = io.BytesIO()
-        if kind == "png":
+        if format == "png":
             image.save(out, "PNG", compress_level=1)
         else:
             image.save(out, "JPEG", quality=quality)

@@ -10,6 +10,7 @@ machine of its own, reached by SSH) the session lasts as long as standard input 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -144,28 +145,46 @@ def sweep(token: str) -> None:
             except ProcessLookupError:
                 continue
             watched.append(fd)
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         for fd in watched:
             select.select([fd], [], [], 5.0)
             os.close(fd)
-        try:
+        with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            continue
+                continue
+
+
+def stop(token: str) -> None:
+    """Stop all that carry the token, until a whole look finds none that runs."""
+    while running := [pid for pid in bearing(token) if _state(pid) not in "TtZX"]:
+        for pid in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+
+def _state(pid: int) -> str:
+    """The state letter of a process; X where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+def _say(word: str) -> None:
+    sys.stdout.write(word + "\n")
+    sys.stdout.flush()
 
 
 def keep(session: Session, folder: Path, token: str) -> None:
-    """Say that the session is up, hold it until standard input ends, then remove all of it."""
+    """Say that the session is up, hold it until standard input ends, then remove all of it; stop it when told to."""
     try:
         session.start()
-        sys.stdout.write("up\n")
-        sys.stdout.flush()
-        while os.read(0, 4096):
-            continue
+        _say("up")
+        while said := os.read(0, 4096):
+            if said == b"freeze\n":
+                stop(token)
+                _say("frozen")
     finally:
         sweep(token)
         shutil.rmtree(folder)

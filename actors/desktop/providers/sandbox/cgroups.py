@@ -159,12 +159,13 @@ def can_freeze(folders: dict[str, str]) -> bool:
 
 def thaw(folders: dict[str, str]) -> None:
     """Let frozen processes run on, so that they can die. A group that is gone is no error."""
-    for controller, file, value in (("freezer", "freezer.state", "THAWED"), (UNIFIED, "cgroup.freeze", "0")):
-        if controller in folders:
+    for folder in folders.values():
+        for file, value in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
             try:
-                Path(folders[controller], file).write_text(value)
+                with Path(folder, file).open("r+") as state:
+                    state.write(value)
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EPERM):  # EPERM: made in vain, as a new file
+                if error.errno not in (errno.ENOENT, errno.ENODEV):
                     raise
 
 

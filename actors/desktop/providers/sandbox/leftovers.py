@@ -121,8 +121,7 @@ def reap(state_dir: str) -> Reaped:
         fcntl.flock(lock, fcntl.LOCK_EX)
         groups = list(_groups())
         folders = {str(path): str(path) for path in groups}
-        for path in groups:
-            cgroups.thaw({"freezer" if (path / "freezer.state").exists() else cgroups.UNIFIED: str(path)})
+        cgroups.thaw(folders)
         victims = set(_processes()) | cgroups.members(folders)
         _kill(victims)
         left = cgroups.remove(folders)

@@ -1,0 +1,19 @@
+"""What desktops and their controllers log."""
+
+from __future__ import annotations
+
+from runtime.events import declare
+
+DESKTOP_BOOTED = declare("desktop_booted", "info", desktop=str, boot_s=float, warnings=list[str])
+DESKTOP_BOOT_FAILED = declare("desktop_boot_failed", "warning", cause=str, detail=str, culprit=str, again_s=float)
+DESKTOP_SPARE_DIED = declare("desktop_spare_died", "warning", desktop=str, detail=str)
+DESKTOP_NOT_REMOVED = declare("desktop_not_removed", "error", desktop=str, detail=str)
+
+# t0 and t1 are monotonic seconds: the span of the episode, for seeing what overlaps it.
+EPISODE_ENDED = declare(
+    "episode_ended", "info",
+    lane=str, task=str, token=int, success=bool, reason=str, detail=str, steps=int, well_formed=int, t0=float, t1=float,
+)  # fmt: skip
+EPISODE_FAULTED = declare("episode_faulted", "warning", task=str, cause=str, detail=str, token=int)
+SEAT_RESTS = declare("seat_rests", "warning", cause=str, faults=int)
+SEAT_LET_BACK = declare("seat_let_back", "info", faults=int)

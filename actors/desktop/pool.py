@@ -1,0 +1,245 @@
+"""Desktops that stand ready, one pool per actor host.
+
+Invariant: a desktop is handed out at most once, after it has just answered; whatever was booted is destroyed, by
+`retire` or by `close`. Boots happen in the background, so a lease costs no boot while spares keep up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actors.desktop import events
+from actors.desktop.config import DesktopsConfig, HostsConfig, PoolConfig
+from actors.desktop.faults import FaultCause, fault, judge
+from actors.desktop.link import GuestLink, LinkDown, seen_of
+from actors.desktop.poolplan import PoolPlan
+from actors.desktop.providers.abc import Desktop, DesktopSpec, Provider
+from actors.desktop.providers.hosts import HostsProvider
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from runtime.errors import DesktopFault
+from runtime.events import Event
+
+CHECK_S = 5.0  # for a spare to answer before it is handed out
+Emit = Callable[..., None]
+
+
+def _unheard(_: Event, /, **__: Any) -> None:
+    """Where nobody logs."""
+
+
+class BootedDesktop(msgspec.Struct, frozen=True, eq=False):
+    """A desktop that answers, and the link to its agent."""
+
+    provider: Provider
+    desktop: Desktop
+    link: GuestLink
+
+
+class Pool:
+    """Keeps spares and hands them out. Make and use it on one event loop."""
+
+    def __init__(self, provider: Provider, spec: DesktopSpec, config: PoolConfig, emit: Emit = _unheard) -> None:
+        self.provider = provider
+        self._spec = spec
+        self._config = config
+        self._emit = emit
+        self._plan = PoolPlan(config)
+        self._spares: deque[BootedDesktop] = deque()
+        self._wanting: deque[asyncio.Future[BootedDesktop]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_fault: DesktopFault | None = None
+        self._defect: BaseException | None = None
+        self._closed = False
+        self._tend()
+
+    @classmethod
+    async def open(cls, config: DesktopsConfig, run_dir: Path, emit: Emit = _unheard) -> Pool:
+        """The configured provider with a pool before it. Raises ConfigError."""
+        provider: Provider
+        if isinstance(config.provider, HostsConfig):
+            provider = HostsProvider(config.provider)
+            spec = DesktopSpec(width=config.screen.width, height=config.screen.height)
+        else:
+            provider = await SandboxProvider.start(config.provider, run_dir.name)
+            spec = DesktopSpec(
+                width=config.screen.width,
+                height=config.screen.height,
+                home_template=config.screen.home_template,
+                memory_bytes=config.provider.memory_mib << 20,
+                disk_bytes=config.provider.disk_mib << 20,
+                processes=config.provider.processes,
+            )
+        return cls(provider, spec, config.pool, emit)
+
+    async def acquire(self, timeout_s: float) -> BootedDesktop:
+        """A desktop that answers, for the caller alone; give it back with `retire`.
+
+        Raises DesktopFault: with the last boot's fault if boots fail, else `no_spare` at the deadline.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    booted = await self._next()
+                    if await self._answers(booted):
+                        return booted
+        except TimeoutError:
+            raise self._last_fault or fault(FaultCause.NO_SPARE, f"none within {timeout_s:g} s") from None
+
+    def retire(self, booted: BootedDesktop) -> None:
+        """Throw a used desktop away, in the background."""
+        self._spawn(self._throw_away(booted.desktop, booted.link), "retire")
+
+    async def close(self) -> None:
+        """End boots, destroy every desktop and close the provider. Raises the defect that stopped the pool, if any."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._tasks:
+            for task in self._tasks:
+                if task.get_name() == "boot":
+                    task.cancel()
+            await asyncio.wait(self._tasks)
+        for booted in self._spares:
+            await booted.link.close()
+        self._spares.clear()
+        await self.provider.close()
+        if self._defect is not None:
+            raise self._defect
+
+    async def _next(self) -> BootedDesktop:
+        if self._defect is not None:
+            raise self._defect
+        if self._closed:
+            raise fault(FaultCause.NO_SPARE, "the pool is closed")
+        if self._spares:
+            self._plan.taken()
+            booted = self._spares.popleft()
+            self._tend()
+            return booted
+        wish: asyncio.Future[BootedDesktop] = asyncio.get_running_loop().create_future()
+        self._wanting.append(wish)
+        self._plan.waiting += 1
+        self._tend()
+        try:
+            return await wish
+        except asyncio.CancelledError:
+            if wish.done() and not wish.cancelled():  # it came in the moment of giving up
+                self._keep(wish.result())
+            raise
+        finally:
+            self._plan.waiting -= 1
+            if wish in self._wanting:
+                self._wanting.remove(wish)
+
+    def _keep(self, booted: BootedDesktop) -> None:
+        """Hand a desktop to who has waited longest, or set it aside."""
+        self._plan.ready += 1
+        while self._wanting:
+            wish = self._wanting.popleft()
+            if not wish.done():
+                self._plan.taken()
+                wish.set_result(booted)
+                return
+        self._spares.append(booted)
+
+    async def _answers(self, booted: BootedDesktop) -> bool:
+        """Whether a spare is alive now; one that is not is thrown away."""
+        health = await self.provider.probe(booted.desktop)
+        detail = "its sandbox has ended"
+        if health.alive:
+            try:
+                await booted.link.call("ping", timeout_s=CHECK_S)
+            except LinkDown as down:
+                detail = str(down)
+            else:
+                return True
+        self._emit(events.DESKTOP_SPARE_DIED, desktop=booted.desktop.name, detail=detail)
+        self.retire(booted)
+        return False
+
+    def _tend(self) -> None:
+        """Start the boots that the plan wants, and come back when its back-off has passed."""
+        if self._closed or self._defect is not None:
+            return
+        now = time.monotonic()
+        for _ in range(self._plan.to_start(now)):
+            self._plan.started()
+            self._spawn(self._boot(), "boot")
+        pause_s = self._plan.pause_s(now)
+        if pause_s > 0 and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(pause_s, self._after_pause)
+
+    def _after_pause(self) -> None:
+        self._timer = None
+        self._tend()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or task.exception() is None:
+            self._tend()
+            return
+        self._defect = task.exception()  # not a fault but a defect: whoever waits, and `close`, raises it
+        while self._wanting:
+            wish = self._wanting.popleft()
+            if not wish.done():
+                wish.set_exception(self._defect or RuntimeError("unknown"))
+
+    async def _boot(self) -> None:
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self._config.boot_timeout_s):
+                booted = await self._boot_one()
+        except TimeoutError:
+            error = fault(FaultCause.BOOT_TIMEOUT, f"not ready within {self._config.boot_timeout_s:g} s")
+            self._boot_failed(error)
+        except DesktopFault as error:
+            self._boot_failed(error)
+        else:
+            self._plan.booted()
+            self._plan.taken()
+            self._last_fault = None
+            took_s = time.monotonic() - started
+            warnings = list(booted.desktop.warnings)
+            self._emit(events.DESKTOP_BOOTED, desktop=booted.desktop.name, boot_s=took_s, warnings=warnings)
+            self._keep(booted)
+
+    def _boot_failed(self, error: DesktopFault) -> None:
+        self._last_fault = error
+        again_s = self._plan.failed(time.monotonic())
+        self._emit(
+            events.DESKTOP_BOOT_FAILED, cause=error.cause, detail=error.detail, culprit=error.culprit, again_s=again_s
+        )
+
+    async def _boot_one(self) -> BootedDesktop:
+        desktop = await self.provider.boot(self._spec)
+        try:
+            link = await GuestLink.open(desktop, timeout_s=self._config.boot_timeout_s)
+        except LinkDown as down:
+            health = await self.provider.probe(desktop)
+            await self._throw_away(desktop, None)
+            raise judge(seen_of(health, down, acted=False)) from down
+        except BaseException:
+            await asyncio.shield(self._throw_away(desktop, None))
+            raise
+        return BootedDesktop(self.provider, desktop, link)
+
+    async def _throw_away(self, desktop: Desktop, link: GuestLink | None) -> None:
+        if link is not None:
+            await link.close()
+        try:
+            await self.provider.destroy(desktop)
+        except (DesktopFault, OSError, TimeoutError) as error:
+            self._emit(events.DESKTOP_NOT_REMOVED, desktop=desktop.name, detail=str(error)[:400])

@@ -1,0 +1,57 @@
+"""How many desktops to boot, and when.
+
+Invariant: at most `boots_at_once` boots are under way, and desktops that are ready or being booted never outnumber the
+spares wanted plus those who wait. After a failed boot nothing is started before its back-off has passed, however many
+wait; only a boot that succeeded resets the back-off.
+"""
+
+from __future__ import annotations
+
+from actors.desktop.config import PoolConfig
+
+
+class PoolPlan:
+    """Counts of one pool; `now` is monotonic seconds."""
+
+    def __init__(self, config: PoolConfig) -> None:
+        self._config = config
+        self.ready = 0
+        self.booting = 0
+        self.waiting = 0
+        self._failures = 0
+        self._not_before = float("-inf")
+
+    def to_start(self, now: float) -> int:
+        """How many boots to start now."""
+        if now < self._not_before:
+            return 0
+        lacking = self._config.spares + self.waiting - self.ready - self.booting
+        # After a failure one boot tries the ground.
+        room = (1 if self._failures else self._config.boots_at_once) - self.booting
+        return max(0, min(lacking, room))
+
+    def pause_s(self, now: float) -> float:
+        """Seconds until the back-off has passed."""
+        return max(0.0, self._not_before - now)
+
+    def started(self) -> None:
+        """A boot was started."""
+        self.booting += 1
+
+    def booted(self) -> None:
+        """A boot ended well."""
+        self.booting -= 1
+        self.ready += 1
+        self._failures = 0
+
+    def failed(self, now: float) -> float:
+        """A boot failed; the back-off in seconds, doubled with each failure in a row."""
+        self.booting -= 1
+        back_off = min(self._config.longest_backoff_s, self._config.first_backoff_s * 2.0 ** min(self._failures, 30))
+        self._failures += 1
+        self._not_before = now + back_off
+        return back_off
+
+    def taken(self) -> None:
+        """A ready desktop was handed out, or found dead."""
+        self.ready -= 1

@@ -1,0 +1,222 @@
+"""Desktops as sessions on machines that are reached by SSH and have the guest packages.
+
+Invariant: a session lives exactly as long as the channel that started it: when this process ends, however it ends, the
+machine's SSH server closes that channel, and the session kills what it started and removes its folder by itself.
+
+Weaker than a sandbox: all sessions of a machine share its user, and what the verifier reads comes over SSH from that
+same machine. Give it a machine (or a virtual one) that holds nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+
+import asyncssh
+import msgspec
+
+from actors.desktop.config import HostsConfig, MachineConfig
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.providers import remote
+from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health, Provider
+from actors.desktop.providers.outside import FileSeen, ReadLimits
+from runtime.errors import ConfigError, DesktopFault
+
+PYTHON = "/usr/bin/python3"
+MARK = "COMPUTERRL_DESKTOP"  # as in the guest's session: what it starts carries this in its environment
+CONNECT_S = 10.0
+UPLOAD_S = 30.0
+ANSWER_S = 30.0
+READ_S = 30.0
+
+
+class _Machine:
+    """One machine: its settings, keys and the one connection by which this host controls it."""
+
+    def __init__(self, config: MachineConfig) -> None:
+        self.config = config
+        try:
+            self.host_key = asyncssh.import_public_key(config.host_key)
+            self.client_key = asyncssh.read_private_key(config.client_key)
+        except (OSError, asyncssh.KeyImportError) as error:
+            raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
+        self.used = 0
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def connection(self) -> asyncssh.SSHClientConnection:
+        """The control connection, made anew when it was lost. Raises DesktopFault."""
+        async with self._connecting:
+            if self._connection is None or self._connection.is_closed():
+                try:
+                    async with asyncio.timeout(CONNECT_S):
+                        self._connection = await asyncssh.connect(
+                            self.config.host,
+                            self.config.port,
+                            username=self.config.user,
+                            client_keys=[self.client_key],
+                            known_hosts=([self.host_key], [], []),
+                            config=None,
+                            agent_path=None,
+                            keepalive_interval=15,
+                        )
+                except (OSError, asyncssh.Error) as error:
+                    raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: {error}"[:300]) from error
+            return self._connection
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            await self._connection.wait_closed()
+
+    async def run_checked(self) -> bool:
+        """Whether the machine carries out a command now."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                done = await (await self.connection()).run("true", check=False)
+        except (DesktopFault, asyncssh.Error, OSError):
+            return False
+        return done.exit_status == 0
+
+
+class _Session(msgspec.Struct):
+    """One desktop on a machine. `keeper` is the process that holds it; the end of its input ends the session."""
+
+    machine: _Machine
+    folder: str
+    keeper: asyncssh.SSHClientProcess[str]
+
+    async def ask(self, word: str, answer: str) -> None:
+        """Say a word to the keeper and wait for its answer. Raises DesktopFault."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                if word:
+                    self.keeper.stdin.write(word + "\n")
+                said = await self.keeper.stdout.readline()
+                if said == answer + "\n":
+                    return
+                error = (await self.keeper.stderr.read(2000)).strip().splitlines()[-1:]
+        except TimeoutError:
+            raise fault(FaultCause.BOOT_TIMEOUT, f"{self.folder}: no {answer!r} within {ANSWER_S:g} s") from None
+        except (OSError, asyncssh.Error) as error_:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: {error_}"[:300]) from error_
+        raise fault(FaultCause.BOOT_FAILED, f"{self.folder}: {''.join(error)[:200] or 'the session ended'}")
+
+    async def end(self) -> None:
+        """Let the session end itself. Raises DesktopFault when it does not."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                self.keeper.stdin.write_eof()
+                await self.keeper.wait_closed()
+        except TimeoutError:
+            self.keeper.close()
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: it did not end") from None
+        except (OSError, asyncssh.Error) as error:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: {error}"[:300]) from error
+
+
+class HostsProvider(Provider):
+    """Spreads desktops over the configured machines, the least used first."""
+
+    def __init__(self, config: HostsConfig) -> None:
+        if not config.machines:
+            raise ConfigError("desktops.provider.machines is empty")
+        self._machines = [_Machine(machine) for machine in config.machines]
+        self._sessions: dict[str, _Session] = {}
+
+    async def boot(self, spec: DesktopSpec) -> Desktop:
+        """See `Provider.boot`: uploads the agent and HOME, and starts a session of the machine's ordinary user."""
+        free = [machine for machine in self._machines if machine.used < machine.config.seats]
+        if not free:
+            raise fault(FaultCause.NO_SPARE, "all seats of all machines are taken")
+        machine = min(free, key=lambda one: one.used)
+        machine.used += 1
+        token = os.urandom(8).hex()
+        folder = f"{machine.config.folder}/computerrl-{token}"
+        try:
+            session = await self._start(machine, folder, token, spec)
+        except BaseException:
+            machine.used -= 1
+            raise
+        name = f"{machine.config.host}.{token}"
+        self._sessions[name] = session
+        return Desktop(
+            name=name,
+            provider="hosts",
+            endpoint=Endpoint(host=machine.config.host, port=machine.config.port),
+            username=machine.config.user,
+            host_key=machine.host_key.export_public_key(),
+            client_key=machine.client_key.export_private_key(),
+            agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "agent", "--run", f"{folder}/run"),
+            home=f"{folder}/home",
+            warnings=("no sandbox: sessions of one machine share its user",),
+        )
+
+    async def _start(self, machine: _Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
+        command = [
+            PYTHON, "-I", f"{folder}/guest", "session", "--run", f"{folder}/run", "--home", f"{folder}/home",
+            "--token", token, "--size", f"{spec.width}x{spec.height}", "--keep", folder,
+        ]  # fmt: skip
+        connection = await machine.connection()
+        try:
+            async with asyncio.timeout(UPLOAD_S):
+                await remote.upload(connection, folder)
+                session = _Session(machine, folder, await connection.create_process(shlex.join(command)))
+        except TimeoutError:
+            raise fault(FaultCause.BOOT_TIMEOUT, f"{machine.config.host}: upload took over {UPLOAD_S:g} s") from None
+        except (OSError, asyncssh.Error) as error:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
+        try:
+            await session.ask("", "up")
+        except BaseException:
+            await asyncio.shield(session.end())
+            raise
+        return session
+
+    def _session(self, desktop: Desktop) -> _Session:
+        session = self._sessions.get(desktop.name)
+        if session is None:
+            raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running")
+        return session
+
+    async def probe(self, desktop: Desktop) -> Health:
+        """See `Provider.probe`: the session's channel tells whether it lives, a command whether the machine does."""
+        session = self._sessions.get(desktop.name)
+        if session is None:
+            return Health(alive=False)
+        reachable = await session.machine.run_checked()
+        return Health(alive=reachable and not session.keeper.stdout.at_eof(), reachable=reachable)
+
+    async def destroy(self, desktop: Desktop) -> None:
+        """See `Provider.destroy`."""
+        session = self._sessions.pop(desktop.name, None)
+        if session is not None:
+            session.machine.used -= 1
+            await session.end()
+
+    async def freeze(self, desktop: Desktop) -> None:
+        """See `Provider.freeze`."""
+        await self._session(desktop).ask("freeze", "frozen")
+
+    async def read_home(self, desktop: Desktop, paths: list[str], limits: ReadLimits) -> list[FileSeen]:
+        """See `Provider.read_home`; over the control connection, after the session's processes were stopped."""
+        session = self._session(desktop)
+        connection = await session.machine.connection()
+        try:
+            async with asyncio.timeout(READ_S):
+                return await remote.read_home(connection, f"{session.folder}/home", paths, limits)
+        except TimeoutError:
+            raise fault(FaultCause.OUTSIDE_VIEW, f"reading took over {READ_S:g} s") from None
+        except (OSError, asyncssh.Error) as error:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{desktop.name}: {error}"[:300]) from error
+
+    async def close(self) -> None:
+        """See `Provider.close`."""
+        sessions, self._sessions = list(self._sessions.values()), {}
+        results = await asyncio.gather(*(session.end() for session in sessions), return_exceptions=True)
+        for machine in self._machines:
+            await machine.close()
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
