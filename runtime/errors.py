@@ -111,3 +111,7 @@ class NoModel(LearnerError):
 
 class EngineGone(SamplerError):
     """The engine can't be reached, or the connection broke before its answer was complete."""
+
+
+class SamplerTimeout(SamplerError):
+    """No engine answered a request within the sampler's own limit."""

@@ -1,4 +1,4 @@
-"""`python -P -m policy.engine --model-path DIR (--port P | --uds PATH)`: one embedded engine process.
+"""`python -P -m policy.engine --model-path DIR (--port P | --uds PATH | --fd N)`: one embedded engine process.
 
 Invariant: the process ends with its parent when it is told who that is, with its engine, and on SIGTERM or SIGINT.
 """
@@ -12,6 +12,7 @@ import ctypes
 import logging
 import os
 import signal
+import socket
 import sys
 from typing import Any
 
@@ -35,6 +36,7 @@ def _arguments() -> argparse.Namespace:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--port", type=int, help="0 picks a free one")
     where.add_argument("--uds", help="path of a Unix socket to serve on")
+    where.add_argument("--fd", type=int, help="a listening socket inherited from the parent")
     parser.add_argument("--weight-version", default=defaults["weight_version"])
     parser.add_argument("--device", default=defaults["device"])
     parser.add_argument("--max-running-requests", type=int, default=defaults["max_running"])
@@ -76,7 +78,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with serving(options, host=arguments.host, port=arguments.port, uds=arguments.uds) as failed:
+    sock = None if arguments.fd is None else socket.socket(fileno=arguments.fd)
+    async with serving(options, host=arguments.host, port=arguments.port, uds=arguments.uds, sock=sock) as failed:
         stopped = asyncio.ensure_future(stop.wait())
         either: set[asyncio.Future[Any]] = {stopped, failed}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -43,12 +43,11 @@ class KeyValueCache:
         found = self.pool.index_select(1, index)
         self.rows_kv[:, row, : len(blocks) * self.block] = found.flatten(1, 2)
 
-    def store(self, row: int, places: list[tuple[int, int]]) -> None:
-        """Copy parts of a row to the pool: `places` are (number of the block within the row, pool block)."""
-        blocks = self.rows_kv[:, row, : self.length // self.block * self.block].unflatten(1, (-1, self.block))
-        source = torch.tensor([at for at, _ in places], device=self.pool.device)
-        target = torch.tensor([block for _, block in places], device=self.pool.device)
-        self.pool.index_copy_(1, target, blocks.index_select(1, source))
+    def store(self, row: int, first: int, blocks: list[int]) -> None:
+        """Copy consecutive blocks of a row, from the row's block number `first` on, to pool blocks."""
+        start, end = first * self.block, (first + len(blocks)) * self.block
+        source = self.rows_kv[:, row, start:end].unflatten(1, (-1, self.block))
+        self.pool.index_copy_(1, torch.tensor(blocks, device=self.pool.device), source)
 
     def wipe(self, row: int) -> None:
         """Zero a row, so that numbers that are not finite don't reach the row's next sequence."""

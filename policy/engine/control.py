@@ -28,12 +28,17 @@ _HEALTH_TIMEOUT_S = 20.0
 
 
 class _Update(msgspec.Struct):
-    """/update_weights_from_disk; keys without a meaning here are ignored."""
+    """/update_weights_from_disk; keys without a meaning here are ignored.
+
+    Extensions: with `retract_running`, sequences in flight are computed anew by the new weights, as between a
+    retracting pause and its end; weights whose files have another `digest` than this are refused.
+    """
 
     model_path: str
     weight_version: str | None = None
     abort_all_requests: bool = False
-    flush_cache: bool = True
+    retract_running: bool = False
+    digest: str = ""
 
 
 class _Rename(msgspec.Struct):
@@ -111,12 +116,14 @@ class Control:
         body = await _read(request, _Update)
 
         def swap(core: EngineCore) -> int:
-            core.install(weights, body.weight_version, body.model_path)
+            core.install(weights, body.weight_version, body.model_path, retract=body.retract_running)
             return len(core.scheduler.running) if core.scheduler.paused else 0
 
         async with self._loading:
             try:
                 weights = await self._load(body.model_path)
+                if body.digest and body.digest != weights.digest:
+                    raise EngineError(f"{body.model_path} has digest {weights.digest}, not {body.digest}")
                 if body.abort_all_requests:
                     await self._engine.abort(lambda _: True)
                 paused = await self._engine.call(swap)

@@ -63,9 +63,14 @@ class EngineCore:
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    def install(self, weights: Weights, name: str | None, path: str) -> None:
-        """Make `weights` the current ones; running sequences go on with them from the next pass."""
+    def install(self, weights: Weights, name: str | None, path: str, *, retract: bool = False) -> None:
+        """Make `weights` the current ones; running sequences go on with them from the next pass.
+
+        They keep the old weights' keys and values, or with `retract` have them computed anew.
+        """
         self._same_shape(weights)
+        if retract:
+            self.figures.retracted += len(self.scheduler.retract())
         old = self.current
         self._serial += 1
         self.current = Resident(self._serial, name if name is not None else old.name, path, weights)
@@ -253,8 +258,9 @@ class EngineCore:
         """Put whole blocks of the first `tokens` of a row into the prefix index."""
         if sequence.kv_weights == MIXED or sequence.row is None:
             return
-        if places := self.prefix.insert(sequence.kv_weights, sequence.ids[:tokens]):
-            self.cache.store(sequence.row, places)
+        first, blocks = self.prefix.insert(sequence.kv_weights, sequence.ids[:tokens])
+        if blocks:
+            self.cache.store(sequence.row, first, blocks)
 
     def _forget_unused(self) -> None:
         """Drop weights that nothing refers to any more."""

@@ -37,23 +37,24 @@ class PrefixIndex:
         self._touch(keys)
         return [self._entries[key].block for key in keys]
 
-    def insert(self, weights: int, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Enter all whole blocks of `ids`; returns those to be filled as (number within `ids`, pool block)."""
+    def insert(self, weights: int, ids: Sequence[int]) -> tuple[int, list[int]]:
+        """Enter all whole blocks of `ids`; returns the number of the first new one and the pool blocks to fill."""
         whole = min(len(ids) // self.block, self._blocks)
         keys = self._chain(weights, ids[: whole * self.block])
         self._touch(keys)
         parent = self._entries[keys[-1]].serial if keys else -1 - weights
-        new: list[tuple[int, int]] = []
-        for number in range(len(keys), whole):
+        first = len(keys)
+        new: list[int] = []
+        for number in range(first, whole):
             key = (parent, tuple(ids[number * self.block : (number + 1) * self.block]))
             block = self._free.pop() if self._free else self._entries.popitem(last=False)[1].block
             self._serial += 1
             self._entries[key] = _Entry(self._serial, weights, block)
             parent = self._serial
             keys.append(key)
-            new.append((number, block))
+            new.append(block)
         self._touch(keys)
-        return new
+        return first, new
 
     def drop(self, weights: int) -> None:
         """Forget everything computed by `weights`."""

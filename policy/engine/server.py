@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,16 @@ def build_app(engine: EngineThread, text: Text, options: dict[str, Any]) -> web.
 
 @contextlib.asynccontextmanager
 async def serving(
-    options: EngineOptions, *, host: str = "127.0.0.1", port: int | None = None, uds: str | None = None
+    options: EngineOptions,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    uds: str | None = None,
+    sock: socket.socket | None = None,
 ) -> AsyncIterator[asyncio.Future[None]]:
-    """Load the model and serve it; yields a future that fails when the engine does. Port 0 picks a free one.
+    """Load the model and serve it on a listening socket, a Unix socket's path or a TCP port (0 picks a free one).
+
+    Yields a future that fails when the engine does.
 
     Raises:
         EngineError: the weights can't be used.
@@ -78,7 +86,13 @@ async def serving(
     )
     try:
         await runner.setup()
-        site: web.BaseSite = web.UnixSite(runner, uds) if uds else web.TCPSite(runner, host, port or 0)
+        site: web.BaseSite
+        if sock is not None:
+            site = web.SockSite(runner, sock)
+        elif uds is not None:
+            site = web.UnixSite(runner, uds)
+        else:
+            site = web.TCPSite(runner, host, port or 0)
         await site.start()
         _log.info("serving %s as %s on %s", options.model_path, options.weight_version, _where(runner))
         yield failed

@@ -13,13 +13,16 @@ from runtime.errors import EngineError
 
 
 class Text:
-    """A tokenizer or its absence."""
+    """A tokenizer or its absence. Raises EngineError for a file that can't be read."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "tokenizer.json"
         self._tokenizer: Tokenizer | None = None
         if path.exists():
-            self._tokenizer = Tokenizer.from_file(str(path))
+            try:
+                self._tokenizer = Tokenizer.from_file(str(path))
+            except Exception as error:  # the library raises nothing narrower
+                raise EngineError(f"cannot read {path}: {error}") from error
             self._tokenizer.encode_special_tokens = True
 
     def encode(self, text: str) -> list[int]:

@@ -1,0 +1,140 @@
+"""The sampler: prompts in, tokens with log-probabilities and weight versions out.
+
+Invariant: a request that an engine could not take never reaches one; every other one is answered by weights whose
+version was read back, or fails as a SamplerError within `generate_timeout_s`. A repeat gets the first answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+
+from actors.sampler import events, wire
+from actors.sampler.config import SamplerSettings
+from actors.sampler.keeper import EngineKeeper
+from actors.sampler.latest import Latest
+from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
+from runtime.actor import Actor, handles
+from runtime.errors import DeadlineExceeded, EngineBusy, EngineError, EngineGone, SamplerError, SamplerTimeout
+from runtime.message import Done
+from runtime.waits import waiting
+
+_RETRY_FIRST_S = 0.05
+_RETRY_MOST_S = 2.0
+
+
+class SamplerActor(Actor):
+    """One engine behind one mailbox."""
+
+    config: SamplerSettings
+    _keeper: EngineKeeper
+
+    def __init__(self, config: SamplerSettings) -> None:
+        super().__init__(config)
+        self._answers: OrderedDict[str, Generated] = OrderedDict()
+        self._asked: dict[str, asyncio.Event] = {}
+
+    async def on_start(self) -> None:
+        self._keeper = EngineKeeper(self.config, self.ctx)
+        await self._keeper.start()
+
+    async def on_stop(self) -> None:
+        if hasattr(self, "_keeper"):
+            await self._keeper.stop()
+
+    def doing(self) -> str:
+        health = self._keeper.health
+        return f"{health.state}, serving {health.served}, {self._keeper.in_flight} in flight"
+
+    @handles(Weights)
+    async def weights(self, msg: Weights) -> None:
+        """Remember newer weights; they are loaded beside generation."""
+        self._keeper.announce(Latest(version=msg.version, location=msg.location, digest=msg.digest))
+
+    @handles(Pin)
+    async def pin(self, msg: Pin) -> Done:
+        """Keep a version resident. Raises SamplerError."""
+        await self._keeper.pin(msg.version, msg.location)
+        return Done()
+
+    @handles(Unpin)
+    async def unpin(self, msg: Unpin) -> Done:
+        """Let a version go."""
+        await self._keeper.unpin(msg.version)
+        return Done()
+
+    @handles(Generate, concurrent=True)
+    async def generate(self, msg: Generate) -> Generated | Refused:
+        """Draw a response. Raises SamplerError when no engine gives a sound one in time."""
+        if (reason := self._keeper.limits.refusal(msg.prompt_ids, msg.sampling)) is not None:
+            return Refused(reason=reason)
+        try:
+            async with waiting(self.ctx.name, "engine", f"response {msg.rid}", self.config.samplers.generate_timeout_s):
+                return await self._once(msg)
+        except DeadlineExceeded as error:
+            raise SamplerTimeout(str(error)) from error
+
+    async def _once(self, msg: Generate) -> Generated:
+        """The answer to the first request of that id; a repeat waits for it."""
+        while (first := self._asked.get(msg.rid)) is not None:
+            await first.wait()
+        if (known := self._answers.get(msg.rid)) is not None:
+            return known
+        answered = self._asked[msg.rid] = asyncio.Event()
+        try:
+            generated = await self._draw(msg)
+        finally:
+            del self._asked[msg.rid]
+            answered.set()
+        self._answers[msg.rid] = generated
+        while len(self._answers) > self.config.answers_kept:
+            self._answers.popitem(last=False)
+        return generated
+
+    async def _draw(self, msg: Generate) -> Generated:
+        began, attempt, delay = time.monotonic(), 0, _RETRY_FIRST_S
+        while True:
+            await self._keeper.healthy.wait()
+            attempt += 1
+            try:
+                generated = await self._ask_engine(msg, attempt)
+                break
+            except EngineGone as error:
+                self._keeper.suspect(error)
+                cause = str(error)
+            except EngineBusy as error:
+                cause = str(error)
+            except EngineError as error:
+                raise SamplerError(f"the engine refused {msg.rid}: {error}") from error
+            self.ctx.log.emit(events.GENERATE_RETRIED, rid=msg.rid, attempt=attempt, cause=cause)
+            await self.ctx.clock.sleep(delay)
+            delay = min(2 * delay, _RETRY_MOST_S)
+        self.ctx.log.emit(
+            events.GENERATE,
+            rid=msg.rid,
+            t0=began,
+            t1=time.monotonic(),
+            prompt_tokens=len(msg.prompt_ids),
+            tokens=len(generated.output_ids),
+            cached_tokens=generated.cached_tokens,
+            versions=[str(span.version) for span in generated.spans],
+            finish=generated.finish,
+            attempts=attempt,
+        )
+        return generated
+
+    async def _ask_engine(self, msg: Generate, attempt: int) -> Generated:
+        # A broken-off attempt may still be known to the engine for a moment: each has an id of its own.
+        rid = msg.rid if attempt == 1 else f"{msg.rid}~{attempt}"
+        pin = None if msg.pin is None else str(msg.pin)
+        body = wire.generate_body(rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin)
+        self._keeper.in_flight += 1
+        try:
+            answer = await self._keeper.engine.client.generate(body, self.config.samplers.generate_timeout_s)
+        finally:
+            self._keeper.in_flight -= 1
+        generated = wire.read_generated(answer)
+        if msg.pin is not None and any(span.version != msg.pin for span in generated.spans):
+            raise SamplerError(f"{msg.rid} was drawn from {generated.spans}, not from {msg.pin} alone")
+        return generated

@@ -1,0 +1,59 @@
+"""The samplers' settings.
+
+Invariant: importing it loads no tensor library, and what an engine can't be started with is refused here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from runtime.errors import ConfigError
+from runtime.message import Version
+from runtime.supervision import RestartPolicy
+
+
+class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The deploy file's `samplers`."""
+
+    count: int = 1  # embedded engines; ignored where `attach` names servers
+    attach: list[str] = []  # URLs of running SGLang servers: http://host:port
+    device: str = "cpu"
+    threads: int = 1  # of each embedded engine
+    nice: int = 0  # added to the niceness of each embedded engine
+    max_running: int = 32  # responses computed in one forward pass
+    max_waiting: int = 256  # responses in an engine's line
+    cache_tokens: int = 32_768  # prompt tokens kept for requests that share a prefix
+    update: Literal["retract", "in_place"] = "retract"
+    generate_timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        for name in ("count", "threads", "max_running", "max_waiting", "cache_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"samplers.{name} is {getattr(self, name)}: it counts from 1")
+        if self.generate_timeout_s <= 0:
+            raise ConfigError(f"samplers.generate_timeout_s is {self.generate_timeout_s}: it is above 0")
+        for url in self.attach:
+            if not url.startswith(("http://", "https://")):
+                raise ConfigError(f"samplers.attach holds {url!r}: a server is http://host:port")
+
+    def actors(self) -> int:
+        """How many sampler actors there are."""
+        return len(self.attach) or self.count
+
+
+class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one sampler actor is started with."""
+
+    samplers: SamplersConfig
+    model: str  # Hugging Face folder: the first weights, and what the vocabulary is read from
+    attach: str = ""  # URL of the server behind this actor; empty: it starts an embedded engine
+    version: Version = Version(lineage=0, step=0)  # of the weights in `model`
+    replay: str = "replay"  # who is told what is served; empty: nobody
+    stop_ids: list[int] = []  # beside the end-of-sequence ids that the model folder names
+    start_timeout_s: float = 120.0  # until a started engine has generated its first token
+    load_timeout_s: float = 120.0
+    restart: RestartPolicy = RestartPolicy(max_restarts=10, window_s=300.0)  # of the engine
+    answers_kept: int = 256  # answers remembered for repeated requests
+    log_bytes: int = 1 << 20  # of an engine's output kept on disk, twice

@@ -1,0 +1,21 @@
+"""What a sampler logs."""
+
+from __future__ import annotations
+
+from runtime.events import declare
+
+SAMPLER_READY = declare("sampler_ready", "info", engine=str, version=str, pid=int, start_s=float, restarts=int)
+WEIGHTS_LOADED = declare("weights_loaded", "info", version=str, load_s=float, skipped=int, location=str)
+WEIGHTS_REFUSED = declare("weights_refused", "error", version=str, location=str, cause=str, served=str)
+WEIGHTS_PINNED = declare("weights_pinned", "info", version=str, location=str)
+WEIGHTS_UNPINNED = declare("weights_unpinned", "info", version=str)
+SERVING_NOT_TOLD = declare("serving_not_told", "warning", version=str, cause=str)
+ENGINE_DIED = declare("engine_died", "warning", cause=str, exit_code=int | None, in_flight=int, last_output=list)
+ENGINE_RESTARTED = declare("engine_restarted", "info", version=str, pid=int, down_s=float, restarts=int)
+GENERATE_RETRIED = declare("generate_retried", "warning", rid=str, attempt=int, cause=str)
+# t0 and t1 are monotonic seconds.
+GENERATE = declare(
+    "generate", "debug",
+    rid=str, t0=float, t1=float, prompt_tokens=int, tokens=int, cached_tokens=int, versions=list[str], finish=str,
+    attempts=int,
+)  # fmt: skip

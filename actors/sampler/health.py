@@ -1,0 +1,92 @@
+"""Whether an engine may be asked, and for which weights. Pure.
+
+DEAD: nothing is known to answer. STALE: something answers, with weights not yet known to be those it should have.
+HEALTHY: it answered, and said afterwards that it holds them.
+
+Invariant: a request goes only to an engine whose weights were read back after it last came up.
+
+A transition is missing on purpose: nothing leads from DEAD to HEALTHY. An engine that comes back may hold any
+weights (a new process its start-up ones, a restarted remote server whatever it was started with), and samples drawn
+from unknown weights are worse than none. HEALTHY stays HEALTHY while newer weights are on their way: the old ones
+are known, and staleness is bounded elsewhere.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from runtime.message import Version
+
+
+class State(StrEnum):
+    """What is known of the engine."""
+
+    DEAD = "dead"
+    STALE = "stale"
+    HEALTHY = "healthy"
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The engine generated something."""
+
+
+class ReadBack(msgspec.Struct, frozen=True):
+    """The engine said which weights it holds; None for a name that is no version."""
+
+    version: Version | None
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The engine is to hold `version` from now on."""
+
+    version: Version
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """`version` can't be loaded: the target falls back to what is served."""
+
+    version: Version
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """The process ended or the connection broke."""
+
+
+Event = Answered | ReadBack | Target | Refusal | Lost
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine. `served` is set exactly while HEALTHY."""
+
+    state: State = State.DEAD
+    target: Version
+    served: Version | None = None
+    losses: int = 0
+
+    def after(self, event: Event) -> Health:
+        """The state after `event`."""
+        match event:
+            case Answered():
+                return msgspec.structs.replace(self, state=State.STALE) if self.state is State.DEAD else self
+            case ReadBack(version):
+                return self._read_back(version)
+            case Target(version):
+                return msgspec.structs.replace(self, target=max(self.target, version))
+            case Refusal(version):
+                if self.served is None or version != self.target:
+                    return self
+                return msgspec.structs.replace(self, target=self.served)
+            case Lost():
+                losses = self.losses + (self.state is not State.DEAD)
+                return Health(target=self.target, losses=losses)
+
+    def _read_back(self, version: Version | None) -> Health:
+        if self.state is State.DEAD:
+            return self
+        if version is not None and version == self.target:
+            return msgspec.structs.replace(self, state=State.HEALTHY, served=version)
+        if self.state is State.HEALTHY and version == self.served:
+            return self  # the new weights have not arrived yet
+        return msgspec.structs.replace(self, state=State.STALE, served=None)

@@ -1,0 +1,120 @@
+"""What of SGLang's HTTP contract a sampler sends and reads.
+
+Invariant: an answer is taken only when ids, log-probabilities and version spans agree with each other; servers may
+add fields, but not leave these out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from actors.replay.messages import Sampling, VersionSpan
+from actors.sampler.messages import Generated
+from runtime.errors import EngineGone, SamplerError
+from runtime.message import Version
+
+
+class FinishReason(msgspec.Struct, frozen=True):
+    """Why generation ended."""
+
+    type: str  # "stop", "length" or "abort"
+    message: str | None = None
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Half-open range of output tokens drawn from one version."""
+
+    version: str
+    start: int
+    end: int
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """The part of `meta_info` that is used."""
+
+    finish_reason: FinishReason
+    weight_versions: list[Span] = []
+    cached_tokens: int = 0
+    output_token_logprobs: list[tuple[float, int, str | None]] = []
+
+
+class GenerateAnswer(msgspec.Struct, frozen=True):
+    """Answer of /generate for one prompt."""
+
+    output_ids: list[int]
+    meta_info: Meta
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """Answer of /model_info; `weights_digest` comes from the embedded engine only."""
+
+    model_path: str
+    weight_version: str
+    weights_digest: str | None = None
+
+
+class Control(msgspec.Struct, frozen=True):
+    """Answer of the control endpoints."""
+
+    success: bool = True
+    message: str = ""
+
+
+class ModelCard(msgspec.Struct, frozen=True):
+    """One entry of /v1/models."""
+
+    max_model_len: int
+
+
+class Models(msgspec.Struct, frozen=True):
+    """Answer of /v1/models."""
+
+    data: list[ModelCard]
+
+
+def generate_body(rid: str, ids: list[int], sampling: Sampling, stop_ids: list[int], pin: str | None) -> dict[str, Any]:
+    """Body of /generate."""
+    params: dict[str, Any] = {"temperature": sampling.temperature, "max_new_tokens": sampling.max_new_tokens}
+    if stop_ids:
+        params["stop_token_ids"] = stop_ids
+    body: dict[str, Any] = {"rid": rid, "input_ids": ids, "sampling_params": params, "return_logprob": True}
+    return body if pin is None else body | {"weight_version": pin}
+
+
+def read_generated(answer: GenerateAnswer) -> Generated:
+    """The typed answer.
+
+    Raises:
+        EngineGone: the engine gave the request up; it may be asked again.
+        SamplerError: the parts of the answer contradict each other.
+    """
+    meta = answer.meta_info
+    if meta.finish_reason.type == "abort":
+        raise EngineGone(f"the engine aborted the request: {meta.finish_reason.message}")
+    ids = answer.output_ids
+    if [token for _, token, _ in meta.output_token_logprobs] != ids:
+        raise SamplerError("the engine's log-probabilities are not those of its tokens")
+    logprobs = [logprob for logprob, _, _ in meta.output_token_logprobs]
+    if not all(math.isfinite(logprob) and logprob <= 0.0 for logprob in logprobs):
+        raise SamplerError("the engine's log-probabilities are not finite numbers up to 0")
+    spans = [VersionSpan(version=_version(span), start=span.start, end=span.end) for span in meta.weight_versions]
+    edges = [0, *(span.end for span in spans)]
+    if [span.start for span in spans] != edges[:-1] or edges[-1] != len(ids) or sorted(set(edges)) != edges:
+        raise SamplerError(f"the engine's version spans {meta.weight_versions} don't cover {len(ids)} tokens")
+    return Generated(
+        output_ids=ids,
+        logprobs=logprobs,
+        spans=spans,
+        finish=meta.finish_reason.type,
+        cached_tokens=meta.cached_tokens,
+    )
+
+
+def _version(span: Span) -> Version:
+    try:
+        return Version.parse(span.version)
+    except ValueError as error:
+        raise SamplerError(f"the engine drew from weights called {span.version!r}: {error}") from error
