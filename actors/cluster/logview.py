@@ -45,7 +45,7 @@ def show(path: Path, wanted: Wanted, *, follow: bool, as_json: bool) -> int:
         if as_json:
             sys.stdout.write(json.dumps(found) + "\n")
         else:
-            text = say.clean(format_line(found))
+            text = format_line(found)
             sys.stdout.write(f"\x1b[{_COLOURS.get(found['level'], '0')}m{text}\x1b[0m\n" if colour else f"{text}\n")
         if follow:
             sys.stdout.flush()
@@ -59,9 +59,8 @@ def format_line(found: dict[str, Any]) -> str:
     """One log line for people: time, level, actor, event, trace, fields."""
     fields = " ".join(f"{key}={_value(value)}" for key, value in found.items() if key not in _HEAD)
     trace = f" [{found['trace']}]" if found.get("trace") else ""
-    return (
-        f"{str(found['ts'])[11:23]} {found['level']:<7} {found['actor']:<14} {found['event']}{trace} {fields}".rstrip()
-    )
+    head = f"{str(found['ts'])[11:23]} {found['level']:<7} {found['actor']:<14}"
+    return say.clean(f"{head} {found['event']}{trace} {fields}".rstrip())
 
 
 def _value(value: Any) -> str:
@@ -72,7 +71,7 @@ def _value(value: Any) -> str:
 
 def actors_of(path: Path) -> list[str]:
     """The actors that wrote logs in the run at `path`."""
-    names = {line["actor"] for line in read_logs(path, event=None)}
+    names = {line["actor"] for line in read_logs(path)}
     return sorted(names)
 
 

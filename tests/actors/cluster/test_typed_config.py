@@ -107,7 +107,7 @@ def test_at_most_sixty_knobs() -> None:
 
 
 def test_an_expert_says_so() -> None:
-    with pytest.raises(ConfigError, match="learner.dtype is an expert's key"):
+    with pytest.raises(ConfigError, match=r"learner\.dtype is an expert's key"):
         deployfile.load("local", ["learner.dtype=bfloat16"])
     deployfile.load("local", ["learner.dtype=bfloat16", "run.expert=true"])
 

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from actors.cluster import cli, logview, runfolder, startup
+from actors.replay import events
+from runtime.actor import Actor
+from runtime.logs import ActorLog
+from runtime.system import ActorSpec, ActorSystem
+
+
+def made(runs: Path, name: str, verdict: str = "ok") -> Path:
+    """A run folder with the logs of two actors, one of which holds hostile text."""
+    record = runfolder.RunRecord(
+        name=name, file="smoke", seed=1, build="b", versions={}, started=runfolder.iso(5), started_s=5.0
+    )
+    run = runfolder.claim(runs / name, record, resume=False)
+    replay, seat = ActorLog(runs / name, "replay"), ActorLog(runs / name, "desktop/3")
+    replay.emit(events.GROUP_OPENED, group="g1", task="a/b/1", phase="rl.2", trace="g1.0")
+    fault = {"token": 1, "seat": "desktop/3", "lane": "train", "task": "a/b/1", "cause": "boot", "culprit": "seat"}
+    seat.emit(events.EPISODE_RELEASED, detail="\x1b[2Jgone\nfake line\u202e", trace="g1.0", **fault)
+    replay.emit(events.GROUP_ENDED, group="g1", task="a/b/1", ending="lost")
+    for log in (replay, seat):
+        log.close()
+    run.end(verdict, None)
+    return runs / name
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    made(tmp_path, "one")
+    return tmp_path
+
+
+def lines(capsys: pytest.CaptureFixture[str], *args: str) -> list[str]:
+    assert cli.main(["logs", *args]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_logs_come_in_time_order_and_filtered(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ("one", "--runs", str(runs))
+    everything = lines(capsys, *at)
+    assert [line.split()[3] for line in everything] == ["group_opened", "episode_released", "group_ended"]
+    assert len(lines(capsys, *at, "--actor", "desktop")) == 1
+    assert len(lines(capsys, *at, "--actor", "desktop/3")) == 1
+    assert len(lines(capsys, *at, "--trace", "g1.0")) == 2
+    assert len(lines(capsys, *at, "--level", "warning")) == 1
+    assert json.loads(lines(capsys, *at, "--event", "group_ended", "--json")[0])["ending"] == "lost"
+
+
+def test_hostile_text_stays_on_its_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = "\n".join(lines(capsys, "one", "--runs", str(runs), "--event", "episode_released"))
+    assert shown.count("\n") == 0
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "gone" in shown
+    raw = {"ts": "2026-01-01T00:00:00.000", "level": "info", "actor": "x\x1b", "event": "e", "field": "a\nb"}
+    assert "\\n" in logview.format_line(raw)
+
+
+def test_what_is_not_there_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["logs", "one", "--runs", str(runs), "--actor", "desktop/4"]) == 2
+    assert "did you mean desktop/3?" in capsys.readouterr().err
+    assert cli.main(["logs", "one", "--runs", str(runs), "--event", "group_end"]) == 0
+    assert "did you mean group_ended?" in capsys.readouterr().err
+
+
+def test_runs_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(runs, "two", verdict="failed")
+    assert cli.main(["runs", "--runs", str(runs), "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [(run["name"], run["state"]) for run in listed] == [("one", "ok"), ("two", "failed")]
+    assert cli.main(["runs", "--runs", str(runs)]) == 0
+    assert "two" in capsys.readouterr().out
+
+
+def test_status_of_an_ended_run_is_its_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(runs, "two", verdict="failed")
+    assert cli.main(["status", "one", "--runs", str(runs)]) == 0
+    assert cli.main(["status", "two", "--runs", str(runs)]) == 1
+    assert "two: failed" in capsys.readouterr().out
+
+
+class Idle(Actor):
+    """Does nothing."""
+
+    def doing(self) -> str:
+        return "idling \x1b[2J"
+
+
+async def test_status_of_a_live_run_asks_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = runfolder.RunRecord(name="x", file="f", seed=1, build="b", versions={}, started="", started_s=5.0)
+    run = runfolder.claim(tmp_path / "x", record, resume=False)
+    async with ActorSystem(tmp_path / "x") as system:
+        await system.spawn(ActorSpec(name="idle", factory=Idle))
+        assert await asyncio.to_thread(cli.main, ["status", "x", "--runs", str(tmp_path), "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert await asyncio.to_thread(cli.main, ["status", "x", "--runs", str(tmp_path)]) == 0
+    run.end("ok", None)
+    assert (report["state"], [actor["name"] for actor in report["actors"]]) == ("running", ["idle"])
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_start_up_parts_come_in_the_order_they_happened() -> None:
+    def line(second: float, event: str, **fields: str) -> dict[str, str]:
+        return {"ts": f"2026-01-01T00:00:{second:06.3f}+00:00", "event": event, **fields}
+
+    begun = 1767225600.0
+    logged = [
+        line(1, "ledger_opened"),
+        line(2, "actor_started", name="desktop/0"),
+        line(2.5, "actor_started", name="desktop/1"),
+        line(9, "step_trained", phase="bc"),
+        line(20, "step_trained", phase="rl"),
+        line(25, "step_trained", phase="rl"),
+    ]
+    assert startup.parts(logged, begun) == [
+        ("ledger open", 1.0),
+        ("first seat ready", 2.0),
+        ("first cloning step", 9.0),
+        ("first RL step", 20.0),
+    ]
