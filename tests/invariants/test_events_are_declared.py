@@ -6,6 +6,7 @@ import ast
 import json
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,10 +46,13 @@ def declarations() -> dict[tuple[str, str], Declared]:
             assert target.id.isupper(), f"{place(path, node)}: {target.id} is a constant"
             fields = frozenset(keyword.arg or "**" for keyword in node.keywords)
             assert "**" not in fields, f"{place(path, node)}: fields are written out"
-            found[module_name(path), target.id] = Declared(event, level, fields, place(path, node))
+            found[module_name(path), target.id] = Declared(
+                event, level, fields, f"{path.relative_to(ROOT)}:{target.id}"
+            )
     return found
 
 
+@cache
 def imported(path: Path) -> dict[str, str]:
     """Local name -> dotted name, from the file's import statements."""
     names = {}
