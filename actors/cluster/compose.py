@@ -15,7 +15,6 @@ from actors.cluster import models
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import Lanes, lanes_of
 from actors.desktop.actor import DesktopSeat
-from actors.desktop.config import ScreenConfig
 from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import LearnerSettings, RankSettings
 from actors.replay.config import LedgerSettings
@@ -171,9 +170,7 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
     desktops = deploy.desktops
     config = DesktopSeat(
         seat=desktops.seat(),
-        provider=desktops.provider,
-        pool=desktops.pool(),
-        screen=ScreenConfig(),
+        desktops=desktops.of_one_host(),
         tokenizer=model,
         samplers=samplers,
         demo_noise=deploy.demos.noise,

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from actors.cluster.criterion import RequireConfig
-from actors.desktop.config import HostsConfig, PoolConfig, SandboxConfig
+from actors.desktop.config import DesktopsConfig, HostsConfig, PoolConfig, SandboxConfig
 from actors.desktop.seat_config import SeatConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
@@ -31,7 +31,7 @@ class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     require: RequireConfig = RequireConfig()
 
 
-class DesktopsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where episodes are played."""
 
     seats: int = 4  # episodes at the same time
@@ -51,9 +51,9 @@ class DesktopsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         if self.spares < 0 or self.settle_ms < 0:
             raise ConfigError("desktops.spares and desktops.settle_ms are not below 0")
 
-    def pool(self) -> PoolConfig:
-        """The pool of one host process."""
-        return PoolConfig(spares=self.spares)
+    def of_one_host(self) -> DesktopsConfig:
+        """The desktops of one host process."""
+        return DesktopsConfig(provider=self.provider, pool=PoolConfig(spares=self.spares))
 
     def seat(self) -> SeatConfig:
         """What every seat is told."""
@@ -76,7 +76,7 @@ class Deploy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     run: RunConfig = RunConfig()
     tasks: TasksConfig = TasksConfig()
     demos: DemonstrationsConfig = DemonstrationsConfig()
-    desktops: DesktopsConfig = DesktopsConfig()
+    desktops: SeatsConfig = SeatsConfig()
     samplers: SamplersConfig = SamplersConfig()
     replay: ReplayConfig = ReplayConfig()
     learner: LearnerConfig = LearnerConfig()

@@ -68,13 +68,14 @@ def start(args: argparse.Namespace) -> int:
     )
     run = runfolder.claim(folder, record, resume=args.resume)
     (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
+    named = folder.name if args.runs == "runs" else f"{folder.name} --runs {args.runs}"
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"
     try:
         from actors.cluster import execute
         from runtime.system import run as run_loop
 
-        say.line(f"run {folder.name}{' resumed' if args.resume else ''}   (computerrl logs {folder.name} -f)")
+        say.line(f"run {folder.name}{' resumed' if args.resume else ''}   (computerrl logs {named} -f)")
         verdict, reason = run_loop(execute.execute(plan, run.record))
     except KeyboardInterrupt:
         verdict, reason = "stopped", "interrupted"
@@ -85,9 +86,9 @@ def start(args: argparse.Namespace) -> int:
         run.end(verdict, reason)
     say.line(f"run {folder.name}: {verdict}{f' - {reason}' if reason else ''}")
     if verdict == "crashed":
-        say.line(f"see  computerrl logs {folder.name} --level warning")
+        say.line(f"see  computerrl logs {named} --level warning")
     if verdict in ("crashed", "stopped"):
-        say.line(f"continue with  computerrl run {args.file} --resume --name {folder.name}")
+        say.line(f"continue with  computerrl run {args.file} --resume --name {named}")
     return STATUS[verdict]
 
 
