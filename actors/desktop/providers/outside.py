@@ -91,7 +91,7 @@ async def read_home(home: str, uid: int, paths: list[str], limits: ReadLimits) -
     """
     if len(paths) > limits.paths:
         raise ValueError(f"{len(paths)} paths, at most {limits.paths}")
-    order = {"home": home, "uid": uid, "paths": paths, **msgspec.structs.asdict(limits)}
+    order = {**msgspec.structs.asdict(limits), "home": home, "uid": uid, "paths": paths}
     try:
         output = await asyncio.to_thread(_run, json.dumps(order).encode())
     except (OSError, subprocess.TimeoutExpired) as error:

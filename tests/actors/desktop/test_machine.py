@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from actors.desktop.machine import BUSY, Ending, Stage, StageClock, ending_after, judge, needs_verifier
-from actors.desktop.quarantine import Quarantine, QuarantinePolicy
 from hypothesis import given
 from hypothesis import strategies as st
+
+from actors.desktop.machine import BUSY, Ending, Stage, StageClock, ending_after, judge, needs_verifier
+from actors.desktop.quarantine import Quarantine, QuarantinePolicy
 from runtime.errors import ProtocolError
 
 

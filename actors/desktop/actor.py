@@ -1,0 +1,221 @@
+"""One seat: takes work from the ledger, plays it on a desktop of the pool, reports what came of it.
+
+Invariant: every reservation is answered by exactly one Commit or Release of this seat, or outlives it in the ledger
+and is taken back there; a desktop that was played on is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from actors.desktop.answers import Answerer, DemonstratedAnswers, SampledAnswers
+from actors.desktop.body import Body
+from actors.desktop.config import DesktopsConfig
+from actors.desktop.episode import Episode, Played
+from actors.desktop.events import EPISODE_ENDED, EPISODE_FAULTED, SEAT_LET_BACK, SEAT_RESTS
+from actors.desktop.machine import Stage, StageClock
+from actors.desktop.messages import GetSeat, SeatState
+from actors.desktop.pool import Pool
+from actors.desktop.quarantine import Quarantine
+from actors.desktop.recorder import Recorder
+from actors.desktop.seat_config import SeatConfig
+from actors.replay.messages import Commit, Fault, Lane, NoWork, Release, Reservation, Reserve
+from policy.tokenizer import Tokenizer
+from runtime.actor import Actor, handles
+from runtime.errors import ActorGone, DeadlineExceeded, DesktopFault, FencedOff, MailboxFull
+from runtime.segments import SegmentStore
+
+RESERVE_WAIT_S = 20.0
+REPORT_TIMEOUT_S = 60.0
+LEDGER_BACK_S = 1.0  # pause after the ledger did not answer; it is restarted by its supervisor meanwhile
+
+
+class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one controller is started with."""
+
+    seat: SeatConfig
+    desktops: DesktopsConfig
+    tokenizer: str  # folder of tokenizer.json
+    samplers: list[str]  # names of sampler actors
+    demo_noise: float = 0.0  # how often a demonstrator takes a harmless wrong step
+    replay: str = "replay"
+
+
+class DesktopController(Actor):
+    """The actor of one seat."""
+
+    config: DesktopSeat
+
+    async def on_start(self) -> None:
+        """Find the host's pool and segments, then begin to work."""
+        name = self.ctx.name
+        self._replay = self.ctx.ref(self.config.replay)
+        self._samplers = [self.ctx.ref(sampler) for sampler in self.config.samplers]
+        self._tokenizer = Tokenizer.load(self.config.tokenizer)
+        self._pool = await self.ctx.shared("desktops", self._make_pool)
+        self._recorder = await self.ctx.shared("segments", self._make_recorder)
+        self._clock = StageClock(self.ctx.clock.now())
+        self._quarantine = Quarantine(self.config.seat.quarantine)
+        self._work: Reservation | None = None
+        self._episode: Episode | None = None
+        self._episodes = self._faults = 0
+        self._life = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.ctx.spawn(self._live(), "work")
+
+    async def _make_pool(self) -> Pool:
+        return await Pool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log.emit)
+
+    async def _make_recorder(self) -> Recorder:
+        folder: Path = self.ctx.run_dir / "segments"
+        return Recorder(SegmentStore(folder, self.ctx.name))
+
+    def doing(self) -> str:
+        """Stage, task and step."""
+        if self._work is None:
+            return str(self._clock.stage)
+        step = self._episode.step if self._episode else 0
+        return f"{self._clock.stage} step {step} of {self._work.task} ({self._work.lane})"
+
+    @handles(GetSeat, concurrent=True)
+    async def state(self, _: GetSeat) -> SeatState:
+        """How the seat spends its time."""
+        return SeatState(
+            stage=self._clock.stage,
+            task=self._work.task if self._work else None,
+            step=self._episode.step if self._episode else 0,
+            episodes=self._episodes,
+            faults=self._faults,
+            quarantined=self._quarantine.resting,
+            seconds={str(stage): seconds for stage, seconds in self._clock.seconds.items()},
+        )
+
+    def _enter(self, stage: Stage) -> None:
+        self._clock.enter(stage, self.ctx.clock.now())
+
+    async def _live(self) -> None:
+        wish = 0
+        while True:
+            if self._quarantine.resting:
+                await self._rest()
+            wish += 1
+            request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{wish}", wait_s=RESERVE_WAIT_S)
+            try:
+                work = await self._replay.ask(request, timeout_s=RESERVE_WAIT_S + 10.0)
+            except (ActorGone, DeadlineExceeded, MailboxFull):
+                await asyncio.sleep(LEDGER_BACK_S)
+                continue
+            if isinstance(work, NoWork):
+                if work.final:
+                    return
+                continue
+            await self._serve(work)
+
+    async def _serve(self, work: Reservation) -> None:
+        """Play one reservation and report it."""
+        self._work = work
+        trace = f"{work.lane}.{work.group or work.task}.{work.slot}"
+        start, busy = self.ctx.clock.now(), self._clock.busy_s(self.ctx.clock.now())
+        self._enter(Stage.LEASING)
+        try:
+            played = await self._play(work, trace)
+        except DesktopFault as fault:
+            self._faults += 1
+            self._enter(Stage.REPORTING)
+            cause = Fault(cause=fault.cause, detail=fault.detail[:400], culprit=fault.culprit)
+            self.ctx.log.emit(
+                EPISODE_FAULTED, trace=trace, task=work.task, cause=cause.cause, detail=cause.detail, token=work.token
+            )
+            await self._report(Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
+            if fault.culprit in ("seat", "host") and self._quarantine.faulted():
+                self.ctx.log.emit(SEAT_RESTS, cause=fault.cause, faults=self._faults)
+        else:
+            self._episodes += 1
+            self._quarantine.succeeded()
+            self._enter(Stage.REPORTING)
+            await self._recorder.flush()
+            now = self.ctx.clock.now()
+            commit = Commit(
+                token=work.token,
+                seat=self.ctx.name,
+                outcome=played.outcome,
+                steps=played.steps,
+                wall_s=now - start,
+                busy_s=self._clock.busy_s(now) - busy,
+            )
+            await self._report(commit, trace)
+            self._log_end(work, played, start, now, trace)
+        finally:
+            self._work = self._episode = None
+        self._enter(Stage.IDLE)
+
+    async def _play(self, work: Reservation, trace: str) -> Played:
+        booted = await self._pool.acquire(self.config.seat.lease_timeout_s)
+        body = Body(booted)
+        try:
+            self._episode = Episode(
+                work,
+                body,
+                answerer=self._answerer(work, trace),
+                recorder=self._recorder,
+                config=self.config.seat,
+                enter=self._enter,
+            )
+            return await self._episode.play()
+        finally:
+            self._pool.retire(booted)
+
+    def _answerer(self, work: Reservation, trace: str) -> Answerer:
+        if work.lane is Lane.DEMO:
+            return DemonstratedAnswers(work, self._tokenizer, self.config.seat.form, self.config.demo_noise)
+        timeout_s = self.config.seat.generate_timeout_s
+        return SampledAnswers(self._samplers, self._tokenizer, work, trace, timeout_s)
+
+    async def _report(self, message: Commit | Release, trace: str) -> None:
+        """Deliver the report, over a restart of the ledger if need be: a repeat gets the first answer."""
+        give_up = self.ctx.clock.now() + REPORT_TIMEOUT_S
+        while True:
+            try:
+                await self._replay.ask(message, timeout_s=REPORT_TIMEOUT_S, trace=trace)
+            except FencedOff:
+                return  # the ledger has given the slot to somebody else and says so in its log
+            except (ActorGone, DeadlineExceeded, MailboxFull):
+                if self.ctx.clock.now() > give_up:
+                    raise
+                await asyncio.sleep(LEDGER_BACK_S)
+            else:
+                return
+
+    def _log_end(self, work: Reservation, played: Played, start: float, now: float, trace: str) -> None:
+        self.ctx.log.emit(
+            EPISODE_ENDED,
+            trace=trace,
+            lane=str(work.lane),
+            task=work.task,
+            token=work.token,
+            success=played.outcome.success,
+            reason=played.outcome.reason,
+            detail=played.detail,
+            steps=len(played.steps),
+            well_formed=sum(step.well_formed for step in played.steps),
+            t0=start,
+            t1=now,
+        )
+
+    async def _rest(self) -> None:
+        """Wait out a quarantine: only a desktop that boots and answers ends it."""
+        self._enter(Stage.RESTING)
+        while self._quarantine.resting:
+            await asyncio.sleep(self._quarantine.probe_delay_s())
+            try:
+                booted = await self._pool.acquire(self.config.seat.lease_timeout_s)
+            except DesktopFault:
+                self._quarantine.probed(ok=False)
+            else:
+                self._pool.retire(booted)
+                self._quarantine.probed(ok=True)
+        self._enter(Stage.IDLE)
+        self.ctx.log.emit(SEAT_LET_BACK, faults=self._faults)

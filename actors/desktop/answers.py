@@ -1,0 +1,115 @@
+"""Where a step's answer comes from: a sampler, or a demonstrator.
+
+Invariant: whatever answers, the answer is text with token ids; nothing about it is trusted before it was parsed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+import msgspec
+
+from actors.replay.messages import Reservation, VersionSpan
+from actors.sampler.messages import Generate, Refused
+from apis.forms import Turn
+from apis.observation import Observation
+from apis.tasks import oracle
+from policy.tokenizer import Tokenizer
+from runtime.errors import ActorGone, DeadlineExceeded, DesktopFault, MailboxFull, SamplerError
+from runtime.refs import Ref
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """One step's question, in the words of the form in use."""
+
+    user: str
+    system: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One step's answer. `logprobs` and `spans` are empty for a demonstrator's."""
+
+    text: str
+    prompt_ids: list[int]
+    response_ids: list[int]
+    logprobs: list[float]
+    spans: list[VersionSpan]
+    seconds: float
+
+
+class PromptTooLong(Exception):  # noqa: N818 - ends an episode as the policy's failure, no error of the program
+    """The observation outgrew the model's context, which only the policy's own actions can bring about."""
+
+
+class Answerer(Protocol):
+    """Answers the steps of one episode."""
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        """The answer to `prompt`. Raises DesktopFault when none can be had, PromptTooLong when none ever will."""
+
+
+class SampledAnswers:
+    """Asks the sampler that the episode's prefix cache lives with."""
+
+    def __init__(
+        self, samplers: list[Ref], tokenizer: Tokenizer, work: Reservation, trace: str, timeout_s: float
+    ) -> None:
+        self._sampler = samplers[work.token % len(samplers)]
+        self._tokenizer = tokenizer
+        self._work = work
+        self._trace = trace
+        self._timeout_s = timeout_s
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        """Draw from the policy at the reservation's temperature."""
+        ids = self._tokenizer.prompt_ids(prompt.user, prompt.system)
+        request = Generate(
+            rid=f"{self._work.token}.{step}",
+            prompt_ids=ids,
+            sampling=self._work.sampling,
+            pin=self._work.pin,
+            affinity=str(self._work.token),
+        )
+        start = time.monotonic()
+        try:
+            reply = await self._sampler.ask(request, timeout_s=self._timeout_s, trace=self._trace)
+        except (DeadlineExceeded, ActorGone, MailboxFull, SamplerError) as error:
+            raise DesktopFault("sampler_unavailable", str(error), "sampler") from error
+        if isinstance(reply, Refused):
+            raise PromptTooLong(reply.reason)
+        return Answer(
+            text=self._tokenizer.decode([i for i in reply.output_ids if i != self._tokenizer.eos_id]),
+            prompt_ids=ids,
+            response_ids=reply.output_ids,
+            logprobs=reply.logprobs,
+            spans=reply.spans,
+            seconds=time.monotonic() - start,
+        )
+
+
+class DemonstratedAnswers:
+    """An oracle's answers, in the words and ids that the policy is to learn."""
+
+    def __init__(self, work: Reservation, tokenizer: Tokenizer, form: str, noise: float) -> None:
+        self._oracle = oracle(work.task, seed=work.seed, noise=noise)
+        self._tokenizer = tokenizer
+        self._form = form
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        """What the demonstrator does now."""
+        text = self._oracle.answer(observation, history, self._form)
+        return Answer(
+            text=text,
+            prompt_ids=self._tokenizer.prompt_ids(prompt.user, prompt.system),
+            response_ids=self._tokenizer.response_ids(text),
+            logprobs=[],
+            spans=[],
+            seconds=0.0,
+        )

@@ -1,0 +1,187 @@
+"""Plays one episode on a booted desktop: observe, ask, parse, act, settle; then freeze and verify from outside.
+
+Invariant: what this returns is an outcome of the policy; a fault of the infrastructure leaves only as DesktopFault.
+No action is carried out that the grammar did not type.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
+from actors.desktop.body import Body
+from actors.desktop.machine import Ending, Stage, ending_after, judge, needs_verifier
+from actors.desktop.recorder import Recorder
+from actors.desktop.seat_config import SeatConfig
+from actors.replay.messages import Outcome, Reservation, StepPayload, StepRef
+from apis.actions import Action, line
+from apis.execute import Call, Plan, plan, setup
+from apis.forms import Turn, element_names, render_compact, render_paper, window_names
+from apis.grammar import Refusal, parse
+from apis.observation import Observation, from_guest
+from apis.tasks import task as task_of
+from apis.tasks.osworld import Task
+from apis.tasks.verify import paths, verify
+from runtime.errors import AgentBrokeDesktop, DesktopFault, GuestRefused, ProtocolError
+
+Enter = Callable[[Stage], None]
+
+
+class Played(msgspec.Struct, frozen=True):
+    """An episode that ended on its own account."""
+
+    outcome: Outcome
+    steps: list[StepRef]
+    detail: str  # the verifier's sentence, or what broke
+
+
+class Episode:
+    """One reservation on one desktop. `enter` is told every change of stage; the recorder stores each step."""
+
+    def __init__(
+        self,
+        work: Reservation,
+        body: Body,
+        *,
+        answerer: Answerer,
+        recorder: Recorder,
+        config: SeatConfig,
+        enter: Enter,
+    ) -> None:
+        self._work = work
+        self._task: Task = task_of(work.task)
+        self._body = body
+        self._answerer = answerer
+        self._recorder = recorder
+        self._config = config
+        self._enter = enter
+        self._history: list[Turn] = []
+        self._steps: list[StepRef] = []
+        self.step = 0
+
+    async def play(self) -> Played:
+        """From a booted desktop to an outcome. Raises DesktopFault."""
+        feasible = self._task.feasible
+        verified: bool | None = None
+        try:
+            self._enter(Stage.SETUP)
+            await self._prepare()
+            ending, detail = await self._turns()
+        except AgentBrokeDesktop as broken:
+            ending, detail = Ending.BROKE_DESKTOP, str(broken)
+        except PromptTooLong as error:
+            ending, detail = Ending.OUT_OF_STEPS, str(error)
+        self._enter(Stage.VERIFYING)
+        if needs_verifier(ending, feasible):
+            read = await self._body.frozen_files(paths(self._task), self._config.verify_timeout_s)
+            verdict = verify(self._task, read)
+            verified, detail = verdict.success, verdict.reason
+        return Played(judge(ending, feasible, verified), self._steps, detail)
+
+    async def _prepare(self) -> None:
+        try:
+            await self._carry_out(setup(self._task, self._body.home), self._config.setup_timeout_s)
+        except GuestRefused as refused:
+            raise DesktopFault("setup_failed", str(refused), "task") from refused
+
+    async def _turns(self) -> tuple[Ending, str]:
+        last: str | None = None
+        while True:
+            self._enter(Stage.OBSERVING)
+            started = time.monotonic()
+            observation = await self._observe()
+            observed = time.monotonic()
+            self._enter(Stage.GENERATING)
+            prompt = self._prompt(observation, last)
+            answer = await self._answerer.answer(self.step, prompt, observation, self._history, last)
+            self._enter(Stage.ACTING)
+            acting = time.monotonic()
+            action, result, ends = await self._act(answer, observation)
+            timing = {
+                "observe_ms": 1e3 * (observed - started),
+                "generate_ms": 1e3 * answer.seconds,
+                "act_ms": 1e3 * (time.monotonic() - acting),
+            }
+            ending = ending_after(self.step, self._work.max_steps, ends)
+            await self._record(prompt, answer, action=action, result=result, ending=ending, timing=timing)
+            if ending is not None:
+                return ending, str(ending)
+            typed = None if isinstance(action, Refusal) else line(action)
+            self._history.append(Turn(answer=answer.text, line=typed, result=result))
+            last = result
+            self.step += 1
+
+    async def _observe(self) -> Observation:
+        try:
+            frame = await self._body.call("observe", {}, self._config.call_timeout_s)
+            return from_guest(msgspec.to_builtins(frame))
+        except (ProtocolError, GuestRefused) as error:
+            if not self._body.acted:
+                raise DesktopFault("not_observed", str(error), "seat") from error
+            raise AgentBrokeDesktop("not_observed", str(error)) from error
+
+    def _prompt(self, observation: Observation, last: str | None) -> Prompt:
+        instruction = self._task.instruction
+        if self._config.form == "compact":
+            return Prompt(user=render_compact(instruction, self._history, observation, last))
+        messages = render_paper(instruction, observation.app, self._history, observation, last)
+        turns = [f"{m['role']}: {m['content']}" for m in messages[1:-1]]
+        return Prompt(user="\n\n".join([*turns, messages[-1]["content"]]), system=messages[0]["content"])
+
+    async def _act(self, answer: Answer, observation: Observation) -> tuple[Action | Refusal, str, bool | None]:
+        """The typed action or refusal, what the model is told of it, and the claim when it ends the episode."""
+        action = parse(
+            answer.text, observation.app, element_names(observation), window_names(observation), self._config.form
+        )
+        if isinstance(action, Refusal):
+            return action, action.reason, None
+        todo: Plan = plan(action, observation)
+        self._body.acted = True
+        try:
+            await self._carry_out(list(todo.calls), self._config.call_timeout_s)
+        except GuestRefused as refused:
+            return action, f"Failed: {refused.text}", todo.ends
+        return action, todo.result, todo.ends
+
+    async def _carry_out(self, calls: list[Call], timeout_s: float) -> None:
+        for call in calls:
+            args: dict[str, Any] = dict(call.args)
+            if call.method == "settle":
+                args["timeout_ms"] = min(args["timeout_ms"], self._config.settle_ms)
+            await self._body.call(call.method, args, timeout_s)
+
+    async def _record(
+        self,
+        prompt: Prompt,
+        answer: Answer,
+        *,
+        action: Action | Refusal,
+        result: str,
+        ending: Ending | None,
+        timing: dict[str, float],
+    ) -> None:
+        wanted = self._config.screenshots
+        picture = None
+        if wanted == "all" or (wanted == "last" and ending is not None):
+            args = {"format": "jpeg", "quality": 60}
+            picture = await self._body.call("screenshot", args, self._config.call_timeout_s)
+        refused = isinstance(action, Refusal)
+        payload = StepPayload(
+            prompt_ids=answer.prompt_ids,
+            response_ids=answer.response_ids,
+            logprobs=answer.logprobs,
+            spans=answer.spans,
+            temperature=self._work.sampling.temperature,
+            observation=prompt.user,
+            response=answer.text,
+            action=None if refused else msgspec.json.encode(action).decode(),
+            refusal=action.reason if isinstance(action, Refusal) else None,
+            result=result,
+            screenshot=self._recorder.picture(picture),
+            **timing,
+        )
+        self._steps.append(await self._recorder.step(payload, well_formed=not refused))

@@ -1,0 +1,23 @@
+"""What one seat needs to know; data only."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from actors.desktop.quarantine import QuarantinePolicy
+
+
+class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a seat plays episodes."""
+
+    form: Literal["compact", "paper"] = "compact"  # of prompts and answers
+    screenshots: Literal["none", "last", "all"] = "last"  # of an episode's steps, kept with their payloads
+    settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
+    call_timeout_s: float = 20.0  # one call of the guest agent
+    lease_timeout_s: float = 60.0  # for a booted desktop
+    setup_timeout_s: float = 30.0
+    verify_timeout_s: float = 30.0
+    generate_timeout_s: float = 60.0
+    quarantine: QuarantinePolicy = QuarantinePolicy()
