@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -27,11 +26,22 @@ from runtime.errors import DesktopFault
 from runtime.events import Event
 
 CHECK_S = 5.0  # for a spare to answer before it is handed out
-Emit = Callable[..., None]
+REMOVE_S = 30.0  # for one desktop to be destroyed
+CLOSE_S = 60.0  # for all that is under way at the end
 
 
-def _unheard(_: Event, /, **__: Any) -> None:
-    """Where nobody logs."""
+class Log(Protocol):
+    """Where events go: an actor's log."""
+
+    def emit(self, event: Event, /, **fields: Any) -> None:
+        """Write one event."""
+
+
+class NoLog:
+    """Where nobody listens."""
+
+    def emit(self, event: Event, /, **fields: Any) -> None:
+        """Do nothing."""
 
 
 class BootedDesktop(msgspec.Struct, frozen=True, eq=False):
@@ -45,14 +55,14 @@ class BootedDesktop(msgspec.Struct, frozen=True, eq=False):
 class Pool:
     """Keeps spares and hands them out. Make and use it on one event loop."""
 
-    def __init__(self, provider: Provider, spec: DesktopSpec, config: PoolConfig, emit: Emit = _unheard) -> None:
+    def __init__(self, provider: Provider, spec: DesktopSpec, config: PoolConfig, log: Log | None = None) -> None:
         self.provider = provider
         self._spec = spec
         self._config = config
-        self._emit = emit
+        self._log = log or NoLog()
         self._plan = PoolPlan(config)
-        self._spares: deque[BootedDesktop] = deque()
-        self._wanting: deque[asyncio.Future[BootedDesktop]] = deque()
+        self._spares: list[BootedDesktop] = []  # the plan bounds them
+        self._wanting: list[asyncio.Future[BootedDesktop]] = []  # one per caller
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._last_fault: DesktopFault | None = None
@@ -61,7 +71,7 @@ class Pool:
         self._tend()
 
     @classmethod
-    async def open(cls, config: DesktopsConfig, run_dir: Path, emit: Emit = _unheard) -> Pool:
+    async def open(cls, config: DesktopsConfig, run_dir: Path, log: Log | None = None) -> Pool:
         """The configured provider with a pool before it. Raises ConfigError."""
         provider: Provider
         if isinstance(config.provider, HostsConfig):
@@ -77,19 +87,19 @@ class Pool:
                 disk_bytes=config.provider.disk_mib << 20,
                 processes=config.provider.processes,
             )
-        return cls(provider, spec, config.pool, emit)
+        return cls(provider, spec, config.pool, log)
 
     async def acquire(self, timeout_s: float) -> BootedDesktop:
         """A desktop that answers, for the caller alone; give it back with `retire`.
 
         Raises DesktopFault: with the last boot's fault if boots fail, else `no_spare` at the deadline.
         """
+        deadline = asyncio.get_running_loop().time() + timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    booted = await self._next()
-                    if await self._answers(booted):
-                        return booted
+            while True:
+                booted = await self._next(deadline)
+                if await self._answers(booted):
+                    return booted
         except TimeoutError:
             raise self._last_fault or fault(FaultCause.NO_SPARE, f"none within {timeout_s:g} s") from None
 
@@ -106,7 +116,9 @@ class Pool:
             for task in self._tasks:
                 if task.get_name() == "boot":
                     task.cancel()
-            await asyncio.wait(self._tasks)
+            _, late = await asyncio.wait(self._tasks, timeout=CLOSE_S)
+            if late:
+                raise fault(FaultCause.HOST_STALLED, f"{len(late)} desktops did not end within {CLOSE_S:g} s")
         for booted in self._spares:
             await booted.link.close()
         self._spares.clear()
@@ -114,14 +126,14 @@ class Pool:
         if self._defect is not None:
             raise self._defect
 
-    async def _next(self) -> BootedDesktop:
+    async def _next(self, deadline: float) -> BootedDesktop:
         if self._defect is not None:
             raise self._defect
         if self._closed:
             raise fault(FaultCause.NO_SPARE, "the pool is closed")
         if self._spares:
             self._plan.taken()
-            booted = self._spares.popleft()
+            booted = self._spares.pop(0)
             self._tend()
             return booted
         wish: asyncio.Future[BootedDesktop] = asyncio.get_running_loop().create_future()
@@ -129,8 +141,9 @@ class Pool:
         self._plan.waiting += 1
         self._tend()
         try:
-            return await wish
-        except asyncio.CancelledError:
+            async with asyncio.timeout_at(deadline):
+                return await wish
+        except (asyncio.CancelledError, TimeoutError):
             if wish.done() and not wish.cancelled():  # it came in the moment of giving up
                 self._keep(wish.result())
             raise
@@ -143,7 +156,7 @@ class Pool:
         """Hand a desktop to who has waited longest, or set it aside."""
         self._plan.ready += 1
         while self._wanting:
-            wish = self._wanting.popleft()
+            wish = self._wanting.pop(0)
             if not wish.done():
                 self._plan.taken()
                 wish.set_result(booted)
@@ -161,7 +174,7 @@ class Pool:
                 detail = str(down)
             else:
                 return True
-        self._emit(events.DESKTOP_SPARE_DIED, desktop=booted.desktop.name, detail=detail)
+        self._log.emit(events.DESKTOP_SPARE_DIED, desktop=booted.desktop.name, detail=detail)
         self.retire(booted)
         return False
 
@@ -193,7 +206,7 @@ class Pool:
             return
         self._defect = task.exception()  # not a fault but a defect: whoever waits, and `close`, raises it
         while self._wanting:
-            wish = self._wanting.popleft()
+            wish = self._wanting.pop(0)
             if not wish.done():
                 wish.set_exception(self._defect or RuntimeError("unknown"))
 
@@ -213,13 +226,13 @@ class Pool:
             self._last_fault = None
             took_s = time.monotonic() - started
             warnings = list(booted.desktop.warnings)
-            self._emit(events.DESKTOP_BOOTED, desktop=booted.desktop.name, boot_s=took_s, warnings=warnings)
+            self._log.emit(events.DESKTOP_BOOTED, desktop=booted.desktop.name, boot_s=took_s, warnings=warnings)
             self._keep(booted)
 
     def _boot_failed(self, error: DesktopFault) -> None:
         self._last_fault = error
         again_s = self._plan.failed(time.monotonic())
-        self._emit(
+        self._log.emit(
             events.DESKTOP_BOOT_FAILED, cause=error.cause, detail=error.detail, culprit=error.culprit, again_s=again_s
         )
 
@@ -232,7 +245,8 @@ class Pool:
             await self._throw_away(desktop, None)
             raise judge(seen_of(health, down, acted=False)) from down
         except BaseException:
-            await asyncio.shield(self._throw_away(desktop, None))
+            async with asyncio.timeout(REMOVE_S):
+                await asyncio.shield(self._throw_away(desktop, None))
             raise
         return BootedDesktop(self.provider, desktop, link)
 
@@ -242,4 +256,4 @@ class Pool:
         try:
             await self.provider.destroy(desktop)
         except (DesktopFault, OSError, TimeoutError) as error:
-            self._emit(events.DESKTOP_NOT_REMOVED, desktop=desktop.name, detail=str(error)[:400])
+            self._log.emit(events.DESKTOP_NOT_REMOVED, desktop=desktop.name, detail=str(error)[:400])

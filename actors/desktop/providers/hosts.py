@@ -68,7 +68,8 @@ class _Machine:
     async def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            await self._connection.wait_closed()
+            async with asyncio.timeout(CONNECT_S):
+                await self._connection.wait_closed()
 
     async def run_checked(self) -> bool:
         """Whether the machine carries out a command now."""
@@ -170,7 +171,7 @@ class HostsProvider(Provider):
         try:
             await session.ask("", "up")
         except BaseException:
-            await asyncio.shield(session.end())
+            session.keeper.close()  # the end of its input ends the session, which then removes its folder
             raise
         return session
 

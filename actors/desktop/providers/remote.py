@@ -17,6 +17,7 @@ from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
 
 GUEST_SOURCE = Path(__file__).resolve().parents[3] / "apis" / "guest"
 _PRIVATE = 0o700
+READ_S = 30.0  # one file
 _MISSING = (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath)
 
 
@@ -88,7 +89,7 @@ async def _read_one(sftp: asyncssh.SFTPClient, folder: str, path: str, most: int
         raise _Refused(Refusal.NOT_REGULAR)
     if size > most:
         raise _Refused(Refusal.TOO_BIG)
-    async with sftp.open(at, "rb") as file:
+    async with asyncio.timeout(READ_S), sftp.open(at, "rb") as file:
         data = bytes(await file.read(most + 1))  # type: ignore[arg-type]
     if len(data) > most:
         raise _Refused(Refusal.TOO_BIG)
