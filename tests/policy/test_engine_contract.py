@@ -1,0 +1,319 @@
+"""SGLang's HTTP contract, checked against a URL, and the two extensions of the embedded engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from tests.policy.engine_tools import CONTEXT, VOCAB, engine_server, reference_logits, reference_logprobs, write_model
+
+GREEDY = {"temperature": 0.0, "max_new_tokens": 8}
+LONG = {"temperature": 1.0, "max_new_tokens": 480, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return [write_model(folder / str(i), seed=i) for i in range(3)]
+
+
+@pytest.fixture(scope="module")
+def server(models):
+    with engine_server(models[0], "--max-queued-requests", "40", "--max-running-requests", "8") as server:
+        yield server
+
+
+@pytest.fixture
+async def fresh(server, models):
+    """The server with the first weights, an empty cache, and going on."""
+    await server.post("/continue_generation", {})
+    await server.post("/abort_request", {"abort_all": True})
+    await server.post("/update_weights_from_disk", {"model_path": str(models[0]), "weight_version": "0.0"})
+    await server.post("/flush_cache", {})
+    return server
+
+
+def ids(first: int, count: int) -> list[int]:
+    return [(first + 7 * i) % VOCAB for i in range(count)]
+
+
+async def running(server, count: int) -> None:
+    """Return once `count` requests have been let into the batch."""
+    async with asyncio.timeout(10):
+        while (await server.load())["num_running_reqs"] < count:
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+async def test_logprobs_equal_transformers(fresh, models, temperature):
+    params = {"temperature": temperature, "max_new_tokens": 24}
+    answer = await fresh.generate(input_ids=ids(3, 20), sampling_params=params, return_logprob=True)
+    meta, output = answer["meta_info"], answer["output_ids"]
+    assert [token for _, token, _ in meta["output_token_logprobs"]] == output
+    expected = reference_logprobs(models[0], ids(3, 20), output, temperature)
+    assert [logprob for logprob, _, _ in meta["output_token_logprobs"]] == pytest.approx(expected, abs=1e-4)
+    assert meta["weight_versions"] == [{"version": "0.0", "start": 0, "end": 24}]
+    assert meta["finish_reason"] == {"type": "length", "length": 24}
+    assert (meta["prompt_tokens"], meta["completion_tokens"], meta["weight_version"]) == (20, 24, "0.0")
+    assert answer["text"].replace(" ", "") == "".join(f"<{i}>" for i in output)
+
+
+async def test_prompt_scores_are_unscaled(fresh, models):
+    prompt = ids(5, 12)
+    params = {"temperature": 0.7, "max_new_tokens": 0}
+    logprobs = reference_logits(models[0], prompt).log_softmax(-1)
+
+    async def scored(start: int):
+        body = {"input_ids": prompt, "sampling_params": params, "return_logprob": True, "logprob_start_len": start}
+        answer = await fresh.generate(**body)
+        assert answer["output_ids"] == answer["meta_info"]["output_token_logprobs"] == []
+        return answer["meta_info"]["input_token_logprobs"]
+
+    for start in (0, 3):
+        found = await scored(start)
+        assert [token for _, token, _ in found] == prompt[start:]
+        assert found[0][0] is None
+        expected = [float(logprobs[i, prompt[i + 1]]) for i in range(start, 11)]
+        assert [logprob for logprob, _, _ in found[1:]] == pytest.approx(expected, abs=1e-4)
+    assert await scored(12) == await scored(-1) == []
+
+
+async def test_shared_prefix_is_cached(fresh):
+    first = await fresh.generate(input_ids=[*ids(1, 40), 3], sampling_params=GREEDY)
+    second = await fresh.generate(input_ids=[*ids(1, 40), 4, 5], sampling_params=GREEDY)
+    assert first["meta_info"]["cached_tokens"] == 0
+    assert second["meta_info"]["cached_tokens"] == 40
+
+
+async def test_several_sequences_share_a_forward_pass(fresh):
+    alone = [await fresh.generate(input_ids=ids(i, 9 + i), sampling_params=GREEDY) for i in range(6)]
+    await fresh.post("/flush_cache", {})
+    prompts = [ids(i, 9 + i) for i in range(6)]
+    together = await fresh.generate(input_ids=prompts, sampling_params=GREEDY)
+    assert [one["output_ids"] for one in together] == [one["output_ids"] for one in alone]
+    forward = (await fresh.load())["forward"]
+    assert forward["max_sequences"] >= 2
+    assert forward["sequences"] > forward["passes"]
+    _, text = await fresh.get("/metrics")
+    assert "sglang:max_forward_sequences" in text
+
+
+async def test_samples_batches_and_seeds(fresh):
+    params = {"temperature": 1.0, "max_new_tokens": 6, "sampling_seed": 5}
+    samples = await fresh.generate(rid="s", input_ids=ids(0, 5), sampling_params=params | {"n": 3})
+    again = await fresh.generate(input_ids=ids(0, 5), sampling_params=params | {"n": 3})
+    assert [one["output_ids"] for one in samples] == [one["output_ids"] for one in again]
+    assert len({tuple(one["output_ids"]) for one in samples}) > 1
+    assert [one["meta_info"]["id"] for one in samples] == ["s_0", "s_1", "s_2"]
+    listed = await fresh.generate(input_ids=[ids(0, 5)], sampling_params=[params])
+    assert listed[0]["output_ids"] == samples[0]["output_ids"]
+    by_text = await fresh.generate(text="<7>", sampling_params=GREEDY)
+    assert by_text["output_ids"] == (await fresh.generate(input_ids=[7], sampling_params=GREEDY))["output_ids"]
+
+
+async def test_stop_tokens_end_a_response_and_stay_in_it(fresh):
+    plain = await fresh.generate(input_ids=ids(2, 6), sampling_params={"temperature": 1.0, "sampling_seed": 3})
+    stop = plain["output_ids"][4]
+    cut = plain["output_ids"][: plain["output_ids"].index(stop) + 1]
+    params = {"temperature": 1.0, "sampling_seed": 3, "stop_token_ids": [stop]}
+    found = await fresh.generate(input_ids=ids(2, 6), sampling_params=params)
+    assert found["output_ids"] == cut
+    assert found["meta_info"]["finish_reason"] == {"type": "stop", "matched": stop}
+    assert not found["text"].endswith(f"<{stop}>") or cut.count(stop) > 1
+    ignoring = await fresh.generate(input_ids=ids(2, 6), sampling_params=params | {"ignore_eos": True})
+    assert ignoring["output_ids"] == plain["output_ids"]
+
+
+async def test_a_stream_is_cumulative(fresh):
+    body = {"input_ids": ids(4, 7), "sampling_params": GREEDY, "stream": True, "return_logprob": True}
+    async with aiohttp.ClientSession() as session, session.post(fresh.url + "/generate", json=body) as answer:
+        lines = [line for line in (await answer.text()).split("\n\n") if line]
+    assert lines[-1] == "data: [DONE]"
+    parts = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+    assert [one["meta_info"]["finish_reason"] for one in parts[:-1]] == [None] * (len(parts) - 1)
+    for before, after in zip(parts, parts[1:], strict=False):
+        assert after["output_ids"][: len(before["output_ids"])] == before["output_ids"]
+    whole = await fresh.generate(input_ids=ids(4, 7), sampling_params=GREEDY)
+    assert parts[-1]["output_ids"] == whole["output_ids"]
+
+
+@pytest.mark.parametrize("retract", [False, True])
+async def test_weights_change_in_the_middle_of_a_request(fresh, models, retract):
+    request = asyncio.create_task(fresh.generate(input_ids=ids(1, 9), sampling_params=LONG, return_logprob=True))
+    await running(fresh, 1)
+    body = {"model_path": str(models[1]), "weight_version": "0.1", "retract_running": retract}
+    status, answer = await fresh.post("/update_weights_from_disk", body)
+    assert (status, answer["success"]) == (200, True)
+    meta = (found := await request)["meta_info"]
+    cut = meta["weight_versions"][0]["end"]
+    assert 0 < cut < 480
+    assert meta["weight_versions"] == [
+        {"version": "0.0", "start": 0, "end": cut},
+        {"version": "0.1", "start": cut, "end": 480},
+    ]
+    assert meta["weight_version"] == "0.1"
+    logprobs = [logprob for logprob, _, _ in meta["output_token_logprobs"]]
+    old = reference_logprobs(models[0], ids(1, 9), found["output_ids"], 1.0)
+    assert logprobs[:cut] == pytest.approx(old[:cut], abs=1e-4)
+    if retract:
+        new = reference_logprobs(models[1], ids(1, 9), found["output_ids"], 1.0)
+        assert logprobs[cut:] == pytest.approx(new[cut:], abs=1e-4)
+        assert meta["num_retractions"] == 1
+    later = await fresh.generate(input_ids=ids(1, 9), sampling_params=GREEDY, return_logprob=True)
+    expected = reference_logprobs(models[1], ids(1, 9), later["output_ids"], 0.0)
+    found_now = [logprob for logprob, _, _ in later["meta_info"]["output_token_logprobs"]]
+    assert found_now == pytest.approx(expected, abs=1e-4)
+
+
+async def test_a_failed_update_keeps_the_old_weights(fresh, models, tmp_path):
+    before = await fresh.generate(input_ids=ids(1, 9), sampling_params=GREEDY)
+    for body in (
+        {"model_path": str(tmp_path / "nowhere"), "weight_version": "0.1"},
+        {"model_path": str(models[1]), "weight_version": "0.1", "digest": "00"},
+    ):
+        status, answer = await fresh.post("/update_weights_from_disk", body)
+        assert (status, answer["success"]) == (400, False)
+    status, info = await fresh.get("/model_info")
+    assert info["weight_version"] == "0.0"
+    assert (await fresh.generate(input_ids=ids(1, 9), sampling_params=GREEDY))["output_ids"] == before["output_ids"]
+
+
+async def test_renaming_the_weights(fresh):
+    status, answer = await fresh.post("/update_weight_version", {"new_version": "3.4", "abort_all_requests": False})
+    assert (status, answer["new_version"]) == (200, "3.4")
+    found = await fresh.generate(input_ids=[1], sampling_params=GREEDY)
+    assert found["meta_info"]["weight_version"] == "3.4"
+    status, _ = await fresh.post("/update_weight_version", {"new_version": 5})
+    assert status == 400
+
+
+async def test_a_pinned_version_is_sampled_beside_the_current(fresh, models):
+    status, _ = await fresh.post("/pin_weights", {"weight_version": "0.2", "model_path": str(models[2])})
+    assert status == 200
+    body = {"input_ids": ids(1, 9), "sampling_params": GREEDY, "return_logprob": True}
+    pinned, current = await asyncio.gather(fresh.generate(**body, weight_version="0.2"), fresh.generate(**body))
+    for answer, model, version in ((pinned, models[2], "0.2"), (current, models[0], "0.0")):
+        meta = answer["meta_info"]
+        assert meta["weight_versions"] == [{"version": version, "start": 0, "end": 8}]
+        expected = reference_logprobs(model, ids(1, 9), answer["output_ids"], 0.0)
+        assert [logprob for logprob, _, _ in meta["output_token_logprobs"]] == pytest.approx(expected, abs=1e-4)
+    await fresh.post("/unpin_weights", {"weight_version": "0.2"})
+    status, answer = await fresh.post("/generate", body | {"weight_version": "0.2"})
+    assert status == 400
+    assert "not resident" in answer["error"]["message"]
+
+
+async def test_the_current_version_stays_pinned_over_an_update(fresh, models):
+    await fresh.post("/pin_weights", {"weight_version": "0.0", "model_path": "unused"})
+    await fresh.post("/update_weights_from_disk", {"model_path": str(models[1]), "weight_version": "0.1"})
+    body = {"input_ids": ids(1, 9), "sampling_params": GREEDY}
+    old = await fresh.generate(**body, weight_version="0.0")
+    new = await fresh.generate(**body)
+    assert old["meta_info"]["weight_version"] == "0.0"
+    assert new["meta_info"]["weight_version"] == "0.1"
+    await fresh.post("/unpin_weights", {"weight_version": "0.0"})
+
+
+async def test_abort_keeps_what_was_drawn(fresh):
+    request = asyncio.create_task(fresh.generate(rid="r1", input_ids=ids(0, 5), sampling_params=LONG))
+    other = asyncio.create_task(fresh.generate(rid="r10", input_ids=ids(1, 5), sampling_params=LONG))
+    await running(fresh, 2)
+    for rid in ("r1", "unknown"):
+        status, text = await fresh.post("/abort_request", {"rid": rid})
+        assert (status, text) == (200, "")
+    found = await request
+    reason = found["meta_info"]["finish_reason"]
+    assert reason == {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
+    assert len(found["output_ids"]) < 480
+    assert (await other)["meta_info"]["finish_reason"]["type"] == "length"
+
+
+async def test_pause_modes(fresh):
+    for mode, ended in (("abort", "abort"), ("retract", "length"), ("in_place", "length")):
+        request = asyncio.create_task(fresh.generate(input_ids=ids(0, 5), sampling_params=LONG))
+        await running(fresh, 1)
+        status, answer = await fresh.post("/pause_generation", {"mode": mode})
+        assert (status, answer["status"]) == (200, "ok")
+        late = asyncio.create_task(fresh.generate(input_ids=[1], sampling_params=GREEDY))
+        passes = (await fresh.load())["forward"]["passes"]
+        done, _ = await asyncio.wait({late}, timeout=0.1)
+        assert not done
+        assert (await fresh.load())["forward"]["passes"] == passes
+        assert (await fresh.post("/flush_cache", {}))[0] == (400 if mode == "in_place" else 200)
+        await fresh.post("/continue_generation", {})
+        meta = (await request)["meta_info"]
+        assert meta["finish_reason"]["type"] == ended
+        assert meta["num_retractions"] == (mode == "retract")
+        assert (await late)["meta_info"]["finish_reason"]["type"] == "length"
+    assert (await fresh.post("/pause_generation", {"mode": "later"}))[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"input_ids": [VOCAB]}, "vocabulary"),
+        ({"input_ids": [-1]}, "vocabulary"),
+        ({"input_ids": []}, "empty"),
+        ({"input_ids": [[1], []]}, "empty"),
+        ({"input_ids": [1, [2]]}, "mixes"),
+        ({"input_ids": [1] * CONTEXT}, f"longer than the model's context length ({CONTEXT} tokens)"),
+        ({"input_ids": [1] * 500, "sampling_params": {"max_new_tokens": 13}}, "maximum context length"),
+        ({"input_ids": [1], "text": "<1>"}, "not both"),
+        ({}, "should be provided"),
+        ({"input_ids": "1 2"}, "array"),
+        ({"input_ids": [1], "sampling_params": {"colour": 1}}, "unknown field `colour`"),
+        ({"input_ids": [1], "sampling_params": {"temperature": "hot"}}, "float"),
+        ({"input_ids": [1], "sampling_params": {"temperature": -1}}, "temperature"),
+        ({"input_ids": [1], "sampling_params": {"top_p": 0.9}}, "top_p"),
+        ({"input_ids": [1], "sampling_params": {"top_k": 1}}, "top_k"),
+        ({"input_ids": [1], "sampling_params": {"stop": ["a"]}}, "stop"),
+        ({"input_ids": [1], "sampling_params": [{}, {}]}, "2 sampling_params for 1"),
+        ({"input_ids": [1], "sampling_params": {"n": 0}}, "n must be"),
+        ({"input_ids": [1], "top_logprobs_num": 2}, "top_logprobs_num"),
+        ({"input_ids": [1], "return_logprob": True, "logprob_start_len": 2}, "logprob_start_len"),
+        ({"input_ids": [[1], [2]], "rid": ["a", "a"]}, "Duplicate"),
+    ],
+)
+async def test_bad_requests_are_refused_with_a_reason(server, body, text):
+    status, answer = await server.post("/generate", body)
+    assert status == 400
+    assert text in json.dumps(answer)
+    if text.startswith("unknown field"):
+        assert answer["error"].startswith("unknown field `colour`, expected one of `max_new_tokens`")
+
+
+async def test_neutral_values_and_unknown_keys_pass(fresh):
+    neutral = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0, "stop": []}
+    params = GREEDY | neutral
+    assert await fresh.generate(input_ids=[1], sampling_params=params, routing_key="x", priority=3)
+
+
+async def test_a_full_line_is_refused(fresh):
+    status, answer = await fresh.post("/generate", {"input_ids": [[1]] * 41, "sampling_params": GREEDY})
+    assert status == 503
+    assert answer["error"]["message"] == "The request queue is full."
+    assert len(await fresh.generate(input_ids=[[1]] * 40, sampling_params=GREEDY)) == 40
+
+
+async def test_a_client_that_leaves_takes_its_request_along(fresh):
+    request = asyncio.create_task(fresh.generate(input_ids=ids(0, 5), sampling_params=LONG))
+    await running(fresh, 1)
+    request.cancel()
+    await asyncio.wait({request})
+    async with asyncio.timeout(5):
+        while (await fresh.load())["num_running_reqs"]:
+            await asyncio.sleep(0.005)
+    assert (await fresh.load())["figures"]["aborted"] > 0
+
+
+async def test_what_it_says_about_itself(fresh):
+    assert [(await fresh.get(path))[0] for path in ("/health", "/ready", "/health_generate")] == [200] * 3
+    _, cards = await fresh.get("/v1/models")
+    assert cards["data"][0]["max_model_len"] == CONTEXT
+    _, info = await fresh.get("/server_info")
+    assert info["max_waiting"] == 40
+    assert info["figures"]["generated_tokens"] > 0
+    assert (await fresh.get("/get_weight_version"))[0] == 404
