@@ -109,7 +109,7 @@ class EntropulseActor(Actor):
         if not first:
             return
         self.ctx.log.emit(
-            events.WEIGHTS_PINNED, version=str(version), round=round_name, samplers=list(self.config.samplers)
+            events.ROUND_WEIGHTS_KEPT, version=str(version), round=round_name, samplers=list(self.config.samplers)
         )
 
     async def _keep_pins(self, figures: Figures) -> None:
@@ -122,4 +122,4 @@ class EntropulseActor(Actor):
             self._told.pop(version, None)
             unpin = Unpin(version=version)
             await asyncio.gather(*(self.ctx.ref(name).ask(unpin, timeout_s=ASK_S) for name in self.config.samplers))
-            self.ctx.log.emit(events.WEIGHTS_UNPINNED, version=str(version))
+            self.ctx.log.emit(events.ROUND_WEIGHTS_RELEASED, version=str(version))

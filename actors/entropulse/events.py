@@ -5,6 +5,6 @@ from __future__ import annotations
 from runtime.events import declare
 
 PHASE_DECIDED = declare("phase_decided", "info", phase=str, cause=str, evidence=dict[str, float])
-WEIGHTS_PINNED = declare("weights_pinned", "info", version=str, round=str, samplers=list[str])
-WEIGHTS_UNPINNED = declare("weights_unpinned", "info", version=str)
+ROUND_WEIGHTS_KEPT = declare("round_weights_kept", "info", version=str, round=str, samplers=list[str])
+ROUND_WEIGHTS_RELEASED = declare("round_weights_released", "info", version=str)
 SUPERVISOR_WAITS = declare("supervisor_waits", "warning", cause=str)

@@ -48,7 +48,11 @@ def _over(book: Book) -> bool:
 
 def _first_answer(book: Book, wish: Reserve) -> Reservation | None:
     row = book.row("SELECT reply FROM reservations WHERE request_id = ?", wish.request_id)
-    return None if row is None else msgspec.msgpack.decode(row["reply"], type=Reservation)
+    return None if row is None else _reservation(row)
+
+
+def _reservation(row: Row) -> Reservation:
+    return msgspec.msgpack.decode(row["reply"], type=Reservation)
 
 
 def _next(book: Book, wish: Reserve) -> Reservation | None:
@@ -164,8 +168,9 @@ def commit(book: Book, msg: Commit) -> Done:
     store_steps(book, msg.token, msg.steps)
     book.count(f"episodes:{lane}")
     book.emit(
-        events.EPISODE_COMMITTED, token=msg.token, seat=msg.seat, lane=lane, task=row["task"],
-        success=msg.outcome.success, reason=msg.outcome.reason, steps=len(msg.steps), wall_s=msg.wall_s,
+        events.EPISODE_COMMITTED, trace=_reservation(row).trace, token=msg.token, seat=msg.seat, lane=lane,
+        task=row["task"], success=msg.outcome.success, reason=msg.outcome.reason, steps=len(msg.steps),
+        wall_s=msg.wall_s,
     )  # fmt: skip
     if lane is Lane.DEMO:
         book.count("demo_attempts")
@@ -190,7 +195,7 @@ def _check_versions(book: Book, row: Row, steps: list[StepRef]) -> None:
     if any(step.oldest is None for step in steps):
         raise LedgerError(f"token {row['token']}: an episode of the {lane} lane names the weights of every step")
     if lane is Lane.EVAL:
-        pin = msgspec.msgpack.decode(row["reply"], type=Reservation).pin
+        pin = _reservation(row).pin
         if other := {str(step.oldest) for step in steps if step.oldest != pin}:
             raise LedgerError(f"token {row['token']}: an evaluation pinned to {pin} was sampled from {sorted(other)}")
 
@@ -263,8 +268,8 @@ def _release(book: Book, row: Row, fault: Fault, *, counts: bool) -> None:
     book.execute("UPDATE reservations SET state = 'released' WHERE token = ?", row["token"])
     book.count(f"fault:{fault.cause}")
     book.emit(
-        events.EPISODE_RELEASED, token=row["token"], seat=row["seat"], lane=row["lane"], task=row["task"],
-        cause=fault.cause, detail=fault.detail, culprit=fault.culprit,
+        events.EPISODE_RELEASED, trace=_reservation(row).trace, token=row["token"], seat=row["seat"], lane=row["lane"],
+        task=row["task"], cause=fault.cause, detail=fault.detail, culprit=fault.culprit,
     )  # fmt: skip
     if row["lane"] == Lane.EVAL:
         rounds.faulted(book, row, counts=counts)

@@ -112,6 +112,12 @@ class Reservation(Message):
     phase: PhaseRef
     round: str = ""  # evaluation round, "" outside the eval lane; `slot` is the task's number in it
 
+    @property
+    def trace(self) -> str:
+        """The episode's trace id in all logs: `g12.3`, `eval.after_bc.4` or `demo.5`."""
+        where = {Lane.TRAIN: f"g{self.group}", Lane.EVAL: f"eval.{self.round}", Lane.DEMO: "demo"}[self.lane]
+        return f"{where}.{self.slot}"
+
 
 class NoWork(Message):
     """Nothing to play before the deadline; `final` when the run needs no more episodes."""

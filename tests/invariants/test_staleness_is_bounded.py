@@ -1,0 +1,79 @@
+"""Invariant 4: no token in a batch is older than S steps when the batch is taken, and none is of lost weights."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "replay"))
+
+from ledger_machine import LedgerMachine
+from ledger_tools import Play, step, v
+
+from actors.replay.messages import Batch
+from actors.replay.staleness import Lineages, too_stale
+
+
+class TestStalenessIsBoundedUnderEverything(LedgerMachine.TestCase):
+    settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("bound", [0, 1, 2])
+def test_staleness_is_bounded_at_take(tmp_path: Path, bound: int) -> None:
+    """A group waits while the learner goes on: taken while it is within S, ended as stale after."""
+    for late in range(bound + 2):
+        folder = tmp_path / str(late)
+        folder.mkdir()
+        play = Play(folder, max_staleness=bound)
+        play.rl()
+        work = [play.reserve(), play.reserve()]
+        for slot, one in enumerate(work):
+            # Only the first token of one trajectory is old: the oldest counts.
+            play.commit(one, slot == 0, [step("0.0" if slot == 0 else f"0.{late}"), step(f"0.{late}")])
+        found = play.take(trained=f"0.{late}")
+        if late <= bound:
+            assert isinstance(found, Batch)
+            assert found.staleness == [late, 0]
+            assert play.events("batch_taken")[0]["staleness"] == ({str(late): 1, "0": 1} if late else {"0": 2})
+        else:
+            assert found is None
+            assert play.figures().endings["stale"] == 1
+
+
+def test_staleness_is_bounded_without_overlap(tmp_path: Path) -> None:
+    """S = 0: nothing new is handed out from the Take until the new weights are served, and nothing is wasted."""
+    play = Play(tmp_path, max_staleness=0)
+    play.rl()
+    for n in range(4):
+        play.group([True, False], f"0.{n}")
+        batch = play.batch()
+        assert play.ask() is None
+        play.trained(batch)
+        assert play.ask() is None
+        play.serving(f"0.{n + 1}")
+    assert (play.figures().staleness, play.figures().endings["stale"]) == ({"0": 8}, 0)
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 5))
+def test_staleness_is_bounded_by_s_itself(trained: int, behind: int, bound: int) -> None:
+    found = Lineages({0: None}).staleness(v(f"0.{trained + behind}"), v(f"0.{trained}"))
+    assert found == behind
+    assert too_stale(behind, bound) == (behind > bound)
+
+
+def test_staleness_is_bounded_over_lineages() -> None:
+    tree = Lineages({0: None, 1: v("0.3"), 2: v("1.5"), 3: v("0.2")})
+    assert tree.staleness(v("2.7"), v("2.6")) == 1
+    assert tree.staleness(v("2.7"), v("1.5")) == 2
+    assert tree.staleness(v("2.7"), v("0.3")) == 4
+    assert tree.staleness(v("2.7"), v("1.6")) is None
+    assert tree.staleness(v("2.7"), v("0.4")) is None
+    assert tree.staleness(v("3.2"), v("1.3")) is None
+    assert tree.staleness(v("3.2"), v("0.2")) == 0
+    assert tree.staleness(v("0.1"), v("0.2")) is None
+    # A lineage that forked before its parent's own fork point: what lies between is not an ancestor.
+    assert Lineages({0: None, 1: v("0.5"), 2: v("1.5")}).staleness(v("2.5"), v("0.5")) == 0
