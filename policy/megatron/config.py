@@ -48,7 +48,10 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_shape(folder: Path) -> ModelShape:
     """Shape of the model in `folder`. Raises ConfigError for an architecture or option that is not covered."""
-    raw: dict[str, Any] = json.loads((folder / "config.json").read_bytes())
+    try:
+        raw: dict[str, Any] = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder} holds no readable config.json: {error}") from error
     style = raw.get("model_type", "")
     if style not in STYLES:
         raise ConfigError(f"{folder}: model_type {style!r} is not one of {sorted(STYLES)}")

@@ -35,6 +35,7 @@ class Trainer:
 
     def __init__(self, hf_dir: Path, config: OptimConfig, device: str | None = None) -> None:
         """Raises ConfigError when the folder holds a model that is not supported, or no weights."""
+        read_shape(hf_dir)  # a wrong architecture is a better complaint than a missing tensor
         self._prepare(hf_dir, config, device, hf_folder.read(hf_dir))
 
     @classmethod

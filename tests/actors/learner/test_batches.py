@@ -1,0 +1,120 @@
+"""From the ledger's batches to plans."""
+
+import random
+
+import pytest
+
+from actors.learner.batches import blobs, learning_rate, plan
+from actors.learner.config import LearnerConfig
+from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef
+from policy.packing import Aggregation, PackedSample
+from runtime.errors import ConfigError, LearnerError
+from runtime.message import BlobRef, Version
+from tests.actors.learner.stand_ins import payload
+
+V1 = Version(lineage=0, step=1)
+
+
+class Stored:
+    """Steps with payloads."""
+
+    def __init__(self) -> None:
+        self.payloads: dict[BlobRef, StepPayload] = {}
+        self._rng = random.Random(0)
+
+    def step(self, length: int, *, well_formed: bool = True, drawn: bool = True) -> StepRef:
+        body = payload(self._rng, V1 if drawn else None, length)
+        blob = BlobRef(segment="x-000000.seg", offset=len(self.payloads), size=1, digest="")
+        self.payloads[blob] = body
+        return StepRef(
+            blob=blob,
+            prompt_tokens=len(body.prompt_ids),
+            response_tokens=length,
+            well_formed=well_formed,
+            oldest=V1 if drawn else None,
+        )
+
+
+def batch(phase: Phase, groups: list[GroupRef], samples: list[StepRef], *, first: bool = False) -> Batch:
+    return Batch(
+        lease=4,
+        phase=PhaseRef(phase=phase, index=1),
+        groups=groups,
+        samples=samples,
+        staleness=[],
+        fresh_optimizer=first,
+        new_reference=first and phase is Phase.RL,
+    )
+
+
+def group(name: str, *trajectories: tuple[bool, list[StepRef]]) -> GroupRef:
+    return GroupRef(
+        group=name,
+        task="t",
+        trajectories=[TrajectoryRef(token=i, success=s, steps=steps) for i, (s, steps) in enumerate(trajectories)],
+    )
+
+
+def flat(samples: list[PackedSample]) -> dict[int, PackedSample]:
+    return {sample.response_len: sample for sample in samples}
+
+
+def test_rl_batches_carry_advantages_and_the_papers_weights() -> None:
+    stored = Stored()
+    good = (True, [stored.step(2), stored.step(3, well_formed=False)])
+    bad = (False, [stored.step(4)])
+    even = group("even", (True, [stored.step(9)]), (True, [stored.step(9)]))
+    taken = batch(Phase.RL, [group("g", good, bad), even], [], first=True)
+    config = LearnerConfig(loss_aggregation=Aggregation.STEP_MEAN, kl_coef=0.5, rl_lr=1e-3, warmup_steps=0)
+    planned = plan(taken, stored.payloads, config, plan_id="p", version=V1, stay_steps=0)
+    assert planned.without_signal == ["even"]
+    made = planned.plan
+    assert (made.kind, made.version, made.lr, made.kl_coef) == ("grpo", V1, 1e-3, 0.5)
+    assert made.fresh_optimizer
+    assert made.new_reference
+    samples = flat([s for micro in made.micro_batches for s in micro.samples])
+    # R = {1, 0 (malformed), 0}: mean 1/3, std sqrt(2)/3.
+    assert samples[2].advantage == pytest.approx(2**0.5)
+    assert samples[3].advantage == pytest.approx(-(2**-0.5))
+    assert samples[4].advantage == pytest.approx(-(2**-0.5))
+    assert [samples[n].weight for n in (2, 3, 4)] == pytest.approx([1 / (1 * 3 * n) for n in (2, 3, 4)])
+    first = stored.payloads[good[1][0].blob]
+    assert samples[2].ids == first.prompt_ids + first.response_ids
+    assert samples[2].behaviour_logprobs == first.logprobs
+    assert len(blobs(taken)) == 5
+
+
+@pytest.mark.parametrize(("phase", "lr"), [(Phase.BC, 3e-3), (Phase.PULSE, 4e-3)])
+def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float) -> None:
+    stored = Stored()
+    steps = [stored.step(2, drawn=False), stored.step(6, drawn=False)]
+    config = LearnerConfig(bc_lr=3e-3, pulse_lr=4e-3, warmup_steps=0, loss_aggregation=Aggregation.TOKEN_MEAN)
+    made = plan(batch(phase, [], steps), stored.payloads, config, plan_id="p", version=V1, stay_steps=3).plan
+    assert (made.kind, made.lr, made.kl_coef) == ("cross_entropy", lr, 0.0)
+    samples = flat([s for micro in made.micro_batches for s in micro.samples])
+    assert {n: s.weight for n, s in samples.items()} == {2: 1 / 8, 6: 1 / 8}
+
+
+def test_a_batch_without_any_signal_is_refused() -> None:
+    stored = Stored()
+    even = group("even", (False, [stored.step(2)]), (False, [stored.step(2)]))
+    for taken in (batch(Phase.RL, [even], []), batch(Phase.BC, [], [])):
+        with pytest.raises(LearnerError, match="lease 4"):
+            plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=V1, stay_steps=0)
+
+
+def test_the_rate_rises_over_the_first_steps_of_a_stay() -> None:
+    config = LearnerConfig(rl_lr=1.0, warmup_steps=3)
+    assert [learning_rate(config, Phase.RL, n) for n in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("ranks", 2), ("policy", "other"), ("dtype", "float16"), ("rl_lr", 0.0), ("token_budget", 0),
+        ("checkpoint_every", 0), ("kl_coef", -0.1), ("threads", 0), ("clip_grad", 0.0),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_train_are_refused_by_name(setting: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"learner.{setting}"):
+        LearnerConfig(**{setting: value})  # type: ignore[arg-type]

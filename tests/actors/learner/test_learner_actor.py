@@ -1,0 +1,172 @@
+"""The learner with a real ledger and a rank in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.learner.config import LearnerConfig, LearnerSettings, RankSettings
+from actors.learner.messages import GetLearnerState
+from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, SetPhase, WaitFigures
+from policy import hf_folder
+from runtime.logs_read import read_logs
+from runtime.message import Version
+from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
+from tests.actors.learner.stand_ins import Sampler, Seats
+from tests.policy import tiny_models
+
+FAST = RestartPolicy(first_delay_s=0.01, max_restarts=3)
+
+
+def v(text: str) -> Version:
+    return Version.parse(text)
+
+
+class Run:
+    """A run of three actors and a seat, driven by hand where Entropulse would drive it."""
+
+    def __init__(self, system: ActorSystem, folder: Path) -> None:
+        self.system = system
+        self.folder = folder
+        self.replay = system.ref("replay")
+        self.seats = Seats(self.replay, folder)
+        self.phases = 0
+
+    async def figures(self) -> Figures:
+        return await self.replay.ask(GetFigures(), timeout_s=10)
+
+    async def until(self, what: Callable[[Figures], bool]) -> Figures:
+        """Wait for the ledger to get there."""
+        async with asyncio.timeout(100):
+            figures = await self.figures()
+            while not what(figures):
+                figures = await self.replay.ask(WaitFigures(since=figures.revision, wait_s=5), timeout_s=20)
+            return figures
+
+    async def enter(self, phase: Phase, steps: int | None = None) -> None:
+        now = (await self.figures()).phase
+        following = PhaseRef(phase=phase, index=now.index + 1)
+        await self.replay.ask(
+            SetPhase(expected=now, next=following, cause="counted", evidence={}, steps=steps), timeout_s=10
+        )
+
+    async def trained(self, version: str) -> Figures:
+        return await self.until(lambda figures: figures.trained >= v(version))
+
+    def logged(self, event: str, actor: str = "learner") -> list[dict[str, Any]]:
+        return [line for line in read_logs(self.folder) if line["event"] == event and line["actor"] == actor]
+
+
+@asynccontextmanager
+async def running(folder: Path, base: Path, **settings: Any) -> AsyncIterator[Run]:
+    ledger = LedgerSettings(
+        seed=1,
+        train_tasks=["t0", "t1", "t2"],
+        demo_tasks=["d0"],
+        max_steps=4,
+        demos=DemosConfig(count=2),
+        rules=ReplayConfig(group_size=2, group_min=2, groups_per_step=1, samples_per_step=2, max_staleness=1),
+        incarnation=str(id(settings)),
+    )
+    learner = LearnerConfig(warmup_steps=0, rl_lr=1e-3, bc_lr=3e-3, kl_coef=0.01, **settings)
+    spec = LearnerSettings(
+        learner=learner, base=str(base), samplers=["sampler/0", "sampler/1"], keep_weights=2, take_wait_s=2.0
+    )
+    hosts = [HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"}, restart=FAST)]
+    async with ActorSystem(folder, hosts=hosts) as system:
+        await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
+        await system.spawn(ActorSpec(name="sampler/0", factory=Sampler))
+        rank = RankSettings(optim=learner.optim())
+        await system.spawn(
+            ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=rank, host="rank", restart=FAST),
+            ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),
+        )
+        run = Run(system, folder)
+        try:
+            yield run
+        finally:
+            run.seats.close()
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    Sampler.heard.clear()
+    return tiny_models.write(tmp_path / "base")
+
+
+async def rank_pid(run: Run) -> int:
+    return next(status.pid for status in await run.system.statuses() if status.name == "rank/0")
+
+
+async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: Path, base: Path) -> None:
+    async with running(tmp_path / "run", base, checkpoint_every=2) as run:
+        assert [w.version for w in Sampler.heard] == [v("0.0")]
+        assert await run.seats.play(2, None) == 2
+        await run.enter(Phase.BC, steps=3)
+        figures = await run.until(lambda f: f.checkpointed == v("0.3"))  # due at 2, and because the stay is over
+        assert figures.trained == v("0.3")
+        await run.enter(Phase.RL)
+        await run.until(lambda f: f.served == v("0.3"))
+        await run.seats.play(2, v("0.3"))
+        figures = await run.trained("0.4")
+        assert figures.endings["trained"] == 1
+        assert len(figures.entropy) == 1
+        assert 4.0 < figures.entropy[0] < 4.7  # a nearly uniform policy over 96 tokens
+
+        await run.seats.play(2, v("0.4"))
+        await run.trained("0.5")  # in no checkpoint: the newest is 0.4
+        os.kill(await rank_pid(run), signal.SIGKILL)
+        await run.seats.play(2, v("0.5"))
+        figures = await run.until(lambda f: f.trained.lineage == 1)
+        assert figures.trained >= v("1.4")
+        await run.until(lambda f: f.served is not None and f.served.lineage == 1)
+        while (await run.figures()).trained < v("1.5"):
+            await run.seats.play(2, (await run.figures()).trained, wait_s=1.0)
+        resumed = run.logged("learner_resumed")
+        assert [(line["version"], line["parent"]) for line in resumed] == [("1.4", "0.4")]
+        await run.until(lambda f: f.served == f.trained)
+
+        versions = [w.version for w in Sampler.heard]
+        assert versions == sorted(set(versions)), "a version was announced twice or out of order"
+        newest = Sampler.heard[-1]
+        assert hf_folder.digest(Path(newest.location)) == newest.digest
+        state = await run.system.ref("learner").ask(GetLearnerState(), timeout_s=5)
+        assert (state.version, state.location) == (newest.version, newest.location)
+        assert state.busy_s > 0
+        assert len(list((run.folder / "weights").iterdir())) <= 3
+
+        steps = run.logged("learner_step")
+        assert [line["kind"] for line in steps[:4]] == ["cross_entropy"] * 3 + ["grpo"]
+        assert all(line["t0"] < line["t1"] for line in steps)
+        assert {"kl", "clip_fraction", "mismatch", "ratio_max"} <= steps[3]["figures"].keys()
+        announced = run.logged("weights_announced")[-1]
+        assert (announced["samplers"], announced["missed"]) == (["sampler/0"], ["sampler/1"])
+
+
+async def test_a_new_start_goes_on_from_the_last_checkpoint(tmp_path: Path, base: Path) -> None:
+    async with running(tmp_path / "run", base, checkpoint_every=100) as run:
+        await run.seats.play(2, None)
+        await run.enter(Phase.BC)
+        await run.trained("0.2")
+    saved = run.logged("checkpoint_saved")
+    assert [line["cause"] for line in saved] == ["first", "stop"]
+    parent = v(saved[-1]["version"])
+    Sampler.heard.clear()
+    async with running(tmp_path / "run", base, checkpoint_every=10_000) as run:
+        assert Sampler.heard[0].version == Version(lineage=1, step=parent.step)
+        await run.trained(f"1.{parent.step + 1}")
+        await run.replay.ask(CloseRun(), timeout_s=10)
+        await run.until(lambda f: f.checkpointed == f.trained)
+    assert run.logged("checkpoint_saved")[-1]["cause"] == "run over"
+    steps = [(v(line["version"]), line["loss"]) for line in run.logged("learner_step")]
+    assert [version for version, _ in steps] == sorted(version for version, _ in steps)
+    before, after = [loss for version, loss in steps if version.lineage == 0], steps[-1][1]
+    assert after < before[0]

@@ -1,0 +1,47 @@
+"""What stays on the disk."""
+
+from pathlib import Path
+
+from actors.learner.folders import RunFolders
+from policy import checkpoints
+from runtime.message import Version
+
+
+def v(text: str) -> Version:
+    return Version.parse(text)
+
+
+def checkpoint(folders: RunFolders, version: str) -> Path:
+    folder = folders.checkpoint_of(v(version))
+    folder.mkdir()
+    info = f'{{"version": "{version}", "has_reference": false, "dtype": "float32"}}'
+    (folder / checkpoints.MARKER).write_text(info)
+    return folder
+
+
+def test_the_newest_complete_checkpoint_counts(tmp_path: Path) -> None:
+    folders = RunFolders(tmp_path)
+    assert folders.newest_checkpoint() is None
+    for version in ("0.2", "0.10", "1.3"):
+        checkpoint(folders, version)
+    folders.checkpoint_of(v("2.0")).mkdir()  # without its marker
+    checkpoint(folders, "1.9").rename(tmp_path / "checkpoints" / ".1.9.partial")
+    assert folders.newest_checkpoint() == (v("1.3"), tmp_path / "checkpoints" / "1.3")
+
+
+def test_old_checkpoints_and_partial_ones_go(tmp_path: Path) -> None:
+    folders = RunFolders(tmp_path)
+    for version in ("0.2", "0.10", "1.3"):
+        checkpoint(folders, version)
+    (tmp_path / "checkpoints" / ".1.4.partial").mkdir()
+    folders.prune_checkpoints(2)
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0.10", "1.3"]
+
+
+def test_the_newest_weights_and_those_of_open_rounds_stay(tmp_path: Path) -> None:
+    folders = RunFolders(tmp_path)
+    for version in ("0.1", "0.2", "0.9", "0.10", "1.10"):
+        folders.weights_of(v(version)).mkdir()
+    assert folders.weights_count() == 5
+    folders.prune_weights(2, {v("0.2")})
+    assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == ["0.10", "0.2", "1.10"]

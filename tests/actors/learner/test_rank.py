@@ -1,0 +1,115 @@
+"""One rank: plans once, versions exactly, and it keeps answering."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from actors.learner.config import RankSettings
+from actors.learner.messages import ExportWeights, LoadModel, SaveCheckpoint, StepPlan
+from policy.optim import OptimConfig
+from policy.packing import Aggregation, pack_cross_entropy
+from runtime.errors import ConfigError, LearnerError, NoModel, StoreError
+from runtime.message import Version
+from runtime.refs import Ref
+from runtime.system import ActorSpec, ActorSystem
+from tests.policy import tiny_models
+
+BATCHES = pack_cross_entropy([([3, 1, 4, 1, 5, 9, 2, 6], [(4, 8)])], 64, Aggregation.TOKEN_MEAN)
+
+
+def v(step: int, lineage: int = 0) -> Version:
+    return Version(lineage=lineage, step=step)
+
+
+def step_to(step: int, kind: str = "cross_entropy", plan_id: str | None = None) -> StepPlan:
+    return StepPlan(plan_id=plan_id or f"plan {step}", kind=kind, version=v(step), micro_batches=BATCHES, lr=1e-2)
+
+
+@pytest.fixture
+async def rank(tmp_path: Path) -> AsyncIterator[Ref]:
+    async with ActorSystem(tmp_path / "run") as system:
+        await system.spawn(ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=RankSettings()))
+        yield system.ref("rank/0")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return tiny_models.write(tmp_path / "model")
+
+
+async def load(rank: Ref, model: Path) -> None:
+    loaded = await rank.ask(LoadModel(location=str(model), checkpoint=False, version=v(0)), timeout_s=60)
+    assert loaded.vocab_size == tiny_models.VOCAB
+    assert loaded.trained is None
+
+
+async def test_a_plan_is_carried_out_once(rank: Ref, model: Path) -> None:
+    await load(rank, model)
+    first = await rank.ask(step_to(1), timeout_s=60)
+    assert first.ok
+    assert first.t1 > first.t0
+    assert await rank.ask(step_to(1), timeout_s=60) == first
+    second = await rank.ask(step_to(2), timeout_s=60)
+    assert second.figures["loss"] < first.figures["loss"]
+
+
+async def test_only_the_version_it_is_at_is_stepped_saved_or_exported(rank: Ref, model: Path, tmp_path: Path) -> None:
+    with pytest.raises(NoModel, match="no model"):
+        await rank.ask(step_to(1), timeout_s=60)
+    await load(rank, model)
+    with pytest.raises(NoModel, match=r"holds 0\.0"):
+        await rank.ask(step_to(2), timeout_s=60)
+    for request in (ExportWeights, SaveCheckpoint):
+        with pytest.raises(NoModel):
+            await rank.ask(request(version=v(1), location=str(tmp_path / "x")), timeout_s=60)
+    with pytest.raises(LearnerError, match="kind"):
+        await rank.ask(step_to(1, "mystery"), timeout_s=60)
+    assert (await rank.ask(step_to(1), timeout_s=60)).ok
+
+
+async def test_a_checkpoint_starts_a_lineage(rank: Ref, model: Path, tmp_path: Path) -> None:
+    await load(rank, model)
+    await rank.ask(step_to(1), timeout_s=60)
+    where = str(tmp_path / "checkpoint")
+    await rank.ask(SaveCheckpoint(version=v(1), location=where), timeout_s=60)
+    after = await rank.ask(step_to(2), timeout_s=60)
+    loaded = await rank.ask(LoadModel(location=where, checkpoint=True, version=v(1, 1)), timeout_s=60)
+    assert loaded.trained == v(1)
+    plan = StepPlan(plan_id="again", kind="cross_entropy", version=v(2, 1), micro_batches=BATCHES, lr=1e-2)
+    assert (await rank.ask(plan, timeout_s=60)).figures["loss"] == pytest.approx(after.figures["loss"], rel=1e-6)
+    with pytest.raises(StoreError):
+        await rank.ask(LoadModel(location=str(tmp_path), checkpoint=True, version=v(0)), timeout_s=60)
+    with pytest.raises(ConfigError):
+        await rank.ask(LoadModel(location=str(tmp_path), checkpoint=False, version=v(0)), timeout_s=60)
+
+
+async def test_it_answers_while_it_computes(rank: Ref, model: Path) -> None:
+    await load(rank, model)
+    sequences = [([1, 2, 3, 4] * 100, [(200, 400)])] * 40
+    big = StepPlan(
+        plan_id="big",
+        kind="cross_entropy",
+        version=v(1),
+        micro_batches=pack_cross_entropy(sequences, 2000, Aggregation.TOKEN_MEAN),
+        lr=1e-3,
+    )
+    work = asyncio.create_task(rank.ask(big, timeout_s=60))
+    longest, began = 0.0, time.monotonic()
+    while not work.done():
+        before = time.monotonic()
+        await asyncio.sleep(0.005)
+        longest = max(longest, time.monotonic() - before)
+    assert (await work).ok
+    assert time.monotonic() - began > 4 * longest, "the loop stood still for a large part of the step"
+
+
+async def test_settings_reach_the_optimizer(tmp_path: Path, model: Path) -> None:
+    config = RankSettings(optim=OptimConfig(clip_grad=1e-9, weight_decay=0.0))
+    async with ActorSystem(tmp_path / "run") as system:
+        await system.spawn(ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=config))
+        await load(system.ref("rank/0"), model)
+        result = await system.ref("rank/0").ask(step_to(1), timeout_s=60)
+        assert result.figures["grad_norm"] > 1e-3  # before clipping
