@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -20,18 +21,21 @@ from transformers import AutoModelForCausalLM
 
 from policy.engine.core import EngineCore
 from policy.engine.options import EngineOptions
-from policy.engine.sequence import Draw, Sequence as Response
+from policy.engine.sequence import Draw
+from policy.engine.sequence import Sequence as Response
 from policy.engine.weights import load_weights
 from tests.policy import tiny_models
 
 ROOT = Path(__file__).resolve().parents[2]
 VOCAB = tiny_models.VOCAB
-CONTEXT = 512
+CONTEXT = 4096  # long enough that a request is still running when a test interferes with it
 
 
 def write_model(folder: Path, style: str = "qwen2", *, seed: int = 0, tied: bool = True) -> Path:
     """A random model with a tokenizer whose token i reads `<i>`."""
     tiny_models.write(folder, style, seed=seed, tied=tied, layers=3)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": CONTEXT}))
     vocab = {f"<{i}>": i for i in range(VOCAB)}
     Tokenizer(models.WordLevel(vocab, unk_token="<0>")).save(str(folder / "tokenizer.json"))
     return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import aiohttp
@@ -11,7 +12,7 @@ import pytest
 from tests.policy.engine_tools import CONTEXT, VOCAB, engine_server, reference_logits, reference_logprobs, write_model
 
 GREEDY = {"temperature": 0.0, "max_new_tokens": 8}
-LONG = {"temperature": 1.0, "max_new_tokens": 480, "ignore_eos": True}
+LONG = {"temperature": 1.0, "max_new_tokens": 4000, "ignore_eos": True}
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +41,22 @@ def ids(first: int, count: int) -> list[int]:
     return [(first + 7 * i) % VOCAB for i in range(count)]
 
 
+async def until(server, condition) -> None:
+    """Return once `condition` holds of the engine's load."""
+    async with asyncio.timeout(20):
+        while not condition(await server.load()):  # noqa: ASYNC110 - another process has no event to wait for
+            await asyncio.sleep(0.005)
+
+
 async def running(server, count: int) -> None:
     """Return once `count` requests have been let into the batch."""
-    async with asyncio.timeout(10):
-        while (await server.load())["num_running_reqs"] < count:
-            await asyncio.sleep(0.005)
+    await until(server, lambda load: load["num_running_reqs"] >= count)
+
+
+async def drawn(server, count: int) -> None:
+    """Return once `count` more tokens have been drawn."""
+    before = (await server.load())["figures"]["generated_tokens"]
+    await until(server, lambda load: load["figures"]["generated_tokens"] >= before + count)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
@@ -134,7 +146,7 @@ async def test_a_stream_is_cumulative(fresh):
     assert lines[-1] == "data: [DONE]"
     parts = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
     assert [one["meta_info"]["finish_reason"] for one in parts[:-1]] == [None] * (len(parts) - 1)
-    for before, after in zip(parts, parts[1:], strict=False):
+    for before, after in itertools.pairwise(parts):
         assert after["output_ids"][: len(before["output_ids"])] == before["output_ids"]
     whole = await fresh.generate(input_ids=ids(4, 7), sampling_params=GREEDY)
     assert parts[-1]["output_ids"] == whole["output_ids"]
@@ -142,26 +154,29 @@ async def test_a_stream_is_cumulative(fresh):
 
 @pytest.mark.parametrize("retract", [False, True])
 async def test_weights_change_in_the_middle_of_a_request(fresh, models, retract):
-    request = asyncio.create_task(fresh.generate(input_ids=ids(1, 9), sampling_params=LONG, return_logprob=True))
-    await running(fresh, 1)
-    body = {"model_path": str(models[1]), "weight_version": "0.1", "retract_running": retract}
-    status, answer = await fresh.post("/update_weights_from_disk", body)
+    body = {"input_ids": ids(1, 9), "sampling_params": LONG, "return_logprob": True}
+    request = asyncio.create_task(fresh.generate(rid="long", **body))
+    await drawn(fresh, 5)
+    update = {"model_path": str(models[1]), "weight_version": "0.1", "retract_running": retract}
+    status, answer = await fresh.post("/update_weights_from_disk", update)
     assert (status, answer["success"]) == (200, True)
+    await drawn(fresh, 5)
+    await fresh.post("/abort_request", {"rid": "long"})
     meta = (found := await request)["meta_info"]
-    cut = meta["weight_versions"][0]["end"]
-    assert 0 < cut < 480
+    cut, total = meta["weight_versions"][0]["end"], len(found["output_ids"])
+    assert 0 < cut < total
     assert meta["weight_versions"] == [
         {"version": "0.0", "start": 0, "end": cut},
-        {"version": "0.1", "start": cut, "end": 480},
+        {"version": "0.1", "start": cut, "end": total},
     ]
     assert meta["weight_version"] == "0.1"
     logprobs = [logprob for logprob, _, _ in meta["output_token_logprobs"]]
     old = reference_logprobs(models[0], ids(1, 9), found["output_ids"], 1.0)
     assert logprobs[:cut] == pytest.approx(old[:cut], abs=1e-4)
+    assert meta["num_retractions"] == retract
     if retract:
         new = reference_logprobs(models[1], ids(1, 9), found["output_ids"], 1.0)
         assert logprobs[cut:] == pytest.approx(new[cut:], abs=1e-4)
-        assert meta["num_retractions"] == 1
     later = await fresh.generate(input_ids=ids(1, 9), sampling_params=GREEDY, return_logprob=True)
     expected = reference_logprobs(models[1], ids(1, 9), later["output_ids"], 0.0)
     found_now = [logprob for logprob, _, _ in later["meta_info"]["output_token_logprobs"]]
@@ -218,36 +233,46 @@ async def test_the_current_version_stays_pinned_over_an_update(fresh, models):
 
 
 async def test_abort_keeps_what_was_drawn(fresh):
-    request = asyncio.create_task(fresh.generate(rid="r1", input_ids=ids(0, 5), sampling_params=LONG))
-    other = asyncio.create_task(fresh.generate(rid="r10", input_ids=ids(1, 5), sampling_params=LONG))
+    requests = [
+        asyncio.create_task(fresh.generate(rid=rid, input_ids=ids(i, 5), sampling_params=LONG))
+        for i, rid in enumerate(("r1", "r10"))
+    ]
     await running(fresh, 2)
+    await drawn(fresh, 4)
     for rid in ("r1", "unknown"):
-        status, text = await fresh.post("/abort_request", {"rid": rid})
-        assert (status, text) == (200, "")
-    found = await request
+        assert await fresh.post("/abort_request", {"rid": rid}) == (200, "")
+    found = await requests[0]
     reason = found["meta_info"]["finish_reason"]
     assert reason == {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
-    assert len(found["output_ids"]) < 480
-    assert (await other)["meta_info"]["finish_reason"]["type"] == "length"
+    assert 0 < len(found["output_ids"]) < 4000
+    assert (await fresh.load())["num_running_reqs"] == 1, "another id that begins alike goes on"
+    await fresh.post("/abort_request", {"abort_all": True})
+    assert (await requests[1])["meta_info"]["finish_reason"]["type"] == "abort"
 
 
-async def test_pause_modes(fresh):
-    for mode, ended in (("abort", "abort"), ("retract", "length"), ("in_place", "length")):
-        request = asyncio.create_task(fresh.generate(input_ids=ids(0, 5), sampling_params=LONG))
-        await running(fresh, 1)
-        status, answer = await fresh.post("/pause_generation", {"mode": mode})
-        assert (status, answer["status"]) == (200, "ok")
-        late = asyncio.create_task(fresh.generate(input_ids=[1], sampling_params=GREEDY))
-        passes = (await fresh.load())["forward"]["passes"]
-        done, _ = await asyncio.wait({late}, timeout=0.1)
-        assert not done
-        assert (await fresh.load())["forward"]["passes"] == passes
-        assert (await fresh.post("/flush_cache", {}))[0] == (400 if mode == "in_place" else 200)
-        await fresh.post("/continue_generation", {})
-        meta = (await request)["meta_info"]
-        assert meta["finish_reason"]["type"] == ended
-        assert meta["num_retractions"] == (mode == "retract")
-        assert (await late)["meta_info"]["finish_reason"]["type"] == "length"
+@pytest.mark.parametrize("mode", ["abort", "retract", "in_place"])
+async def test_pause_modes(fresh, mode):
+    request = asyncio.create_task(fresh.generate(rid="long", input_ids=ids(0, 5), sampling_params=LONG))
+    await drawn(fresh, 3)
+    status, answer = await fresh.post("/pause_generation", {"mode": mode})
+    assert (status, answer["status"]) == (200, "ok")
+    late = asyncio.create_task(fresh.generate(input_ids=[1], sampling_params=GREEDY))
+    await until(fresh, lambda load: load["num_waiting_reqs"] >= 1)
+    passes = (await fresh.load())["forward"]["passes"]
+    done, _ = await asyncio.wait({request, late}, timeout=0.1)
+    assert done == ({request} if mode == "abort" else set())
+    assert (await fresh.load())["forward"]["passes"] == passes
+    assert (await fresh.post("/flush_cache", {}))[0] == (400 if mode == "in_place" else 200)
+    await fresh.post("/continue_generation", {})
+    assert (await late)["meta_info"]["finish_reason"]["type"] == "length"
+    await fresh.post("/abort_request", {"rid": "long"})
+    meta = (await request)["meta_info"]
+    assert meta["finish_reason"]["type"] == "abort"
+    assert meta["num_retractions"] == (mode == "retract")
+    assert meta["completion_tokens"] >= 3
+
+
+async def test_an_unknown_pause_mode_is_refused(fresh):
     assert (await fresh.post("/pause_generation", {"mode": "later"}))[0] == 400
 
 
@@ -260,7 +285,7 @@ async def test_pause_modes(fresh):
         ({"input_ids": [[1], []]}, "empty"),
         ({"input_ids": [1, [2]]}, "mixes"),
         ({"input_ids": [1] * CONTEXT}, f"longer than the model's context length ({CONTEXT} tokens)"),
-        ({"input_ids": [1] * 500, "sampling_params": {"max_new_tokens": 13}}, "maximum context length"),
+        ({"input_ids": [1] * 4090, "sampling_params": {"max_new_tokens": 7}}, "maximum context length"),
         ({"input_ids": [1], "text": "<1>"}, "not both"),
         ({}, "should be provided"),
         ({"input_ids": "1 2"}, "array"),
@@ -303,9 +328,7 @@ async def test_a_client_that_leaves_takes_its_request_along(fresh):
     await running(fresh, 1)
     request.cancel()
     await asyncio.wait({request})
-    async with asyncio.timeout(5):
-        while (await fresh.load())["num_running_reqs"]:
-            await asyncio.sleep(0.005)
+    await until(fresh, lambda load: load["num_running_reqs"] == 0)
     assert (await fresh.load())["figures"]["aborted"] > 0
 
 
