@@ -66,8 +66,9 @@ def make(name: str, memory_bytes: int, processes: int) -> tuple[dict[str, str], 
 
 def _make_unified(root: Path, name: str, limits: dict[str, int], folders: dict[str, str], warnings: list[str]) -> None:
     """A version 2 group. Groups with processes can't have limited children, so it lies beside this process's own."""
-    parent = root if not (root / "cgroup.procs").read_text().strip() else root.parent
-    for place in (parent, root):
+    for place in (root.parent, root):
+        if not (place / "cgroup.procs").exists():
+            continue  # the root of the hierarchy has no parent in it
         try:
             folder = place / name
             folder.mkdir()

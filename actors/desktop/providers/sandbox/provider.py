@@ -28,6 +28,7 @@ from runtime.errors import ConfigError, DesktopFault
 SOCKET_PATH_MAX = 107
 START_S = 20.0
 GONE_S = 10.0
+BURY_S = 2.0
 GUEST_SOURCE = Path(__file__).resolve().parents[4] / "apis" / "guest"
 
 
@@ -43,6 +44,9 @@ class _Box:
         self.process: subprocess.Popen[bytes] | None = None
         self.outer: Watched | None = None
         self.init: Watched | None = None
+        self.preparing: asyncio.Future[None] | None = None
+        self.listener: socket.socket | None = None
+        self.says = -1  # what bwrap reports to; held open, or its report at the end would kill it with SIGPIPE
 
     @property
     def disk(self) -> Path:
@@ -52,7 +56,7 @@ class _Box:
     def plug(self) -> Path:
         return self.folder / "ssh"
 
-    def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> socket.socket:
+    def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> None:
         """Folders, limits, keys and the listening socket. Blocks for some milliseconds."""
         self.folder.mkdir(mode=0o711)
         self.warnings += disk.make(self.disk, self.lease.uid, spec.disk_bytes)
@@ -64,14 +68,18 @@ class _Box:
             os.chown(path, self.lease.uid, -1)
         self.groups, warnings = cgroups.make(self.name, spec.memory_bytes, spec.processes)
         self.warnings += warnings
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listener.bind(str(self.plug))
-            listener.listen(16)
-        except OSError:
-            listener.close()
-            raise
-        return listener
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(str(self.plug))
+        self.listener.listen(16)
+
+    def close(self) -> None:
+        """Give back descriptors and the user."""
+        if self.listener is not None:
+            self.listener.close()
+        if self.says >= 0:
+            os.close(self.says)
+            self.says = -1
+        self.lease.release()
 
     def last_words(self) -> str:
         """The end of what the sandbox said."""
@@ -90,6 +98,7 @@ class SandboxProvider(abc.Provider):
         self._folder = Path(config.state_dir) / owner.name
         self._owner = owner
         self._boxes: dict[str, _Box] = {}
+        self._leaving: dict[str, asyncio.Task[None]] = {}
         self._count = 0
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
 
@@ -128,7 +137,7 @@ class SandboxProvider(abc.Provider):
         try:
             return await self._boot(box, spec)
         except BaseException:
-            await asyncio.shield(self._throw_away(box))
+            await asyncio.shield(self._discard(box))
             raise
 
     async def _boot(self, box: _Box, spec: abc.DesktopSpec) -> abc.Desktop:
@@ -136,9 +145,13 @@ class SandboxProvider(abc.Provider):
         template = Path(spec.home_template) if spec.home_template else self._folder / "home"
         authorized = self._client_key.export_public_key()
         try:
-            listener = await asyncio.to_thread(box.prepare, template, host_key.export_private_key(), authorized, spec)
-            with listener:
-                init_pid = await self._launch(box, listener, spec)
+            work = asyncio.to_thread(box.prepare, template, host_key.export_private_key(), authorized, spec)
+            box.preparing = asyncio.ensure_future(work)
+            async with asyncio.timeout(START_S):
+                await asyncio.shield(box.preparing)
+            init_pid = await self._launch(box, spec)
+        except TimeoutError:
+            raise fault(FaultCause.BOOT_TIMEOUT, f"folders took over {START_S:g} s") from None
         except OSError as error:
             raise fault(FaultCause.SANDBOX_REFUSED, f"{error.strerror}: {error.filename or ''}") from error
         return abc.Desktop(
@@ -154,9 +167,12 @@ class SandboxProvider(abc.Provider):
             warnings=tuple(box.warnings),
         )
 
-    async def _launch(self, box: _Box, listener: socket.socket, spec: abc.DesktopSpec) -> int:
+    async def _launch(self, box: _Box, spec: abc.DesktopSpec) -> int:
         """Start bwrap, put it into its groups while it waits, let it go on; the process id of the sandbox's init."""
-        says, status = os.pipe()
+        listener = box.listener
+        if listener is None:
+            raise fault(FaultCause.SANDBOX_REFUSED, "no listening socket")
+        box.says, status = os.pipe()
         block, go = os.pipe()
         argv = command.sandbox_command(
             disk=box.disk,
@@ -186,36 +202,37 @@ class SandboxProvider(abc.Provider):
             box.outer = Watched(box.process.pid)
             os.close(status)
             status = -1
-            init_pid = await self._child_pid(box, says)
+            init_pid = await self._child_pid(box)
             box.init = Watched(init_pid)
             pids = [box.process.pid, init_pid]
             box.warnings += await asyncio.to_thread(cgroups.enter, box.groups, pids)
             os.write(go, b"1")
+            listener.close()  # the guest's copy alone counts: when its session ends, connections are refused
             return init_pid
         finally:
-            for fd in (says, status, block, go):
+            for fd in (status, block, go):
                 if fd >= 0:
                     os.close(fd)
 
-    async def _child_pid(self, box: _Box, says: int) -> int:
+    async def _child_pid(self, box: _Box) -> int:
         """The first line that bwrap says, in whatever pieces it comes."""
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         said = b""
-        loop.add_reader(says, readable.set)
+        loop.add_reader(box.says, readable.set)
         try:
             async with asyncio.timeout(START_S):
                 while b"\n" not in said:
                     await readable.wait()
                     readable.clear()
-                    piece = os.read(says, 4096)
+                    piece = os.read(box.says, 4096)
                     if not piece:
                         raise fault(FaultCause.SANDBOX_REFUSED, box.last_words() or "bwrap ended at once")
                     said += piece
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"bwrap said nothing within {START_S:g} s") from None
         finally:
-            loop.remove_reader(says)
+            loop.remove_reader(box.says)
         return int(msgspec.json.decode(said.splitlines()[0])["child-pid"])
 
     async def probe(self, desktop: abc.Desktop) -> abc.Health:
@@ -238,23 +255,45 @@ class SandboxProvider(abc.Provider):
         """See `Provider.destroy`."""
         box = self._boxes.get(desktop.name)
         if box is not None:
-            await asyncio.shield(self._throw_away(box))
+            await asyncio.shield(self._discard(box))
+
+    def _discard(self, box: _Box) -> asyncio.Task[None]:
+        """The one task that throws this desktop away; it goes on when those who wait for it are cancelled."""
+        task = self._leaving.get(box.name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._throw_away(box), name=f"destroy {box.name}")
+            self._leaving[box.name] = task
+            task.add_done_callback(lambda _: self._leaving.pop(box.name))
+        return task
 
     async def _throw_away(self, box: _Box) -> None:
-        if self._boxes.pop(box.name, None) is None:
-            return
-        for process in (box.init, box.outer):
-            if process is not None:
-                process.kill()
+        if box.preparing is not None:  # a thread can't be stopped; what it makes must be there to be removed
+            await asyncio.wait([box.preparing], timeout=GONE_S)
+        await self._kill(box)
+        try:
+            await asyncio.to_thread(self._remove, box)
+        finally:
+            box.close()
+            self._boxes.pop(box.name)
+
+    async def _kill(self, box: _Box) -> None:
+        """End all processes: the first one ends the others, and the outer one then buries it and ends by itself."""
+        if box.init is not None:
+            box.init.kill()
+        elif box.outer is not None:
+            box.outer.kill()
         cgroups.thaw(box.groups)  # a frozen process dies only when it runs again
-        for process in (box.init, box.outer):
-            if process is not None:
-                await process.ended(GONE_S)
-                process.close()
-        if box.process is not None:
+        if box.init is not None:
+            await box.init.ended(GONE_S)
+            box.init.close()
+        if box.outer is not None and box.process is not None:
+            try:
+                await box.outer.ended(BURY_S)
+            except TimeoutError:
+                box.outer.kill()
+                await box.outer.ended(GONE_S)
+            box.outer.close()
             box.process.wait()  # it has ended
-        await asyncio.to_thread(self._remove, box)
-        box.lease.release()
 
     def _remove(self, box: _Box) -> None:
         left = cgroups.remove(box.groups)
@@ -280,9 +319,8 @@ class SandboxProvider(abc.Provider):
 
     async def close(self) -> None:
         """See `Provider.close`."""
-        results = await asyncio.gather(
-            *(self._throw_away(box) for box in list(self._boxes.values())), return_exceptions=True
-        )
+        leaving = [self._discard(box) for box in self._boxes.values()]
+        results = await asyncio.gather(*leaving, return_exceptions=True)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=False)
         for result in results:
             if isinstance(result, DesktopFault | OSError):

@@ -1,0 +1,249 @@
+"""Sandboxes on this machine: what is kept apart, what is limited, and that nothing stays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import asyncssh
+import msgspec
+import pytest
+
+from actors.desktop.faults import BrokenBy, FaultCause, LinkState, Seen, cause_of
+from actors.desktop.link import GuestLink, LinkDown, seen_of
+from actors.desktop.providers.abc import Desktop, DesktopSpec
+from actors.desktop.providers.outside import ReadLimits
+from actors.desktop.providers.sandbox import cgroups, stopping
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from runtime.errors import DesktopFault
+
+ROOT = os.geteuid() == 0
+
+
+def groups_of(desktop: Desktop) -> list[str]:
+    assert desktop.outside is not None
+    return [folder for folder in desktop.outside.cgroups.values() if Path(folder).exists()]
+
+
+def mounts_of(desktop: Desktop) -> list[str]:
+    return [line for line in Path("/proc/self/mounts").read_text().splitlines() if f"/{desktop.name}" in line]
+
+
+def file_text(path: str) -> str:
+    return Path(path).read_text()
+
+
+def fake_bwrap(folder: Path) -> None:
+    """A program that every user may run, and that fails."""
+    program = folder / "bwrap"
+    program.write_text("#!/bin/sh\necho the kernel says no >&2\nexit 1\n")
+    program.chmod(0o755)
+    for parent in (folder, *list(folder.parents)[:-2]):
+        parent.chmod(0o755)
+
+
+async def losing(link: GuestLink, script: str) -> LinkDown:
+    """Run a script that ends the link."""
+
+    async def lose() -> None:
+        await link.call("launch", argv=["sh", "-c", script], timeout_s=5)
+        await link.call("settle", timeout_ms=5000, quiet_ms=4000, timeout_s=10)
+
+    with pytest.raises(LinkDown) as down:
+        await lose()
+    return down.value
+
+
+async def run(link: GuestLink, script: str, marker: str = "done") -> None:
+    """Run a shell script in the guest and wait until it has ended."""
+    await link.call("launch", argv=["sh", "-c", f"{script}\ntouch {marker}"], timeout_s=5)
+    for _ in range(400):
+        if not await link.call("running", timeout_s=5):
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the script goes on")
+
+
+async def text_of(provider: SandboxProvider, desktop: Desktop, path: str) -> str:
+    (seen,) = await provider.read_home(desktop, [path], ReadLimits())
+    assert seen.data is not None, seen
+    return seen.data.decode()
+
+
+async def test_a_desktop_has_its_own_everything(sandbox: SandboxProvider):
+    one, two = await asyncio.gather(sandbox.boot(DesktopSpec()), sandbox.boot(DesktopSpec()))
+    link = await GuestLink.open(one, timeout_s=20)
+    assert one.outside is not None
+    assert two.outside is not None
+    assert one.host_key != two.host_key
+    for space in ("net", "pid", "ipc", "mnt", "user", "uts"):
+        links = {os.readlink(f"/proc/{pid}/ns/{space}") for pid in ("self", one.outside.init_pid, two.outside.init_pid)}
+        assert len(links) == 3, space
+    status = file_text(f"/proc/{one.outside.init_pid}/status")
+    assert f"Uid:\t{one.outside.uid}\t" in status
+    assert "CapEff:\t0000000000000000" in status
+    devices = file_text(f"/proc/{one.outside.init_pid}/net/dev").splitlines()[2:]
+    assert [line.split(":")[0].strip() for line in devices] == ["lo"]
+    if ROOT:
+        assert one.outside.uid != two.outside.uid
+        assert one.outside.uid != 0
+    script = f"""id -u > out
+        (ls {Path(one.outside.home).parent} || ls /root || cat /etc/shadow || cat /etc/ssh/ssh_host*) >> out 2>/dev/null
+        (echo x > /usr/x || echo x > /opt/computerrl/guest/x || echo x > /etc/x) 2>/dev/null || echo read-only >> out
+        cat /proc/net/dev | tail -n +3 | cut -d: -f1 >> out
+        ls /run/user/1000 >/dev/null && echo own >> out"""
+    await run(link, script)
+    said = (await text_of(sandbox, one, "out")).split()
+    assert said == ["1000", "read-only", "lo", "own"]
+    await link.close()
+
+
+async def test_only_the_pinned_host_key_is_accepted(sandbox: SandboxProvider):
+    desktop = await sandbox.boot(DesktopSpec())
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key()
+    with pytest.raises(LinkDown, match="Host key is not trusted") as refused:
+        await GuestLink.open(msgspec.structs.replace(desktop, host_key=other), timeout_s=20)
+    assert refused.value.state is LinkState.LOST
+    stranger = asyncssh.generate_private_key("ssh-ed25519").export_private_key()
+    with pytest.raises(LinkDown, match="Permission denied"):
+        await GuestLink.open(msgspec.structs.replace(desktop, client_key=stranger), timeout_s=20)
+    assert str(stranger) not in repr(desktop)
+
+
+async def test_a_destroyed_desktop_leaves_nothing(sandbox: SandboxProvider):
+    desktop = await sandbox.boot(DesktopSpec())
+    link = await GuestLink.open(desktop, timeout_s=20)
+    assert desktop.outside is not None
+    init = os.pidfd_open(desktop.outside.init_pid)
+    assert len(stopping._members(desktop.outside.init_pid)) >= 6
+    await sandbox.freeze(desktop)  # frozen processes must die as well
+    await link.close()
+    await sandbox.destroy(desktop)
+    with pytest.raises(ProcessLookupError):
+        signal.pidfd_send_signal(init, 0)
+    os.close(init)
+    assert groups_of(desktop) == []
+    assert mounts_of(desktop) == []
+    assert not Path(desktop.endpoint.socket).parent.exists()
+    assert not (await sandbox.probe(desktop)).alive
+    await sandbox.destroy(desktop)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.004, 0.02])
+async def test_a_cancelled_boot_leaves_nothing(sandbox: SandboxProvider, delay_s: float):
+    boot = asyncio.ensure_future(sandbox.boot(DesktopSpec()))
+    await asyncio.sleep(delay_s)
+    boot.cancel()
+    await asyncio.wait([boot])
+    if boot.cancelled():
+        assert sandbox._boxes == {}
+    else:
+        await sandbox.destroy(boot.result())
+    assert [path for path in sandbox._folder.iterdir() if path.name.isdigit()] == []
+
+
+async def test_a_refused_boot_is_a_fault_that_leaves_nothing(sandbox: SandboxProvider, tmp_path: Path, monkeypatch):
+    with pytest.raises(DesktopFault) as missing:
+        await sandbox.boot(DesktopSpec(home_template=str(tmp_path / "none")))
+    assert missing.value.cause == FaultCause.SANDBOX_REFUSED
+    fake_bwrap(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(DesktopFault, match="the kernel says no"):
+        await sandbox.boot(DesktopSpec())
+    assert sandbox._boxes == {}
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can mount a limited disk")
+async def test_disk_is_limited(sandbox: SandboxProvider):
+    desktop = await sandbox.boot(DesktopSpec(disk_bytes=24 << 20))
+    link = await GuestLink.open(desktop, timeout_s=20)
+    assert desktop.warnings == ()
+    await run(link, "head -c 100000000 /dev/zero > big; wc -c < big > size || true; rm big; wc -c < size > done.txt")
+    (seen,) = await sandbox.read_home(desktop, ["size"], ReadLimits())
+    assert seen.data is not None
+    assert int(seen.data or b"0") < 24 << 20
+    await link.close()
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can limit memory here")
+async def test_memory_is_limited_and_the_guest_is_to_blame(sandbox: SandboxProvider):
+    desktop = await sandbox.boot(DesktopSpec(memory_bytes=200 << 20))
+    link = await GuestLink.open(desktop, timeout_s=20)
+    before = await sandbox.probe(desktop)
+    assert (before.oom_kills, before.alive) == (0, True)
+    assert before.cpu_s > 0
+    await run(link, "python3 -c 'x = bytearray(400 << 20)'")
+    health = await sandbox.probe(desktop)
+    assert health.oom_kills >= 1
+    assert health.limit_hits >= 1
+    assert cause_of(seen_of(health, LinkDown(LinkState.LOST, ""), acted=True)) is BrokenBy.MEMORY_LIMIT
+    await link.close()
+
+
+async def test_processes_are_limited(sandbox: SandboxProvider):
+    desktop = await sandbox.boot(DesktopSpec(processes=60))
+    link = await GuestLink.open(desktop, timeout_s=20)
+    assert desktop.outside is not None
+    if "pids" in desktop.outside.cgroups:
+        await run(link, "for i in $(seq 100); do sleep 5 & done 2>/dev/null")
+        assert len(stopping._members(desktop.outside.init_pid)) <= 60
+    await link.close()
+
+
+@pytest.mark.parametrize("way", ["own", "version 2", "signals"])
+async def test_a_frozen_desktop_holds_still(sandbox: SandboxProvider, monkeypatch, way: str):
+    if way == "version 2":
+        roots = cgroups._controller_roots()
+        if cgroups.UNIFIED not in roots:
+            pytest.skip("no version 2 hierarchy is mounted")
+        monkeypatch.setattr(cgroups, "_controller_roots", lambda: {cgroups.UNIFIED: roots[cgroups.UNIFIED]})
+    elif way == "signals":
+        monkeypatch.setattr(cgroups, "_controller_roots", dict)
+    desktop = await sandbox.boot(DesktopSpec())
+    assert ("no freezer; stop signals are used" in desktop.warnings) == (way == "signals")
+    link = await GuestLink.open(desktop, timeout_s=20)
+    await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=5)
+    await asyncio.sleep(0.1)
+    await sandbox.freeze(desktop)
+    first = await text_of(sandbox, desktop, "grows")
+    await asyncio.sleep(0.1)
+    assert first == await text_of(sandbox, desktop, "grows")
+    assert first.startswith("x\n")
+    await link.close()
+
+
+async def test_who_ended_the_desktop(sandbox: SandboxProvider):
+    by_host = await sandbox.boot(DesktopSpec())
+    link = await GuestLink.open(by_host, timeout_s=20)
+    outer = sandbox._boxes[by_host.name].process
+    assert outer is not None
+    os.kill(outer.pid, signal.SIGKILL)
+    with pytest.raises(LinkDown) as down:
+        await link.call("settle", timeout_ms=5000, quiet_ms=4000, timeout_s=10)
+    assert cause_of(seen_of(await sandbox.probe(by_host), down.value, acted=True)) is FaultCause.SANDBOX_KILLED
+    await link.close()
+
+    by_guest = await sandbox.boot(DesktopSpec())
+    link = await GuestLink.open(by_guest, timeout_s=20)
+    lost = await losing(link, "kill -9 -1")
+    box = sandbox._boxes[by_guest.name]
+    assert box.init is not None
+    await box.init.ended(5)
+    health = await sandbox.probe(by_guest)
+    assert not health.alive
+    assert cause_of(seen_of(health, lost, acted=True)) is BrokenBy.SESSION_ENDED
+    assert cause_of(seen_of(health, lost, acted=False)) is FaultCause.BOOT_FAILED
+    await link.close()
+
+
+async def test_a_killed_agent_is_the_guests_doing(sandbox: SandboxProvider):
+    desktop = await sandbox.boot(DesktopSpec())
+    link = await GuestLink.open(desktop, timeout_s=20)
+    lost = await losing(link, "kill -9 $PPID")
+    assert lost.state is LinkState.LOST
+    seen = seen_of(await sandbox.probe(desktop), lost, acted=True)
+    assert seen == Seen(acted=True, link=LinkState.LOST, memory_left=seen.memory_left, detail=seen.detail)
+    assert cause_of(seen) is BrokenBy.LINK_CLOSED
+    await link.close()
