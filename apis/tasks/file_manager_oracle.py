@@ -1,6 +1,6 @@
 """How to do the file manager's tasks with mouse and keyboard.
 
-Invariant: before it renames or removes anything it sees in the status bar that the right file is selected.
+Invariant: before it renames or removes anything it sees that the right file is selected.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from apis.tasks.demonstrator import Move, View, click, keys
 
 NAME_DIALOGS = {"rename": "Rename File", "folder": "Creating New Folder"}
 ENTRY_OF_MENU = {"rename": ("Rename",), "delete": ("Delete", "Move to Trash")}
+YES = "push-button Yes"  # how the thought of confirming a deletion begins
 
 
 def decide(view: View) -> Move:
@@ -35,24 +36,32 @@ def _name(view: View, by_mouse: bool) -> Move:
     field, ok = view.field(), view.labelled("push-button", "OK")
     if field is None or ok is None:
         return keys("close this", "esc")
-    if view.elements[field].label == view.goal.wanted:
+    named = view.elements[field].label
+    if named == view.goal.wanted:
         return click(view, ok)
+    if view.goal.kind == "rename" and named != view.goal.target:
+        return keys("close this", "esc")  # the dialog is about another file
     typed = Type(coordinates=field, text=view.goal.wanted, overwrite=True, enter=not by_mouse)
     return f"text -> {view.goal.wanted}", typed
 
 
 def _done(view: View) -> bool:
-    """What shows lags behind the disk: a folder that was just opened or made may be missing from the icons.
+    """What shows lags behind the disk, and icons keep old names for a while after a change.
 
-    So a file that can't be seen counts as gone only after some steps towards that, and a confirmed name counts as made.
+    So what was confirmed in a dialog counts as done; and a file that can't be seen counts as gone only after some
+    steps towards that, because a folder that was just opened shows no icons yet.
     """
+    if _confirmed(view):
+        return True
     icons = {element.label for element in view.elements.values() if element.tag == "icon"}
     if view.goal.kind == "folder":
-        return view.goal.wanted in icons or _confirmed(view)
+        return view.goal.wanted in icons
     return view.goal.target not in icons and len({turn.line for turn in view.history} - {line(Wait())}) > 1
 
 
 def _confirmed(view: View) -> bool:
+    if view.goal.kind == "delete":
+        return any(turn.line == line(Hotkey(keys=("enter",))) or turn.answer.startswith(YES) for turn in view.history)
     typed = f"text={view.goal.wanted!r}"
     lines = [turn.line or "" for turn in view.history]
     at = max((n for n, text in enumerate(lines) if typed in text), default=-1)
@@ -62,10 +71,10 @@ def _confirmed(view: View) -> bool:
 def _reach(view: View, by_menu: bool) -> Move:
     """Open what renames or removes the target, by its context menu or by selecting it and pressing a key."""
     entry = view.find("menu-item", lambda e: e.label.startswith(ENTRY_OF_MENU[view.goal.kind]))
-    selected = view.labelled("label", f'"{view.goal.target}"')
     icon = view.find("icon", lambda e: e.label == view.goal.target)
     if icon is None:
         return "wait for the files", Wait()
+    selected = "sel" in view.elements[icon].states
     if entry is not None:
         return click(view, entry) if selected else keys("close this", "esc")
     if by_menu:
