@@ -220,8 +220,6 @@ class LearnerActor(Actor):
             SaveCheckpoint(version=self._version, location=str(location)), self.config.load_timeout_s
         )
         self._saved = self._version
-        await self._ledger(Checkpointed(version=self._version, location=saved.location), LEDGER_TIMEOUT_S)
-        await asyncio.to_thread(self._folders.prune_checkpoints, self.config.keep_checkpoints)
         self.ctx.log.emit(
             events.CHECKPOINT_SAVED,
             version=str(self._version),
@@ -229,6 +227,8 @@ class LearnerActor(Actor):
             save_s=round(saved.seconds, 4),
             cause=cause,
         )
+        await self._ledger(Checkpointed(version=self._version, location=saved.location), LEDGER_TIMEOUT_S)
+        await asyncio.to_thread(self._folders.prune_checkpoints, self.config.keep_checkpoints)
 
     async def _restore(self, cause: str) -> None:
         """Load the newest checkpoint as a new lineage, or the base model when nothing was ever trained."""
