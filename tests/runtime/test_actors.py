@@ -168,15 +168,15 @@ async def test_one_message_at_a_time_and_concurrent_ones_up_to_their_limit(syste
 async def test_a_full_mailbox_pushes_back(system, host):
     await system.spawn(spec("a", host, mailbox=2))
     a = system.ref("a")
-    first = asyncio.ensure_future(a.ask(Sleep(seconds=0.6), timeout_s=5))
+    first = asyncio.ensure_future(a.ask(Sleep(seconds=2.0), timeout_s=20))
     await asyncio.sleep(0.1)
-    inside = [asyncio.ensure_future(a.ask(Add(n=1), timeout_s=5)) for _ in range(2)]
+    inside = [asyncio.ensure_future(a.ask(Add(n=1), timeout_s=20)) for _ in range(2)]
     await asyncio.sleep(0.05)
     with pytest.raises(MailboxFull):
-        await a.ask(Add(n=1), timeout_s=0.2)
+        await a.ask(Add(n=1), timeout_s=0.6)
     with pytest.raises(MailboxFull):
-        await a.tell(Greet(text="x"), timeout_s=0.1)
-    patient = asyncio.ensure_future(a.ask(Add(n=1), timeout_s=5))
+        await a.tell(Greet(text="x"), timeout_s=0.6)
+    patient = asyncio.ensure_future(a.ask(Add(n=1), timeout_s=20))
     await asyncio.gather(first, *inside)
     assert (await patient).n == 3
 
