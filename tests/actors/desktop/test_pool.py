@@ -1,0 +1,203 @@
+"""The pool: its plan under every order of events, and real spares handed out and replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from actors.desktop import events
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.pool import Pool
+from actors.desktop.poolplan import PoolPlan
+from actors.desktop.providers.abc import Desktop, DesktopSpec, Health
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from runtime.errors import DesktopFault
+from runtime.events import Event
+
+
+class PlanMachine(RuleBasedStateMachine):
+    """Drives a plan as a pool does: after each event it starts what the plan wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = PoolConfig(spares=2, boots_at_once=2, first_backoff_s=0.5, longest_backoff_s=4.0)
+        self.plan = PoolPlan(self.config)
+        self.now = 0.0
+        self.silent_until = 0.0
+        self.failures = 0
+        self.tend()
+
+    def tend(self) -> None:
+        wanted = self.plan.to_start(self.now)
+        assert wanted == 0 or self.now >= self.silent_until
+        for _ in range(wanted):
+            self.plan.started()
+
+    @rule(seconds=st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0]))  # exact in binary
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.tend()
+
+    @rule()
+    def somebody_waits(self) -> None:
+        self.plan.waiting += 1
+        self.tend()
+
+    @precondition(lambda self: self.plan.waiting)
+    @rule()
+    def somebody_gives_up(self) -> None:
+        self.plan.waiting -= 1
+        self.tend()
+
+    @precondition(lambda self: self.plan.ready)
+    @rule()
+    def one_is_taken(self) -> None:
+        self.plan.taken()
+        self.tend()
+
+    @precondition(lambda self: self.plan.booting)
+    @rule()
+    def boot_succeeds(self) -> None:
+        self.plan.booted()
+        self.failures = 0
+        if self.plan.waiting:
+            self.plan.taken()
+            self.plan.waiting -= 1
+        self.tend()
+
+    @precondition(lambda self: self.plan.booting)
+    @rule()
+    def boot_fails(self) -> None:
+        again_s = self.plan.failed(self.now)
+        assert again_s == min(4.0, 0.5 * 2**self.failures)
+        assert self.plan.pause_s(self.now) >= again_s
+        self.failures += 1
+        self.silent_until = self.now + again_s
+        self.tend()
+
+    @invariant()
+    def bounded(self) -> None:
+        plan = self.plan
+        assert 0 <= plan.booting <= self.config.boots_at_once
+        assert plan.ready >= 0
+        if self.now >= self.silent_until and not self.failures:
+            lacking = self.config.spares + plan.waiting - plan.ready - plan.booting
+            assert lacking <= 0 or plan.booting == self.config.boots_at_once  # nobody waits for nothing
+
+
+TestPlan = PlanMachine.TestCase
+TestPlan.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+class Heard:
+    """A log that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Event, dict[str, Any]]] = []
+
+    def emit(self, event: Event, /, **fields: Any) -> None:
+        event.check(fields)
+        self.lines.append((event, fields))
+
+    def of(self, event: Event) -> list[dict[str, Any]]:
+        return [fields for one, fields in self.lines if one is event]
+
+
+async def test_spares_are_handed_out_once_and_replaced(state_dir: str):
+    heard = Heard()
+    config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
+    pool = await Pool.open(config, Path("run-7"), heard)
+    first, second = await asyncio.gather(pool.acquire(30), pool.acquire(30))
+    assert first.desktop.name != second.desktop.name
+    assert "run-7" in first.desktop.name
+    assert await first.link.call("ping", timeout_s=5) == "pong"
+    pool.retire(first)
+    third = await pool.acquire(30)
+    assert third.desktop.name not in (first.desktop.name, second.desktop.name)
+    await pool.close()
+    for booted in (first, second, third):
+        assert not (await pool.provider.probe(booted.desktop)).alive
+    assert len(heard.of(events.DESKTOP_BOOTED)) >= 3
+    with pytest.raises(DesktopFault) as closed:
+        await pool.acquire(1)
+    assert closed.value.cause == FaultCause.NO_SPARE
+
+
+async def test_a_spare_that_died_is_not_handed_out(sandbox: SandboxProvider):
+    heard = Heard()
+    pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=1), heard)
+    first = await pool.acquire(30)
+    pool.retire(first)
+    async with asyncio.timeout(20):
+        while not pool._spares:
+            await asyncio.sleep(0.02)
+    dead = pool._spares[0]
+    init = sandbox._boxes[dead.desktop.name].init
+    assert init is not None
+    init.kill()
+    await init.ended(5)
+    alive = await pool.acquire(30)
+    assert alive.desktop.name != dead.desktop.name
+    assert [fields["desktop"] for fields in heard.of(events.DESKTOP_SPARE_DIED)] == [dead.desktop.name]
+    while pool._tasks:
+        await asyncio.sleep(0.02)
+    assert dead.desktop.name not in sandbox._boxes
+    await pool.close()
+    assert sandbox._boxes == {}
+    sandbox._folder.mkdir()  # the fixture closes it once more
+
+
+class Broken(SandboxProvider):
+    """A provider whose boots end in some way; nothing of the real one runs."""
+
+    def __init__(self, end: BaseException) -> None:
+        self.end = end
+        self.boots = 0
+
+    async def boot(self, spec: DesktopSpec) -> Desktop:
+        self.boots += 1
+        await asyncio.sleep(0)
+        raise self.end
+
+    async def probe(self, desktop: Desktop) -> Health:
+        return Health(alive=False)
+
+    async def close(self) -> None:
+        self.boots = -1
+
+
+async def test_failing_boots_back_off_and_tell_their_cause():
+    heard = Heard()
+    provider = Broken(fault(FaultCause.SANDBOX_REFUSED, "no"))
+    pool = Pool(provider, DesktopSpec(), PoolConfig(spares=2, boots_at_once=2, first_backoff_s=0.1), heard)
+    with pytest.raises(DesktopFault) as refused:
+        await pool.acquire(0.75)
+    assert refused.value.cause == FaultCause.SANDBOX_REFUSED
+    assert provider.boots in (3, 4, 5)  # two at 0, then one at 0.2 and one at 0.6 s, give or take a slow machine
+    failed = heard.of(events.DESKTOP_BOOT_FAILED)
+    assert [line["again_s"] for line in failed[:3]] == [0.1, 0.2, 0.4]
+    await pool.close()
+    assert provider.boots == -1
+
+
+async def test_a_defect_reaches_who_waits_and_who_closes():
+    pool = Pool(Broken(ZeroDivisionError("a defect")), DesktopSpec(), PoolConfig())
+    with pytest.raises(ZeroDivisionError):
+        await pool.acquire(5)
+    with pytest.raises(ZeroDivisionError):
+        await pool.close()
+
+
+async def test_a_pool_closes_while_it_boots(sandbox: SandboxProvider):
+    pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=3, boots_at_once=3))
+    await asyncio.sleep(0.05)
+    await pool.close()
+    assert sandbox._boxes == {}
+    sandbox._folder.mkdir()

@@ -1,0 +1,68 @@
+"""Faults need a cause that the host has seen; the rest is the policy's doing."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.desktop.faults import (
+    LOOP_LAG_MOST_S,
+    MEMORY_LEFT_LEAST,
+    BrokenBy,
+    Culprit,
+    FaultCause,
+    LinkState,
+    Seen,
+    cause_of,
+    judge,
+)
+from runtime.errors import AgentBrokeDesktop, DesktopFault
+
+seens = st.builds(
+    Seen,
+    acted=st.booleans(),
+    link=st.sampled_from(LinkState),
+    sandbox_alive=st.booleans(),
+    exit_signal=st.sampled_from([0, 9, 15]),
+    oom_kills=st.integers(0, 2),
+    limit_hits=st.integers(0, 2),
+    reachable=st.booleans(),
+    memory_left=st.floats(0, 1),
+    loop_lag_s=st.floats(0, 20),
+    detail=st.text(max_size=5),
+)
+
+
+@given(seens)
+def test_before_the_first_action_nobody_else_is_to_blame(seen: Seen):
+    if not seen.acted:
+        assert isinstance(judge(seen), DesktopFault)
+
+
+@given(seens)
+def test_a_fault_after_an_action_has_a_cause_on_the_host(seen: Seen):
+    evidence = (
+        not seen.reachable
+        or seen.exit_signal != 0
+        or (seen.oom_kills > 0 and seen.limit_hits == 0)
+        or seen.memory_left < MEMORY_LEFT_LEAST
+        or seen.loop_lag_s > LOOP_LAG_MOST_S
+    )
+    error = judge(seen)
+    if seen.acted and not evidence:
+        assert isinstance(error, AgentBrokeDesktop)
+        assert BrokenBy(error.cause)
+    if isinstance(error, DesktopFault):
+        assert evidence or not seen.acted
+        assert Culprit(error.culprit) is FaultCause(error.cause).culprit
+
+
+def test_the_guest_can_not_buy_a_fault_with_memory_or_silence():
+    greedy = Seen(acted=True, link=LinkState.LOST, oom_kills=3, limit_hits=40, sandbox_alive=False)
+    assert cause_of(greedy) is BrokenBy.MEMORY_LIMIT
+    assert cause_of(Seen(acted=True, link=LinkState.SILENT)) is BrokenBy.NO_ANSWER
+    assert cause_of(Seen(acted=True, link=LinkState.NONSENSE, memory_left=0.0)) is BrokenBy.NONSENSE
+
+
+def test_every_cause_has_a_culprit():
+    assert {cause.culprit for cause in FaultCause} == set(Culprit)

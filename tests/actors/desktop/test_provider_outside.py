@@ -1,0 +1,120 @@
+"""Reading a guest's HOME from outside: what is read, what is refused, and by whom."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.desktop.providers import outside, outside_worker
+from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, parse, read_home
+from runtime.errors import DesktopFault
+
+USER = 29_999 if os.geteuid() == 0 else os.geteuid()
+
+
+@pytest.fixture
+def guest_home(tmp_path: Path) -> Path:
+    """A HOME with what a hostile guest would put there; the secret lies beside it."""
+    folder = tmp_path / "home"
+    (folder / "docs" / "deep").mkdir(parents=True)
+    (tmp_path / "secret").write_text("gold")
+    (folder / "docs" / "plum.txt").write_bytes(b"a\n\xff")
+    (folder / "docs" / "empty").touch()
+    (folder / "big").write_bytes(b"x" * 5000)
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "linked").symlink_to(tmp_path)
+    (folder / "docs" / "up").symlink_to("..")
+    os.mkfifo(folder / "pipe")
+    plug = socket.socket(socket.AF_UNIX)
+    plug.bind(str(folder / "plug"))
+    plug.close()
+    for path in (folder, *folder.rglob("*")):
+        os.lchown(path, USER, -1)
+    (tmp_path / "secret").chmod(0o600)
+    return folder
+
+
+async def test_regular_files_and_folders_are_read_and_nothing_else(guest_home: Path):
+    limits = ReadLimits(file_bytes=4000)
+    wanted = {
+        "docs/plum.txt": FileSeen(path="docs/plum.txt", data=b"a\n\xff"),
+        "docs/empty": FileSeen(path="docs/empty", data=b""),
+        "docs": FileSeen(path="docs", names=["deep/", "empty", "plum.txt", "up"]),
+        "docs/./deep/": FileSeen(path="docs/./deep/", names=[]),
+        "big": Refusal.TOO_BIG,
+        "none": Refusal.MISSING,
+        "docs/plum.txt/x": Refusal.MISSING,
+        "link": Refusal.LINK,
+        "linked": Refusal.LINK,
+        "linked/secret": Refusal.LINK,
+        "docs/up/docs/plum.txt": Refusal.LINK,
+        "pipe": Refusal.NOT_REGULAR,
+        "plug": Refusal.NOT_REGULAR,
+        "../secret": Refusal.BAD_PATH,
+        "docs/../../secret": Refusal.BAD_PATH,
+        "/etc/passwd": Refusal.BAD_PATH,
+        "nul\0": Refusal.BAD_PATH,
+        "n" * 300: Refusal.NOT_REGULAR,
+    }
+    seen = await read_home(str(guest_home), USER, list(wanted), limits)
+    for one, (path, expected) in zip(seen, wanted.items(), strict=True):
+        assert one == (expected if isinstance(expected, FileSeen) else FileSeen(path=path, refusal=expected))
+
+
+async def test_all_of_it_is_bounded(guest_home: Path):
+    seen = await read_home(str(guest_home), USER, ["big", "big", ""], ReadLimits(total_bytes=8000, listing=3))
+    assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG, Refusal.TOO_BIG]
+    with pytest.raises(ValueError, match="3 paths"):
+        await read_home(str(guest_home), USER, ["a", "b", "c"], ReadLimits(paths=2))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to lose")
+async def test_the_worker_has_no_more_rights_than_the_guest(guest_home: Path):
+    (guest_home / "docs" / "plum.txt").chmod(0)
+    (guest_home / "docs" / "deep").chmod(0)
+    os.chown(guest_home / "big", 0, 0)
+    (guest_home / "big").chmod(0o600)
+    seen = await read_home(str(guest_home), USER, ["docs/plum.txt", "docs/deep/x", "big"], ReadLimits())
+    assert [one.refusal for one in seen] == [Refusal.FORBIDDEN] * 3
+    os.chmod(guest_home, 0)  # a guest that locks its HOME fails its task; it makes no fault
+    (seen_one,) = await read_home(str(guest_home), USER, ["docs/empty"], ReadLimits())
+    assert seen_one.refusal is Refusal.FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    "output", [b"", b"[]\n", b'[{"path":"a","size":3}]\nxx', b'[{"path":"b","size":0}]\n', b'[{"path":"a","z":1}]\n']
+)
+def test_an_answer_to_another_order_is_a_fault(output: bytes):
+    with pytest.raises(DesktopFault):
+        parse(["a"], output)
+
+
+async def test_a_worker_that_fails_or_hangs_is_a_fault(guest_home: Path, tmp_path: Path, monkeypatch):
+    with pytest.raises(DesktopFault, match="No such file"):
+        await read_home(str(tmp_path / "gone"), USER, ["a"], ReadLimits())
+    hanging = tmp_path / "hang.py"
+    hanging.write_text("import select\nselect.select([], [], [])\n")
+    monkeypatch.setattr(outside, "WORKER", hanging)
+    monkeypatch.setattr(outside, "WORKER_S", 0.3)
+    with pytest.raises(DesktopFault, match="timed out"):
+        await read_home(str(guest_home), USER, ["a"], ReadLimits())
+
+
+@given(path=st.text(max_size=30) | st.text(alphabet="./ab\0", max_size=12))
+def test_any_path_gets_an_answer(path: str, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "any"
+    (folder / "a" / "b").mkdir(parents=True, exist_ok=True)
+    home = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        order = {"paths": [path], "file_bytes": 10, "total_bytes": 10, "listing": 10}
+        (result,), blobs = outside_worker.read_all(home, order)
+    finally:
+        os.close(home)
+    assert blobs == []
+    assert result["path"] == path
+    assert "names" in result or Refusal(result["refusal"])
