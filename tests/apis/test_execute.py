@@ -1,0 +1,76 @@
+"""What actions ask of the guest agent."""
+
+import pytest
+
+from apis.actions import GUI, Action, Click, DragAndDrop, Exit, Hotkey, OpenApp, Quote, Scroll, SwitchWindow, Type, Wait
+from apis.apps import APP_NAMES, app_of_class, launch_argv
+from apis.execute import SETTLE, Call, plan
+from apis.observation import Element, Observation, Window
+
+SCREEN = Observation(
+    windows=(Window(42, "Mousepad", "a.txt - Mousepad", True),),
+    elements=(Element("text", "", "hello", 0, 40, 200, 100, ("sen", "edt"), 0),),
+)
+
+
+def calls(action: Action) -> list[tuple[str, dict]]:
+    return [(call.method, call.args) for call in plan(action, SCREEN).calls if call.method != "settle"]
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (Click(coordinates="e1"), [("click", {"x": 100, "y": 90, "button": 1, "n": 1})]),
+        (
+            Click(coordinates=(3, 4), num_clicks=2, button_type="right"),
+            [("click", {"x": 3, "y": 4, "button": 3, "n": 2})],
+        ),
+        (
+            Type(coordinates="e1", text="$(reboot) 'x'", overwrite=True, enter=True),
+            [
+                ("click", {"x": 100, "y": 90}),
+                ("hotkey", {"keys": ["Control_L", "a"]}),
+                ("hotkey", {"keys": ["BackSpace"]}),
+                ("type_text", {"text": "$(reboot) 'x'"}),
+                ("hotkey", {"keys": ["Return"]}),
+            ],
+        ),
+        (Type(), []),
+        (
+            DragAndDrop(drag_from_coordinates=(1, 2), drop_on_coordinates="e1"),
+            [("drag", {"x": 1, "y": 2, "x2": 100, "y2": 90})],
+        ),
+        (Scroll(coordinates=(1, 2), direction="up"), [("scroll", {"x": 1, "y": 2, "dy": -5})]),
+        (Scroll(coordinates=(1, 2), direction="down"), [("scroll", {"x": 1, "y": 2, "dy": 5})]),
+        (OpenApp(app_name="gedit"), [("launch", {"argv": ["mousepad"]})]),
+        (
+            SwitchWindow(window_id="w1"),
+            [("hotkey", {"keys": ["Escape"]}), ("activate", {"number": 42, "maximize": True})],
+        ),
+        (Hotkey(keys=("ctrl", "shift", "n")), [("hotkey", {"keys": ["Control_L", "Shift_L", "n"]})]),
+        (Quote(content="42"), []),
+        (Wait(), []),
+        (Exit(success=True), []),
+    ],
+)
+def test_the_calls_of_each_action(action: Action, expected: list[tuple[str, dict]]) -> None:
+    assert calls(action) == expected
+
+
+def test_every_declared_function_has_a_plan() -> None:
+    assert {function.action for function in GUI} <= set(plan.registry)
+
+
+def test_results_and_endings() -> None:
+    assert plan(Quote(content="keep this"), SCREEN).result == "keep this"
+    assert plan(OpenApp(app_name="gimp"), SCREEN).result == "gimp is not supported or recognized"
+    assert plan(Exit(success=False), SCREEN).ends is False
+    assert plan(Wait(), SCREEN).ends is None
+    assert plan(Click(coordinates=(1, 1)), SCREEN).calls[-1] == SETTLE == Call("settle", SETTLE.args)
+
+
+def test_applications() -> None:
+    assert app_of_class("Pcmanfm") == "file_manager"
+    assert app_of_class("Xeyes") is None
+    assert launch_argv("files") == ("pcmanfm",)
+    assert "terminal" in APP_NAMES

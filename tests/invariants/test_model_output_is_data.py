@@ -1,0 +1,141 @@
+"""Invariant 1: an answer of the model becomes a typed action or a refusal; it is never evaluated and never code."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from product_code import ROOT, called, place, sources, tree_of
+
+from apis.actions import Action, Hotkey, OpenApp, Quote, Type
+from apis.execute import plan
+from apis.grammar import Refusal, parse
+from apis.observation import Element, Observation, Window
+
+SCREEN = Observation(
+    windows=(Window(42, "Mousepad", "a.txt", True),),
+    elements=(Element("text", "", "hello", 0, 40, 200, 100, ("sen", "edt"), 0),),
+)
+HARMLESS = {"compile"}  # `ast.parse` reports itself as this; what it makes is a tree, nothing runs
+
+_watching: list[set[str]] = []
+
+
+def _hook(event: str, _: object) -> None:
+    for seen in _watching:
+        seen.add(event)
+
+
+sys.addaudithook(_hook)  # can't be taken away again; outside of `watched` it does nothing
+
+
+@contextmanager
+def watched() -> Iterator[set[str]]:
+    """The interpreter's audit events while the block runs."""
+    seen: set[str] = set()
+    _watching.append(seen)
+    try:
+        yield seen
+    finally:
+        _watching.remove(seen)
+
+
+PAYLOADS = [
+    "__import__('os').system('touch canary')",
+    "Agent.type(text=open('canary', 'w').write('x'))",
+    "Agent.type(text=str(7))",
+    "Agent.type(text=__import__('os').getcwd())",
+    "Agent.click([int('3'), 4])",
+    "Agent.click(coordinates=[len('ab'), 2])",
+    "Agent.exit(success=bool(1))",
+    "Agent.hotkey([chr(97)])",
+    "Agent.hotkey(keys=list('ab'))",
+    "Agent.wait(exit())",
+    "Agent.quote(content=globals())",
+    "Agent.quote(f'{open(1)}')",
+    "Agent.click.__call__([1, 2])",
+    "Agent.__class__.__base__.__subclasses__()",
+    "getattr(Agent, 'click')([1, 2])",
+    "(lambda: Agent.wait())()",
+    "[Agent.wait() for _ in range(10**9)]",
+    "Agent.type(text='a'*10**9)",
+    "Agent.scroll([9**9**9, 1], 'up')",
+    "exec('import os')",
+    "```python\nimport os\n```",
+    "```python\nAgent.wait() if open('canary', 'w') else 0\n```",
+]
+
+
+@pytest.mark.parametrize("answer", PAYLOADS)
+def test_model_output_is_data_and_no_payload_runs(answer: str) -> None:
+    parse(answer, "text_editor", ["e1"], ["w1"])  # imports that only the first call makes are over
+    with watched() as events:
+        result = parse(answer, "text_editor", ["e1"], ["w1"])
+    assert isinstance(result, Refusal)
+    assert events <= HARMLESS
+
+
+PIECES = st.sampled_from(
+    [
+        *"()[]{}'\"\\.,=:@*+-",
+        "Agent.type(",
+        "text=",
+        "Agent.click(",
+        "open('canary','w')",
+        "lambda:",
+        "e1",
+        "exec",
+        "__import__('os')",
+    ]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=4), max_size=30).map("".join))
+def test_model_output_is_data_for_any_text(answer: str) -> None:
+    with watched() as events:
+        result = parse(answer, "terminal", ["e1"], ["w1"])
+    assert isinstance(result, Action | Refusal)
+    assert events <= HARMLESS | {"import", "open"}  # unicodedata and the like, at their first use
+    if isinstance(result, Action):
+        assert all(type(value) in (str, int, bool, tuple, type(None)) for value in msgspec.structs.astuple(result))
+
+
+@given(st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=60))
+def test_model_output_is_data_for_the_guest_too(text: str) -> None:
+    """What the model wrote reaches the agent as the one value it is: never in a command line, never in another text."""
+    calls = plan(Type(coordinates="e1", text=text, enter=True), SCREEN).calls
+    assert [call.args for call in calls if call.method == "type_text"] == [{"text": text}]
+    assert {call.method for call in calls} == {"click", "settle", "type_text", "hotkey"}
+    assert not plan(Quote(content=text), SCREEN).calls
+    assert not plan(OpenApp(app_name=text), SCREEN).calls
+    with pytest.raises(KeyError):
+        plan(Hotkey(keys=(f"no {text}",)), SCREEN)
+
+
+def test_model_output_is_data_because_nothing_here_evaluates() -> None:
+    """No module that handles answers or actions evaluates, compiles, imports by name, unpickles or starts a shell."""
+    forbidden = {"eval", "exec", "compile", "literal_eval", "__import__", "system", "popen", "loads", "Popen", "run"}
+    folders = [ROOT / "apis", ROOT / "actors" / "desktop"]
+    allowed = {"actors/desktop/providers"}  # starts sandboxes; sees no action
+    for path in sources():
+        relative = str(path.relative_to(ROOT))
+        if not any(folder in path.parents for folder in folders) or any(relative.startswith(a) for a in allowed):
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call):
+                bare = isinstance(node.func, ast.Name)
+                owner = getattr(getattr(node.func, "value", None), "id", "")
+                risky = called(node) in forbidden and (
+                    bare or owner in ("os", "subprocess", "pickle", "marshal", "ast")
+                )
+                assert not risky, f"{place(path, node)} calls {called(node)}"
