@@ -19,7 +19,7 @@ from actors.replay.staleness import Lineages, too_stale
 
 
 class TestStalenessIsBoundedUnderEverything(LedgerMachine.TestCase):
-    settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+    settings = settings(max_examples=15, stateful_step_count=60, deadline=None)
 
 
 @pytest.mark.parametrize("bound", [0, 1, 2])

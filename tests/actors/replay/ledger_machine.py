@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from hypothesis import assume
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from ledger_tools import Play, step
 
 from actors.replay import episodes
@@ -20,7 +21,27 @@ from actors.replay.messages import Batch, Phase, Reservation
 from runtime.errors import FencedOff
 from runtime.message import Version
 
-SEATS = st.sampled_from(["desktop/0", "desktop/1", "desktop/2", "desktop/3", "desktop/4"])
+Draw = Callable[[Any], Any]
+SEATS = [f"desktop/{number}" for number in range(5)]
+# One rule with weights instead of many rules: a run that trains needs most of them, in about this mixture.
+WEIGHTS = {
+    "cycle": 6,
+    "reserve": 5,
+    "commit": 8,
+    "take": 4,
+    "train": 4,
+    "serve": 4,
+    "to_rl": 2,
+    "release": 1,
+    "ask_again": 1,
+    "commit_too_late": 1,
+    "time_passes": 1,
+    "checkpoint": 2,
+    "resume": 1,
+    "to_pulse": 1,
+    "kill_the_run": 1,
+    "kill_the_actor": 1,
+}
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -76,61 +97,76 @@ class LedgerMachine(RuleBasedStateMachine):
             at = parent
         return self.trained.step - version.step if version.step <= at.step else None
 
+    @rule(what=st.sampled_from([name for name, weight in WEIGHTS.items() for _ in range(weight)]), data=st.data())
+    def happens(self, what: str, data: st.DataObject) -> None:
+        getattr(self, what)(data.draw)
+
+    def cycle(self, draw: Draw) -> None:
+        """What a healthy run does all the time."""
+        for what in ("serve", "to_rl", "reserve", "commit", "reserve", "commit", "take", "train"):
+            getattr(self, what)(draw)
+
     # -- seats
 
-    @rule(seat=SEATS)
-    def reserve(self, seat: str) -> None:
+    def reserve(self, _draw: Draw) -> None:
+        for seat in SEATS:
+            if seat not in self.out:
+                self.ask(seat)
+
+    def ask_again(self, draw: Draw) -> None:
+        """A seat that died and came back asks although it holds work."""
+        seat = draw(st.sampled_from(SEATS))
         if seat in self.out:
-            self.faulted.add(self.out[seat].token)
-            self.lost.append(self.out.pop(seat))
+            self.take_away(seat)
+            self.ask(seat)
+
+    def ask(self, seat: str) -> None:
         found = self.play.ask(seat)
         if isinstance(found, Reservation):
             self.out[seat] = found
             assert found.token not in self.committed
 
-    @rule(seat=SEATS, success=st.booleans(), clean=st.booleans(), data=st.data())
-    def commit(self, seat: str, success: bool, clean: bool, data: st.DataObject) -> None:
-        assume(seat in self.out)
-        work = self.out.pop(seat)
-        steps = [step(str(data.draw(st.sampled_from(self.versions[-4:])))) for _ in range(2)]
-        steps[0] = step(str(steps[0].oldest), well_formed=clean)
-        self.play.commit(work, success, steps)
-        self.committed[work.token] = success
-        self.play.commit(work, not success, [])  # a repeat changes nothing, whatever it says
+    def take_away(self, seat: str) -> None:
+        self.faulted.add(self.out[seat].token)
+        self.lost.append(self.out.pop(seat))
 
-    @rule(seat=SEATS)
-    def release(self, seat: str) -> None:
-        assume(seat in self.out)
-        work = self.out.pop(seat)
-        self.play.release(work)
-        self.faulted.add(work.token)
-        self.lost.append(work)
+    def commit(self, draw: Draw) -> None:
+        for seat in list(self.out)[: draw(st.integers(1, 4))]:
+            work = self.out.pop(seat)
+            success = (work.slot == 0) != draw(st.sampled_from([False, False, False, True]))  # mostly of varying reward
+            clean = draw(st.sampled_from([True, True, True, False]))
+            versions = st.sampled_from([*self.versions[-3:], self.trained, self.trained])
+            steps = [step(str(draw(versions))), step(str(draw(versions)), well_formed=clean)]
+            self.play.commit(work, success, steps)
+            self.committed[work.token] = success
+            self.play.commit(work, not success, [])  # a repeat changes nothing, whatever it says
 
-    @precondition(lambda self: self.lost)
-    @rule(success=st.booleans())
-    def commit_too_late(self, success: bool) -> None:
-        try:
-            self.play.commit(self.lost.pop(), success)
-        except FencedOff:
-            return
-        raise AssertionError("a token was accepted after it was taken back")
+    def release(self, draw: Draw) -> None:
+        if self.out:
+            seat = draw(st.sampled_from(sorted(self.out)))
+            self.play.release(self.out[seat])
+            self.take_away(seat)
 
-    @rule()
-    def time_passes(self) -> None:
+    def commit_too_late(self, draw: Draw) -> None:
+        if self.lost:
+            try:
+                self.play.commit(self.lost.pop(), draw(st.booleans()))
+            except FencedOff:
+                return
+            raise AssertionError("a token was accepted after it was taken back")
+
+    def time_passes(self, _draw: Draw) -> None:
         self.play.wall += 60.0
         self.play.do(episodes.expire)
-        busy = {
-            row["token"] for row in self.play.ledger.book.rows("SELECT token FROM reservations WHERE state = 'out'")
-        }
+        rows = self.play.ledger.book.rows("SELECT token FROM reservations WHERE state = 'out'")
+        busy = {row["token"] for row in rows}
         for seat, work in list(self.out.items()):
             if work.token not in busy:
-                self.faulted.add(work.token)
-                self.lost.append(self.out.pop(seat))
+                self.take_away(seat)
 
     # -- the learner
 
-    @rule()
-    def take(self) -> None:
+    def take(self, _draw: Draw) -> None:
         found = self.play.take()
         self.batch = found if isinstance(found, Batch) else None
         if self.batch is not None and self.batch.groups:
@@ -149,23 +185,19 @@ class LedgerMachine(RuleBasedStateMachine):
                 ages.append(max(found))
                 rewards |= {trajectory.success and one.well_formed for one in trajectory.steps}
             assert rewards == {True, False}
-        assert batch.staleness == ages
+        assert batch.staleness == (ages or [])
 
-    @precondition(lambda self: self.batch is not None)
-    @rule()
-    def trained_step(self) -> None:
-        assert self.batch is not None
-        self.play.trained(self.batch)
-        self.versions.append(Version(lineage=self.trained.lineage, step=self.trained.step + 1))
-        self.batch = None
+    def train(self, _draw: Draw) -> None:
+        if self.batch is not None:
+            self.play.trained(self.batch)
+            self.versions.append(Version(lineage=self.trained.lineage, step=self.trained.step + 1))
+            self.batch = None
 
-    @rule()
-    def checkpoint(self) -> None:
+    def checkpoint(self, _draw: Draw) -> None:
         self.play.checkpointed(str(self.trained))
         self.saved.append(self.trained)
 
-    @rule()
-    def resume(self) -> None:
+    def resume(self, _draw: Draw) -> None:
         parent = self.saved[-1]
         new = Version(lineage=max(self.parents) + 1, step=parent.step)
         self.parents[new.lineage] = parent
@@ -176,38 +208,31 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # -- samplers and the supervisor
 
-    @rule()
-    def serve(self) -> None:
+    def serve(self, _draw: Draw) -> None:
         self.play.serving(str(self.trained))
 
-    @rule(phase=st.sampled_from([Phase.RL, Phase.PULSE]))
-    def change_phase(self, phase: Phase) -> None:
-        assume(self.play.ledger.book.stay().phase is not phase)
-        self.play.phase(phase)
+    def to_rl(self, _draw: Draw) -> None:
+        if self.play.ledger.book.stay().phase is not Phase.RL:
+            self.play.phase(Phase.RL)
+
+    def to_pulse(self, draw: Draw) -> None:
+        if self.play.ledger.book.stay().phase is not Phase.PULSE and draw(st.booleans()):
+            self.play.phase(Phase.PULSE)
 
     # -- kills
 
-    @rule()
-    def kill_the_run(self) -> None:
+    def kill_the_run(self, _draw: Draw) -> None:
         self.lives += 1
         self.play.reopen(incarnation=f"life {self.lives}")
-        self.lost.extend(self.out.values())
-        self.faulted |= {work.token for work in self.out.values()}
-        self.out.clear()
+        for seat in list(self.out):
+            self.take_away(seat)
         self.batch = None
-        self.play.serving(str(self.trained))
 
-    @rule()
-    def kill_the_actor(self) -> None:
+    def kill_the_actor(self, draw: Draw) -> None:
         """It comes back in the same run: what others hold stays theirs."""
-        self.lives += 1
+        if self.lives == 0:
+            self.kill_the_run(draw)
         self.play.reopen(incarnation=self.play.settings.incarnation)
-        if not self.play.settings.incarnation:
-            self.lost.extend(self.out.values())
-            self.faulted |= {work.token for work in self.out.values()}
-            self.out.clear()
-            self.batch = None
-            self.play.serving(str(self.trained))
 
     # -- promises
 
