@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,14 @@ class Heard:
         return [fields for one, fields in self.lines if one is event]
 
 
+async def until(ready: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if ready():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it never came")
+
+
 async def test_spares_are_handed_out_once_and_replaced(state_dir: str):
     heard = Heard()
     config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
@@ -135,9 +144,7 @@ async def test_a_spare_that_died_is_not_handed_out(sandbox: SandboxProvider):
     pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=1), heard)
     first = await pool.acquire(30)
     pool.retire(first)
-    async with asyncio.timeout(20):
-        while not pool._spares:
-            await asyncio.sleep(0.02)
+    await until(lambda: bool(pool._spares))
     dead = pool._spares[0]
     init = sandbox._boxes[dead.desktop.name].init
     assert init is not None
@@ -146,8 +153,7 @@ async def test_a_spare_that_died_is_not_handed_out(sandbox: SandboxProvider):
     alive = await pool.acquire(30)
     assert alive.desktop.name != dead.desktop.name
     assert [fields["desktop"] for fields in heard.of(events.DESKTOP_SPARE_DIED)] == [dead.desktop.name]
-    while pool._tasks:
-        await asyncio.sleep(0.02)
+    await until(lambda: not pool._tasks)
     assert dead.desktop.name not in sandbox._boxes
     await pool.close()
     assert sandbox._boxes == {}

@@ -1,0 +1,161 @@
+"""Invariant 8, the desktops' part: whatever instant the owner of desktops is killed at, reaping leaves nothing of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.desktop.providers.sandbox import leftovers
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+OWNER = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from actors.desktop.config import SandboxConfig
+from actors.desktop.link import GuestLink
+from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+
+async def main():
+    provider = await SandboxProvider.start(SandboxConfig(state_dir=sys.argv[2]), sys.argv[3])
+    print("started", flush=True)
+    desktops = await asyncio.gather(*(provider.boot(DesktopSpec()) for _ in range(2)))
+    link = await GuestLink.open(desktops[0], timeout_s=30)
+    await link.call("launch", argv=["sh", "-c", "setsid sleep 1000 & sleep 1000"], timeout_s=5)
+    await provider.freeze(desktops[1])
+    print("owns", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def state_dir() -> Iterator[str]:
+    folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
+    os.chmod(folder, 0o755)
+    yield folder
+    leftovers.reap(folder)
+    shutil.rmtree(folder)
+
+
+Start = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(state_dir: str) -> Iterator[Start]:
+    """Starts a process that owns two desktops; killed at the end."""
+    owners: list[subprocess.Popen[str]] = []
+
+    def begin(run: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", OWNER, str(ROOT), state_dir, run]
+        owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        owners.append(owner)
+        return owner
+
+    yield begin
+    for owner in owners:
+        owner.kill()
+        owner.wait()
+        assert owner.stdout is not None
+        owner.stdout.close()
+
+
+def until(owner: subprocess.Popen[str], word: str) -> None:
+    assert owner.stdout is not None
+    while (line := owner.stdout.readline().strip()) != word:
+        assert line, "the owner ended"
+
+
+def left_of(owner: subprocess.Popen[str]) -> dict[str, list[str]]:
+    """What on this machine carries the owner's process id in its name."""
+    mark = f".{owner.pid}."
+    groups = [str(path) for path in Path("/sys/fs/cgroup").glob("**/crl.*") if mark in path.name]
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if mark in line]
+    processes = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in (os.getpid(), owner.pid):
+            try:
+                words = (entry / "cmdline").read_bytes()
+                member = mark in (entry / "cgroup").read_text()
+            except OSError:
+                continue
+            if mark.encode() in words or member:
+                processes.append(entry.name)
+    return {"groups": groups, "mounts": mounts, "processes": processes}
+
+
+def folders_of(owner: subprocess.Popen[str], state_dir: str) -> list[str]:
+    return [path.name for path in Path(state_dir).iterdir() if f".{owner.pid}." in path.name]
+
+
+NOTHING = {"groups": [], "mounts": [], "processes": []}
+
+
+def test_nothing_outlives_the_run_of_a_killed_owner(state_dir: str, start: Start):
+    killed, living = start("killed"), start("living")
+    for owner in (killed, living):
+        until(owner, "owns")
+    before = left_of(killed)
+    assert before["processes"]
+    if os.geteuid() == 0:
+        assert len(before["mounts"]) == 2
+        assert before["groups"]
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    kept = {key: value for key, value in left_of(living).items() if key != "processes"}
+
+    reaped = leftovers.reap(state_dir)
+
+    assert left_of(killed) == NOTHING
+    assert folders_of(killed, state_dir) == []
+    assert reaped.left == []
+    assert reaped.folders == 1
+    assert {key: value for key, value in left_of(living).items() if key != "processes"} == kept
+    assert left_of(living)["processes"]
+    assert len(folders_of(living, state_dir)) == 1
+    assert leftovers.reap(state_dir).folders == 0
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.05, 0.15])
+def test_nothing_outlives_the_run_killed_while_it_boots(state_dir: str, start: Start, delay_s: float):
+    owner = start("booting")
+    until(owner, "started")
+    time.sleep(delay_s)
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    leftovers.reap(state_dir)
+    assert left_of(owner) == NOTHING
+    assert folders_of(owner, state_dir) == []
+
+
+def test_nothing_outlives_the_run_that_a_new_run_finds(state_dir: str, start: Start):
+    old = start("old")
+    until(old, "owns")
+    old.send_signal(signal.SIGKILL)
+    old.wait()
+    new = start("new")
+    until(new, "started")
+    assert left_of(old) == NOTHING
+    assert folders_of(old, state_dir) == []
+
+
+def test_a_name_tells_its_owner_and_only_the_dead_are_touched():
+    owner = leftovers.Owner.this_process("runs/2024 #1")
+    assert owner.alive
+    assert leftovers.owner_of(owner.name) == owner
+    assert leftovers.owner_of(f"{owner.name}.17") == owner
+    reborn = leftovers.Owner(owner.run, owner.pid, owner.started + 1, owner.token)
+    assert not reborn.alive  # the same process id, another process
+    for name in ("", "crl", owner.name + "x", owner.name.replace("crl.", "lrc."), f"{owner.name}.1.2"):
+        assert leftovers.owner_of(name) is None
