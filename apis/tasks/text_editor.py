@@ -1,5 +1,7 @@
 """Tasks on the text editor: replace a file's text, add a line at its end, add a line at its top, and save.
 
+Literal text stands in quotes, as in OSWorld's instructions, so that nobody has to guess where it ends.
+
 Invariant: the two splits share no template and, since words are split by their hash, no name and no text.
 """
 
@@ -15,47 +17,47 @@ EXTENSIONS = ("txt", "md", "log")
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "replace": {
         TRAIN: (
-            "Replace everything in {file} with {line}",
-            "Overwrite the text of {file} with {line} and save it",
-            "Make {file} say only {line}",
-            "Replace the old text of {file}, write {line} instead",
-            "The file {file} should say nothing but {line}",
-            "Overwrite {file}, its whole text should be {line}",
+            "Replace everything in {file} with '{line}'",
+            "Overwrite the text of {file} with '{line}' and save it",
+            "Make {file} say only '{line}'",
+            "Replace the old text of {file}, write '{line}' instead",
+            "The file {file} should say nothing but '{line}'",
+            "Overwrite {file}, its whole text should be '{line}'",
         ),
         HELD_OUT: (
-            "Replace the whole text of {file} with {line}",
-            "Overwrite everything in {file}, it should say only {line}",
-            "Make the file {file} say nothing but {line} and save it",
+            "Replace the whole text of {file} with '{line}'",
+            "Overwrite everything in {file}, it should say only '{line}'",
+            "Make the file {file} say nothing but '{line}' and save it",
         ),
     },
     "append": {
         TRAIN: (
-            "Add the line {line} at the end of {file}",
-            "Append {line} to {file} and save it",
-            "Write {line} below the last line of {file}",
-            "Put {line} at the bottom of the file {file}",
-            "The last line of {file} should be {line}, add it",
-            "Append the line {line} at the bottom of {file}",
+            "Add the line '{line}' at the end of {file}",
+            "Append '{line}' to {file} and save it",
+            "Write '{line}' below the last line of {file}",
+            "Put '{line}' at the bottom of the file {file}",
+            "The last line of {file} should be '{line}', add it",
+            "Append the line '{line}' at the bottom of {file}",
         ),
         HELD_OUT: (
-            "Append the line {line} at the end of {file}",
-            "Put the line {line} below the last line of {file}",
-            "Add {line} at the bottom of {file} and save it",
+            "Append the line '{line}' at the end of {file}",
+            "Put the line '{line}' below the last line of {file}",
+            "Add '{line}' at the bottom of {file} and save it",
         ),
     },
     "prepend": {
         TRAIN: (
-            "Add the line {line} at the top of {file}",
-            "Insert {line} above the first line of {file}",
-            "Write {line} at the start of {file} and save it",
-            "Put {line} at the very top of the file {file}",
-            "The first line of {file} should be {line}, insert it",
-            "Insert the line {line} at the start of {file}",
+            "Add the line '{line}' at the top of {file}",
+            "Insert '{line}' above the first line of {file}",
+            "Write '{line}' at the start of {file} and save it",
+            "Put '{line}' at the very top of the file {file}",
+            "The first line of {file} should be '{line}', insert it",
+            "Insert the line '{line}' at the start of {file}",
         ),
         HELD_OUT: (
-            "Insert the line {line} at the top of {file}",
-            "Put the line {line} above the first line of {file}",
-            "Add {line} at the start of {file} and save it",
+            "Insert the line '{line}' at the top of {file}",
+            "Put the line '{line}' above the first line of {file}",
+            "Add '{line}' at the start of {file} and save it",
         ),
     },
 }
