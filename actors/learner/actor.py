@@ -58,7 +58,7 @@ class LearnerActor(Actor):
         super().__init__(config)
         self._version = Version(lineage=0, step=0)
         self._saved: Version | None = None
-        self._location = config.base
+        self._weights: Weights | None = None  # the newest announced
         self._stay: PhaseRef | None = None
         self._stay_steps = 0
         self._steps = 0
@@ -87,8 +87,10 @@ class LearnerActor(Actor):
 
     @handles(GetLearnerState, concurrent=True)
     async def state(self, _: GetLearnerState) -> LearnerState:
-        """What is trained."""
-        return LearnerState(version=self._version, location=self._location, busy_s=self._busy_s)
+        """The newest announced weights. Before the first, those that were started from."""
+        if self._weights is None:
+            return LearnerState(version=self._version, location=self.config.base, busy_s=self._busy_s)
+        return LearnerState(version=self._weights.version, location=self._weights.location, busy_s=self._busy_s)
 
     async def _learn(self) -> None:
         while True:
@@ -114,6 +116,7 @@ class LearnerActor(Actor):
         if isinstance(taken, NothingToTake):
             if taken.checkpoint or (taken.final and self._saved != self._version):
                 await self._checkpoint("stay over" if taken.checkpoint else "run over")
+            await self._tell_samplers()  # one may have restarted, and nothing newer is coming soon
             return not taken.final
         result = await self._train(taken)
         await self._report(taken, result)
@@ -188,30 +191,35 @@ class LearnerActor(Actor):
         saved = await self._ask_rank(
             ExportWeights(version=self._version, location=str(location)), self.config.load_timeout_s
         )
-        self._location = saved.location
-        weights = Weights(version=self._version, digest=saved.digest, location=saved.location)
-        told = await asyncio.gather(*(self._tell(sampler, weights) for sampler in self.config.samplers))
+        self._weights = Weights(version=self._version, digest=saved.digest, location=saved.location)
+        missed = await self._tell_samplers()
         self.ctx.log.emit(
             events.WEIGHTS_ANNOUNCED,
             version=str(self._version),
             digest=saved.digest,
             location=saved.location,
             export_s=round(saved.seconds, 4),
-            samplers=[name for name, reached in zip(self.config.samplers, told, strict=True) if reached],
-            missed=[name for name, reached in zip(self.config.samplers, told, strict=True) if not reached],
+            samplers=[name for name in self.config.samplers if name not in missed],
+            missed=missed,
         )
         if self._folders.weights_count() > self.config.keep_weights:
             figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
             needed = {round_.version for round_ in figures.evals if not round_.closed}
             await asyncio.to_thread(self._folders.prune_weights, self.config.keep_weights, needed)
 
-    async def _tell(self, sampler: str, weights: Weights) -> bool:
-        """Whether it was delivered. A sampler that missed it gets the next one: only the newest counts."""
-        try:
-            await self.ctx.ref(sampler).tell(weights, timeout_s=TELL_TIMEOUT_S)
-        except (ActorGone, DeadlineExceeded, MailboxFull):
-            return False
-        return True
+    async def _tell_samplers(self) -> list[str]:
+        """Announce the newest weights; returns the samplers that could not be told, who get the next ones."""
+        if self._weights is None:
+            return []
+        tells = (self.ctx.ref(name).tell(self._weights, timeout_s=TELL_TIMEOUT_S) for name in self.config.samplers)
+        results = await asyncio.gather(*tells, return_exceptions=True)
+        missed = []
+        for name, error in zip(self.config.samplers, results, strict=True):
+            if isinstance(error, (ActorGone, DeadlineExceeded, MailboxFull)):
+                missed.append(name)
+            elif error is not None:
+                raise error
+        return missed
 
     async def _checkpoint(self, cause: str) -> None:
         self._doing = f"saving {self._version}"

@@ -88,7 +88,7 @@ class SaveCheckpoint(Request[Saved]):
 
 
 class LearnerState(Message):
-    """The newest weights and where they lie."""
+    """The newest announced weights and where they lie; at most one step behind what is trained."""
 
     version: Version
     location: str
@@ -96,4 +96,4 @@ class LearnerState(Message):
 
 
 class GetLearnerState(Request[LearnerState]):
-    """Ask what is trained."""
+    """Ask for the newest announced weights."""
