@@ -19,6 +19,7 @@ from runtime.clock import Clock
 from runtime.errors import EngineError, EngineGone, SamplerError
 
 _PROBE_PERIOD_S = 5.0
+_EXIT_AFTER_BREAK_S = 5.0
 _PROBE_TOKEN = 0
 
 
@@ -83,6 +84,9 @@ class EmbeddedEngine:
         ended = asyncio.ensure_future(self._process.exited())
         try:
             await asyncio.wait({answered, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if answered.done() and answered.exception() is not None:
+                # A connection that broke is most often the process ending: its own reason says more.
+                await asyncio.wait({ended}, timeout=_EXIT_AFTER_BREAK_S)
             if ended.done():
                 raise SamplerError(f"the engine ended with {ended.result()} at its start: {self._process.tail()}")
             try:

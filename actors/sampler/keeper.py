@@ -160,7 +160,6 @@ class EngineKeeper:
                 events.ENGINE_DIED,
                 cause=cause,
                 exit_code=self.engine.exit_code,
-                in_flight=self.in_flight,
                 last_output=self.engine.last_output,
             )
             while self.health.state is State.DEAD:

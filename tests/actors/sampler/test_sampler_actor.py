@@ -1,0 +1,170 @@
+"""The sampler actor with a real engine: generation, weights, pins, and an engine that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from actors.replay.messages import Sampling, Serving
+from actors.sampler.config import SamplersConfig, SamplerSettings
+from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
+from runtime.actor import Actor, handles
+from runtime.errors import SamplerError
+from runtime.logs_read import read_logs
+from runtime.message import Done, Version
+from runtime.supervision import RestartPolicy
+from runtime.system import ActorSpec, ActorSystem
+from tests.policy.engine_tools import CONTEXT, VOCAB, engine_server, reference_logprobs, write_model
+
+GREEDY = Sampling(temperature=0.0, max_new_tokens=6)
+BASE, FIRST, SECOND = (Version(lineage=0, step=step) for step in range(3))
+PROMPT = [(3 + 7 * i) % VOCAB for i in range(24)]
+
+
+class Ledger(Actor):
+    """Remembers what samplers said they serve."""
+
+    told: asyncio.Queue[Version]
+
+    async def on_start(self) -> None:
+        type(self).told = asyncio.Queue()
+
+    @handles(Serving)
+    async def serving(self, msg: Serving) -> Done:
+        """Remember it."""
+        self.told.put_nowait(msg.version)
+        return Done()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return [write_model(folder / str(i), seed=i) for i in range(3)]
+
+
+def settings(models, **more) -> SamplerSettings:
+    quick = RestartPolicy(max_restarts=3, first_delay_s=0.01)
+    return SamplerSettings(
+        samplers=SamplersConfig(generate_timeout_s=60.0), model=str(models[0]), restart=quick, **more
+    )
+
+
+@asynccontextmanager
+async def sampling(folder: Path, config: SamplerSettings):
+    """A run with one sampler; yields its ref."""
+    async with ActorSystem(folder, log_level="debug") as system:
+        await system.spawn(ActorSpec(name="replay", factory=Ledger))
+        never = RestartPolicy(max_restarts=0)
+        factory = "actors.sampler.actor:SamplerActor"
+        await system.spawn(ActorSpec(name="sampler/0", factory=factory, config=config, restart=never))
+        yield system.ref("sampler/0")
+        status = {one.name: one for one in await system.statuses()}["sampler/0"]
+        assert status.restarts == 0
+
+
+async def ask(ref, rid: str, prompt=PROMPT, sampling=GREEDY, pin: Version | None = None) -> Generated | Refused:
+    return await ref.ask(Generate(rid=rid, prompt_ids=prompt, sampling=sampling, pin=pin), timeout_s=60)
+
+
+def check(model: Path, found: Generated, version: Version, temperature: float = 0.0) -> None:
+    assert [(span.version, span.start, span.end) for span in found.spans] == [(version, 0, len(found.output_ids))]
+    assert found.logprobs == pytest.approx(reference_logprobs(model, PROMPT, found.output_ids, temperature), abs=1e-4)
+
+
+def events(folder: Path, name: str) -> list[dict]:
+    return [line for line in read_logs(folder) if line["event"] == name]
+
+
+async def test_generate_weights_and_pins(tmp_path, models):
+    async with sampling(tmp_path, settings(models)) as ref:
+        assert await asyncio.wait_for(Ledger.told.get(), 20) == BASE
+        check(models[0], await ask(ref, "a"), BASE)
+        warm = Sampling(temperature=0.8, max_new_tokens=9)
+        tempered = await ask(ref, "b", sampling=warm)
+        check(models[0], tempered, BASE, 0.8)
+        assert tempered.cached_tokens == 16, "the second request finds the first one's prefix"
+        assert await ask(ref, "b", sampling=warm) == tempered, "a repeat gets the first answer"
+
+        for prompt in ([], [VOCAB], [1] * CONTEXT):
+            assert isinstance(await ask(ref, "c", prompt=prompt), Refused)
+
+        await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
+        for version, model in ((SECOND, models[2]), (FIRST, models[1])):
+            await ref.tell(Weights(version=version, digest="", location=str(model)))
+        assert await asyncio.wait_for(Ledger.told.get(), 20) == SECOND
+        check(models[2], await ask(ref, "d"), SECOND)
+        check(models[0], await ask(ref, "e", pin=BASE), BASE)
+        await ref.ask(Unpin(version=BASE), timeout_s=20)
+        with pytest.raises(SamplerError, match="not resident"):
+            await ask(ref, "f", pin=BASE)
+
+        third = Version(lineage=0, step=3)
+        await ref.tell(Weights(version=third, digest="00", location=str(models[1])))
+        async with asyncio.timeout(20):
+            while not events(tmp_path, "weights_refused"):  # noqa: ASYNC110 - the log is the only witness
+                await asyncio.sleep(0.02)
+        check(models[2], await ask(ref, "g"), SECOND)
+    assert [line["version"] for line in events(tmp_path, "weights_loaded")] == ["0.2"]
+    spans = events(tmp_path, "generate")
+    assert all(line["t0"] <= line["t1"] for line in spans)
+    assert len(spans) == 5
+
+
+async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, models):
+    config = settings(models)
+    async with sampling(tmp_path, config) as ref:
+        await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
+        await ref.tell(Weights(version=FIRST, digest="", location=str(models[1])))
+        while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
+            pass
+        (ready,) = events(tmp_path, "sampler_ready")
+        long = Sampling(temperature=0.0, max_new_tokens=CONTEXT - len(PROMPT))
+        request = asyncio.create_task(ask(ref, "a", sampling=long))
+        sibling = asyncio.create_task(ask(ref, "b"))
+        check(models[1], await sibling, FIRST)
+        os.kill(ready["pid"], signal.SIGKILL)
+        found = await request
+        assert {span.version for span in found.spans} == {FIRST}
+        check(models[0], await ask(ref, "c", pin=BASE), BASE)
+    (died,) = events(tmp_path, "engine_died")
+    (back,) = events(tmp_path, "engine_restarted")
+    assert died["exit_code"] == -signal.SIGKILL
+    assert (back["version"], back["restarts"]) == ("0.1", 1)
+    assert back["pid"] != ready["pid"]
+    assert {line["rid"] for line in events(tmp_path, "generate_retried")} == {"a"}
+    with pytest.raises(ProcessLookupError):
+        os.kill(back["pid"], 0)
+    assert not list((tmp_path / "sockets").iterdir())
+
+    # A sampler that starts again in the same run remembers what it was told.
+    async with sampling(tmp_path, config) as ref:
+        check(models[1], await ask(ref, "d"), FIRST)
+
+
+async def test_a_folder_that_can_not_be_served_stops_the_run(tmp_path, models):
+    broken = write_model(tmp_path / "broken")
+    (broken / "model.safetensors").unlink()
+    async with ActorSystem(tmp_path / "run") as system:
+        config = SamplerSettings(samplers=SamplersConfig(), model=str(broken), replay="")
+        with pytest.raises(Exception, match=r"no \*\.safetensors file"):
+            await system.spawn(ActorSpec(name="sampler/0", factory="actors.sampler.actor:SamplerActor", config=config))
+
+
+async def test_an_attached_server(tmp_path, models):
+    with engine_server(models[1]) as server:
+        config = settings(models, attach=server.url)
+        async with sampling(tmp_path, config) as ref:
+            check(models[0], await ask(ref, "a"), BASE)
+            await ref.tell(Weights(version=FIRST, digest="ignored", location=str(models[1])))
+            while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
+                pass
+            check(models[1], await ask(ref, "b"), FIRST)
+            with pytest.raises(SamplerError, match="can't pin"):
+                await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
+    (ready,) = events(tmp_path, "sampler_ready")
+    assert (ready["engine"], ready["version"]) == ("attach", "0.0")

@@ -1,0 +1,64 @@
+"""No request reaches an engine whose weights were not read back after it last came up."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.sampler.health import Answered, Health, Lost, ReadBack, Refusal, State, Target
+from runtime.message import Version
+
+VERSIONS = st.builds(Version, lineage=st.integers(0, 1), step=st.integers(0, 2))
+EVENTS = st.one_of(
+    st.just(Answered()),
+    st.just(Lost()),
+    st.builds(ReadBack, st.none() | VERSIONS),
+    st.builds(Target, VERSIONS),
+    st.builds(Refusal, VERSIONS),
+)
+
+
+@given(target=VERSIONS, events=st.lists(EVENTS, max_size=40))
+def test_healthy_only_after_a_read_back(target, events):
+    health = Health(target=target)
+    read_back: Version | None = None  # since it last came up
+    answered = False
+    for event in events:
+        before, health = health, health.after(event)
+        if isinstance(event, Lost):
+            read_back, answered = None, False
+        elif isinstance(event, Answered):
+            answered = True
+        elif isinstance(event, ReadBack) and answered:
+            read_back = event.version
+        assert (before.state, health.state) != (State.DEAD, State.HEALTHY)
+        assert (health.served is not None) == (health.state is State.HEALTHY)
+        if health.state is State.HEALTHY:
+            assert health.served == read_back
+            assert health.served <= health.target
+        if not isinstance(event, Refusal):
+            assert health.target >= before.target
+
+
+def healthy(version: Version) -> Health:
+    return Health(target=version).after(Answered()).after(ReadBack(version))
+
+
+def test_newer_weights_do_not_stop_requests():
+    old, new = Version(lineage=0, step=1), Version(lineage=0, step=2)
+    health = healthy(old).after(Target(new))
+    assert (health.state, health.served) == (State.HEALTHY, old)
+    assert health.after(ReadBack(old)) == health
+    assert health.after(ReadBack(new)).served == new
+    assert health.after(Refusal(new)).target == old
+
+
+def test_weights_nobody_told_it_make_an_engine_stale():
+    health = healthy(Version(lineage=0, step=1)).after(ReadBack(Version(lineage=5, step=5)))
+    assert (health.state, health.served) == (State.STALE, None)
+    assert healthy(Version(lineage=0, step=1)).after(ReadBack(None)).state is State.STALE
+
+
+def test_losses_are_counted_once():
+    health = healthy(Version(lineage=0, step=1)).after(Lost()).after(Lost())
+    assert health.losses == 1
