@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+import msgspec
+
 from apis.actions import Action, Click, DragAndDrop, Hotkey, Scroll, SwitchWindow, Type, Wait, line
 from apis.forms import Turn, element_names, escaped, place, window_names
 from apis.observation import Element, Observation
@@ -110,18 +112,9 @@ class Oracle:
 def on_screen(action: Action, observation: Observation) -> Action:
     """The same action with pixels and window numbers in place of names, as the published form has it."""
     match action:
-        case Click(coordinates=str(name)):
-            return Click(
-                coordinates=place(name, observation), num_clicks=action.num_clicks, button_type=action.button_type
-            )
-        case Type(coordinates=str(name)):
-            return Type(
-                coordinates=place(name, observation), text=action.text, overwrite=action.overwrite, enter=action.enter
-            )
-        case Scroll(coordinates=str(name)):
-            return Scroll(coordinates=place(name, observation), direction=action.direction)
-        case DragAndDrop():
-            start, end = action.drag_from_coordinates, action.drop_on_coordinates
+        case Click(coordinates=str(name)) | Type(coordinates=str(name)) | Scroll(coordinates=str(name)):
+            return msgspec.structs.replace(action, coordinates=place(name, observation))
+        case DragAndDrop(drag_from_coordinates=start, drop_on_coordinates=end):
             return DragAndDrop(
                 drag_from_coordinates=place(start, observation), drop_on_coordinates=place(end, observation)
             )
