@@ -67,7 +67,7 @@ class DesktopController(Actor):
         self.ctx.spawn(self._live(), "work")
 
     async def _make_pool(self) -> Pool:
-        return await Pool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log.emit)
+        return await Pool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
 
     async def _make_recorder(self) -> Recorder:
         folder: Path = self.ctx.run_dir / "segments"

@@ -1,0 +1,147 @@
+"""Whole episodes on real desktops: what the policy is shown, what it may do, and how it can fail."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from actors.desktop.answers import Answer, DemonstratedAnswers, Prompt, PromptTooLong
+from actors.desktop.body import Body
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.episode import Episode, Played
+from actors.desktop.machine import Stage, StageClock
+from actors.desktop.pool import Pool
+from actors.desktop.recorder import Recorder
+from actors.desktop.seat_config import SeatConfig
+from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
+from apis.forms import Turn
+from apis.observation import Observation
+from policy.base.build import MODEL
+from policy.tokenizer import Tokenizer
+from runtime.errors import DesktopFault
+from runtime.segments import SegmentStore, read_blob
+
+TASK = "text_editor/train/100"
+
+
+class Scripted:
+    """Answers from a list, and remembers what it was shown."""
+
+    def __init__(self, *texts: str | Exception) -> None:
+        self.texts = list(texts)
+        self.prompts: list[str] = []
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        self.prompts.append(prompt.user)
+        text = self.texts[min(step, len(self.texts) - 1)]
+        if isinstance(text, Exception):
+            raise text
+        return Answer(text=text, prompt_ids=[1], response_ids=[2], logprobs=[-0.5], spans=[], seconds=0.0)
+
+
+class Stand:
+    """A pool with one spare and a segment store."""
+
+    def __init__(self, pool: Pool, folder: Path) -> None:
+        self.pool = pool
+        self.segments = folder / "segments"
+        self.recorder = Recorder(SegmentStore(self.segments, "test"))
+
+    async def play(self, answerer: Scripted | DemonstratedAnswers, work: Reservation) -> Played:
+        booted = await self.pool.acquire(60.0)
+        clock = StageClock(0.0)
+        try:
+            episode = Episode(
+                work,
+                Body(booted),
+                answerer=answerer,
+                recorder=self.recorder,
+                config=SeatConfig(),
+                enter=lambda stage: clock.enter(stage, 0.0),
+            )
+            clock.enter(Stage.LEASING, 0.0)
+            return await episode.play()
+        finally:
+            self.pool.retire(booted)
+
+    def payload(self, played: Played, step: int) -> StepPayload:
+        blob = read_blob(self.segments, played.steps[step].blob)
+        return msgspec.msgpack.decode(blob, type=StepPayload)
+
+
+def reservation(max_steps: int = 8) -> Reservation:
+    return Reservation(
+        token=1,
+        lane=Lane.DEMO,
+        task=TASK,
+        group="",
+        slot=0,
+        seed=1,
+        sampling=Sampling(temperature=1.0, max_new_tokens=64),
+        max_steps=max_steps,
+        pin=None,
+        phase=PhaseRef(phase=Phase.DEMO, index=0),
+    )
+
+
+@pytest_asyncio.fixture
+async def stand(tmp_path: Path, state_dir: str) -> AsyncIterator[Stand]:
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
+    pool = await Pool.open(desktops, tmp_path / "episodes")
+    made = Stand(pool, tmp_path)
+    yield made
+    await made.recorder.close()
+    await pool.close()
+
+
+async def test_a_demonstrator_succeeds_and_its_steps_can_be_read_back(stand: Stand) -> None:
+    tokenizer = Tokenizer.load(MODEL)
+    played = await stand.play(DemonstratedAnswers(reservation(), tokenizer, "compact", 0.0), reservation())
+    assert played.outcome.success, played.detail
+    assert all(step.well_formed and step.oldest is None for step in played.steps)
+    last = stand.payload(played, -1)
+    assert tokenizer.decode(last.response_ids[:-1]) == last.response
+    assert last.response_ids[-1] == tokenizer.eos_id
+    assert last.screenshot is not None
+    assert read_blob(stand.segments, last.screenshot).startswith(b"\xff\xd8")
+
+
+async def test_a_refusal_is_told_in_the_very_next_observation(stand: Stand) -> None:
+    script = Scripted("Agent.clik(e1)", "Agent.exit(success=True)")
+    played = await stand.play(script, reservation())
+    assert "last: None" in script.prompts[0]
+    assert "last: there is no function Agent.clik: did you mean Agent.click?" in script.prompts[1]
+    assert "did: refused" in script.prompts[1]
+    assert [step.well_formed for step in played.steps] == [False, True]
+    assert played.outcome.reason == "not_verified"
+
+
+async def test_running_out_of_steps_is_never_success(stand: Stand) -> None:
+    played = await stand.play(Scripted("Agent.wait()"), reservation(max_steps=2))
+    assert (played.outcome.success, played.outcome.reason, len(played.steps)) == (False, "out_of_steps", 2)
+
+
+async def test_a_policy_that_ends_its_session_has_failed(stand: Stand) -> None:
+    killing = "Agent.type(text='kill -9 -1', enter=True)"
+    script = Scripted("Agent.open_app(app_name='terminal')", "Agent.wait()", killing, "Agent.wait()")
+    played = await stand.play(script, reservation())
+    assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop"), played.detail
+    again = await stand.play(Scripted("Agent.exit(success=False)"), reservation())
+    assert again.outcome.reason == "agent_gave_up", "the next desktop is none the worse"
+
+
+async def test_an_absent_sampler_is_a_fault_and_no_outcome(stand: Stand) -> None:
+    fault = DesktopFault("sampler_unavailable", "no engine", "sampler")
+    with pytest.raises(DesktopFault, match="sampler_unavailable"):
+        await stand.play(Scripted(fault), reservation())
+
+
+async def test_a_prompt_that_outgrows_the_model_fails_the_episode(stand: Stand) -> None:
+    played = await stand.play(Scripted(PromptTooLong("600 tokens")), reservation())
+    assert (played.outcome.success, played.outcome.reason) == (False, "out_of_steps")
