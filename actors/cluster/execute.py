@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +19,7 @@ from actors.learner.messages import GetLearnerState
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, WaitFigures
 from runtime.errors import ActorFailed, ComputerRLError
 from runtime.signals import stop_event
-from runtime.system import ActorSystem
+from runtime.system import ActorSpec, ActorSystem
 
 REFRESH_S = 1.0  # a display's rate; what it shows comes as it changes
 ASK_S = 30.0
@@ -63,10 +64,27 @@ async def _until_the_end(
 
 
 async def _start_and_watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:
+    """Show figures from the moment there is a ledger, while everything else starts."""
     started = time.monotonic()
-    for stage in plan.stages:
+    ledger, *later = plan.stages
+    await system.spawn(*ledger)
+    watch = asyncio.ensure_future(_watch(system, plan, shown, started))
+    start = asyncio.ensure_future(_spawn(system, later))
+    try:
+        await asyncio.wait({watch, start}, return_when=asyncio.FIRST_EXCEPTION)
+        for part in (start, watch):
+            if part.done():
+                part.result()
+        return watch.result()
+    finally:
+        for part in (start, watch):
+            part.cancel()
+        await asyncio.gather(start, watch, return_exceptions=True)
+
+
+async def _spawn(system: ActorSystem, stages: Sequence[Sequence[ActorSpec]]) -> None:
+    for stage in stages:
         await system.spawn(*stage)
-    return await _watch(system, plan, shown, started)
 
 
 async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, started: float) -> Figures:

@@ -52,7 +52,7 @@ class Meter:
             self._recent.popleft()
         before, episodes_before, busy_before = self._recent[0]
         span = max(now - before, 1e-6)
-        tail = figures.train_success[-5:]
+        tail = figures.train_success[-5:] if figures.phase.phase is Phase.RL else []
         trained = sum(figures.staleness.values())
         closed = [found for found in figures.evals if found.closed and found.tasks]
         return Snapshot(
