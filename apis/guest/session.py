@@ -198,6 +198,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--token", required=True)
     parser.add_argument("--size", default="1280x720")
     parser.add_argument("--listen-fd", type=int)
+    parser.add_argument("--go-fd", type=int)
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args(argv)
     os.umask(0o022)
@@ -206,6 +207,9 @@ def main(argv: list[str]) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of standard input ends us in order
         keep(session, args.keep, args.token)
         return 0
+    if not os.read(args.go_fd, 1):
+        return 1  # the owner died before it let this session start
+    os.close(args.go_fd)
     listener = socket.socket(fileno=args.listen_fd)
     listener.set_inheritable(False)
     session.start()

@@ -52,14 +52,18 @@ _VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
 
 
 def sandbox_command(
-    *, disk: Path, etc: Path, guest: Path, name: str, size: str, listen_fd: int, status_fd: int, block_fd: int
+    *, disk: Path, etc: Path, guest: Path, name: str, size: str, listen_fd: int, status_fd: int, go_fd: int
 ) -> list[str]:
-    """The bwrap command. It says its state on `status_fd` and starts the session once `block_fd` has a byte."""
+    """The bwrap command. It says its state on `status_fd`; the session starts once `go_fd` has a byte.
+
+    If `go_fd` ends without one, the session ends: an owner that dies while it starts a sandbox, too early for the
+    kernel to take the sandbox along, leaves none.
+    """
     size_of_small = ("--size", str(SMALL_BYTES))
     command = [
         "bwrap", "--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--unshare-pid", "--unshare-ipc",
         "--unshare-uts", "--unshare-net", "--unshare-cgroup-try", "--hostname", "desktop", "--die-with-parent",
-        "--new-session", "--json-status-fd", str(status_fd), "--block-fd", str(block_fd), "--cap-drop", "ALL",
+        "--new-session", "--json-status-fd", str(status_fd), "--cap-drop", "ALL",
         "--ro-bind", "/usr", "/usr", *size_of_small, "--tmpfs", "/usr/local",
         "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib",
         "--symlink", "usr/lib64", "/lib64",
@@ -77,6 +81,6 @@ def sandbox_command(
         "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", "/usr/bin:/bin:/usr/sbin",
         "--setenv", "USER", GUEST_USER, "--setenv", "LANG", "C.UTF-8",
         PYTHON, "-I", "-S", GUEST_CODE, "session", "--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name,
-        "--size", size, "--listen-fd", str(listen_fd),
+        "--size", size, "--listen-fd", str(listen_fd), "--go-fd", str(go_fd),
     ]  # fmt: skip
     return command

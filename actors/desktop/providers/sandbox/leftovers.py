@@ -2,7 +2,7 @@
 
 Invariant: all that a desktop holds on this host (folder, mount, control groups, processes) carries one name that says
 which process owns it, by process id and start time. So nothing of a live owner is ever touched, and nothing of a dead
-one is missed, whatever instant it died at.
+one is missed, whatever instant it died at; a sandbox that its owner had only just begun to start ends by itself.
 """
 
 from __future__ import annotations

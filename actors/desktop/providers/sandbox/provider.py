@@ -168,12 +168,12 @@ class SandboxProvider(abc.Provider):
         )
 
     async def _launch(self, box: _Box, spec: abc.DesktopSpec) -> int:
-        """Start bwrap, put it into its groups while it waits, let it go on; the process id of the sandbox's init."""
+        """Start bwrap, put it into its groups while its session waits, let it go on; the process id of its init."""
         listener = box.listener
         if listener is None:
             raise fault(FaultCause.SANDBOX_REFUSED, "no listening socket")
         box.says, status = os.pipe()
-        block, go = os.pipe()
+        waits, go = os.pipe()
         argv = command.sandbox_command(
             disk=box.disk,
             etc=self._folder / "etc",
@@ -182,7 +182,7 @@ class SandboxProvider(abc.Provider):
             size=f"{spec.width}x{spec.height}",
             listen_fd=listener.fileno(),
             status_fd=status,
-            block_fd=block,
+            go_fd=waits,
         )
         identity = box.lease.uid if os.geteuid() == 0 else None
         try:
@@ -192,7 +192,7 @@ class SandboxProvider(abc.Provider):
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=(listener.fileno(), status, block),
+                    pass_fds=(listener.fileno(), status, waits),
                     start_new_session=True,
                     env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
                     user=identity,
@@ -210,7 +210,7 @@ class SandboxProvider(abc.Provider):
             listener.close()  # the guest's copy alone counts: when its session ends, connections are refused
             return init_pid
         finally:
-            for fd in (status, block, go):
+            for fd in (status, waits, go):
                 if fd >= 0:
                     os.close(fd)
 
