@@ -1,0 +1,182 @@
+"""The `hosts` provider against a real SSH server of an ordinary user on a loopback port."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncssh
+import msgspec
+import pytest
+
+from actors.desktop.config import HostsConfig, MachineConfig
+from actors.desktop.faults import FaultCause, LinkState, cause_of
+from actors.desktop.link import GuestLink, LinkDown, seen_of
+from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.providers.hosts import HostsProvider
+from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
+from runtime.errors import ConfigError, DesktopFault
+
+ACCOUNTS = "root:x:0:0::/:/bin/sh\nworker:*:1000:1000::/home/worker:/bin/bash\nsshd:*:100:65534::/:/bin/false\n"
+SSHD = """ListenAddress 127.0.0.1
+HostKey /home/worker/host_key
+AuthorizedKeysFile /home/worker/authorized_keys
+PidFile none
+UsePAM no
+StrictModes no
+Subsystem sftp internal-sftp
+LogLevel ERROR
+"""
+USER = 29_998 if os.geteuid() == 0 else os.geteuid()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.fixture
+def machine(state_dir: str) -> Iterator[MachineConfig]:
+    """A machine of its own but for the network: own users, processes, HOME and /tmp; sshd runs as an ordinary user."""
+    base = Path(state_dir) / ".lock"  # the one name that the fixture of the folder lets be
+    base.mkdir()
+    home, tmp = base / "home", base / "tmp"
+    host_key, client_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    for folder in (home, tmp):
+        folder.mkdir()
+        os.chown(folder, USER, -1)
+    (base / "passwd").write_text(ACCOUNTS)
+    host_key.write_private_key(home / "host_key")
+    client_key.write_public_key(home / "authorized_keys")
+    client_key.write_private_key(base / "id")
+    (home / "sshd_config").write_text(SSHD)
+    for path in home.iterdir():
+        path.chmod(0o600)
+        os.chown(path, USER, -1)
+    port = free_port()
+    command = [
+        "bwrap", "--unshare-user", "--uid", "1000", "--gid", "1000", "--unshare-pid", "--die-with-parent",
+        "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--dir", "/run/sshd",
+        "--tmpfs", "/home", "--bind", str(home), "/home/worker", "--bind", str(tmp), "/tmp",
+        "--ro-bind", str(base / "passwd"), "/etc/passwd",
+        "/usr/sbin/sshd", "-D", "-e", "-p", str(port), "-f", "/home/worker/sshd_config",
+    ]  # fmt: skip
+    identity = USER if os.geteuid() == 0 else None
+    server = subprocess.Popen(command, user=identity, group=identity, extra_groups=None if identity is None else [])
+    yield MachineConfig(
+        host="127.0.0.1",
+        port=port,
+        user="worker",
+        client_key=str(base / "id"),
+        host_key=host_key.export_public_key().decode(),
+        seats=2,
+    )
+    server.kill()
+    server.wait()
+    subprocess.run(["rm", "-rf", str(base)], check=True)
+
+
+@pytest.fixture
+async def provider(machine: MachineConfig) -> AsyncIterator[HostsProvider]:
+    """A provider whose machine is up."""
+    for _ in range(200):
+        try:
+            _, writer = await asyncio.open_connection(machine.host, machine.port)
+        except OSError:
+            await asyncio.sleep(0.02)
+        else:
+            writer.close()
+            break
+    hosts = HostsProvider(HostsConfig(machines=[machine]))
+    yield hosts
+    await hosts.close()
+
+
+def sessions_on(machine: MachineConfig) -> list[str]:
+    tmp = Path(machine.client_key).parent / "tmp"
+    return [path.name for path in tmp.glob("computerrl-*")]
+
+
+async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsProvider, machine: MachineConfig):
+    desktop, other = await asyncio.gather(provider.boot(DesktopSpec()), provider.boot(DesktopSpec()))
+    with pytest.raises(DesktopFault) as full:
+        await provider.boot(DesktopSpec())
+    assert full.value.cause == FaultCause.NO_SPARE
+    link = await GuestLink.open(desktop, timeout_s=20)
+    await link.call("write_file", path="Documents/plum.txt", data=b"hello\n", timeout_s=5)
+    await link.call("launch", argv=["mousepad", "Documents/plum.txt"], timeout_s=5)
+    await link.call("wait_window", title="plum.txt", timeout_s=15)
+    await link.call("hotkey", keys=["ctrl", "End"], timeout_s=5)
+    await link.call("type_text", text="world", timeout_s=5)
+    await link.call("hotkey", keys=["ctrl", "s"], timeout_s=5)
+    await link.call("settle", timeout_s=5)
+    await link.call("launch", argv=["ln", "-s", "/etc/passwd", "link"], timeout_s=5)
+    await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=5)
+    await asyncio.sleep(0.1)
+    await provider.freeze(desktop)
+    paths = ["Documents/plum.txt", "Documents", "link", "none", "../run/bus", "grows"]
+    seen = await provider.read_home(desktop, paths, ReadLimits())
+    assert seen[:-1] == [
+        FileSeen(path="Documents/plum.txt", data=b"hello\nworld"),
+        FileSeen(path="Documents", names=["plum.txt"]),
+        FileSeen(path="link", refusal=Refusal.LINK),
+        FileSeen(path="none", refusal=Refusal.MISSING),
+        FileSeen(path="../run/bus", refusal=Refusal.BAD_PATH),
+    ]
+    assert [seen[-1]] == await provider.read_home(desktop, ["grows"], ReadLimits())
+    assert (await provider.read_home(desktop, ["grows"], ReadLimits(file_bytes=1)))[0].refusal is Refusal.TOO_BIG
+    await link.close()
+    await provider.destroy(desktop)
+    await provider.destroy(desktop)
+    assert not (await provider.probe(desktop)).alive
+    assert (await provider.probe(other)).alive
+    assert len(sessions_on(machine)) == 1
+    await provider.destroy(other)
+    assert sessions_on(machine) == []
+
+
+async def test_a_lost_owner_takes_its_sessions_along(provider: HostsProvider, machine: MachineConfig):
+    await provider.boot(DesktopSpec())
+    assert len(sessions_on(machine)) == 1
+    (await provider._machines[0].connection()).abort()  # as the kernel does for a killed process
+    for _ in range(300):
+        if not sessions_on(machine):
+            break
+        await asyncio.sleep(0.02)
+    assert sessions_on(machine) == []
+    provider._sessions.clear()
+
+
+async def test_an_unreachable_machine_is_a_fault(provider: HostsProvider, machine: MachineConfig):
+    desktop = await provider.boot(DesktopSpec())
+    nowhere = HostsProvider(HostsConfig(machines=[msgspec.structs.replace(machine, port=free_port())]))
+    with pytest.raises(DesktopFault) as fault:
+        await nowhere.boot(DesktopSpec())
+    assert (fault.value.cause, fault.value.culprit) == ("machine_unreachable", "host")
+    nowhere._sessions[desktop.name] = msgspec.structs.replace(
+        provider._sessions[desktop.name], machine=nowhere._machines[0]
+    )
+    health = await nowhere.probe(desktop)
+    assert (health.alive, health.reachable) == (False, False)
+    lost = LinkDown(LinkState.LOST, "")
+    assert cause_of(seen_of(health, lost, acted=True)) is FaultCause.MACHINE_UNREACHABLE
+
+
+async def test_another_host_key_is_refused(machine: MachineConfig, provider: HostsProvider):
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
+    imposter = HostsProvider(HostsConfig(machines=[msgspec.structs.replace(machine, host_key=other)]))
+    with pytest.raises(DesktopFault, match="Host key is not trusted"):
+        await imposter.boot(DesktopSpec())
+
+
+def test_bad_settings_are_told(tmp_path: Path):
+    key = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
+    machine = MachineConfig(host="nowhere", user="u", client_key=str(tmp_path / "none"), host_key=key)
+    for machines in ([], [machine], [msgspec.structs.replace(machine, host_key="not a key")]):
+        with pytest.raises(ConfigError):
+            HostsProvider(HostsConfig(machines=machines))
