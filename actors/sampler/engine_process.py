@@ -39,6 +39,7 @@ class EngineProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._output: asyncio.Task[None] | None = None
         self._folder_fd: int | None = None
+        self._pidfd: int | None = None
         self.last_lines: deque[str] = deque(maxlen=_LINES_KEPT)
 
     @property
@@ -79,6 +80,7 @@ class EngineProcess:
             )
         finally:
             sock.close()
+        self._pidfd = os.pidfd_open(self._process.pid)
         self._output = asyncio.create_task(self._keep_output(), name=f"output of {self._name}")
 
     async def exited(self) -> int:
@@ -98,30 +100,33 @@ class EngineProcess:
 
     def kill(self) -> None:
         """End it at once; `exited` returns soon after."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+        self._signal(signal.SIGKILL)
 
     async def stop(self) -> None:
         """End it, by force after a grace period, and reap it."""
         process = self._process
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
+            self._signal(signal.SIGTERM)
             try:
                 async with asyncio.timeout(_STOP_GRACE_S):
                     await process.wait()
             except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                self._signal(signal.SIGKILL)
                 await process.wait()
         if self._output is not None:
             self._output.cancel()
             await asyncio.wait({self._output})
         self._socket_path.unlink(missing_ok=True)
-        if self._folder_fd is not None:
-            os.close(self._folder_fd)
-            self._folder_fd = None
+        for fd in (self._folder_fd, self._pidfd):
+            if fd is not None:
+                os.close(fd)
+        self._folder_fd = self._pidfd = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Not through the process object: it would reap a dead child before the event loop has seen its exit code.
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
 
     def _argv(self, location: str, version: str, fd: int) -> list[str]:
         config = self._settings.samplers
