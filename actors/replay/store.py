@@ -47,7 +47,11 @@ class Ledger:
         self._connection, fresh = connect(path)
         self._wall = wall
         self.book = Book(self._connection, settings)
-        self.opened: Opened = self.run([lambda book: _recover(book, fresh)])[0]
+        (opened,) = self.run([lambda book: _recover(book, fresh)])
+        if isinstance(opened, ComputerRLError):
+            self.close()
+            raise opened
+        self.opened: Opened = opened
 
     def run(self, jobs: list[Job]) -> list[Any]:
         """Run `jobs` in one durable transaction; a job that is refused leaves no trace and gives its error.

@@ -1,0 +1,215 @@
+"""The supervisor with a real ledger, and a seat, a learner and a sampler that pretend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from ledger_tools import settings as ledger_settings
+from ledger_tools import step
+
+from actors.entropulse import actor as entropulse
+from actors.entropulse.actor import EntropulseActor
+from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
+from actors.entropulse.pins import PinnedFolders
+from actors.learner.messages import GetLearnerState, LearnerState
+from actors.replay.actor import ReplayActor
+from actors.replay.messages import (
+    Batch,
+    Checkpointed,
+    Commit,
+    Figures,
+    GetFigures,
+    Lane,
+    Outcome,
+    Phase,
+    Reservation,
+    Reserve,
+    Serving,
+    Take,
+    Trained,
+    WaitFigures,
+)
+from actors.sampler.messages import Pin, Unpin
+from runtime.actor import Actor, handles
+from runtime.errors import StoreError
+from runtime.logs_read import read_logs
+from runtime.message import Done, Request, Version
+from runtime.system import ActorSpec, ActorSystem
+
+SETTINGS = EntropulseSettings(
+    phases=EntropulseConfig(bc_steps=2, total_rl_steps=2, rl_steps=1, pulses=1, pulse_steps=1),
+    evaluation=EvaluationConfig(greedy=True),
+    eval_tasks=["e0", "e1"],
+    demos=2,
+    demo_attempts=8,
+    max_new_tokens=16,
+    samplers=["sampler/0"],
+)
+
+
+class Crash(Request[Done]):
+    """End the supervisor as a defect would."""
+
+
+class Mortal(EntropulseActor):
+    """A supervisor that can be made to crash."""
+
+    @handles(Crash)
+    async def crash(self, _msg: Crash) -> Done:
+        raise RuntimeError("crash")
+
+
+class Seat(Actor):
+    """Every second training episode succeeds, everything else always."""
+
+    async def on_start(self) -> None:
+        self.ctx.spawn(self.live(), "live")
+
+    async def live(self) -> None:
+        replay, number = self.ctx.ref("replay"), 0
+        while True:
+            number += 1
+            wish = Reserve(seat=self.ctx.name, request_id=f"{self.ctx.name}.{number}", wait_s=5.0)
+            work = await replay.ask(wish, timeout_s=15)
+            if not isinstance(work, Reservation):
+                if work.final:
+                    return
+                continue
+            figures = await replay.ask(GetFigures(), timeout_s=15)
+            version = work.pin or figures.served
+            success = work.lane is not Lane.TRAIN or work.slot == 0
+            played = step(None if work.lane is Lane.DEMO else str(version))
+            outcome = Outcome(success=success, reason="verified")
+            commit = Commit(token=work.token, seat="s", outcome=outcome, steps=[played], wall_s=1.0, busy_s=1.0)
+            await replay.ask(commit, timeout_s=15)
+
+
+class Learner(Actor):
+    """Makes versions out of batches, exports each, tells the ledger that the sampler serves it."""
+
+    async def on_start(self) -> None:
+        self.version = Version(lineage=0, step=0)
+        await self.export()
+        self.ctx.spawn(self.live(), "live")
+
+    async def export(self) -> None:
+        self.location = self.ctx.run_dir / "weights" / str(self.version)
+        self.location.mkdir(parents=True)
+        (self.location / "model.safetensors").write_text(str(self.version))
+        await self.ctx.ref("replay").ask(Serving(sampler="sampler/0", version=self.version), timeout_s=15)
+
+    async def live(self) -> None:
+        replay, number = self.ctx.ref("replay"), 0
+        while True:
+            number += 1
+            wish = Take(learner="learner", request_id=str(number), trained=self.version, wait_s=5.0)
+            taken = await replay.ask(wish, timeout_s=15)
+            if isinstance(taken, Batch):
+                self.version = Version(lineage=0, step=self.version.step + 1)
+                await replay.ask(
+                    Trained(lease=taken.lease, version=self.version, figures={"entropy": 1.0}), timeout_s=15
+                )
+                await self.export()
+            elif taken.checkpoint:
+                await replay.ask(Checkpointed(version=self.version, location="c"), timeout_s=15)
+            elif taken.final:
+                return
+
+    @handles(GetLearnerState, concurrent=True)
+    async def state(self, _msg: GetLearnerState) -> LearnerState:
+        return LearnerState(version=self.version, location=str(self.location), busy_s=0.0)
+
+
+class GetPins(Request[LearnerState]):
+    """Which pins there were, as JSON in `location`."""
+
+
+class Sampler(Actor):
+    """Checks that what is pinned is there, and keeps a record."""
+
+    async def on_start(self) -> None:
+        self.pinned: Counter[str] = Counter()
+        self.unpinned: Counter[str] = Counter()
+
+    @handles(Pin)
+    async def pin(self, msg: Pin) -> Done:
+        assert (Path(msg.location) / "model.safetensors").read_text() == str(msg.version)
+        self.pinned[str(msg.version)] += 1
+        return Done()
+
+    @handles(Unpin)
+    async def unpin(self, msg: Unpin) -> Done:
+        self.unpinned[str(msg.version)] += 1
+        return Done()
+
+    @handles(GetPins)
+    async def pins(self, _msg: GetPins) -> LearnerState:
+        record = msgspec.json.encode([self.pinned, self.unpinned]).decode()
+        return LearnerState(version=Version(lineage=0, step=0), location=record, busy_s=0.0)
+
+
+async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
+    config = ledger_settings(demos=2, incarnation="test")
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="replay", factory=ReplayActor, config=config))
+        await system.spawn(
+            ActorSpec(name="sampler/0", factory=Sampler),
+            ActorSpec(name="learner", factory=Learner),
+            ActorSpec(name="entropulse", factory=Mortal, config=SETTINGS),
+            *(ActorSpec(name=f"desktop/{n}", factory=Seat) for n in range(2)),
+        )
+        figures = await until_done(system)
+        record = await system.ref("sampler/0").ask(GetPins(), timeout_s=5)
+    assert figures.steps == {"bc": 2, "rl": 2, "pulse": 1}
+    rounds = {found.round: str(found.version) for found in figures.evals}
+    assert rounds == {"after_bc": "0.2", "after_bc.greedy": "0.2", "final": "0.5", "final.greedy": "0.5"}
+    assert all(found.closed and found.successes == 2 for found in figures.evals)
+    assert len({found.task_set for found in figures.evals}) == 1
+    pinned, unpinned = msgspec.json.decode(record.location)
+    assert set(pinned) == {"0.2", "0.5"}
+    assert "0.2" in unpinned, "the round is over"
+    changes = list(read_logs(tmp_path, event="phase_changed"))
+    assert [line["phase"] for line in changes] == ["bc", "rl", "pulse", "rl", "done"]
+    assert [line["cause"] for line in changes] == [
+        "demos_complete", "bc_complete", "counted", "pulse_complete", "counted",
+    ]  # fmt: skip
+
+
+async def until_done(system: ActorSystem) -> Figures:
+    """Crash the supervisor twice on the way."""
+    seen, crashes = -1, [Phase.BC, Phase.RL]
+    async with asyncio.timeout(60):
+        while True:
+            figures = await system.ref("replay").ask(WaitFigures(since=seen, wait_s=5), timeout_s=15)
+            seen = figures.revision
+            if crashes and figures.phase.phase is crashes[0]:
+                crashes.pop(0)
+                with pytest.raises(Exception, match="crash"):
+                    await system.ref("entropulse").ask(Crash(), timeout_s=5)
+            if figures.phase.phase is Phase.DONE:
+                return figures
+
+
+def test_pinned_folders_outlive_the_export(tmp_path: Path) -> None:
+    pins, version = PinnedFolders(tmp_path), Version(lineage=0, step=3)
+    export = tmp_path / "weights" / "0.3"
+    with pytest.raises(StoreError):
+        pins.pin(version, export)
+    export.mkdir(parents=True)
+    (export / "model.safetensors").write_text("weights")
+    location = pins.pin(version, export)
+    assert pins.pin(version, export) == location
+    for path in export.iterdir():
+        path.unlink()
+    export.rmdir()
+    assert (location / "model.safetensors").read_text() == "weights"
+    assert pins.release([version]) == []
+    assert pins.release([]) == [version]
+    assert not location.exists()

@@ -1,0 +1,195 @@
+"""What stays on disk: payloads, reservoirs, demonstrations that travel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from ledger_tools import Play, settings
+
+from actors.replay import demos, memory
+from actors.replay.messages import Phase, Reservation, StepPayload, StepRef
+from runtime.errors import LedgerError, StoreError
+from runtime.message import BlobRef, Version
+from runtime.segments import SegmentStore, read_blob
+
+
+def payload(text: str, screenshot: BlobRef | None = None) -> StepPayload:
+    return StepPayload(
+        prompt_ids=[1, 2, 3],
+        response_ids=[4, 5],
+        logprobs=[],
+        spans=[],
+        temperature=1.0,
+        observation=text,
+        response="Agent.wait()",
+        action=None,
+        refusal=None,
+        result=None,
+        screenshot=screenshot,
+        observe_ms=1.0,
+        generate_ms=1.0,
+        act_ms=1.0,
+    )
+
+
+class Desk:
+    """Commits episodes with real payloads, a hundred kilobytes each."""
+
+    def __init__(self, folder: Path, **rules: int) -> None:
+        self.folder = folder / "segments"
+        self.store = SegmentStore(self.folder, "desk", max_bytes=500_000)
+        self.play = Play(folder, **rules)
+        self.count = 0
+
+    def steps(self, version: str | None, *, picture: bool = False) -> list[StepRef]:
+        self.count += 1
+        shot = self.store.append(f"picture {self.count}".encode() * 100) if picture else None
+        content = payload(f"{self.count} " + "x" * 100_000, shot)
+        blob = self.store.append(msgspec.msgpack.encode(content))
+        oldest = Version.parse(version) if version else None
+        return [
+            StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=oldest, screenshot=shot)
+        ]
+
+    def finish(self, work: Reservation, success: bool, version: str | None, *, picture: bool = False) -> StepRef:
+        steps = self.steps(version, picture=picture)
+        self.play.commit(work, success, steps)
+        return steps[0]
+
+    def sweep(self) -> int:
+        self.play.do(memory.collect)
+        freed: int = self.play.do(lambda book: memory.sweep(book, self.folder))
+        return freed
+
+    def used(self) -> int:
+        return sum(path.stat().st_blocks * 512 for path in self.folder.glob("*.seg"))
+
+
+def test_failures_go_and_successes_stay(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, keep_payload_steps=1)
+    desk.play.rl()
+    kept, gone = [], []
+    for n in range(3):
+        version = f"0.{n}"
+        kept.append(desk.finish(desk.play.reserve(), True, version, picture=True))
+        gone.append(desk.finish(desk.play.reserve(), False, version, picture=True))
+        desk.play.trained(desk.play.batch())
+        desk.play.serving(f"0.{n + 1}")
+    assert desk.sweep() == 0, "no checkpoint: the groups may come back"
+    desk.play.checkpointed("0.3")
+    assert desk.sweep() == 0, "their groups ended just now"
+    desk.play.group([False, False], "0.3")
+    desk.play.group([True, False], "0.3")
+    desk.play.trained(desk.play.batch())
+    assert desk.sweep() > 3 * 100_000
+    assert desk.sweep() == 0
+    for ref in kept:
+        assert ref.screenshot is not None
+        assert msgspec.msgpack.decode(read_blob(desk.folder, ref.blob), type=StepPayload).prompt_ids == [1, 2, 3]
+        read_blob(desk.folder, ref.screenshot)
+    for ref in gone:
+        with pytest.raises(StoreError):
+            read_blob(desk.folder, ref.blob)
+
+
+def test_disk_is_bounded_while_a_run_goes_on(tmp_path: Path) -> None:
+    """Forty steps of two 100 kB episodes each need no more space than a few of them."""
+    desk = Desk(tmp_path, keep_payload_steps=1, reservoir_per_task=1)
+    desk.play.rl()
+    most = 0
+    for n in range(40):
+        desk.play.wall += 1e9  # nothing that is written now is newer than the oldest episode in flight
+        version = f"0.{n}"
+        desk.finish(desk.play.reserve(), True, version)
+        desk.finish(desk.play.reserve(), False, version)
+        desk.play.trained(desk.play.batch())
+        desk.play.checkpointed(f"0.{n + 1}")
+        desk.play.serving(f"0.{n + 1}")
+        desk.sweep()
+        most = max(most, desk.used())
+    assert most < 1_500_000, "40 steps wrote 8 MB"
+    assert len(list(desk.folder.glob("*.seg"))) < 8
+    assert desk.play.figures().successes_kept == 3
+
+
+def test_segments_of_episodes_in_flight_stay(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.play.rl()
+    work = desk.play.reserve()
+    steps = [desk.steps("0.0")[0] for _ in range(12)]  # over two segments, the ledger has not heard of any
+    desk.play.wall = 0.0
+    desk.sweep()
+    desk.play.commit(work, True, steps)
+    for ref in steps:
+        read_blob(desk.folder, ref.blob)
+
+
+def test_reservoir_is_bounded_per_task(tmp_path: Path) -> None:
+    play = Play(tmp_path, reservoir_per_task=2, groups_per_step=1, max_staleness=50)
+    play.rl()
+    for _ in range(12):
+        play.group([True, False])
+    assert play.figures().successes_kept == 3 * 2
+    play.phase(Phase.PULSE, steps=1)
+    batch = play.batch()
+    assert len(batch.samples) == 4
+    play.trained(batch)
+    play.rl()
+    assert play.figures().successes_kept == 0, "the next pulse learns from the stay after this one"
+
+
+def test_demonstrations_travel(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    desk = Desk(tmp_path / "a", demos=3)
+    for success in (True, False, True, True):
+        desk.finish(desk.play.reserve(), success, None, picture=True)
+    file = tmp_path / "shared" / "demos.jsonl"
+    moved = desk.play.do(lambda book: demos.export_demos(book, file, desk.folder))
+    assert moved.demos == 3
+
+    other = Play(tmp_path / "b", demos=2)
+    store = SegmentStore(tmp_path / "b" / "segments", "replay")
+    assert other.do(lambda book: demos.import_demos(book, file, store)).demos == 2, "no more than wanted"
+    assert other.do(lambda book: demos.import_demos(book, file, store)).demos == 0, "once"
+    assert (other.figures().demos, other.figures().demo_attempts) == (2, 0)
+    other.phase(Phase.BC)
+    for sample in other.batch().samples:
+        content = msgspec.msgpack.decode(read_blob(tmp_path / "b" / "segments", sample.blob), type=StepPayload)
+        assert content.screenshot is None
+        assert content.observation.endswith("x")
+    store.close()
+
+
+def test_bad_demonstration_files_are_refused(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, demos=1)
+    desk.finish(desk.play.reserve(), True, None)
+    file = tmp_path / "demos.jsonl"
+    desk.play.do(lambda book: demos.export_demos(book, file, desk.folder))
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    other = Play(fresh, config=msgspec.structs.replace(settings(demos=1), tokenizer="mine"))
+    store = SegmentStore(fresh / "segments", "replay")
+
+    def attempt() -> None:
+        other.do(lambda book: demos.import_demos(book, file, store))
+
+    good = file.read_bytes()
+    file.write_bytes(good.replace(b'"tokenizer":""', b'"tokenizer":"other"'))
+    with pytest.raises(LedgerError, match="tokenizer other"):
+        attempt()
+    file.write_bytes(good.replace(b"computerrl-demos-1", b"computerrl-demos-9"))
+    with pytest.raises(StoreError, match="format"):
+        attempt()
+    file.write_bytes(good)
+    blobs = demos.blobs_file(file)
+    blobs.write_bytes(blobs.read_bytes()[:-1] + b"?")
+    with pytest.raises(StoreError, match="does not hold"):
+        attempt()
+    blobs.unlink()
+    with pytest.raises(StoreError, match="no demonstrations"):
+        attempt()
+    assert other.figures().demos == 0
+    store.close()

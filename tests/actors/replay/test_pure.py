@@ -1,0 +1,122 @@
+"""The ledger's decisions without a ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ledger_tools import v
+
+from actors.replay import groups
+from actors.replay.admission import demos_wanted, may_open, serving_is_fresh
+from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, expand
+from actors.replay.groups import Slot, SlotState
+from actors.replay.reservoir import choose, minibatch, nth_of_epochs, place, stable_seed
+from actors.replay.staleness import Lineages
+from runtime.errors import ConfigError, LedgerError
+
+
+def test_reservoir_is_uniform() -> None:
+    """Each of 12 offers ends in a reservoir of 4 about a third of the time (binomial, six sigma)."""
+    runs, offers, size = 3000, 12, 4
+    kept: Counter[int] = Counter()
+    for run in range(runs):
+        held: dict[int, int] = {}
+        for offer in range(offers):
+            where = place(offer, size, stable_seed("test", run, offer))
+            if where is not None:
+                held[where] = offer
+        assert len(held) == size
+        kept.update(held.values())
+    expected, sigma = runs * size / offers, (runs * (1 / 3) * (2 / 3)) ** 0.5
+    assert all(abs(kept[offer] - expected) < 6 * sigma for offer in range(offers))
+
+
+@given(st.integers(1, 30), st.integers(1, 12), st.integers(0, 99))
+def test_minibatches_are_whole_epochs(size: int, per_batch: int, seed: int) -> None:
+    epochs = 3
+    drawn = [
+        index for batch in range(-(-size * epochs // per_batch)) for index in minibatch(size, batch, per_batch, seed)
+    ]
+    for epoch in range(epochs):
+        assert sorted(drawn[epoch * size : (epoch + 1) * size]) == list(range(size))
+    assert minibatch(size, 2, per_batch, seed) == minibatch(size, 2, per_batch, seed)
+
+
+def test_epochs_differ_and_need_items() -> None:
+    order = [nth_of_epochs("abcdefgh", number, 1) for number in range(16)]
+    assert order[:8] != order[8:]
+    assert set(order[:8]) == set(order[8:]) == set("abcdefgh")
+    with pytest.raises(ValueError, match="no items"):
+        minibatch(0, 0, 1, 0)
+
+
+@given(st.lists(st.integers(), unique=True, max_size=20), st.integers(0, 10), st.integers(0, 9))
+def test_choose_keeps_order(items: list[int], count: int, seed: int) -> None:
+    chosen = choose(items, count, seed)
+    assert len(chosen) == min(count, len(items))
+    assert [item for item in items if item in chosen] == chosen
+
+
+@given(st.integers(0, 40), st.integers(0, 4), st.integers(1, 8), st.none() | st.integers(0, 10))
+def test_admission(live: int, staleness: int, per_step: int, left: int | None) -> None:
+    opens = may_open(live, staleness, per_step, left)
+    assert opens == (live < (staleness + 1) * per_step and (left is None or live < left * per_step))
+
+
+def test_serving() -> None:
+    tree = Lineages({0: None, 1: v("0.4")})
+    assert not serving_is_fresh(None, v("0.0"), v("0.0"), 1, tree)
+    assert not serving_is_fresh(v("0.2"), v("0.3"), v("0.3"), 1, tree)
+    assert serving_is_fresh(v("0.3"), v("0.3"), v("0.4"), 1, tree)
+    assert not serving_is_fresh(v("0.3"), v("0.3"), v("0.5"), 1, tree)
+    assert serving_is_fresh(v("0.4"), v("0.3"), v("1.4"), 0, tree)
+    assert not serving_is_fresh(v("0.5"), v("0.3"), v("1.4"), 1, tree)
+
+
+def test_demos() -> None:
+    assert demos_wanted(4, 2, 1, 9, 10)
+    assert not demos_wanted(4, 2, 2, 9, 10)
+    assert not demos_wanted(4, 2, 0, 10, 10)
+
+
+def test_slots() -> None:
+    slot = groups.reserve(Slot())
+    with pytest.raises(LedgerError):
+        groups.reserve(slot)
+    freed = groups.release(slot, retries=1)
+    assert freed == Slot(SlotState.FREE, 1)
+    assert groups.release(groups.reserve(freed), retries=1).state is SlotState.LOST
+    assert groups.release(groups.reserve(freed), retries=1, counts=False) == freed
+    assert groups.commit(slot).state is SlotState.DONE
+    with pytest.raises(LedgerError):
+        groups.commit(freed)
+
+
+@given(st.lists(st.booleans()))
+def test_zero_variance(rewards: list[bool]) -> None:
+    assert groups.zero_variance(rewards) == (all(rewards) or not any(rewards))
+
+
+def test_task_lists() -> None:
+    assert expand(["a", TaskRange(family="rename", split="train", count=2, first=5)]) == [
+        "a",
+        "rename/train/5",
+        "rename/train/6",
+    ]
+    with pytest.raises(ConfigError, match="twice"):
+        expand(["rename/train/0", TaskRange(family="rename", split="train", count=1)])
+
+
+@pytest.mark.parametrize(
+    "rules", [{"max_staleness": -1}, {"groups_per_step": 0}, {"group_min": 9}, {"temperature": 0.0}]
+)
+def test_settings_are_checked(rules: dict[str, float]) -> None:
+    from actors.replay.config import DemosConfig
+
+    with pytest.raises(ConfigError):
+        LedgerSettings(
+            seed=0, train_tasks=[], demo_tasks=[], max_steps=1, demos=DemosConfig(), rules=ReplayConfig(**rules)
+        )

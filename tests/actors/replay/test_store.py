@@ -1,0 +1,139 @@
+"""The thread that owns the database, and asks that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+from ledger_tools import settings
+
+from actors.replay import store as store_module
+from actors.replay.book import Book
+from actors.replay.parking import Change, ParkingLot
+from actors.replay.schema import connect
+from actors.replay.store import Ledger, Logged, Store
+from runtime.errors import LedgerError, MailboxFull, StoreError
+
+
+class Running:
+    """A store with its loop."""
+
+    def __init__(self, folder: Path) -> None:
+        self.logged: Logged = []
+        self.changes = 0
+        self.store = Store(folder / "ledger.sqlite", settings(), self.changed)
+
+    def changed(self, logged: Logged) -> None:
+        self.logged += logged
+        self.changes += 1
+
+    async def __aenter__(self) -> Running:
+        await self.store.open()
+        self.task = asyncio.ensure_future(self.store.serve())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.store.close()
+
+
+def refuse(book: Book) -> None:
+    book.set_meta("refused", "1")
+    raise LedgerError("no")
+
+
+async def test_jobs_share_a_transaction_but_not_their_refusals(tmp_path: Path) -> None:
+    async with Running(tmp_path) as running:
+        jobs = [running.store.do(lambda book, n=n: book.set_meta(f"k{n}", "1")) for n in range(20)]
+        results = await asyncio.gather(*jobs, running.store.do(refuse), return_exceptions=True)
+        assert [type(result) for result in results] == [type(None)] * 20 + [LedgerError]
+        assert running.changes <= 4, "twenty-one jobs, a few transactions"
+        assert await running.store.do(lambda book: (book.meta("k19"), book.meta("refused"))) == ("1", None)
+        before = running.changes
+        await running.store.do(lambda book: book.meta("k1"))
+        assert running.changes == before, "reading changes nothing"
+
+
+async def test_a_defect_undoes_its_whole_transaction(tmp_path: Path) -> None:
+    async with Running(tmp_path) as running:
+        good = running.store.do(lambda book: book.set_meta("k", "1"))
+        bad = running.store.do(lambda book: book.execute("SELECT * FROM nowhere"))
+        results = await asyncio.gather(good, bad, return_exceptions=True)
+        assert [type(result) for result in results] == [StoreError, StoreError]
+        with pytest.raises(StoreError):
+            await running.task
+    async with Running(tmp_path) as running:
+        assert await running.store.do(lambda book: book.meta("k")) is None
+
+
+async def test_too_many_jobs_push_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "MAX_WAITING", 3)
+    async with Running(tmp_path) as running:
+        jobs = [running.store.do(lambda book: book.meta("k")) for _ in range(5)]
+        results = await asyncio.gather(*jobs, return_exceptions=True)
+        assert [type(result) for result in results].count(MailboxFull) == 2
+
+
+def test_foreign_files_are_refused(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("not a database at all, whatever its name says\n" * 50)
+    with pytest.raises(StoreError, match="can't be opened"):
+        connect(text)
+    newer = tmp_path / "newer"
+    connection = sqlite3.connect(newer)
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(StoreError, match="form 99"):
+        connect(newer)
+
+
+def test_a_ledger_that_does_not_add_up_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = Ledger(path, settings())
+    ledger.run([lambda book: book.count("opened")])
+    ledger.close()
+    with pytest.raises(StoreError, match="counts 1 for opened, its rows say 0"):
+        Ledger(path, settings())
+
+
+async def test_parked_asks_are_answered_in_order_and_by_their_deadline() -> None:
+    change, work = Change(), [1, 2]
+    served: list[list[str]] = []
+
+    async def serve(asks: list[str]) -> list[int | None]:
+        served.append(asks)
+        await asyncio.sleep(0.02)
+        return [work.pop(0) if work else None for _ in asks]
+
+    lot: ParkingLot[str, int] = ParkingLot(serve, change)
+    task = asyncio.ensure_future(lot.run())
+    try:
+        first, second, third = (asyncio.ensure_future(lot.park(name, 0.3)) for name in "abc")
+        assert await first == 1
+        assert await second == 2
+        assert len(lot) == 1
+        work.append(3)
+        change.happened()
+        assert await third == 3
+        assert await lot.park("d", 0.05) is None
+        # Its deadline falls into the serving that has work for it: the work is not lost.
+        work.append(4)
+        assert await lot.park("e", 0.005) == 4
+        assert len(lot) == 0
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_waiting_for_a_change() -> None:
+    change = Change()
+    assert not await change.after(0, 0.01)
+    waiting = asyncio.ensure_future(change.after(0, 5))
+    await asyncio.sleep(0)
+    change.happened()
+    assert await waiting
+    assert await change.after(0, 0)
+    assert not change.listeners
