@@ -44,6 +44,8 @@ class SamplerActor(Actor):
             await self._keeper.stop()
 
     def doing(self) -> str:
+        if not hasattr(self, "_keeper"):
+            return "starting"
         health = self._keeper.health
         return f"{health.state}, serving {health.served}, {self._keeper.in_flight} in flight"
 

@@ -85,6 +85,8 @@ class EngineClient:
             raise EngineError(f"{path}: {answer.message}")
 
     async def _call(self, method: str, path: str, body: Any, kind: type[T], timeout_s: float) -> T:
+        if self._session.closed:
+            raise EngineGone(f"{path}: the engine is down")
         data = None if body is None else msgspec.json.encode(body)
         try:
             async with (

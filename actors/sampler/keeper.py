@@ -95,15 +95,17 @@ class EngineKeeper:
         """Keep a version resident, in this engine and in its successors. Raises SamplerError."""
         if self._settings.attach:
             raise SamplerError("an attached server holds one weight version: it can't pin another")
+        new = self.pins.get(version) != location
         self.pins[version] = location
         try:
             await self.engine.client.pin(str(version), location, self._settings.load_timeout_s)
         except EngineGone as error:
             self.suspect(error)  # its successor pins before it takes requests
         except EngineError as error:
-            del self.pins[version]
+            self.pins.pop(version, None)
             raise SamplerError(f"{version} can't be pinned: {error}") from error
-        self._ctx.log.emit(events.WEIGHTS_PINNED, version=str(version), location=location)
+        if new:
+            self._ctx.log.emit(events.WEIGHTS_PINNED, version=str(version), location=location)
 
     async def unpin(self, version: Version) -> None:
         """Let a version go; unknown ones are no error."""
@@ -142,13 +144,21 @@ class EngineKeeper:
             self.limits = Limits(vocabulary=shape, context=await self.engine.client.context_length())
             if self._settings.attach:
                 await self._load(latest)
-            for version, location in self.pins.items():
-                await self.engine.client.pin(str(version), location, self._settings.load_timeout_s)
+            await self._pin_again()
             await self._read_back()
         except EngineError as error:
             raise SamplerError(f"the engine came up but can't be used: {error}") from error
         if self.health.served != self.health.target:
             self._newer.set()  # told while it was starting
+
+    async def _pin_again(self) -> None:
+        """Pin what the engine's predecessor had pinned; whoever needs a version that is gone pins it anew or fails."""
+        for version, location in list(self.pins.items()):
+            try:
+                await self.engine.client.pin(str(version), location, self._settings.load_timeout_s)
+            except EngineError as error:
+                self.pins.pop(version, None)
+                self._refused(Latest(version=version, location=location), error)
 
     async def _keep_up(self) -> None:
         """Restart a lost engine until the budget is spent; then the actor fails."""
@@ -218,15 +228,8 @@ class EngineKeeper:
             self.suspect(error)
             return False
         except EngineError as error:
-            served = str(self.health.served)
             self._see(Refusal(latest.version))
-            self._ctx.log.emit(
-                events.WEIGHTS_REFUSED,
-                version=str(latest.version),
-                location=latest.location,
-                cause=str(error),
-                served=served,
-            )
+            self._refused(latest, error)
             return False
         self._ctx.log.emit(
             events.WEIGHTS_LOADED,
@@ -236,6 +239,15 @@ class EngineKeeper:
             location=latest.location,
         )
         return True
+
+    def _refused(self, weights: Latest, error: EngineError) -> None:
+        self._ctx.log.emit(
+            events.WEIGHTS_REFUSED,
+            version=str(weights.version),
+            location=weights.location,
+            cause=str(error),
+            served=str(self.health.served),
+        )
 
     async def _load(self, latest: Latest) -> None:
         await self.engine.client.update(

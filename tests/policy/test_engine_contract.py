@@ -5,11 +5,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import select
+import subprocess
+import sys
 
 import aiohttp
 import pytest
 
-from tests.policy.engine_tools import CONTEXT, VOCAB, engine_server, reference_logits, reference_logprobs, write_model
+from tests.policy.engine_tools import (
+    CONTEXT,
+    ROOT,
+    VOCAB,
+    engine_server,
+    reference_logits,
+    reference_logprobs,
+    write_model,
+)
 
 GREEDY = {"temperature": 0.0, "max_new_tokens": 8}
 LONG = {"temperature": 1.0, "max_new_tokens": 4000, "ignore_eos": True}
@@ -340,3 +352,23 @@ async def test_what_it_says_about_itself(fresh):
     assert info["max_waiting"] == 40
     assert info["figures"]["generated_tokens"] > 0
     assert (await fresh.get("/get_weight_version"))[0] == 404
+
+
+def test_the_engine_dies_with_its_parent(models, tmp_path):
+    """The parent is killed without a chance to clean up."""
+    parent = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import pathlib, time\n"
+        "from tests.policy.engine_tools import engine_server\n"
+        "with engine_server(pathlib.Path(sys.argv[2])) as server:\n"
+        "    print(server.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    argv = [sys.executable, "-c", parent, str(ROOT), str(models[0])]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        engine = os.pidfd_open(int(process.stdout.readline()))
+        process.kill()
+        readable, _, _ = select.select([engine], [], [], 60)
+        os.close(engine)
+    assert readable, "the engine outlives its parent"
