@@ -1,0 +1,1 @@
+"""What a run achieved, read from its ledger and its logs."""

@@ -1,0 +1,54 @@
+"""Draws a run's curve as a PNG.
+
+Invariant: all points of one curve share decoding and task set; each has its 95 % interval.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.cluster.report.read import RunFigures
+from runtime.errors import ConfigError
+
+COLOURS = {"bc": "#dfe8f5", "rl": "#e6f3e6", "pulse": "#fbeed5"}
+WINDOW = 5  # optimizer steps over which training success is averaged
+
+
+def smooth(values: list[float], window: int) -> list[float]:
+    """Trailing mean over at most `window` values."""
+    return [sum(values[max(0, i + 1 - window) : i + 1]) / min(i + 1, window) for i in range(len(values))]
+
+
+def curve(figures: RunFigures, into: Path) -> None:
+    """Write the curve. Raises ConfigError where matplotlib is missing."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ConfigError("drawing needs matplotlib: make setup, or pip install 'computerrl[report]'") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 4.2), dpi=120)
+    last = max([point.step for point in figures.points], default=1)
+    ends = [stay.start for stay in figures.stays[1:]] + [last]
+    for stay, end in zip(figures.stays, ends, strict=True):
+        if end > stay.start and stay.phase in COLOURS:
+            axes.axvspan(stay.start, end, color=COLOURS[stay.phase], lw=0)
+            axes.text((stay.start + end) / 2, 1.02, stay.phase, ha="center", fontsize=9)
+    trained = [(point.step, point.success) for point in figures.points if point.success is not None]
+    if trained:
+        steps, values = [step for step, _ in trained], smooth([value for _, value in trained], WINDOW)
+        axes.plot(steps, values, color="#8a8a8a", lw=1, label=f"training episodes (mean of {WINDOW} steps)")
+    for temperature in sorted({found.temperature for found in figures.rounds}, reverse=True):
+        rounds = [found for found in figures.rounds if found.temperature == temperature]
+        low = [found.all.value - found.all.interval[0] for found in rounds]
+        high = [found.all.interval[1] - found.all.value for found in rounds]
+        label = f"held out, {'greedy' if temperature == 0 else f'T = {temperature:g}'}, n = {rounds[0].all.n}"
+        x = [found.step for found in rounds]
+        axes.errorbar(x, [f.all.value for f in rounds], yerr=[low, high], marker="o", capsize=3, lw=1.8, label=label)
+    axes.set(xlabel="optimizer step", ylabel="success", ylim=(0, 1), xlim=(0, last))
+    axes.grid(alpha=0.25)
+    axes.legend(loc="upper left", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(into, metadata={"Software": None})
+    plt.close(figure)

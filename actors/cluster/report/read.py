@@ -1,0 +1,159 @@
+"""Reads a run's ledger and logs for a report, while it runs or after.
+
+Invariant: the ledger is opened read-only; every success rate comes with its decoding, its task-set hash and its three
+denominators.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster.report.spans import Overlap, overlap
+from actors.replay.messages import StepPayload, StepRef
+from runtime.errors import ConfigError
+from runtime.logs_read import read_logs
+from runtime.message import Version
+from runtime.segments import read_blob
+
+Z95 = 1.959964  # two-sided 95 % quantile of the normal distribution
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Successes of `n` with Wilson's 95 % interval (E. B. Wilson, 1927)."""
+
+    successes: int
+    n: int
+
+    @property
+    def value(self) -> float:
+        """The share, 0 of an empty set."""
+        return self.successes / self.n if self.n else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper bound."""
+        if not self.n:
+            return 0.0, 1.0
+        p, n, z2 = self.value, self.n, Z95 * Z95
+        middle, spread = p + z2 / (2 * n), Z95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+        return max(0.0, (middle - spread) / (1 + z2 / n)), min(1.0, (middle + spread) / (1 + z2 / n))
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation round. Denominators: all tasks, feasible ones, those played without a fault."""
+
+    name: str
+    version: str
+    step: int  # optimizer steps of its weights
+    temperature: float
+    task_set: str
+    all: Rate
+    feasible: Rate
+    without_faults: Rate
+    families: dict[str, Rate]
+
+
+class Stay(msgspec.Struct, frozen=True, kw_only=True):
+    """One stay in a phase."""
+
+    phase: str
+    start: int  # optimizer step
+    cause: str
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One optimizer step."""
+
+    step: int
+    success: float | None
+    entropy: float | None
+
+
+class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a report says of a run."""
+
+    run: str
+    stays: list[Stay]
+    points: list[Point]
+    rounds: list[Round]
+    endings: dict[str, int]
+    episodes: dict[str, int]
+    overlap: Overlap
+
+
+def read_run(path: Path) -> RunFigures:
+    """Everything at once. Raises ConfigError where there is no ledger."""
+    ledger = path / "ledger.sqlite"
+    if not ledger.is_file():
+        raise ConfigError(f"{path} holds no ledger: the run ended before it played anything")
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=10.0)) as db:
+        db.row_factory = sqlite3.Row
+        stays = [
+            Stay(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"])
+            for row in db.execute("SELECT * FROM stays ORDER BY idx")
+        ]
+        made = db.execute("SELECT made, success, entropy FROM leases WHERE made IS NOT NULL ORDER BY id")
+        points = [Point(step=Version.parse(r["made"]).step, success=r["success"], entropy=r["entropy"]) for r in made]
+        rounds = [_round(db, row) for row in db.execute("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id")]
+        ended = db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")
+        played = db.execute("SELECT lane, count(*) FROM episodes GROUP BY 1")
+        endings, episodes = dict(map(tuple, ended)), dict(map(tuple, played))
+    return RunFigures(
+        run=path.name,
+        stays=stays,
+        points=points,
+        rounds=rounds,
+        endings=endings,
+        episodes=episodes,
+        overlap=_overlap(path),
+    )
+
+
+def _round(db: sqlite3.Connection, row: sqlite3.Row) -> Round:
+    played = list(db.execute("SELECT task, success, feasible FROM episodes WHERE round_id = ?", (row["id"],)))
+    wins = sum(episode["success"] for episode in played)
+    by_family: Counter[str] = Counter(episode["task"].split("/")[0] for episode in played)
+    won: Counter[str] = Counter(episode["task"].split("/")[0] for episode in played if episode["success"])
+    feasible = [episode for episode in played if episode["feasible"]]
+    return Round(
+        name=row["name"],
+        version=row["version"],
+        step=Version.parse(row["version"]).step,
+        temperature=row["temperature"],
+        task_set=row["task_set"],
+        all=Rate(wins, row["tasks"]),
+        feasible=Rate(sum(episode["success"] for episode in feasible), len(feasible)),
+        without_faults=Rate(wins, len(played)),
+        families={family: Rate(won[family], n) for family, n in sorted(by_family.items())},
+    )
+
+
+def _overlap(path: Path) -> Overlap:
+    steps, episodes = [], []
+    for line in read_logs(path):
+        if line["event"] == "learner_step" and line["phase"] == "rl":
+            steps.append((line["t0"], line["t1"]))
+        elif line["event"] == "episode_ended" and line["lane"] == "train":
+            episodes.append((line["t0"], line["t1"]))
+    return overlap(steps, episodes)
+
+
+def last_picture(path: Path) -> tuple[str, bytes] | None:
+    """Task and JPEG of the newest successful episode that ended with a stored screenshot."""
+    decoder = msgspec.msgpack.Decoder(StepPayload)
+    with closing(sqlite3.connect(f"file:{path / 'ledger.sqlite'}?mode=ro", uri=True, timeout=10.0)) as db:
+        found = db.execute(
+            "SELECT e.task, s.ref FROM episodes e JOIN steps s ON s.token = e.token"
+            " WHERE e.success = 1 AND e.live = 1 ORDER BY e.seq DESC, s.n DESC LIMIT 200"
+        ).fetchall()
+    for task, ref in found:
+        payload = decoder.decode(read_blob(path / "segments", msgspec.msgpack.decode(ref, type=StepRef).blob))
+        if payload.screenshot is not None:
+            return task, read_blob(path / "segments", payload.screenshot)
+    return None

@@ -1,0 +1,61 @@
+"""What `report` prints and writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.cluster import say
+from actors.cluster.report.draw import curve
+from actors.cluster.report.read import Rate, Round, RunFigures, last_picture, read_run
+
+
+def show(path: Path, out: Path | None, *, as_json: bool) -> int:
+    """Print the report of the run at `path` and draw it into `out`; 1 when no evaluation round was played."""
+    figures = read_run(path)
+    written: list[Path] = []
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        curve(figures, out / "curve.png")
+        written.append(out / "curve.png")
+        picture = last_picture(path)
+        if picture is not None:
+            (out / "desktop.jpg").write_bytes(picture[1])
+            written.append(out / "desktop.jpg")
+    if as_json:
+        say.document({"figures": figures, "files": [str(file) for file in written]})
+    else:
+        _print(figures, written)
+    return 0 if figures.rounds else 1
+
+
+def _print(figures: RunFigures, written: list[Path]) -> None:
+    say.line(f"{figures.run}\n")
+    rows = [_round(found) for found in figures.rounds]
+    say.table(("ROUND", "WEIGHTS", "DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TASKS", "FAMILIES"), rows)
+    phases = [f"{stay.phase} from step {stay.start} ({stay.cause})" for stay in figures.stays]
+    say.line(f"\nphases    {', '.join(phases)}")
+    say.line(f"groups    {_counts(figures.endings)}")
+    say.line(f"episodes  {_counts(figures.episodes)}")
+    found = figures.overlap
+    say.line(
+        f"overlap   desktops played training episodes during {found.share:.0%} of the learner's {found.learner_s:.1f} s"
+        f" in RL steps, {found.episodes_at_once:.1f} at once; RL took {say.duration(found.rl_s)}"
+    )
+    for file in written:
+        say.line(f"wrote     {file}")
+
+
+def _round(found: Round) -> tuple[str, ...]:
+    low, high = found.all.interval
+    families = ", ".join(f"{family} {_share(rate)}" for family, rate in found.families.items())
+    decoding = "greedy" if found.temperature == 0 else f"T={found.temperature:g}"
+    shares = (_share(found.all), f"{low:.3f}-{high:.3f}", _share(found.feasible), _share(found.without_faults))
+    return found.name, found.version, decoding, *shares, found.task_set[:12], families
+
+
+def _share(rate: Rate) -> str:
+    return f"{rate.value:.3f} ({rate.successes}/{rate.n})"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
