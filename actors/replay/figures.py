@@ -11,7 +11,7 @@ from actors.replay import rounds
 from actors.replay.book import Book
 from actors.replay.groups import Ending, GroupState
 from actors.replay.messages import Figures, Lane
-from actors.replay.pools import kept_successes
+from actors.replay.pools import count_successes
 from runtime.errors import StoreError
 
 
@@ -48,7 +48,7 @@ def figures(book: Book, revision: int) -> Figures:
         endings={ending: counters.get(f"ending:{ending}", 0) for ending in Ending},
         groups_opened=counters.get("opened", 0),
         groups_wasted=counters.get("wasted", 0),
-        successes_kept=len(kept_successes(book, path)),
+        successes_kept=count_successes(book),
         episodes={lane: counters.get(f"episodes:{lane}", 0) for lane in Lane},
         faults=_named(counters, "fault:"),
         train_success=[row["success"] for row in steps],

@@ -13,16 +13,22 @@ from actors.replay.messages import Lane, Phase, StepRef
 from actors.replay.reservoir import choose, minibatch, stable_seed
 
 
-def kept_successes(book: Book, before: list[Stay], bound: int = 1 << 62) -> list[Row]:
-    """Reservoir members of the RL stays in `before` (newest first) back to the last pulse, by task and sequence."""
-    rows: list[Row] = []
-    for stay in before:
-        if stay.phase is Phase.PULSE:
-            break
-        rows += book.rows(
-            "SELECT seq, token, task FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?",
-            Lane.TRAIN, stay.root, bound,
-        )  # fmt: skip
+def _since_pulse(stays: list[Stay]) -> list[int]:
+    """The roots of `stays` (newest first) back to the last pulse: whose successes a pulse after them learns from."""
+    phases = [stay.phase for stay in stays]
+    return [stay.root for stay in stays[: phases.index(Phase.PULSE) if Phase.PULSE in phases else None]]
+
+
+def count_successes(book: Book) -> int:
+    """How many trajectories a pulse that began now could choose from."""
+    counted = "SELECT COUNT(*) FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ?"
+    return sum(book.number(counted, Lane.TRAIN, root) for root in _since_pulse(book.path()))
+
+
+def _kept_successes(book: Book, stays: list[Stay], bound: int) -> list[Row]:
+    """Reservoir members of the stays back to the last pulse, committed up to `bound`, by task and sequence."""
+    found = "SELECT seq, token, task FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
+    rows = [row for root in _since_pulse(stays) for row in book.rows(found, Lane.TRAIN, root, bound)]
     return sorted(rows, key=lambda row: (row["task"], row["seq"]))
 
 
@@ -37,7 +43,7 @@ def tokens(book: Book, stay: Stay) -> list[int]:
         )
         return [row["token"] for row in rows]
     by_task: dict[str, list[int]] = {}
-    for row in kept_successes(book, book.path()[1:], root.seq_bound):
+    for row in _kept_successes(book, book.path()[1:], root.seq_bound):
         by_task.setdefault(row["task"], []).append(row["token"])
     seed = book.settings.seed
     return [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -39,11 +40,12 @@ def choose(items: Sequence[ItemT], count: int, seed: int) -> list[ItemT]:
     return [items[pick] for pick in picks]
 
 
-def shuffled(size: int, seed: int) -> list[int]:
-    """A permutation of range(size)."""
+@lru_cache(maxsize=4)
+def shuffled(size: int, seed: int) -> tuple[int, ...]:
+    """A permutation of range(size). Kept for the next minibatches of the same epoch."""
     order = list(range(size))
     random.Random(seed).shuffle(order)  # noqa: S311 - as above
-    return order
+    return tuple(order)
 
 
 def minibatch(size: int, batch: int, per_batch: int, seed: int) -> list[int]:
@@ -54,14 +56,8 @@ def minibatch(size: int, batch: int, per_batch: int, seed: int) -> list[int]:
     if size < 1:
         raise ValueError("no items to draw minibatches from")
     first = batch * per_batch
-    orders: dict[int, list[int]] = {}
-    indices = []
-    for position in range(first, first + per_batch):
-        epoch, place_in_epoch = divmod(position, size)
-        if epoch not in orders:
-            orders[epoch] = shuffled(size, stable_seed(seed, epoch))
-        indices.append(orders[epoch][place_in_epoch])
-    return indices
+    places = (divmod(position, size) for position in range(first, first + per_batch))
+    return [shuffled(size, stable_seed(seed, epoch))[place_in_epoch] for epoch, place_in_epoch in places]
 
 
 def nth_of_epochs(items: Sequence[ItemT], number: int, seed: int) -> ItemT:

@@ -21,6 +21,7 @@ from actors.replay.messages import Batch, Phase, Reservation
 from runtime.errors import FencedOff
 from runtime.message import Version
 
+MEMORY = Path("/dev/shm")  # hundreds of databases are made and thrown away, none of them is to survive a power cut
 Draw = Callable[[Any], Any]
 SEATS = [f"desktop/{number}" for number in range(5)]
 # One rule with weights instead of many rules: a run that trains needs most of them, in about this mixture.
@@ -49,7 +50,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="ledger"))
+        self.folder = Path(tempfile.mkdtemp(prefix="ledger", dir=MEMORY if MEMORY.is_dir() else None))
         self.out: dict[str, Reservation] = {}  # seat -> what it plays
         self.lost: list[Reservation] = []  # what somebody still plays although the ledger took it back
         self.committed: dict[int, bool] = {}  # token -> success, of what was answered
