@@ -33,14 +33,14 @@ CLOSE_S = 60.0  # for all that is under way at the end
 class Log(Protocol):
     """Where events go: an actor's log."""
 
-    def emit(self, event: Event, /, **fields: Any) -> None:
+    def emit(self, event: Event, *, trace: str | None = None, **fields: object) -> None:
         """Write one event."""
 
 
 class NoLog:
     """Where nobody listens."""
 
-    def emit(self, event: Event, /, **fields: Any) -> None:
+    def emit(self, event: Event, *, trace: str | None = None, **fields: object) -> None:
         """Do nothing."""
 
 
