@@ -1,0 +1,104 @@
+"""A real run loses each of its processes to kill -9, one after the other, then its entry point, and is resumed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from actors.replay.book import Book
+from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.figures import audit
+from actors.replay.schema import connect
+from runtime.control import query_status
+from runtime.logs_read import read_logs
+
+ROOT = Path(__file__).resolve().parents[3]
+SETTINGS = {
+    "demos.count": 14,
+    "entropulse.bc_steps": 45,
+    "entropulse.total_rl_steps": 0,
+    "learner.checkpoint_every": 8,
+    "evaluation.enabled": "true",
+    "tasks.eval": "[{family: file_manager, split: held-out, count: 10}]",
+    "run.require": "{bc_steps: 45}",
+}
+PATIENCE_S = 240.0
+LEDGER = LedgerSettings(
+    seed=0, train_tasks=[], demo_tasks=[], max_steps=6, demos=DemosConfig(), rules=ReplayConfig(), incarnation="test"
+)
+
+
+def command(runs: Path, *more: str) -> list[str]:
+    sets = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+    run = ["run", str(ROOT / "deploy/smoke.yaml"), "--name", "victim", "--runs", str(runs), *more]
+    return [sys.executable, "-P", "-m", "actors.cluster.cli", *run, *([] if "--resume" in more else sets)]
+
+
+class Watched:
+    """A run under way, seen through its logs and its control socket."""
+
+    def __init__(self, runs: Path, *more: str) -> None:
+        self.folder = runs / "victim"
+        self.process = subprocess.Popen(
+            command(runs, *more), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        return list(read_logs(self.folder, event=event)) if (self.folder / "logs").is_dir() else []
+
+    def until(self, what: str, reached: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + PATIENCE_S
+        while not reached():
+            assert self.process.poll() is None, f"ended before {what}: {self.output()}"
+            assert time.monotonic() < give_up, f"no {what} within {PATIENCE_S:g} s"
+            time.sleep(0.2)
+
+    def pid_of(self, actor: str) -> int:
+        return next(found.pid for found in query_status(self.folder) if found.name == actor)
+
+    def output(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.read()[-3000:]
+
+
+@pytest.mark.timeout(600)
+def test_a_run_survives_the_loss_of_every_process(tmp_path: Path) -> None:
+    run = Watched(tmp_path)
+    try:
+        run.until("demonstrations", lambda: len(run.lines("episode_committed")) >= 4)
+        os.kill(run.pid_of("desktop/0"), signal.SIGKILL)
+        run.until("cloning", lambda: len(run.lines("learner_step")) >= 12)
+        os.kill(run.pid_of("rank/0"), signal.SIGKILL)
+        run.until("a new lineage", lambda: bool(run.lines("learner_resumed")))
+        run.until("evaluation", lambda: any(line["lane"] == "eval" for line in run.lines("episode_committed")))
+        os.kill(int(run.lines("sampler_ready")[-1]["pid"]), signal.SIGKILL)
+        run.until("the engine's return", lambda: bool(run.lines("engine_restarted")))
+        children = psutil.Process(run.process.pid).children(recursive=True)
+        run.process.kill()
+        run.process.wait(timeout=30)
+        gone, alive = psutil.wait_procs(children, timeout=30)
+        assert not alive, f"{alive} outlive their run; {len(gone)} ended"
+    finally:
+        run.process.kill()
+        run.process.wait(timeout=30)
+    again = Watched(tmp_path, "--resume")
+    output, _ = again.process.communicate(timeout=PATIENCE_S)
+    assert again.process.returncode == 0, output[-3000:]
+    connection, _ = connect(again.folder / "ledger.sqlite")
+    try:
+        audit(Book(connection, LEDGER))
+        trained = connection.execute("SELECT COUNT(*) FROM leases WHERE made IS NOT NULL").fetchone()[0]
+        played = connection.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'eval'").fetchone()[0]
+    finally:
+        connection.close()
+    assert trained >= 45
+    assert played >= 10, "every held-out task was played"
