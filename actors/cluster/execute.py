@@ -17,12 +17,13 @@ from actors.cluster.compose import Plan
 from actors.cluster.runfolder import RunRecord
 from actors.learner.messages import GetLearnerState
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, WaitFigures
-from runtime.errors import ActorFailed, ComputerRLError
+from runtime.errors import ActorFailed, ActorGone, ComputerRLError, DeadlineExceeded, MailboxFull
 from runtime.signals import stop_event
 from runtime.system import ActorSpec, ActorSystem
 
 REFRESH_S = 1.0  # a display's rate; what it shows comes as it changes
 ASK_S = 30.0
+TRANSIENT = (ActorGone, DeadlineExceeded, MailboxFull)
 
 
 async def execute(plan: Plan, record: RunRecord) -> tuple[str, str | None]:
@@ -39,47 +40,33 @@ async def execute(plan: Plan, record: RunRecord) -> tuple[str, str | None]:
 async def _until_the_end(
     system: ActorSystem, plan: Plan, stop: asyncio.Event, shown: progress.Display
 ) -> tuple[str, str | None]:
-    run = asyncio.ensure_future(_start_and_watch(system, plan, shown))
+    limit_s = plan.deploy.run.limit_s
+    ledger, *later = plan.stages
+    await system.spawn(*ledger)
+    start = asyncio.ensure_future(_spawn(system, later))  # watched from its first moment, not when all is up
+    watch = asyncio.ensure_future(_watch(system, plan, shown))
     failed = asyncio.ensure_future(system.failed())
     stopped = asyncio.ensure_future(stop.wait())
-    watched: set[asyncio.Future[Any]] = {run, failed, stopped}
+    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped}
     try:
-        await asyncio.wait(watched, timeout=plan.deploy.run.limit_s, return_when=asyncio.FIRST_COMPLETED)
-        if run.done():
-            return _judge(plan, run.result())
+        async with asyncio.timeout(limit_s) as limit:
+            await asyncio.wait({start, failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if start.done():
+                start.result()
+                await asyncio.wait({watch, failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             return "crashed", failed.result()
-        shown.note("stopping ... (Ctrl-C again ends at once)")
-        reason = "interrupted" if stopped.done() else f"its time limit of {plan.deploy.run.limit_s:.0f} s is over"
-        await _close(system)
-        if stopped.done():
-            return "stopped", reason
-        figures = await system.ref("replay").ask(GetFigures(), timeout_s=ASK_S)
-        verdict, missing = _judge(plan, figures)
-        return verdict, f"{reason}{f'; {missing}' if missing else ''}"
+        if watch.done():
+            return _judge(plan, watch.result())
+        return await _break_off(system, shown)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return await _out_of_time(system, plan, shown)
     finally:
         for future in watched:
             future.cancel()
         await asyncio.gather(*watched, return_exceptions=True)
-
-
-async def _start_and_watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:
-    """Show figures from the moment there is a ledger, while everything else starts."""
-    started = time.monotonic()
-    ledger, *later = plan.stages
-    await system.spawn(*ledger)
-    watch = asyncio.ensure_future(_watch(system, plan, shown, started))
-    start = asyncio.ensure_future(_spawn(system, later))
-    try:
-        await asyncio.wait({watch, start}, return_when=asyncio.FIRST_EXCEPTION)
-        for part in (start, watch):
-            if part.done():
-                part.result()
-        return watch.result()
-    finally:
-        for part in (start, watch):
-            part.cancel()
-        await asyncio.gather(start, watch, return_exceptions=True)
 
 
 async def _spawn(system: ActorSystem, stages: Sequence[Sequence[ActorSpec]]) -> None:
@@ -87,13 +74,32 @@ async def _spawn(system: ActorSystem, stages: Sequence[Sequence[ActorSpec]]) -> 
         await system.spawn(*stage)
 
 
-async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, started: float) -> Figures:
+async def _break_off(system: ActorSystem, shown: progress.Display) -> tuple[str, str | None]:
+    shown.note("stopping ... (Ctrl-C again ends at once)")
+    await _close(system)
+    return "stopped", "interrupted"
+
+
+async def _out_of_time(system: ActorSystem, plan: Plan, shown: progress.Display) -> tuple[str, str | None]:
+    """What a run at its time limit has come to."""
+    shown.note(f"stopping: the limit of {plan.deploy.run.limit_s:g} s is over")
+    await _close(system)
+    verdict, missing = _judge(plan, await system.ref("replay").ask(GetFigures(), timeout_s=ASK_S))
+    return verdict, "; ".join(["out of time", *([missing] if missing else [])])
+
+
+async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:
     """Show figures until the phase is done."""
+    started = time.monotonic()
     replay, learner = system.ref("replay", "progress"), system.ref("learner", "progress")
     meter = progress.Meter(plan.deploy.desktops.seats)
     revision, busy_s = -1, 0.0
     while True:
-        figures = await replay.ask(WaitFigures(since=revision, wait_s=5.0), timeout_s=ASK_S)
+        try:
+            figures = await replay.ask(WaitFigures(since=revision, wait_s=5.0), timeout_s=ASK_S)
+        except TRANSIENT:  # the ledger restarts; its supervisor says when it can't
+            await asyncio.sleep(REFRESH_S)
+            continue
         with suppress(ComputerRLError):  # the learner may be restarting; its last figure stands
             busy_s = (await learner.ask(GetLearnerState(), timeout_s=1.0)).busy_s
         revision = figures.revision
