@@ -88,9 +88,8 @@ class EntropulseActor(Actor):
     async def _open(self, wanted: OpenRound, figures: Figures) -> None:
         """Pin the learner's weights at all samplers, then open the round on them."""
         state = await self.ctx.ref(self.config.learner).ask(GetLearnerState(), timeout_s=ASK_S)
-        # Between a step and its export the learner names the new version with the old folder.
-        exported = Path(state.location).name == str(state.version)
-        if not exported or (wanted.exact and state.version != figures.trained):
+        # The learner names the newest weights it has exported, which may be one step behind what the ledger knows.
+        if wanted.exact and state.version != figures.trained:
             self._doing = f"waits for the export of {figures.trained} to open evaluation {wanted.name}"
             return
         await asyncio.to_thread(self._pins.pin, state.version, Path(state.location))

@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "replay"))
 
-from ledger_machine import LedgerMachine
+from ledger_machine import FEW_LONG_RUNS, LedgerMachine
 from ledger_tools import Play
 
 from actors.replay import groups
@@ -50,7 +49,7 @@ def test_groups_end_once_in_every_life() -> None:
 
 
 class TestGroupsEndOnceInTheLedger(LedgerMachine.TestCase):
-    settings = settings(max_examples=15, stateful_step_count=60, deadline=None)
+    settings = FEW_LONG_RUNS
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "replay"))
 
-from ledger_machine import LedgerMachine
+from ledger_machine import FEW_LONG_RUNS, LedgerMachine
 from ledger_tools import Play, step, v
 
 from actors.replay.messages import Batch
@@ -19,7 +19,7 @@ from actors.replay.staleness import Lineages, too_stale
 
 
 class TestStalenessIsBoundedUnderEverything(LedgerMachine.TestCase):
-    settings = settings(max_examples=15, stateful_step_count=60, deadline=None)
+    settings = FEW_LONG_RUNS
 
 
 @pytest.mark.parametrize("bound", [0, 1, 2])

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hypothesis import Phase as Stage
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from ledger_tools import Play, step
@@ -43,6 +45,12 @@ WEIGHTS = {
     "kill_the_run": 1,
     "kill_the_actor": 1,
 }
+
+
+# No shrinking: a failing history is short enough to read, and making it shorter takes minutes.
+FEW_LONG_RUNS = settings(
+    max_examples=15, stateful_step_count=60, deadline=None, phases=[Stage.explicit, Stage.reuse, Stage.generate]
+)
 
 
 class LedgerMachine(RuleBasedStateMachine):
