@@ -47,6 +47,7 @@ from runtime.segments import SegmentStore
 DATABASE = "ledger.sqlite"
 SEGMENTS = "segments"
 IDLE_S = 60.0  # how long nothing may be due before the reservations' deadlines are looked at again
+FREEING = (events.STEP_TRAINED, events.GROUP_ENDED, events.EVAL_ROUND_CLOSED)  # after these, payloads may go
 T = TypeVar("T")
 
 
@@ -58,7 +59,7 @@ class ReplayActor(Actor):
         self.settings = config
         self._change = Change()
         self._handed_out = asyncio.Event()
-        self._stepped = asyncio.Event()
+        self._something_ended = asyncio.Event()
         self._seats: ParkingLot[Reserve, Reservation | NoWork] = ParkingLot(self._reserve, self._change)
 
     async def on_start(self) -> None:
@@ -84,6 +85,8 @@ class ReplayActor(Actor):
     def _changed(self, logged: Logged) -> None:
         for event, fields in logged:
             self.ctx.log.emit(event, **fields)
+        if any(event in FREEING for event, _ in logged):
+            self._something_ended.set()
         self._change.happened()
 
     async def _do(self, operation: Callable[..., T], *arguments: object) -> T:
@@ -138,9 +141,7 @@ class ReplayActor(Actor):
     @handles(Trained, concurrent=True)
     async def trained(self, msg: Trained) -> Done:
         """A lease became a step."""
-        done = await self._do(training.trained, msg)
-        self._stepped.set()
-        return done
+        return await self._do(training.trained, msg)
 
     @handles(Checkpointed, concurrent=True)
     async def checkpointed(self, msg: Checkpointed) -> Done:
@@ -155,8 +156,8 @@ class ReplayActor(Actor):
     async def _collect(self) -> None:
         folder = self.ctx.run_dir / SEGMENTS
         while True:
-            await self._stepped.wait()
-            self._stepped.clear()
+            await self._something_ended.wait()
+            self._something_ended.clear()
             await self._do(memory.collect)
             # A transaction of its own: bytes go only after the ledger durably says that nobody needs them.
             await self._do(memory.sweep, folder)

@@ -49,13 +49,16 @@ def keep_success(book: Book, seq: int, root: int, task: str) -> None:
 
 def collect(book: Book) -> int:
     """Mark payloads nobody needs any more; returns how many episodes gave theirs up."""
-    before = book.trained.step - book.rules.keep_payload_steps
+    rules = book.rules
+    before = book.trained.step - rules.keep_payload_steps
+    # Where no step comes about (every group of zero variance), later groups tell the time instead.
+    followed = book.counter("opened") - (rules.keep_payload_steps + rules.max_staleness + 1) * rules.groups_per_step
     done = book.rows(
         "SELECT e.seq, e.token FROM episodes e LEFT JOIN groups g ON g.id = e.group_id "
         "LEFT JOIN rounds r ON r.id = e.round_id WHERE e.live = 1 AND e.place IS NULL AND "
-        "CASE e.lane WHEN ? THEN g.final = 1 AND max(g.ended_step, e.ended_step) <= ? "
+        "CASE e.lane WHEN ? THEN g.final = 1 AND (max(g.ended_step, e.ended_step) <= ? OR g.id <= ?) "
         "WHEN ? THEN r.closed = 1 AND e.ended_step <= ? ELSE e.ended_step <= ? END",
-        Lane.TRAIN, before, Lane.EVAL, before, before,
+        Lane.TRAIN, before, followed, Lane.EVAL, before, before,
     )  # fmt: skip
     for row in done:
         book.execute("UPDATE episodes SET live = 0 WHERE seq = ?", row["seq"])

@@ -114,6 +114,18 @@ def test_disk_is_bounded_while_a_run_goes_on(tmp_path: Path) -> None:
     assert desk.play.figures().successes_kept == 3
 
 
+def test_disk_is_bounded_where_no_step_comes_about(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, keep_payload_steps=1)
+    desk.play.rl()
+    for _ in range(30):
+        desk.play.wall += 1e9
+        for _slot in range(2):
+            desk.finish(desk.play.reserve(), False, "0.0")
+        desk.sweep()
+    assert desk.play.figures().endings["zero_variance"] == 30
+    assert desk.used() < 1_500_000, "thirty groups wrote 6 MB"
+
+
 def test_segments_of_episodes_in_flight_stay(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.play.rl()
