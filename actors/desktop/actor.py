@@ -117,7 +117,7 @@ class DesktopController(Actor):
     async def _serve(self, work: Reservation) -> None:
         """Play one reservation and report it."""
         self._work = work
-        trace = f"{work.lane}.{work.group or work.task}.{work.slot}"
+        trace = work.trace
         start, busy = self.ctx.clock.now(), self._clock.busy_s(self.ctx.clock.now())
         self._enter(Stage.LEASING)
         try:

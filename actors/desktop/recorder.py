@@ -38,6 +38,7 @@ class Recorder:
             response_tokens=len(payload.response_ids),
             well_formed=well_formed,
             oldest=min((span.version for span in payload.spans), default=None),
+            screenshot=payload.screenshot,
         )
 
     async def flush(self) -> None:
