@@ -13,15 +13,23 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from guest import files, frames
 from guest.errors import Refused
+from guest.keyboard import Keyboard
+from guest.pixels import Pixels
+from guest.pointer import Pointer
+from guest.quiet import Work, settle
+from guest.screenlink import ScreenLink
+from guest.windows import Windows
 
 MANAGER_S = 20.0
 LAUNCH_MAX = 64
+REST_S = 1.0
 ERROR_TEXT_MAX = 500
 
 
@@ -29,16 +37,9 @@ class Agent:
     """The methods, and the connections that they share; each connection is made when first needed."""
 
     def __init__(self) -> None:
-        from guest.keyboard import Keyboard
-        from guest.pixels import Pixels
-        from guest.pointer import Pointer
-        from guest.quiet import Work
-        from guest.screenlink import ScreenLink
-        from guest.windows import Windows
-
         self._link = ScreenLink()
         self._pointer = Pointer(self._link)
-        self._keyboard = Keyboard(self._link)
+        self._keyboard = Keyboard(self._link, self._rest)
         self._windows = Windows(self._link)
         self._pixels = Pixels()
         self._work = Work()
@@ -61,7 +62,7 @@ class Agent:
             "drag": self._pointer.drag,
             "scroll": self._pointer.scroll,
             "type_text": self.type_text,
-            "hotkey": self._keyboard.hotkey,
+            "hotkey": self.hotkey,
             "screenshot": self._pixels.picture,
             "checksum": self._pixels.checksum,
             "observe": self.observe,
@@ -118,14 +119,19 @@ class Agent:
 
     def type_text(self, text: str) -> None:
         """Type into the focused window at its application's pace."""
-        self._keyboard.type_text(text, self._windows.active_class())
+        self._keyboard.type_text(text, *self._windows.focus())
+
+    def hotkey(self, keys: list[str]) -> None:
+        """Press keys together in the focused window."""
+        self._keyboard.hotkey(keys, dialog=self._windows.focus()[1])
 
     def settle(self, timeout_ms: int = 2000, quiet_ms: int = 60) -> bool:
         """Wait until nothing moves any more; whether that came in time."""
-        from guest.quiet import settle
-
         self._answer()
         return settle(self._link, self._work, timeout_ms / 1000, quiet_ms / 1000)
+
+    def _rest(self, seconds: float) -> None:
+        settle(self._link, self._work, REST_S, seconds)
 
     def _answer(self) -> None:
         """Let the active application begin with what it was sent."""
@@ -138,8 +144,6 @@ class Agent:
 
         Raises Refused `no_window` at the deadline.
         """
-        import time
-
         until = time.monotonic() + timeout_ms / 1000
         wanted = title.lower()
         while True:

@@ -1,7 +1,8 @@
 """When a desktop has come to rest after an action.
 
 Invariant: bounded by the caller's deadline, and never a fixed pause: the wait ends as soon as for `quiet_ms` no pixel
-changed and no other program of the desktop used the processor or stood in line for it.
+changed and no other program of the desktop used the processor or stood in line for it, and no toolkit is known to wait
+by the clock before it acts.
 
 The processor is looked at because a program that starts, or works before it draws, changes no pixel for a while; the
 X server's damage reports because a drawn change ends the wait for its cause.
@@ -18,6 +19,12 @@ from guest.screenlink import ScreenLink
 LOOK_S = 0.01
 IDLE_NS = 400_000  # processor time within one look that a resting desktop may use
 _OURS = {"Xvfb", "sshd", "bwrap"}
+
+
+def _stat(folder: str) -> list[bytes]:
+    """The fields of a process's or thread's `stat` after its name: the state first, the count of threads at 17."""
+    with open(f"{folder}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
 
 
 class Work:
@@ -43,10 +50,13 @@ class Work:
             if not entry.isdigit() or int(entry) in self._skip or not self._counts(int(entry)):
                 continue
             try:
-                with open(f"/proc/{entry}/schedstat", "rb") as file:
-                    used += int(file.read().split()[0])
-                with open(f"/proc/{entry}/stat", "rb") as file:
-                    running += file.read().rpartition(b")")[2].split()[0] in (b"R", b"D")
+                threads = [f"/proc/{entry}"]
+                if int(_stat(threads[0])[17]) > 1:
+                    threads = [f"/proc/{entry}/task/{thread}" for thread in os.listdir(f"/proc/{entry}/task")]
+                for thread in threads:
+                    running += _stat(thread)[0] in (b"R", b"D")
+                    with open(f"{thread}/schedstat", "rb") as file:
+                        used += int(file.read().split()[0])
             except (OSError, IndexError):  # it ended meanwhile
                 self._names.pop(int(entry), None)
         return used, running
@@ -65,7 +75,7 @@ def settle(link: ScreenLink, work: Work, timeout_s: float, quiet_s: float) -> bo
         before, (used, running) = used, work.total()
         if running or abs(used - before) > IDLE_NS:
             rest_since = time.monotonic()
-        elif now - rest_since >= quiet_s:
+        elif now - rest_since >= quiet_s and not link.expecting():
             return True
         if now >= until:
             return False

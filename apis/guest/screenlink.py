@@ -13,6 +13,11 @@ from guest.errors import Refused
 from Xlib import X, display
 from Xlib.ext import damage
 
+# GTK holds a button down for 250 ms before it acts, when a key pressed it; a file dialog then checks the name and
+# presses the button once more. Nothing moves meanwhile.
+ACTIVATION_S = 0.3
+SECOND_ACTIVATION_S = 0.65
+
 
 class ScreenLink:
     """One X connection with damage reports on the whole screen."""
@@ -24,11 +29,28 @@ class ScreenLink:
         self.display.damage_query_version()
         self._damage = self.root.damage_create(damage.DamageReportNonEmpty)
         self.changed_s = time.monotonic()  # when a pixel or a property of the root window last changed
+        self._expected: tuple[float, float, int] = (0.0, 0.0, 0)  # at least until, at most until, active window then
         self.display.sync()
 
     def atom(self, name: str) -> int:
         """An X atom by name (cached by the library)."""
         return self.display.intern_atom(name)
+
+    def active(self) -> int:
+        """The active window, 0 for none."""
+        found = self.root.get_full_property(self.atom("_NET_ACTIVE_WINDOW"), X.AnyPropertyType)
+        return int(found.value[0]) if found and len(found.value) else 0
+
+    def expect_activation(self) -> None:
+        """A key has pressed a button of the active window: no rest before the toolkit has acted on it."""
+        now = time.monotonic()
+        self._expected = (now + ACTIVATION_S, now + SECOND_ACTIVATION_S, self.active())
+
+    def expecting(self) -> bool:
+        """Whether an activation is still to come."""
+        least, most, window = self._expected
+        now = time.monotonic()
+        return now < least or (now < most and self.active() == window)
 
     def flush(self) -> None:
         """Send what is queued and wait until the server has carried it out."""

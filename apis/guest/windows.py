@@ -72,9 +72,18 @@ class Windows:
             )
         return rows
 
-    def active_class(self) -> str:
-        """The window class of the active window, or nothing."""
-        return next((row["class"] for row in self.list() if row["active"]), "")
+    def focus(self) -> tuple[str, bool]:
+        """The window class of the active window, or nothing, and whether it is a dialog."""
+        number = (self._root_list("_NET_ACTIVE_WINDOW") or [0])[0]
+        if not number:
+            return "", False
+        window = self._link.display.create_resource_object("window", number)
+        try:
+            wm_class = window.get_wm_class() or ("", "")
+            kind = self._number(window, "_NET_WM_WINDOW_TYPE")
+        except _GONE:
+            return "", False
+        return wm_class[1], kind == self._link.atom("_NET_WM_WINDOW_TYPE_DIALOG")
 
     def _message(self, number: int, kind: str, data: list[int]) -> None:
         if number not in self._root_list("_NET_CLIENT_LIST"):

@@ -52,18 +52,27 @@ _VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
 
 
 def sandbox_command(
-    *, disk: Path, etc: Path, guest: Path, name: str, size: str, listen_fd: int, status_fd: int, go_fd: int
+    *,
+    disk: Path,
+    etc: Path,
+    guest: Path,
+    name: str,
+    size: str,
+    listen_fd: int,
+    status_fd: int,
+    block_fd: int,
+    go_fd: int,
 ) -> list[str]:
-    """The bwrap command. It says its state on `status_fd`; the session starts once `go_fd` has a byte.
+    """The bwrap command. It says its state on `status_fd` and starts its first process once `block_fd` has a byte.
 
-    If `go_fd` ends without one, the session ends: an owner that dies while it starts a sandbox, too early for the
-    kernel to take the sandbox along, leaves none.
+    That process, the session, goes on once `go_fd` has a byte and ends if it never comes: an owner that dies while it
+    starts a sandbox, too early for the kernel to take the sandbox along, leaves none.
     """
     size_of_small = ("--size", str(SMALL_BYTES))
     command = [
         "bwrap", "--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--unshare-pid", "--unshare-ipc",
         "--unshare-uts", "--unshare-net", "--unshare-cgroup-try", "--hostname", "desktop", "--die-with-parent",
-        "--new-session", "--json-status-fd", str(status_fd), "--cap-drop", "ALL",
+        "--new-session", "--json-status-fd", str(status_fd), "--block-fd", str(block_fd), "--cap-drop", "ALL",
         "--ro-bind", "/usr", "/usr", *size_of_small, "--tmpfs", "/usr/local",
         "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib",
         "--symlink", "usr/lib64", "/lib64",

@@ -168,12 +168,13 @@ class SandboxProvider(abc.Provider):
         )
 
     async def _launch(self, box: _Box, spec: abc.DesktopSpec) -> int:
-        """Start bwrap, put it into its groups while its session waits, let it go on; the process id of its init."""
+        """Start bwrap, put it into its groups while it waits, let it go on; the process id of its init."""
         listener = box.listener
         if listener is None:
             raise fault(FaultCause.SANDBOX_REFUSED, "no listening socket")
         box.says, status = os.pipe()
-        waits, go = os.pipe()
+        block, go = os.pipe()
+        waits = os.dup(block)  # bwrap takes the first byte, the session the second
         argv = command.sandbox_command(
             disk=box.disk,
             etc=self._folder / "etc",
@@ -182,6 +183,7 @@ class SandboxProvider(abc.Provider):
             size=f"{spec.width}x{spec.height}",
             listen_fd=listener.fileno(),
             status_fd=status,
+            block_fd=block,
             go_fd=waits,
         )
         identity = box.lease.uid if os.geteuid() == 0 else None
@@ -192,7 +194,7 @@ class SandboxProvider(abc.Provider):
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=(listener.fileno(), status, waits),
+                    pass_fds=(listener.fileno(), status, block, waits),
                     start_new_session=True,
                     env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
                     user=identity,
@@ -206,11 +208,11 @@ class SandboxProvider(abc.Provider):
             box.init = Watched(init_pid)
             pids = [box.process.pid, init_pid]
             box.warnings += await asyncio.to_thread(cgroups.enter, box.groups, pids)
-            os.write(go, b"1")
+            os.write(go, b"12")
             listener.close()  # the guest's copy alone counts: when its session ends, connections are refused
             return init_pid
         finally:
-            for fd in (status, waits, go):
+            for fd in (status, block, waits, go):
                 if fd >= 0:
                     os.close(fd)
 
