@@ -89,7 +89,7 @@ def test_a_run_survives_the_loss_of_every_process(tmp_path: Path) -> None:
         assert not alive, f"{alive} outlive their run; {len(gone)} ended"
     finally:
         run.process.kill()
-        run.process.wait(timeout=30)
+        run.process.communicate(timeout=30)  # closes its pipe, too
     again = Watched(tmp_path, "--resume")
     output, _ = again.process.communicate(timeout=PATIENCE_S)
     assert again.process.returncode == 0, output[-3000:]
