@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
@@ -20,74 +19,15 @@ import msgspec
 from actors.desktop.config import SandboxConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import abc, home, outside
-from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers, stopping
-from actors.desktop.providers.sandbox.identity import UserLease, lease_user
+from actors.desktop.providers.sandbox import cgroups, command, leftovers, stopping
+from actors.desktop.providers.sandbox.box import GONE_S, Box
+from actors.desktop.providers.sandbox.identity import lease_user
 from actors.desktop.providers.sandbox.process import Watched
 from runtime.errors import ConfigError, DesktopFault
 
 SOCKET_PATH_MAX = 107
 START_S = 20.0
-GONE_S = 10.0
-BURY_S = 2.0
 GUEST_SOURCE = Path(__file__).resolve().parents[4] / "apis" / "guest"
-
-
-class _Box:
-    """What one desktop holds on this host."""
-
-    def __init__(self, name: str, folder: Path, lease: UserLease) -> None:
-        self.name = name
-        self.folder = folder
-        self.lease = lease
-        self.groups: dict[str, str] = {}
-        self.warnings: list[str] = []
-        self.process: subprocess.Popen[bytes] | None = None
-        self.outer: Watched | None = None
-        self.init: Watched | None = None
-        self.preparing: asyncio.Future[None] | None = None
-        self.listener: socket.socket | None = None
-        self.says = -1  # what bwrap reports to; held open, or its report at the end would kill it with SIGPIPE
-
-    @property
-    def disk(self) -> Path:
-        return self.folder / "disk"
-
-    @property
-    def plug(self) -> Path:
-        return self.folder / "ssh"
-
-    def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> None:
-        """Folders, limits, keys and the listening socket. Blocks for some milliseconds."""
-        self.folder.mkdir(mode=0o711)
-        self.warnings += disk.make(self.disk, self.lease.uid, spec.disk_bytes)
-        disk.fill_home(self.disk / "home", template, self.lease.uid)
-        for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", command.SSHD)):
-            path = self.disk / "run" / file
-            path.touch(mode=0o600)
-            path.write_bytes(data if isinstance(data, bytes) else data.encode())
-            os.chown(path, self.lease.uid, -1)
-        self.groups, warnings = cgroups.make(self.name, spec.memory_bytes, spec.processes)
-        self.warnings += warnings
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(str(self.plug))
-        self.listener.listen(16)
-
-    def close(self) -> None:
-        """Give back descriptors and the user."""
-        if self.listener is not None:
-            self.listener.close()
-        if self.says >= 0:
-            os.close(self.says)
-            self.says = -1
-        self.lease.release()
-
-    def last_words(self) -> str:
-        """The end of what the sandbox said."""
-        try:
-            with (self.disk / "log").open("rb") as log:
-                return log.read(2000).decode("utf-8", "replace").strip()[-300:]
-        except OSError:
-            return ""
 
 
 class SandboxProvider(abc.Provider):
@@ -97,7 +37,7 @@ class SandboxProvider(abc.Provider):
         self._config = config
         self._folder = Path(config.state_dir) / owner.name
         self._owner = owner
-        self._boxes: dict[str, _Box] = {}
+        self._boxes: dict[str, Box] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._count = 0
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -132,7 +72,7 @@ class SandboxProvider(abc.Provider):
         """See `Provider.boot`; returns when the sandbox's first process is about to run."""
         self._count += 1
         number = self._count
-        box = _Box(f"{self._owner.name}.{number}", self._folder / str(number), lease_user(number))
+        box = Box(f"{self._owner.name}.{number}", self._folder / str(number), lease_user(number))
         self._boxes[box.name] = box
         try:
             return await self._boot(box, spec)
@@ -140,7 +80,7 @@ class SandboxProvider(abc.Provider):
             await asyncio.shield(self._discard(box))
             raise
 
-    async def _boot(self, box: _Box, spec: abc.DesktopSpec) -> abc.Desktop:
+    async def _boot(self, box: Box, spec: abc.DesktopSpec) -> abc.Desktop:
         host_key = asyncssh.generate_private_key("ssh-ed25519")
         template = Path(spec.home_template) if spec.home_template else self._folder / "home"
         authorized = self._client_key.export_public_key()
@@ -167,7 +107,7 @@ class SandboxProvider(abc.Provider):
             warnings=tuple(box.warnings),
         )
 
-    async def _launch(self, box: _Box, spec: abc.DesktopSpec) -> int:
+    async def _launch(self, box: Box, spec: abc.DesktopSpec) -> int:
         """Start bwrap, put it into its groups while it waits, let it go on; the process id of its init."""
         listener = box.listener
         if listener is None:
@@ -216,7 +156,7 @@ class SandboxProvider(abc.Provider):
                 if fd >= 0:
                     os.close(fd)
 
-    async def _child_pid(self, box: _Box) -> int:
+    async def _child_pid(self, box: Box) -> int:
         """The first line that bwrap says, in whatever pieces it comes."""
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
@@ -259,7 +199,7 @@ class SandboxProvider(abc.Provider):
         if box is not None:
             await asyncio.shield(self._discard(box))
 
-    def _discard(self, box: _Box) -> asyncio.Task[None]:
+    def _discard(self, box: Box) -> asyncio.Task[None]:
         """The one task that throws this desktop away; it goes on when those who wait for it are cancelled."""
         task = self._leaving.get(box.name)
         if task is None:
@@ -268,42 +208,15 @@ class SandboxProvider(abc.Provider):
             task.add_done_callback(lambda _: self._leaving.pop(box.name))
         return task
 
-    async def _throw_away(self, box: _Box) -> None:
+    async def _throw_away(self, box: Box) -> None:
         if box.preparing is not None:  # a thread can't be stopped; what it makes must be there to be removed
             await asyncio.wait([box.preparing], timeout=GONE_S)
-        await self._kill(box)
+        await box.kill()
         try:
-            await asyncio.to_thread(self._remove, box)
+            await asyncio.to_thread(box.remove)
         finally:
             box.close()
             self._boxes.pop(box.name)
-
-    async def _kill(self, box: _Box) -> None:
-        """End all processes: the first one ends the others, and the outer one then buries it and ends by itself."""
-        if box.init is not None:
-            box.init.kill()
-        elif box.outer is not None:
-            box.outer.kill()
-        cgroups.thaw(box.groups)  # a frozen process dies only when it runs again
-        if box.init is not None:
-            await box.init.ended(GONE_S)
-            box.init.close()
-        if box.outer is not None and box.process is not None:
-            try:
-                await box.outer.ended(BURY_S)
-            except TimeoutError:
-                box.outer.kill()
-                await box.outer.ended(GONE_S)
-            box.outer.close()
-            box.process.wait()  # it has ended
-
-    def _remove(self, box: _Box) -> None:
-        left = cgroups.remove(box.groups)
-        disk.unmount(box.disk)
-        if box.folder.exists():
-            disk.remove(box.folder)
-        if left:
-            raise fault(FaultCause.SANDBOX_REFUSED, f"control groups stay: {', '.join(left)}")
 
     async def freeze(self, desktop: abc.Desktop) -> None:
         """See `Provider.freeze`."""

@@ -1,0 +1,108 @@
+"""What one sandbox holds on this host.
+
+Invariant: everything is reachable from here, so that one call each ends its processes, removes its folders and gives
+back its descriptors and its user, however far its boot had come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.providers import abc
+from actors.desktop.providers.sandbox import cgroups, command, disk
+from actors.desktop.providers.sandbox.identity import UserLease
+from actors.desktop.providers.sandbox.process import Watched
+
+GONE_S = 10.0
+BURY_S = 2.0
+
+
+class Box:
+    """What one desktop holds on this host."""
+
+    def __init__(self, name: str, folder: Path, lease: UserLease) -> None:
+        self.name = name
+        self.folder = folder
+        self.lease = lease
+        self.groups: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        self.outer: Watched | None = None
+        self.init: Watched | None = None
+        self.preparing: asyncio.Future[None] | None = None
+        self.listener: socket.socket | None = None
+        self.says = -1  # what bwrap reports to; held open, or its report at the end would kill it with SIGPIPE
+
+    @property
+    def disk(self) -> Path:
+        return self.folder / "disk"
+
+    @property
+    def plug(self) -> Path:
+        return self.folder / "ssh"
+
+    def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> None:
+        """Folders, limits, keys and the listening socket. Blocks for some milliseconds."""
+        self.folder.mkdir(mode=0o711)
+        self.warnings += disk.make(self.disk, self.lease.uid, spec.disk_bytes)
+        disk.fill_home(self.disk / "home", template, self.lease.uid)
+        for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", command.SSHD)):
+            path = self.disk / "run" / file
+            path.touch(mode=0o600)
+            path.write_bytes(data if isinstance(data, bytes) else data.encode())
+            os.chown(path, self.lease.uid, -1)
+        self.groups, warnings = cgroups.make(self.name, spec.memory_bytes, spec.processes)
+        self.warnings += warnings
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(str(self.plug))
+        self.listener.listen(16)
+
+    async def kill(self) -> None:
+        """End all processes: the first one ends the others, and the outer one then buries it and ends by itself."""
+        if self.init is not None:
+            self.init.kill()
+        elif self.outer is not None:
+            self.outer.kill()
+        cgroups.thaw(self.groups)  # a frozen process dies only when it runs again
+        if self.init is not None:
+            await self.init.ended(GONE_S)
+            self.init.close()
+        if self.outer is not None and self.process is not None:
+            try:
+                await self.outer.ended(BURY_S)
+            except TimeoutError:
+                self.outer.kill()
+                await self.outer.ended(GONE_S)
+            self.outer.close()
+            self.process.wait()  # it has ended
+
+    def remove(self) -> None:
+        """Delete what lay on this host. Blocks. Raises DesktopFault when a control group can't go."""
+        left = cgroups.remove(self.groups)
+        disk.unmount(self.disk)
+        if self.folder.exists():
+            disk.remove(self.folder)
+        if left:
+            raise fault(FaultCause.SANDBOX_REFUSED, f"control groups stay: {', '.join(left)}")
+
+    def close(self) -> None:
+        """Give back descriptors and the user."""
+        if self.listener is not None:
+            self.listener.close()
+        if self.says >= 0:
+            os.close(self.says)
+            self.says = -1
+        self.lease.release()
+
+    def last_words(self) -> str:
+        """The end of what the sandbox said."""
+        try:
+            with (self.disk / "log").open("rb") as log:
+                return log.read(2000).decode("utf-8", "replace").strip()[-300:]
+        except OSError:
+            return ""
