@@ -38,30 +38,38 @@ def digest(folder: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def write(folder: Path, tensors: dict[str, Tensor], source: Path) -> str:
-    """Write `tensors` with what lies beside the weights in `source` to `folder`, replacing what is there.
+Companions = dict[str, bytes]  # config and tokenizer files by name: all that lies beside the weights
+
+
+def companions(folder: Path) -> Companions:
+    """What lies beside the weights of `folder`, kept in memory: the folder may be removed while its model trains."""
+    skipped = shutil.ignore_patterns(*WEIGHT_FILES)
+    found = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    weights = skipped(str(folder), [path.name for path in found])
+    return {path.name: path.read_bytes() for path in found if path.name not in weights}
+
+
+def write_companions(files: Companions, folder: Path) -> None:
+    """Write `files` into `folder`, made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def write(folder: Path, tensors: dict[str, Tensor], files: Companions) -> str:
+    """Write `tensors` with config and tokenizer `files` to `folder`, replacing what is there.
 
     Returns the blake2b-128 digest of the safetensors file, hex.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    copy_companions(source, partial)
+    write_companions(files, partial)
     data = save({name: tensor.cpu() for name, tensor in tensors.items()}, metadata={"format": "pt"})
     (partial / WEIGHTS).write_bytes(data)
-    config = json.loads((source / "config.json").read_bytes())
+    config = json.loads(files["config.json"])
     config.pop("torch_dtype", None)
     config["dtype"] = DTYPE_NAMES[next(iter(tensors.values())).dtype]
     (partial / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def copy_companions(source: Path, target: Path) -> None:
-    """Copy config and tokenizer, all that lies beside the weights, to the folder `target`."""
-    shutil.copytree(source, target, dirs_exist_ok=True, ignore=_weights_and_folders)
-
-
-def _weights_and_folders(folder: str, names: list[str]) -> set[str]:
-    weights = shutil.ignore_patterns(*WEIGHT_FILES)(folder, names)
-    return weights | {name for name in names if name.startswith(".") or (Path(folder) / name).is_dir()}

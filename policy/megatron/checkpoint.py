@@ -51,16 +51,22 @@ class InlineSave(strategies.TorchDistSaveShardedStrategy):
         )
 
 
-def save(folder: Path, info: CheckpointInfo, source: Path, updater: Updater, reference: PolicyModel | None) -> None:
+def save(
+    folder: Path,
+    info: CheckpointInfo,
+    files: hf_folder.Companions,
+    updater: Updater,
+    reference: PolicyModel | None,
+) -> None:
     """Write a checkpoint to `folder`, replacing what is there; every rank calls this.
 
-    `source` is the model folder whose config and tokenizer go with it.
+    `files` are the model's config and tokenizer.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     if dist.get_rank() == 0:
         shutil.rmtree(partial, ignore_errors=True)
         (partial / SHARDS).mkdir(parents=True)
-        hf_folder.copy_companions(source, partial / MODEL)
+        hf_folder.write_companions(files, partial / MODEL)
     dist.barrier()
     updater.prime()
     with shim.cuda_literals(), warnings.catch_warnings():

@@ -50,7 +50,7 @@ class Trainer:
     def _prepare(
         self, hf_dir: Path, config: OptimConfig, device: str | None, weights: dict[str, Tensor] | None
     ) -> None:
-        self.source = hf_dir
+        self.companions = hf_folder.companions(hf_dir)
         self.config = config
         self.shape = read_shape(hf_dir)
         self.device = torch.device(device or ("cpu" if shim.ON_CPU else "cuda"))
@@ -120,14 +120,14 @@ class Trainer:
 
     def export(self, folder: Path) -> str:
         """Write a Hugging Face folder, atomically; returns the blake2b-128 of its safetensors file, hex."""
-        return hf_folder.write(folder, to_hf(self.model.named_parameters(), self.shape), self.source)
+        return hf_folder.write(folder, to_hf(self.model.named_parameters(), self.shape), self.companions)
 
     def save(self, folder: Path, version: str = "0.0") -> None:
         """Write a checkpoint, atomically: weights, Adam's state, reference."""
         info = checkpoints.CheckpointInfo(
             version=version, has_reference=self.reference is not None, dtype=self.config.dtype
         )
-        checkpoint.save(folder, info, self.source, self.updater, self.reference)
+        checkpoint.save(folder, info, self.companions, self.updater, self.reference)
 
     def load(self, folder: Path) -> str:
         """Take over a checkpoint's weights, Adam's state and reference; returns its version.
