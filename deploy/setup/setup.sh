@@ -111,8 +111,18 @@ install_lock() {
     pip_quiet install -r deploy/requirements/lock.txt
 }
 
+# For `desktops.screen.home_template`: the program's settings, and a finished LibreOffice profile where it is installed.
+make_home() {
+    rm -rf .cache/home-template
+    "$venv/bin/python" -P -m deploy.guest.make_home .cache/home-template >.cache/home.log 2>&1 ||
+        { tail -n 15 .cache/home.log >&2; return 1; }
+}
+
 install_project() { pip_quiet install --no-deps --no-build-isolation -e .; }
 
 step venv "$("$python" -c 'import sys; print(sys.version, sys.base_prefix)' | sha256sum | cut -d' ' -f1)" make_venv
 step packages "$(digest deploy/requirements/lock.txt)" install_lock
 step project "$(digest pyproject.toml)" install_project
+if [ "$(id -u)" = 0 ]; then
+    step home "$(digest deploy/guest/*.py deploy/guest/*.yaml deploy/setup/office-packages.txt)" make_home
+fi
