@@ -9,7 +9,7 @@ SUMMARY = "build the base model"
 DESCRIPTION = (
     "Make the small base model that runs start from: corpus, initialisation, pre-training. Deterministic by seed."
 )
-EXAMPLES = "examples:\n  computerrl base build --out base-model --steps 1800\n"
+EXAMPLES = "examples:\n  computerrl base build --out base-model --steps 1200\n"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
