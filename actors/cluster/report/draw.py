@@ -30,15 +30,20 @@ def curve(figures: RunFigures, into: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(9, 4.2), dpi=120)
     last = max([point.step for point in figures.points], default=1)
+    rl = [stay.start for stay in figures.stays if stay.phase == "rl"]
+    first = max(0, rl[0] - 0.1 * last) if rl else 0  # cloning is long and has no curve: its end is enough
     ends = [stay.start for stay in figures.stays[1:]] + [last]
     for stay, end in zip(figures.stays, ends, strict=True):
         if end > stay.start and stay.phase in COLOURS:
             axes.axvspan(stay.start, end, color=COLOURS[stay.phase], lw=0)
-            axes.text((stay.start + end) / 2, 1.02, stay.phase, ha="center", fontsize=9)
-    trained = [(point.step, point.success) for point in figures.points if point.success is not None]
-    if trained:
-        steps, values = [step for step, _ in trained], smooth([value for _, value in trained], WINDOW)
-        axes.plot(steps, values, color="#8a8a8a", lw=1, label=f"training episodes (mean of {WINDOW} steps)")
+            axes.text((max(stay.start, first) + end) / 2, 1.02, stay.phase, ha="center", fontsize=9)
+    label: str | None = f"training episodes (mean of {WINDOW} steps)"
+    for stay, end in zip(figures.stays, ends, strict=True):
+        inside = [point for point in figures.points if stay.start < point.step <= end and point.success is not None]
+        if stay.phase == "rl" and inside:  # in cross-entropy phases no training episode is played
+            values = smooth([point.success or 0.0 for point in inside], WINDOW)
+            axes.plot([point.step for point in inside], values, color="#8a8a8a", lw=1, label=label)
+            label = None
     for temperature in sorted({found.temperature for found in figures.rounds}, reverse=True):
         rounds = [found for found in figures.rounds if found.temperature == temperature]
         low = [found.all.value - found.all.interval[0] for found in rounds]
@@ -46,7 +51,7 @@ def curve(figures: RunFigures, into: Path) -> None:
         label = f"held out, {'greedy' if temperature == 0 else f'T = {temperature:g}'}, n = {rounds[0].all.n}"
         x = [found.step for found in rounds]
         axes.errorbar(x, [f.all.value for f in rounds], yerr=[low, high], marker="o", capsize=3, lw=1.8, label=label)
-    axes.set(xlabel="optimizer step", ylabel="success", ylim=(0, 1), xlim=(0, last))
+    axes.set(xlabel="optimizer step", ylabel="success", ylim=(0, 1), xlim=(first, last + 1))
     axes.grid(alpha=0.25)
     axes.legend(loc="upper left", fontsize=8)
     figure.tight_layout()
