@@ -23,6 +23,8 @@ from runtime.errors import ConfigError
 from runtime.system import ActorSpec, HostSpec
 
 RANK_HOST = "ranks/0"
+# Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
+MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +124,10 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     ]
     threads = str(learner.threads)
     hosts = [
-        HostSpec(name=RANK_HOST, env={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}),
+        HostSpec(
+            name=RANK_HOST,
+            env={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONWARNINGS": MEGATRON_NOTICES},
+        ),
         *(HostSpec(name=_desktop_host(i), env={"OMP_NUM_THREADS": "1"}) for i in range(deploy.desktops.hosts)),
     ]
     return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=tuple(hosts), stages=((replay,), tuple(others)))
@@ -152,6 +157,11 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
     if not lanes.eval and deploy.evaluation.enabled:
         raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
+    if deploy.samplers.attach and deploy.evaluation.enabled:
+        raise ConfigError(
+            "samplers.attach: an attached server holds one version, an evaluation round needs its own beside it;"
+            " set evaluation.enabled to false"
+        )
 
 
 def _samplers(deploy: Deploy, model: str, names: list[str]) -> list[ActorSpec]:

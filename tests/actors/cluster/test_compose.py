@@ -74,3 +74,8 @@ def test_the_same_file_gives_the_same_plan() -> None:
 def test_what_does_not_fit_together_is_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         planned(override)
+
+
+def test_attached_servers_and_evaluation_rounds_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match=r"evaluation\.enabled"):
+        planned("samplers.attach=['http://127.0.0.1:30000']")
