@@ -101,17 +101,21 @@ class Session:
         ready.write_text(json.dumps(self.env))
         ready.rename(self.run / "session.json")
 
-    def serve(self, listener: socket.socket) -> None:
-        """One `sshd -i` per connection, until X ends."""
+    def serve(self, listener: socket.socket, owner: int) -> None:
+        """One `sshd -i` per connection, until X ends or nobody holds the other end of the pipe `owner` any more.
+
+        The kernel takes a sandbox along with its owner, but not one that the owner let go in its last moment.
+        """
         x = self.children[0]
         x_gone = os.pidfd_open(x.pid)
         waiting = select.poll()
         waiting.register(listener, select.POLLIN)
         waiting.register(x_gone, select.POLLIN)
+        waiting.register(owner, select.POLLHUP)
         while True:
             ready = {fd for fd, _ in waiting.poll()}
             self.children = [child for child in self.children if child.poll() is None]
-            if x_gone in ready:
+            if x_gone in ready or owner in ready:
                 return
             connection, _ = listener.accept()
             argv = ["/usr/sbin/sshd", "-i", "-e", "-f", str(self.run / "sshd_config")]
@@ -209,9 +213,9 @@ def main(argv: list[str]) -> int:
         return 0
     if not os.read(args.go_fd, 1):
         return 1  # the owner died before it let this session start
-    os.close(args.go_fd)
+    os.set_inheritable(args.go_fd, False)
     listener = socket.socket(fileno=args.listen_fd)
     listener.set_inheritable(False)
     session.start()
-    session.serve(listener)
+    session.serve(listener, args.go_fd)
     return 0

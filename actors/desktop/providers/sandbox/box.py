@@ -36,6 +36,7 @@ class Box:
         self.init: Watched | None = None
         self.preparing: asyncio.Future[None] | None = None
         self.listener: socket.socket | None = None
+        self.lifeline = -1  # the session ends when nobody holds it any more
         self.says = -1  # what bwrap reports to; held open, or its report at the end would kill it with SIGPIPE
 
     @property
@@ -94,9 +95,10 @@ class Box:
         """Give back descriptors and the user."""
         if self.listener is not None:
             self.listener.close()
-        if self.says >= 0:
-            os.close(self.says)
-            self.says = -1
+        for fd in (self.says, self.lifeline):
+            if fd >= 0:
+                os.close(fd)
+        self.says = self.lifeline = -1
         self.lease.release()
 
     def last_words(self) -> str:

@@ -113,7 +113,7 @@ class SandboxProvider(abc.Provider):
         if listener is None:
             raise fault(FaultCause.SANDBOX_REFUSED, "no listening socket")
         box.says, status = os.pipe()
-        block, go = os.pipe()
+        block, box.lifeline = os.pipe()
         waits = os.dup(block)  # bwrap takes the first byte, the session the second
         argv = command.sandbox_command(
             disk=box.disk,
@@ -148,11 +148,11 @@ class SandboxProvider(abc.Provider):
             box.init = Watched(init_pid)
             pids = [box.process.pid, init_pid]
             box.warnings += await asyncio.to_thread(cgroups.enter, box.groups, pids)
-            os.write(go, b"12")
+            os.write(box.lifeline, b"12")
             listener.close()  # the guest's copy alone counts: when its session ends, connections are refused
             return init_pid
         finally:
-            for fd in (status, block, waits, go):
+            for fd in (status, block, waits):
                 if fd >= 0:
                     os.close(fd)
 
