@@ -25,16 +25,24 @@ from apis.actions import (
     Type,
     Wait,
 )
-from apis.apps import app_named, launch_argv
+from apis.apps import APPS, app_named, launch_argv
 from apis.forms import place, window_names
 from apis.keys import KEYS
 from apis.observation import Observation
-from apis.tasks.osworld import Download, Launch, Open, Sleep, Step, Task, in_home
+from apis.tasks.osworld import ActivateWindow, Download, Launch, Open, Sleep, Step, Task, in_home
 from runtime.errors import ConfigError
 
 SCROLL_NOTCHES = 5
 BUTTONS = {"left": 1, "middle": 2, "right": 3}
 MAX_RESULT = 2000  # characters
+OPEN_MS = 10_000  # for a window to come and to be accessible
+OPENS = {  # the application that opens a file, by the end of its name
+    **dict.fromkeys(("xlsx", "xls", "ods", "csv"), "libreoffice_calc"),
+    **dict.fromkeys(("docx", "doc", "odt"), "libreoffice_writer"),
+    **dict.fromkeys(("pptx", "ppt", "odp"), "libreoffice_impress"),
+}
+# A text file of numbers opens without the dialog that asks about its form: commas, quotes, UTF-8, from the first line.
+CSV_FILTER = "--infilter=Text - txt - csv (StarCalc):44,34,76,1"
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ def _(action: OpenApp, _: Observation) -> Plan:
     argv = launch_argv(action.app_name)
     if argv is None:
         return Plan((), f"{action.app_name} is not supported or recognized")
-    return Plan((Call("launch", {"argv": list(argv)}), SETTLE), "Open App Success")
+    return Plan((Call("open_window", {"argv": list(argv), "timeout_ms": OPEN_MS}), SETTLE), "Open App Success")
 
 
 @plan.register
@@ -159,15 +167,28 @@ def _setup_step(step: Step, home: str) -> list[Call]:
             files = step.parameters.files
             return [Call("write_file", {"path": in_home(f.path), "data": data_of(f.url)}) for f in files]
         case Open():
-            path = in_home(step.parameters.path)
-            name = path.rpartition("/")[2]
-            argv = [*app_named("text_editor" if "." in name else "file_manager").argv, f"{home}/{path}"]
-            return [Call("launch", {"argv": argv}), Call("wait_window", {"title": name})]
+            return _open(in_home(step.parameters.path), home)
         case Launch() if isinstance(step.parameters.command, list) and not step.parameters.shell:
-            return [Call("launch", {"argv": list(step.parameters.command)}), SETTLE]
+            argv = list(step.parameters.command)
+            known = any(app.argv[:1] == tuple(argv[:1]) for app in APPS)
+            return [Call("open_window" if known else "launch", {"argv": argv}), SETTLE]
+        case ActivateWindow():
+            wanted = step.parameters
+            args = {"title": wanted.window_name, "strict": wanted.strict, "by_class": wanted.by_class}
+            return [Call("raise_window", args), SETTLE]
         case Sleep():
             return [SETTLE]
     raise ValueError(f"the set-up step {type(step).__name__} can't be carried out")
+
+
+def _open(path: str, home: str) -> list[Call]:
+    """Open a file or folder of HOME by its name's ending; a spreadsheet fills the screen with the caret in A1."""
+    name = path.rpartition("/")[2]
+    stem, dot, ending = name.rpartition(".")
+    app = app_named(OPENS.get(ending.lower(), "text_editor") if stem and dot else "file_manager")
+    filters = [CSV_FILTER] if ending.lower() == "csv" else []
+    calls = [Call("open_window", {"argv": [*app.argv, *filters, f"{home}/{path}"], "title": name}), SETTLE]
+    return [*calls, _keys("ctrl", "home"), SETTLE] if app.name == "libreoffice_calc" else calls
 
 
 def data_of(url: str) -> bytes:

@@ -59,6 +59,8 @@ RESULTS: dict[str, Any] = {
     "observe": dict[str, Any],  # checked field by field by `apis.observation.from_guest`
     "settle": bool,
     "wait_window": Window,
+    "open_window": Window,
+    "raise_window": Window,
     "read_file": bytes,
     "write_file": None,
     "make_folder": None,

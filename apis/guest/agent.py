@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,12 +21,12 @@ from guest.errors import Refused
 from guest.keyboard import Keyboard
 from guest.pixels import Pixels
 from guest.pointer import Pointer
+from guest.programs import Programs
 from guest.quiet import Work, settle
 from guest.screenlink import ScreenLink
 from guest.windows import Windows
 
 MANAGER_S = 20.0
-LAUNCH_MAX = 64
 REST_S = 1.0
 ERROR_TEXT_MAX = 500
 
@@ -44,15 +42,17 @@ class Agent:
         self._pixels = Pixels()
         self._work = Work()
         self._tree: Any = None
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._programs = Programs(self._link, self._windows, self._accessibility)
 
     def table(self) -> dict[str, Callable[..., Any]]:
         """All that can be called."""
         return {
             "ping": self.ping,
             "ready": self.ready,
-            "launch": self.launch,
-            "running": self.running,
+            "launch": self._programs.launch,
+            "running": self._programs.running,
+            "open_window": self._programs.open_window,
+            "raise_window": self._programs.raise_window,
             "windows": self._windows.list,
             "activate": self._windows.activate,
             "close": self._windows.close,
@@ -67,7 +67,7 @@ class Agent:
             "checksum": self._pixels.checksum,
             "observe": self.observe,
             "settle": self.settle,
-            "wait_window": self.wait_window,
+            "wait_window": self._programs.wait_window,
             "read_file": files.read_file,
             "write_file": files.write_file,
             "make_folder": files.make_folder,
@@ -90,33 +90,6 @@ class Agent:
         self._accessibility().ready()
         return True
 
-    def launch(self, argv: list[str], env: dict[str, str] | None = None) -> int:
-        """Start a program in HOME; its process id."""
-        self._started = [child for child in self._started if child.poll() is None]
-        if len(self._started) >= LAUNCH_MAX:
-            raise Refused("failed", "too many programs are running")
-        if not argv or not all(isinstance(part, str) for part in argv):
-            raise Refused("bad_request", "argv is a list of strings")
-        try:
-            child = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=os.environ["HOME"],
-                env={**os.environ, **(env or {})},
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise Refused("failed", f"{argv[0]}: {error.strerror}") from error
-        self._started.append(child)
-        return child.pid
-
-    def running(self) -> list[int]:
-        """Process ids of launched programs that still run."""
-        self._started = [child for child in self._started if child.poll() is None]
-        return [child.pid for child in self._started]
-
     def type_text(self, text: str) -> None:
         """Type into the focused window at its application's pace."""
         self._keyboard.type_text(text, *self._windows.focus())
@@ -138,23 +111,6 @@ class Agent:
         pid = next((row["pid"] for row in self._windows.list() if row["active"]), 0)
         if pid:
             self._accessibility().answers(pid)
-
-    def wait_window(self, title: str, timeout_ms: int = 10_000, accessible: bool = True) -> dict[str, Any]:
-        """Wait for a window whose title or class holds `title`, and until its application is on the accessibility bus.
-
-        Raises Refused `no_window` at the deadline.
-        """
-        until = time.monotonic() + timeout_ms / 1000
-        wanted = title.lower()
-        while True:
-            for row in self._windows.list():
-                named = wanted in row["title"].lower() or wanted in row["class"].lower()
-                if named and (not accessible or self._accessibility().answers(row["pid"])):
-                    return row
-            left = until - time.monotonic()
-            if left <= 0:
-                raise Refused("no_window", f"no window {title[:80]!r} after {timeout_ms} ms")
-            self._link.wait_change(min(0.05, left))
 
     def observe(self) -> dict[str, Any]:
         """Windows and showing elements: [tag, name, text, x, y, w, h, states, window index]."""

@@ -4,7 +4,7 @@ import pytest
 
 from apis.actions import GUI, Action, Click, DragAndDrop, Exit, Hotkey, OpenApp, Quote, Scroll, SwitchWindow, Type, Wait
 from apis.apps import APP_NAMES, app_of_class, launch_argv
-from apis.execute import SETTLE, Call, plan
+from apis.execute import OPEN_MS, SETTLE, Call, plan
 from apis.observation import Element, Observation, Window
 
 SCREEN = Observation(
@@ -42,7 +42,7 @@ def calls(action: Action) -> list[tuple[str, dict]]:
         ),
         (Scroll(coordinates=(1, 2), direction="up"), [("scroll", {"x": 1, "y": 2, "dy": -5})]),
         (Scroll(coordinates=(1, 2), direction="down"), [("scroll", {"x": 1, "y": 2, "dy": 5})]),
-        (OpenApp(app_name="gedit"), [("launch", {"argv": ["mousepad"]})]),
+        (OpenApp(app_name="gedit"), [("open_window", {"argv": ["mousepad"], "timeout_ms": OPEN_MS})]),
         (
             SwitchWindow(window_id="w1"),
             [("hotkey", {"keys": ["Escape"]}), ("activate", {"number": 42, "maximize": True})],
