@@ -50,7 +50,9 @@ class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     width: int = 1280
     height: int = 720
-    home_template: str = ""  # a folder copied to every HOME; empty: the settings that come with the program
+    home_template: str = (
+        ""  # a folder copied to every HOME; empty: the program's settings, LibreOffice's as set-up made them
+    )
 
 
 class DesktopsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

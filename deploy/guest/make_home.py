@@ -1,8 +1,8 @@
-"""Make a HOME template: `python -m deploy.guest.make_home OUT`.
+"""Make a HOME template: `python -m deploy.guest.make_home [OUT]`; by default in the user's cache folder.
 
 The settings of home.yaml, and where LibreOffice is installed a finished user profile beside them: it is started once in
 a real desktop, as a user would, and what it wrote is kept. With it Calc opens in a quarter of the time and without
-first-run windows. Takes some seconds; OUT must not exist.
+first-run windows. Takes some seconds; OUT must not exist (the default is replaced).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from actors.desktop.providers import home
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 
-PROFILE = Path(".config", "libreoffice")
 OFFICE = ["soffice", "--norestore", "--nologo", "--nofirststartwizard", "--calc"]
 # Settings that a first run can't make: no tips, no news, no questions about formats, no recovery.
 SETTINGS = {
@@ -57,22 +56,29 @@ async def start_office(out: Path) -> None:
             await provider.freeze(desktop)
             await link.close()
             if desktop.outside is not None:
-                shutil.copytree(Path(desktop.outside.home) / PROFILE, out / PROFILE, symlinks=True)
+                shutil.copytree(
+                    Path(desktop.outside.home) / home.OFFICE_PROFILE, out / home.OFFICE_PROFILE, symlinks=True
+                )
         finally:
             await provider.close()
-    registry = out / PROFILE / "4" / "user" / "registrymodifications.xcu"
+    registry = out / home.OFFICE_PROFILE / "4" / "user" / "registrymodifications.xcu"
     text = registry.read_text()
     registry.write_text(text.replace("</oor:items>", settings_lines() + "</oor:items>"))
-    shutil.rmtree(out / PROFILE / "4" / "crash", ignore_errors=True)
-    (out / PROFILE / "4" / ".lock").unlink(missing_ok=True)
+    shutil.rmtree(out / home.OFFICE_PROFILE / "4" / "crash", ignore_errors=True)
+    (out / home.OFFICE_PROFILE / "4" / ".lock").unlink(missing_ok=True)
 
 
 def main() -> int:
-    """Make the template named by the only argument."""
-    if len(sys.argv) != 2:
+    """Make the template named by the only argument, or the user's own."""
+    if len(sys.argv) > 2 or sys.argv[1:2] in (["-h"], ["--help"]):
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    out = Path(sys.argv[1])
+    if len(sys.argv) == 2:
+        out = Path(sys.argv[1])
+    else:
+        out = home.user_template()
+        shutil.rmtree(out, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     home.write(part)

@@ -35,7 +35,7 @@ class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     width: int = 1280
     height: int = 720
-    home_template: str = ""  # a folder copied to HOME; empty: the settings that come with the program
+    home_template: str = ""  # a folder copied to HOME; empty: the program's settings, LibreOffice's as set-up made them
     memory_bytes: int = 1500 << 20
     disk_bytes: int = 512 << 20
     processes: int = 600

@@ -1,17 +1,23 @@
 """The HOME that a desktop starts with.
 
-Invariant: what is written depends on nothing but the data file that comes with the program, so two desktops begin
-alike on any machine.
+Invariant: settings come from the data file of the program alone, so two desktops begin alike on any machine; a
+LibreOffice profile, where one was made here, saves that program its first start and says nothing else.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from runtime.errors import ConfigError
+
+OFFICE_PROFILE = Path(".config", "libreoffice")
+TEMPLATE = "home-template"
+_PROJECT = Path(__file__).resolve().parents[3]
 
 
 class HomeFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,8 +40,20 @@ def load() -> HomeFiles:
     return found
 
 
-def write(into: Path) -> None:
-    """Make the folder `into` and fill it."""
+def user_template() -> Path:
+    """Where an installation without a source tree keeps its template."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "computerrl" / TEMPLATE
+
+
+def office_profile() -> Path | None:
+    """The finished LibreOffice profile that set-up has made, beside the sources or in the user's cache folder."""
+    places = (_PROJECT / ".cache" / TEMPLATE, user_template())
+    return next((place / OFFICE_PROFILE for place in places if (place / OFFICE_PROFILE).is_dir()), None)
+
+
+def write(into: Path, profile: Path | None = None) -> None:
+    """Make the folder `into` and fill it, with a LibreOffice profile if one is given."""
     found = load()
     into.mkdir(mode=0o755, parents=True)
     for folder in found.folders:
@@ -43,3 +61,5 @@ def write(into: Path) -> None:
     for path, content in found.files.items():
         (into / path).parent.mkdir(parents=True, exist_ok=True)
         (into / path).write_text(content)
+    if profile is not None:
+        shutil.copytree(profile, into / OFFICE_PROFILE, symlinks=True)

@@ -65,7 +65,7 @@ class SandboxProvider(abc.Provider):
         (etc / "group").write_text(command.GROUP)
         # A copy: the sources may lie where the desktops' users can't go, and must not change under a running desktop.
         shutil.copytree(GUEST_SOURCE, self._folder / "guest", ignore=shutil.ignore_patterns("__pycache__"))
-        home.write(self._folder / "home")
+        home.write(self._folder / "home", home.office_profile())
         subprocess.run(["chmod", "-R", "a+rX", str(self._folder / "guest"), str(etc)], check=True)
 
     async def boot(self, spec: abc.DesktopSpec) -> abc.Desktop:
