@@ -6,7 +6,7 @@ Invariant: whatever answers, the answer is text with token ids; nothing about it
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -93,10 +93,14 @@ class SampledAnswers:
 
 
 class DemonstratedAnswers:
-    """An oracle's answers, in the words and ids that the policy is to learn."""
+    """An oracle's answers, in the words and ids that the policy is to learn.
 
-    def __init__(self, work: Reservation, tokenizer: Tokenizer, form: str, noise: float) -> None:
-        self._oracle = oracle(work.task, seed=work.seed, noise=noise)
+    `route` is the way it goes ("gui", "api"); "" lets the reservation's seed choose.
+    """
+
+    def __init__(self, work: Reservation, tokenizer: Tokenizer, form: str, noise: float, route: str = "") -> None:
+        chosen: dict[str, Any] = {"route": route} if route else {}
+        self._oracle = oracle(work.task, seed=work.seed, noise=noise, **chosen)
         self._tokenizer = tokenizer
         self._form = form
 

@@ -1,0 +1,157 @@
+"""Plays single tasks on a pool's desktops through the very Episode that a seat plays, without a ledger.
+
+Invariant: a fault of the infrastructure is counted and the task played again on another desktop within a budget; it
+never becomes an outcome. What was played is kept in memory and belongs to the caller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from actors.desktop.answers import Answerer, DemonstratedAnswers
+from actors.desktop.body import Body
+from actors.desktop.episode import Episode, Played
+from actors.desktop.machine import Stage, StageClock
+from actors.desktop.pool import Pool
+from actors.desktop.recorder import Recorder
+from actors.desktop.seat_config import SeatConfig
+from actors.replay.messages import Fault, Lane, Outcome, Phase, PhaseRef, Reservation, Sampling, StepPayload, StepRef
+from policy.tokenizer import Tokenizer
+from runtime.errors import DesktopFault
+from runtime.message import BlobRef
+
+MAX_STEPS = 12
+FAULT_BUDGET = 2  # retries of one task
+Answers = Callable[[Reservation], Answerer]  # a fresh answerer for every try
+
+
+class Play(msgspec.Struct, frozen=True, kw_only=True):
+    """One task as it was played. `outcome` is None when every try was broken by the infrastructure."""
+
+    task: str
+    route: str
+    outcome: Outcome | None
+    detail: str  # the verifier's sentence, or what broke
+    steps: list[StepPayload]
+    faults: list[Fault]
+    wall_s: float  # of the last try, from a leased desktop to the outcome
+    cpu_s: float  # the guest's processor seconds in that time
+    boot_cpu_s: float  # and before it: the boot's
+    stages: dict[str, float] = {}  # seconds by stage of the last try
+
+    @property
+    def success(self) -> bool:
+        """Claimed and verified."""
+        return self.outcome is not None and self.outcome.success
+
+
+class Player:
+    """Plays tasks, any number at the same time, on the desktops of `pool`."""
+
+    def __init__(self, pool: Pool, config: SeatConfig | None = None, *, retries: int = FAULT_BUDGET) -> None:
+        self._pool = pool
+        self._config = config or SeatConfig(screenshots="none")
+        self._retries = retries
+
+    async def play(
+        self, task: str, answers: Answers, *, route: str = "", seed: int = 0, max_steps: int = MAX_STEPS
+    ) -> Play:
+        """Play `task` (its id) once to an outcome; `answers` is asked for an answerer at every try.
+
+        Faults beyond the budget end it without an outcome. Raises ConfigError for a task that does not exist.
+        """
+        work = _reservation(task, seed, max_steps)
+        faults: list[Fault] = []
+        while True:
+            steps = _Steps()
+            try:
+                tried = await self._try(work, answers(work), steps)
+            except DesktopFault as broken:
+                faults.append(Fault(cause=broken.cause, detail=broken.detail[:400], culprit=broken.culprit))
+                if len(faults) > self._retries:
+                    return Play(
+                        task=task, route=route, outcome=None, detail=str(broken), steps=steps.payloads, faults=faults,
+                        wall_s=0.0, cpu_s=0.0, boot_cpu_s=0.0,
+                    )  # fmt: skip
+            else:
+                played, clock, boot_cpu_s, cpu_s = tried
+                return Play(
+                    task=task,
+                    route=route,
+                    outcome=played.outcome,
+                    detail=played.detail,
+                    steps=steps.payloads,
+                    faults=faults,
+                    wall_s=sum(clock.seconds.values()),
+                    cpu_s=cpu_s,
+                    boot_cpu_s=boot_cpu_s,
+                    stages={str(stage): seconds for stage, seconds in clock.seconds.items() if seconds},
+                )
+
+    async def _try(
+        self, work: Reservation, answerer: Answerer, steps: _Steps
+    ) -> tuple[Played, StageClock, float, float]:
+        booted = await self._pool.acquire(self._config.lease_timeout_s)
+        try:
+            before = (await booted.provider.probe(booted.desktop)).cpu_s
+            clock = StageClock(time.monotonic())
+            clock.enter(Stage.LEASING, time.monotonic())
+            episode = Episode(
+                work,
+                Body(booted),
+                answerer=answerer,
+                recorder=steps,
+                config=self._config,
+                enter=lambda stage: clock.enter(stage, time.monotonic()),
+            )
+            played = await episode.play()
+            clock.enter(Stage.REPORTING, time.monotonic())
+            after = (await booted.provider.probe(booted.desktop)).cpu_s
+            return played, clock, before, max(0.0, after - before)
+        finally:
+            self._pool.retire(booted)
+
+
+def demonstrated(tokenizer: Tokenizer, *, form: str = "compact", route: str = "", noise: float = 0.0) -> Answers:
+    """The task's own oracle by `route` ("": chosen by the seed), as the answers of `Player.play`."""
+    return lambda work: DemonstratedAnswers(work, tokenizer, form, noise, route)
+
+
+class _Steps(Recorder):
+    """Keeps payloads in memory in place of a run's segments."""
+
+    def __init__(self) -> None:
+        self.payloads: list[StepPayload] = []  # an episode's steps bound them
+
+    def picture(self, jpeg: object) -> BlobRef | None:
+        """Pictures are not kept."""
+        return None
+
+    async def step(self, payload: StepPayload, *, well_formed: bool) -> StepRef:
+        """Keep one step."""
+        self.payloads.append(payload)
+        return StepRef(
+            blob=BlobRef(segment="", offset=0, size=0, digest=""),
+            prompt_tokens=len(payload.prompt_ids),
+            response_tokens=len(payload.response_ids),
+            well_formed=well_formed,
+            oldest=None,
+        )
+
+
+def _reservation(task: str, seed: int, max_steps: int) -> Reservation:
+    return Reservation(
+        token=0,
+        lane=Lane.DEMO,
+        task=task,
+        group="",
+        slot=0,
+        seed=seed,
+        sampling=Sampling(temperature=1.0, max_new_tokens=0),
+        max_steps=max_steps,
+        pin=None,
+        phase=PhaseRef(phase=Phase.DEMO, index=0),
+    )

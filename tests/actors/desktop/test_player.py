@@ -1,0 +1,71 @@
+"""Single tasks on real desktops without a ledger: outcomes, their costs, and faults told apart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from actors.desktop.answers import Answer, Prompt
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.player import Player, demonstrated
+from actors.desktop.pool import Pool
+from apis.forms import Turn
+from apis.observation import Observation
+from policy.base.build import MODEL
+from policy.tokenizer import Tokenizer
+from runtime.errors import DesktopFault
+
+TASK = "text_editor/train/100"
+
+
+@pytest_asyncio.fixture
+async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
+    made = await Pool.open(desktops, tmp_path / "plays")
+    yield made
+    await made.close()
+
+
+async def test_two_at_once_end_with_their_outcomes_and_costs(pool: Pool) -> None:
+    player = Player(pool)
+    answers = demonstrated(Tokenizer.load(MODEL))
+    one, other = await asyncio.gather(
+        player.play(TASK, answers, seed=3), player.play("file_manager/held-out/2", answers, seed=4)
+    )
+    for play in (one, other):
+        assert play.success, play.detail
+        assert play.faults == []
+        assert 0 < play.cpu_s < 30
+        assert play.boot_cpu_s > 0
+        assert play.stages.keys() >= {"setup", "observing", "acting", "verifying"}
+        assert abs(sum(play.stages.values()) - play.wall_s) < 1e-6
+    assert one.steps[-1].response.endswith("Agent.exit(success=True)")
+
+
+class Flaky:
+    """Broken by the infrastructure so many times; then it gives up the task."""
+
+    def __init__(self, faults: int) -> None:
+        self.faults = faults
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        if self.faults:
+            self.faults -= 1
+            raise DesktopFault("sampler_unavailable", "gone", "sampler")
+        return Answer("Agent.exit(success=False)", [1], [2], [], [], 0.0)
+
+
+async def test_a_fault_is_retried_and_counted_and_never_becomes_an_outcome(pool: Pool) -> None:
+    flaky = Flaky(1)
+    play = await Player(pool).play(TASK, lambda _: flaky)
+    assert [fault.cause for fault in play.faults] == ["sampler_unavailable"]
+    assert play.outcome is not None
+    assert play.outcome.reason == "agent_gave_up"
+    flaky = Flaky(9)
+    broken = await Player(pool, retries=1).play(TASK, lambda _: flaky)
+    assert (broken.outcome, len(broken.faults), broken.success) == (None, 2, False)
