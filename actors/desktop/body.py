@@ -1,12 +1,14 @@
 """A leased desktop as an episode sees it: calls, and files once it is frozen.
 
 Invariant: what ends a desktop is judged here, from what the host saw, into the policy's doing (AgentBrokeDesktop) or
-a fault of the infrastructure (DesktopFault); nothing else comes out of a call but the agent's own refusals.
+a fault of the infrastructure (DesktopFault); nothing else comes out of a call but the agent's own refusals. Every use
+is checked against the lease first, and a desktop that was taken back meanwhile is nobody's doing (LeaseLost).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,32 +17,52 @@ from actors.desktop.link import LinkDown, seen_of
 from actors.desktop.pool import BootedDesktop
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
 from apis.tasks.verify import FileView
-from runtime.errors import DesktopFault
+from runtime.errors import DesktopFault, ProtocolError
 
 
 class Body:
-    """One desktop, from lease to retirement. `acted` tells that the policy has acted on it."""
+    """One desktop, from lease to retirement. Raises ProtocolError for a desktop that nobody leased."""
 
     def __init__(self, booted: BootedDesktop) -> None:
+        if booted.lease is None:
+            raise ProtocolError(f"desktop {booted.desktop.name} is a spare: acquire it from its pool")
+        self._lives = booted.lives
+        self._lease = booted.lease
         self._provider = booted.provider
         self._desktop = booted.desktop
         self._link = booted.link
         self.home = booted.desktop.home
-        self.acted = False
+        self._acted = False
+
+    @property
+    def acted(self) -> bool:
+        """Whether the policy has acted on it."""
+        return self._acted
+
+    @acted.setter
+    def acted(self, acted: bool) -> None:
+        """Say that the policy is about to act. Raises LeaseLost; nothing takes it back."""
+        if acted:
+            self._lives.act(self._lease, time.monotonic())
+            self._acted = True
 
     async def call(self, method: str, args: dict[str, Any], timeout_s: float) -> Any:
-        """Call the in-guest agent. Raises GuestRefused, AgentBrokeDesktop, DesktopFault."""
+        """Call the in-guest agent. Raises GuestRefused, AgentBrokeDesktop, DesktopFault (LeaseLost among them)."""
+        self._lives.may_call(self._lease, time.monotonic())
         try:
             return await self._link.call(method, timeout_s=timeout_s, **args)
         except LinkDown as down:
+            self._lives.may_call(self._lease, time.monotonic())  # taken back and killed under the call
             health = await self._provider.probe(self._desktop)
             raise judge(seen_of(health, down, acted=self.acted)) from down
 
     async def frozen_files(self, paths: list[str], timeout_s: float) -> Callable[[str], FileView]:
         """Freeze the desktop for good and read `paths` of its HOME from outside. Raises DesktopFault."""
         try:
+            self._lives.freeze(self._lease, time.monotonic())
             async with asyncio.timeout(timeout_s):
                 await self._provider.freeze(self._desktop)
+                self._lives.may_read(self._lease, time.monotonic())
                 files = await self._provider.read_home(self._desktop, paths, ReadLimits())
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
@@ -52,7 +74,7 @@ def _view(file: FileSeen) -> FileView:
     if file.data is not None:
         return FileView(kind="file", data=file.data)
     if file.names is not None:
-        return FileView(kind="folder")
+        return FileView(kind="folder", names=tuple(file.names))
     if file.refusal is Refusal.MISSING:
         return FileView(kind="missing")
     return FileView(kind="refused", reason=str(file.refusal))

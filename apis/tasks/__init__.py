@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 
-from apis.tasks import file_manager, file_manager_oracle, text_editor, text_editor_oracle
 from apis.tasks.demonstrator import Oracle
-from apis.tasks.family import Goal
+from apis.tasks.families import (
+    file_manager,
+    text_editor,
+)
+from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task
-from apis.tasks.words import SPLITS
+from apis.tasks.words import SPLITS, TRAIN
 from runtime.errors import ConfigError
 
-FAMILIES = {module.NAME: module for module in (text_editor, file_manager)}
+_MODULES = (
+    text_editor,
+    file_manager,
+)
+FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
-_DECIDE = {text_editor.NAME: text_editor_oracle.decide, file_manager.NAME: file_manager_oracle.decide}
+
+def family(task_id: str) -> Family:
+    """The family of `family/split/seed`.
+
+    Raises ConfigError when there is no such family or split, or when the family is never trained on and the id is of
+    the training split.
+    """
+    name, split, seed = [*task_id.split("/"), "", "", ""][:3]
+    if name not in FAMILIES or split not in SPLITS or not seed.isdecimal() or task_id.count("/") != 2:
+        raise ConfigError(f"there is no task {task_id!r}: ids are FAMILY/SPLIT/SEED, families {', '.join(FAMILIES)}")
+    if split == TRAIN and not FAMILIES[name].trained:
+        raise ConfigError(f"there is no task {task_id!r}: {name} is never trained on, it has held-out tasks only")
+    return FAMILIES[name]
 
 
 @lru_cache(maxsize=1024)
 def task(task_id: str) -> Task:
-    """The task `family/split/seed`. Raises ConfigError when there is no such family or split."""
-    return FAMILIES[_checked(task_id)].task(task_id)
+    """The task `family/split/seed`. Raises ConfigError like `family`."""
+    return family(task_id).task(task_id)
 
 
 def goal(task_id: str) -> Goal:
-    """What the task asks for, as its oracle sees it. Raises ConfigError like `task`."""
-    return FAMILIES[_checked(task_id)].goal(task_id)
+    """What the task asks for, as its oracle sees it. Raises ConfigError like `family`."""
+    return family(task_id).goal(task_id)
 
 
-def oracle(task_id: str, seed: int = 0, noise: float = 0.0) -> Oracle:
-    """Who shows how the task is done; `seed` chooses among its routes. Raises ConfigError like `task`."""
-    return Oracle(goal(task_id), _DECIDE[_checked(task_id)], seed, noise)
+def solved(task_id: str) -> Files:
+    """The files that tell that it is done. Raises ConfigError like `family`."""
+    of = family(task_id)
+    return of.solved(of.goal(task_id))
 
 
-def _checked(task_id: str) -> str:
-    family, split, seed = [*task_id.split("/"), "", "", ""][:3]
-    if family not in FAMILIES or split not in SPLITS or not seed.isdecimal() or task_id.count("/") != 2:
-        raise ConfigError(f"there is no task {task_id!r}: ids are FAMILY/SPLIT/SEED, families {', '.join(FAMILIES)}")
-    return family
+def oracle(task_id: str, seed: int = 0, noise: float = 0.0, route: str = "") -> Oracle:
+    """Who shows how the task is done: by `route`, or by one of its family's that `seed` chooses.
+
+    Raises ConfigError like `family`, and for a route the family does not have.
+    """
+    routes = family(task_id).routes
+    drawn = hashlib.blake2b(f"{seed} {task_id}".encode(), digest_size=8).digest()
+    chosen = route or sorted(routes)[int.from_bytes(drawn, "big") % len(routes)]
+    if chosen not in routes:
+        raise ConfigError(f"{task_id}: there is no route {route!r}, only {', '.join(sorted(routes))}")
+    return Oracle(goal(task_id), routes[chosen], seed, noise)

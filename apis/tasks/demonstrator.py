@@ -63,6 +63,7 @@ class View:
 
 
 Move = tuple[str, Action]  # a short thought, and what to do
+Decide = Callable[[View], Move]
 
 
 def pointed(view: View, name: str, verb: str) -> str:
@@ -82,9 +83,9 @@ def keys(thought: str, *names: str) -> Move:
 
 
 class Oracle:
-    """Solves one task by the GUI; with `noise` it takes, that often, a step that does no harm and then recovers."""
+    """Solves one task by one route; with `noise` it takes, that often, a step that does no harm and then recovers."""
 
-    def __init__(self, goal: Goal, decide: Callable[[View], Move], seed: int = 0, noise: float = 0.0) -> None:
+    def __init__(self, goal: Goal, decide: Decide, seed: int = 0, noise: float = 0.0) -> None:
         self._goal = goal
         self._decide = decide
         self._seed = seed

@@ -18,12 +18,14 @@ from runtime.errors import ConfigError
 class FileView(msgspec.Struct, frozen=True):
     """What lies at a path of the guest, seen from outside without following links.
 
-    `kind` is "file" (`data` holds its bytes), "folder", "missing", or "refused" (`reason` says why it was not read).
+    `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"),
+    "missing", or "refused" (`reason` says why it was not read).
     """
 
     kind: str
     data: bytes = b""
     reason: str = ""
+    names: tuple[str, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True):

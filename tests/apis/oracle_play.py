@@ -118,13 +118,15 @@ def view(seen: FileSeen) -> FileView:
     if seen.data is not None:
         return FileView("file", seen.data)
     if seen.names is not None:
-        return FileView("folder")
+        return FileView("folder", names=tuple(seen.names))
     if seen.refusal is Refusal.MISSING:
         return FileView("missing")
     return FileView("refused", reason=str(seen.refusal))
 
 
-async def check(ids: list[str], noise: float, seats: int, state_dir: str, out: Path | None) -> list[Play]:
+async def check(
+    ids: list[str], noise: float, seats: int, state_dir: str, out: Path | None, route: str = ""
+) -> list[Play]:
     """Oracle episodes over `ids`, `seats` at a time; faults are raised."""
     gate = asyncio.Semaphore(seats)
     plays: list[Play] = []
@@ -132,7 +134,7 @@ async def check(ids: list[str], noise: float, seats: int, state_dir: str, out: P
 
         async def one(number: int, task_id: str) -> None:
             async with gate:
-                oracle = tasks.oracle(task_id, seed=number, noise=noise if number % 3 == 0 else 0.0)
+                oracle = tasks.oracle(task_id, seed=number, noise=noise if number % 3 == 0 else 0.0, route=route)
                 played = await play(made, task_id, oracle.answer)
                 plays.append(played)
                 if out is not None and played.success:
@@ -153,6 +155,8 @@ async def check(ids: list[str], noise: float, seats: int, state_dir: str, out: P
 def main() -> int:
     """Play, and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*", help="names (default: all)")
+    parser.add_argument("--route", default="")
     parser.add_argument("--episodes", type=int, default=30, help="per family")
     parser.add_argument("--split", default="train")
     parser.add_argument("--first", type=int, default=0)
@@ -160,13 +164,14 @@ def main() -> int:
     parser.add_argument("--seats", type=int, default=2)
     parser.add_argument("--out", type=Path, help="append the steps of successes as JSON lines")
     args = parser.parse_args()
+    families = args.families or list(tasks.FAMILIES)
     numbers = range(args.first, args.first + args.episodes)
-    ids = [f"{family}/{args.split}/{number}" for number in numbers for family in tasks.FAMILIES]
+    ids = [f"{family}/{args.split}/{number}" for number in numbers for family in families]
     with tempfile.TemporaryDirectory(prefix="crl", dir="/run") as state_dir:
         Path(state_dir).chmod(0o755)  # desktops have users of their own
-        plays = asyncio.run(check(ids, args.noise, args.seats, state_dir, args.out))
-    for family in tasks.FAMILIES:
-        mine = [play for play in plays if play.task.startswith(family)]
+        plays = asyncio.run(check(ids, args.noise, args.seats, state_dir, args.out, args.route))
+    for family in families:
+        mine = [play for play in plays if play.task.startswith(family + "/")]
         lengths = sorted(len(step["prompt"]) for play in mine for step in play.steps)
         figures = {
             "family": family,

@@ -7,7 +7,7 @@ from apis.actions import Action, line
 from apis.forms import Turn, element_names, window_names
 from apis.grammar import parse
 from apis.observation import Observation, from_guest
-from apis.tasks import file_manager, text_editor
+from apis.tasks.families import file_manager, text_editor
 
 
 def editor(title: str, text: str) -> Observation:

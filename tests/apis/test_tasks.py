@@ -1,6 +1,8 @@
 """Tasks: OSWorld's form, generated families, their split, their verifiers."""
 
+import dataclasses
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -9,16 +11,23 @@ from hypothesis import strategies as st
 
 from apis import tasks
 from apis.execute import data_of, setup
-from apis.tasks import file_manager, osworld, text_editor
+from apis.tasks import osworld, static
+from apis.tasks.family import Family
 from apis.tasks.osworld import in_home
-from apis.tasks.verify import CHECKS, FileView, Verdict, paths, verify
+from apis.tasks.verify import CHECKS, FileView, verify
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN, split_of
 from runtime.errors import ConfigError
 
 OSWORLD = Path(__file__).resolve().parents[3] / "shared" / "data" / "osworld"
-IDS = st.builds(
-    "{}/{}/{}".format, st.sampled_from(sorted(tasks.FAMILIES)), st.sampled_from(SPLITS), st.integers(0, 10**6)
-)
+FAMILIES = sorted(tasks.FAMILIES)
+
+
+def splits(family: str) -> tuple[str, ...]:
+    return SPLITS if tasks.FAMILIES[family].trained else (HELD_OUT,)
+
+
+PARTS = st.sampled_from([f"{family}/{split}" for family in FAMILIES for split in splits(family)])
+IDS = st.builds("{}/{}".format, PARTS, st.integers(0, 10**6))
 
 
 def test_osworlds_own_files_load_and_survive_a_round_trip() -> None:
@@ -41,7 +50,7 @@ def test_an_unknown_key_or_step_is_an_error() -> None:
 
 @given(IDS)
 def test_an_id_always_means_the_same_task(task_id: str) -> None:
-    family = tasks.FAMILIES[task_id.split("/", maxsplit=1)[0]]
+    family = tasks.family(task_id)
     task = tasks.task(task_id)
     assert family.task(task_id) == task == osworld.load(osworld.dump(task))
     assert task.feasible
@@ -57,58 +66,55 @@ def test_an_unknown_id_is_an_error(task_id: str) -> None:
         tasks.task(task_id)
 
 
-@pytest.mark.parametrize("family", [text_editor, file_manager])
-def test_held_out_instances_share_nothing_with_training_ones(family: object) -> None:
-    templates: dict[str, set[str]] = {split: set() for split in SPLITS}
-    for by_split in family.TEMPLATES.values():  # type: ignore[attr-defined]
-        for split, texts in by_split.items():
-            templates[split] |= set(texts)
-    assert templates[TRAIN].isdisjoint(templates[HELD_OUT])
+def test_a_family_that_is_never_trained_on_has_no_training_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    untrained = dataclasses.replace(tasks.FAMILIES["text_editor"], trained=False)
+    monkeypatch.setitem(tasks.FAMILIES, "text_editor", untrained)
+    with pytest.raises(ConfigError, match="never trained on"):
+        tasks.family("text_editor/train/1")
+    assert tasks.family("text_editor/held-out/1") is untrained
+
+
+def test_an_unknown_route_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="only gui"):
+        tasks.oracle("text_editor/train/1", route="telepathy")
+
+
+def wordings(family: Family, split: str) -> set[str]:
+    return {text for by_split in family.templates.values() for text in by_split[split]}
+
+
+def test_held_out_wordings_are_no_training_wordings_of_any_family() -> None:
+    trained = set().union(*(wordings(family, TRAIN) for family in tasks.FAMILIES.values() if family.trained))
+    held_out = set().union(*(wordings(family, HELD_OUT) for family in tasks.FAMILIES.values()))
+    assert trained.isdisjoint(held_out)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_held_out_instances_share_nothing_with_training_ones(name: str) -> None:
+    family = tasks.FAMILIES[name]
     values: dict[str, set[str]] = {split: set() for split in SPLITS}
     instructions: dict[str, set[str]] = {split: set() for split in SPLITS}
-    for split in SPLITS:
+    for split in splits(name):
         for seed in range(1500):
-            goal = tasks.goal(f"{family.NAME}/{split}/{seed}")  # type: ignore[attr-defined]
+            goal = tasks.goal(f"{name}/{split}/{seed}")
             instructions[split].add(goal.instruction)
-            contents = " ".join(text for _, text in goal.files)
-            stems = {name.partition(".")[0] for name in (goal.target, *(name for name, _ in goal.files))}
-            values[split] |= {*contents.split(), *stems, *goal.wanted.partition(".")[0].split()} - {""}
+            values[split] |= family.values(goal)
+        assert len(instructions[split]) > 1200
+        assert all(split_of(value) == split for value in values[split] if value.isalpha())
     assert values[TRAIN].isdisjoint(values[HELD_OUT])
-    assert all(split_of(value) == split for split in SPLITS for value in values[split])
     assert instructions[TRAIN].isdisjoint(instructions[HELD_OUT])
-    assert len(instructions[TRAIN]) > 1400
-
-
-def solved(task_id: str) -> dict[str, FileView]:
-    """The files as they are when the task is done."""
-    goal = tasks.goal(task_id)
-    files = {name: text for name, text in goal.files if name != goal.target}
-    views = {f"Documents/{name}": FileView("file", text.encode()) for name, text in files.items()}
-    if goal.family == "text_editor":
-        views[f"Documents/{goal.target}"] = FileView("file", goal.wanted.encode() + b"\n")
-    elif goal.kind == "rename":
-        views[f"Documents/{goal.wanted}"] = FileView("file", dict(goal.files)[goal.target].encode())
-    elif goal.kind == "folder":
-        views[f"Documents/{goal.wanted}"] = FileView("folder")
-    return views
-
-
-def judged(task_id: str, views: dict[str, FileView]) -> Verdict:
-    task = tasks.task(task_id)
-    assert set(views) <= set(paths(task))
-    return verify(task, lambda path: views.get(path, FileView("missing")))
 
 
 @given(IDS, st.randoms())
-def test_the_verifier_accepts_the_solution_and_nothing_less(task_id: str, random: object) -> None:
-    views = solved(task_id)
-    verdict = judged(task_id, views)
+def test_the_verifier_accepts_the_solution_and_nothing_less(task_id: str, random: Random) -> None:
+    task, files = tasks.task(task_id), dict(tasks.solved(task_id))
+    verdict = verify(task, static.reader(files))
     assert verdict.success, verdict.reason
-    path = random.choice(sorted(views))  # type: ignore[attr-defined]
+    assert not verify(task, static.reader(static.at_start(task))).success
+    path = random.choice(sorted(files))
     for other in (FileView("missing"), FileView("file", b"other"), FileView("refused", reason="link")):
-        assert not judged(task_id, views | {path: other}).success
-    start = {f"Documents/{name}": FileView("file", text.encode()) for name, text in tasks.goal(task_id).files}
-    assert not judged(task_id, start).success
+        broken = {p: view for p, view in files.items() if p != path and not p.startswith(path + "/")}
+        assert not verify(task, static.reader(broken | {path: other})).success, path
 
 
 @pytest.mark.parametrize("func", sorted(CHECKS))

@@ -7,7 +7,19 @@ Invariant: the two splits share no template and, since words are split by their 
 
 from __future__ import annotations
 
-from apis.tasks.family import DOCUMENTS, Goal, file_getter, in_osworld_form, rule, seeded
+from apis.tasks.families import text_editor_oracle
+from apis.tasks.family import (
+    DOCUMENTS,
+    Family,
+    Files,
+    Goal,
+    file_getter,
+    in_documents,
+    in_osworld_form,
+    rule,
+    seeded,
+    setup,
+)
 from apis.tasks.osworld import Evaluator, Task
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -87,4 +99,21 @@ def task(task_id: str) -> Task:
     """The instance in OSWorld's form."""
     made = goal(task_id)
     evaluator = Evaluator(func="file_text_is", result=file_getter(made.target), expected=rule(expected=made.wanted))
-    return in_osworld_form(task_id, made, f"{DOCUMENTS}/{made.target}", evaluator)
+    return in_osworld_form(task_id, made, setup(made, f"{DOCUMENTS}/{made.target}"), evaluator)
+
+
+def solved(made: Goal) -> Files:
+    """The files when it is done."""
+    return in_documents(dict(made.files) | {made.target: made.wanted + "\n"})
+
+
+FAMILY = Family(
+    name=NAME,
+    app="text_editor",
+    apps=("text_editor",),
+    goal=goal,
+    task=task,
+    solved=solved,
+    routes={"gui": text_editor_oracle.decide},
+    templates=TEMPLATES,
+)

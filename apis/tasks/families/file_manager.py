@@ -6,8 +6,10 @@ solved only if every other file is as it was.
 
 from __future__ import annotations
 
-from apis.tasks.family import DOCUMENTS, Goal, file_getter, in_osworld_form, rule, seeded
-from apis.tasks.osworld import Evaluator, Task
+from apis.tasks.families import file_manager_oracle
+from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, in_documents, in_osworld_form, rule, seeded, setup
+from apis.tasks.osworld import Task
+from apis.tasks.verify import FileView
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "file_manager"
@@ -95,9 +97,25 @@ def task(task_id: str) -> Task:
             checks.append(("file_text_is", made.wanted, rule(expected=text)))
     if made.kind == "folder":
         checks.append(("folder_exists", made.wanted, rule()))
-    evaluator = Evaluator(
-        func=[func for func, _, _ in checks],
-        result=[dict(file_getter(name)) for _, name, _ in checks],
-        expected=[expected for _, _, expected in checks],
-    )
-    return in_osworld_form(task_id, made, DOCUMENTS, evaluator)
+    return in_osworld_form(task_id, made, setup(made, DOCUMENTS), all_of(*checks))
+
+
+def solved(made: Goal) -> Files:
+    """The files when it is done."""
+    files = {name: text for name, text in made.files if name != made.target}
+    if made.kind == "rename":
+        files[made.wanted] = dict(made.files)[made.target]
+    folder = {f"Documents/{made.wanted}": FileView("folder")} if made.kind == "folder" else {}
+    return {**in_documents(files), **folder}
+
+
+FAMILY = Family(
+    name=NAME,
+    app="file_manager",
+    apps=("file_manager",),
+    goal=goal,
+    task=task,
+    solved=solved,
+    routes={"gui": file_manager_oracle.decide},
+    templates=TEMPLATES,
+)
