@@ -71,6 +71,13 @@ class DesktopFault(ComputerRLError):
         self.culprit = culprit
 
 
+class LeaseLost(DesktopFault):
+    """A desktop was called on a lease that is over: the pool took it back, so whatever it does is nobody's doing."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("lease_expired", detail, "seat")
+
+
 class LedgerError(ComputerRLError):
     """The replay ledger refused a request that contradicts what it holds."""
 

@@ -16,7 +16,7 @@ from actors.desktop.answers import Answerer, DemonstratedAnswers, SampledAnswers
 from actors.desktop.body import Body
 from actors.desktop.config import DesktopsConfig
 from actors.desktop.episode import Episode, Played
-from actors.desktop.events import EPISODE_ENDED, EPISODE_FAULTED, SEAT_LET_BACK, SEAT_RESTS
+from actors.desktop.events import EPISODE_ENDED, EPISODE_FAULTED, LEDGER_SILENT, SEAT_LET_BACK, SEAT_RESTS
 from actors.desktop.machine import Stage, StageClock
 from actors.desktop.messages import GetSeat, SeatState
 from actors.desktop.pool import Pool
@@ -26,12 +26,24 @@ from actors.desktop.seat_config import SeatConfig
 from actors.replay.messages import Commit, Fault, Lane, NoWork, Release, Reservation, Reserve
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
-from runtime.errors import ActorGone, DeadlineExceeded, DesktopFault, FencedOff, MailboxFull
+from runtime.errors import (
+    ActorFailed,
+    ActorGone,
+    ComputerRLError,
+    DeadlineExceeded,
+    DesktopFault,
+    FencedOff,
+    MailboxFull,
+    StoreError,
+)
 from runtime.segments import SegmentStore
 
 RESERVE_WAIT_S = 20.0
-REPORT_TIMEOUT_S = 60.0
+REPORT_TIMEOUT_S = 60.0  # one try
+REPORT_GIVE_UP_S = 300.0  # all tries: longer than a slow disk or a restart takes
 LEDGER_BACK_S = 1.0  # pause after the ledger did not answer; it is restarted by its supervisor meanwhile
+POOL_WAIT_S = 30.0  # for a host or image to be let back, before it is looked at again
+TRANSIENT = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError)
 
 
 class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,8 +73,10 @@ class DesktopController(Actor):
         self._clock = StageClock(self.ctx.clock.now())
         self._quarantine = Quarantine(self.config.seat.quarantine)
         self._work: Reservation | None = None
+        self._held = False  # whether the episode got a desktop
         self._episode: Episode | None = None
         self._episodes = self._faults = 0
+        self._silent_since: float | None = None  # since when the ledger has not answered
         self._life = f"{name}-{uuid.uuid4().hex[:8]}"
         self.ctx.spawn(self._live(), "work")
 
@@ -76,7 +90,8 @@ class DesktopController(Actor):
     def doing(self) -> str:
         """Stage, task and step."""
         if self._work is None:
-            return str(self._clock.stage)
+            rests = " and ".join((*self._pool.resting, *(["seat"] * self._quarantine.resting)))
+            return f"{self._clock.stage} ({rests} rests)" if rests else str(self._clock.stage)
         step = self._episode.step if self._episode else 0
         return f"{self._clock.stage} step {step} of {self._work.task} ({self._work.lane})"
 
@@ -101,13 +116,17 @@ class DesktopController(Actor):
         while True:
             if self._quarantine.resting:
                 await self._rest()
+            if self._pool.resting:
+                await self._wait_for_pool()
             wish += 1
             request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{wish}", wait_s=RESERVE_WAIT_S)
             try:
                 work = await self._replay.ask(request, timeout_s=RESERVE_WAIT_S + 10.0)
-            except (ActorGone, DeadlineExceeded, MailboxFull):
+            except TRANSIENT as error:
+                self._ledger_silent("Reserve", error)
                 await asyncio.sleep(LEDGER_BACK_S)
                 continue
+            self._silent_since = None
             if isinstance(work, NoWork):
                 if work.final:
                     return
@@ -130,11 +149,14 @@ class DesktopController(Actor):
                 EPISODE_FAULTED, trace=trace, task=work.task, cause=cause.cause, detail=cause.detail, token=work.token
             )
             await self._report(Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
+            if self._held:  # what kept a desktop from being had is counted by the pool itself
+                self._pool.faulted(fault)
             if fault.culprit in ("seat", "host") and self._quarantine.faulted():
                 self.ctx.log.emit(SEAT_RESTS, cause=fault.cause, faults=self._faults)
         else:
             self._episodes += 1
             self._quarantine.succeeded()
+            self._pool.succeeded()
             self._enter(Stage.REPORTING)
             await self._recorder.flush()
             now = self.ctx.clock.now()
@@ -153,7 +175,9 @@ class DesktopController(Actor):
         self._enter(Stage.IDLE)
 
     async def _play(self, work: Reservation, trace: str) -> Played:
-        booted = await self._pool.acquire(self.config.seat.lease_timeout_s)
+        self._held = False
+        booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=self.ctx.name)
+        self._held = True
         body = Body(booted)
         try:
             self._episode = Episode(
@@ -176,18 +200,27 @@ class DesktopController(Actor):
 
     async def _report(self, message: Commit | Release, trace: str) -> None:
         """Deliver the report, over a restart of the ledger if need be: a repeat gets the first answer."""
-        give_up = self.ctx.clock.now() + REPORT_TIMEOUT_S
+        give_up = self.ctx.clock.now() + REPORT_GIVE_UP_S
         while True:
             try:
                 await self._replay.ask(message, timeout_s=REPORT_TIMEOUT_S, trace=trace)
             except FencedOff:
                 return  # the ledger has given the slot to somebody else and says so in its log
-            except (ActorGone, DeadlineExceeded, MailboxFull):
+            except TRANSIENT as error:
                 if self.ctx.clock.now() > give_up:
                     raise
+                self._ledger_silent(type(message).__name__, error)
                 await asyncio.sleep(LEDGER_BACK_S)
             else:
+                self._silent_since = None
                 return
+
+    def _ledger_silent(self, what: str, error: ComputerRLError) -> None:
+        """One line for as long as the ledger does not answer this seat."""
+        if self._silent_since is None:
+            self._silent_since = self.ctx.clock.now()
+            cause = f"{type(error).__name__}: {error}"[:400]
+            self.ctx.log.emit(LEDGER_SILENT, what=what, cause=cause)
 
     def _log_end(self, work: Reservation, played: Played, start: float, now: float, trace: str) -> None:
         self.ctx.log.emit(
@@ -205,13 +238,20 @@ class DesktopController(Actor):
             t1=now,
         )
 
+    async def _wait_for_pool(self) -> None:
+        """Take no work while no desktop can be had: a fault of the host must not use up the tasks' retries."""
+        self._enter(Stage.RESTING)
+        while not await self._pool.well(timeout_s=POOL_WAIT_S):
+            continue
+        self._enter(Stage.IDLE)
+
     async def _rest(self) -> None:
         """Wait out a quarantine: only a desktop that boots and answers ends it."""
         self._enter(Stage.RESTING)
         while self._quarantine.resting:
             await asyncio.sleep(self._quarantine.probe_delay_s())
             try:
-                booted = await self._pool.acquire(self.config.seat.lease_timeout_s)
+                booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=f"{self.ctx.name} probe")
             except DesktopFault:
                 self._quarantine.probed(ok=False)
             else:

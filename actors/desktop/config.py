@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from actors.desktop.quarantine import QuarantinePolicy
+
 
 class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sandbox"):
     """Desktops as sandboxes on the machine of the actor host."""
@@ -43,6 +45,8 @@ class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     boot_timeout_s: float = 30.0
     first_backoff_s: float = 0.5
     longest_backoff_s: float = 30.0
+    lease_s: float = 900.0  # a desktop that was not given back by then is taken back
+    quarantine: QuarantinePolicy = QuarantinePolicy()  # of this host and of its image
 
 
 class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -33,6 +33,7 @@ class FaultCause(StrEnum):
     HOST_STALLED = "host_stalled"  # this process itself did not get to run
     MACHINE_UNREACHABLE = "machine_unreachable"  # a machine of its own, reached by SSH
     OUTSIDE_VIEW = "outside_view"  # the host could not look into HOME
+    LEASE_EXPIRED = "lease_expired"  # the pool took the desktop back; raised as LeaseLost
 
     @property
     def culprit(self) -> Culprit:
@@ -50,6 +51,7 @@ _CULPRITS = {
     FaultCause.HOST_STALLED: Culprit.HOST,
     FaultCause.MACHINE_UNREACHABLE: Culprit.HOST,
     FaultCause.OUTSIDE_VIEW: Culprit.SEAT,
+    FaultCause.LEASE_EXPIRED: Culprit.SEAT,
 }
 
 

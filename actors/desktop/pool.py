@@ -1,7 +1,8 @@
 """Desktops that stand ready, one pool per actor host.
 
 Invariant: a desktop is handed out at most once, after it has just answered; whatever was booted is destroyed, by
-`retire` or by `close`. Boots happen in the background, so a lease costs no boot while spares keep up.
+`retire`, by the end of its lease or by `close`. Boots happen in the background, so a lease costs no boot while spares
+keep up. While the host or its image rests, one boot at a time tries whether desktops can be had again.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import msgspec
 
 from actors.desktop import events
 from actors.desktop.config import DesktopsConfig, HostsConfig, PoolConfig
-from actors.desktop.faults import FaultCause, fault, judge
+from actors.desktop.faults import Culprit, FaultCause, fault, judge
+from actors.desktop.lifecycle import Lease, Lives, State
 from actors.desktop.link import GuestLink, LinkDown, seen_of
 from actors.desktop.poolplan import PoolPlan
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Provider
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.wards import Wards
 from runtime.errors import DesktopFault
 from runtime.events import Event
 
@@ -45,11 +48,13 @@ class NoLog:
 
 
 class BootedDesktop(msgspec.Struct, frozen=True, eq=False):
-    """A desktop that answers, and the link to its agent."""
+    """A desktop that answers, the link to its agent, and the lease of who holds it; None while it is a spare."""
 
     provider: Provider
     desktop: Desktop
     link: GuestLink
+    lives: Lives
+    lease: Lease | None = None
 
 
 class Pool:
@@ -61,6 +66,12 @@ class Pool:
         self._config = config
         self._log = log or NoLog()
         self._plan = PoolPlan(config)
+        self.lives = Lives()
+        self._wards = Wards(config.quarantine)
+        self._rest_since: dict[str, float] = {}  # "host", "image"
+        self._well = asyncio.Event()
+        self._well.set()
+        self._ends: dict[str, asyncio.TimerHandle] = {}  # of leases, by desktop
         self._spares: list[BootedDesktop] = []  # the plan bounds them
         self._wanting: list[asyncio.Future[BootedDesktop]] = []  # one per caller
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,8 +100,8 @@ class Pool:
             )
         return cls(provider, spec, config.pool, log)
 
-    async def acquire(self, timeout_s: float) -> BootedDesktop:
-        """A desktop that answers, for the caller alone; give it back with `retire`.
+    async def acquire(self, timeout_s: float, holder: str = "") -> BootedDesktop:
+        """A desktop that answers, for the caller alone, for `lease_s` at most; give it back with `retire`.
 
         Raises DesktopFault: with the last boot's fault if boots fail, else `no_spare` at the deadline.
         """
@@ -99,19 +110,60 @@ class Pool:
             while True:
                 booted = await self._next(deadline)
                 if await self._answers(booted):
-                    return booted
+                    return self._lease(booted, holder)
         except TimeoutError:
             raise self._last_fault or fault(FaultCause.NO_SPARE, f"none within {timeout_s:g} s") from None
 
     def retire(self, booted: BootedDesktop) -> None:
-        """Throw a used desktop away, in the background."""
-        self._spawn(self._throw_away(booted.desktop, booted.link), "retire")
+        """Throw a used desktop away, in the background; nothing when that is under way already."""
+        end = self._ends.pop(booted.desktop.name, None)
+        if end is not None:
+            end.cancel()
+        if self.lives.retire(booted.desktop.name):
+            self._spawn(self._throw_away(booted.desktop, booted.link), "retire")
+
+    @property
+    def resting(self) -> tuple[str, ...]:
+        """What rests: "host", "image"."""
+        return self._wards.resting
+
+    async def well(self, timeout_s: float) -> bool:
+        """Wait until neither the host nor its image rests; False when they still do after `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._well.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def succeeded(self) -> None:
+        """An episode on one of these desktops came to an outcome: the streaks of host and image are forgotten."""
+        self._wards.succeeded()
+
+    def faulted(self, error: DesktopFault) -> None:
+        """Count a fault that ended an episode on one of these desktops, where the host or its image is the culprit."""
+        rests = self._wards.faulted(error.culprit)
+        if rests:
+            self._rest_since[error.culprit] = time.monotonic()
+            self._well.clear()
+            streak = self._wards.faults(error.culprit)
+            if error.culprit == Culprit.HOST:
+                self._log.emit(events.HOST_RESTS, cause=error.cause, detail=error.detail[:400], faults=streak)
+            else:
+                self._log.emit(
+                    events.IMAGE_RESTS, image=self._image, cause=error.cause, detail=error.detail[:400], faults=streak
+                )
+        if self._wards.resting:
+            self._plan.probe_after(time.monotonic(), self._wards.probe_delay_s())
+            self._tend()
 
     async def close(self) -> None:
         """End boots, destroy every desktop and close the provider. Raises the defect that stopped the pool, if any."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+        for end in self._ends.values():
+            end.cancel()
         while self._tasks:
             for task in self._tasks:
                 if task.get_name() == "boot":
@@ -119,10 +171,14 @@ class Pool:
             _, late = await asyncio.wait(self._tasks, timeout=CLOSE_S)
             if late:
                 raise fault(FaultCause.HOST_STALLED, f"{len(late)} desktops did not end within {CLOSE_S:g} s")
+        for name in self.lives.names(*State):
+            self.lives.retire(name)
         for booted in self._spares:
             await booted.link.close()
         self._spares.clear()
         await self.provider.close()
+        for name in self.lives.names(State.RETIRING):
+            self.lives.gone(name)
         if self._defect is not None:
             raise self._defect
 
@@ -162,6 +218,26 @@ class Pool:
                 wish.set_result(booted)
                 return
         self._spares.append(booted)
+
+    def _lease(self, booted: BootedDesktop, holder: str) -> BootedDesktop:
+        lease = self.lives.lease(booted.desktop.name, holder, time.monotonic(), self._config.lease_s)
+        leased = msgspec.structs.replace(booted, lease=lease)
+        later = asyncio.get_running_loop().call_later(self._config.lease_s, self._take_back, leased, lease)
+        self._ends[lease.desktop] = later
+        return leased
+
+    def _take_back(self, booted: BootedDesktop, lease: Lease) -> None:
+        """The lease is over: kill the desktop, whoever still uses it."""
+        state = self.lives.state(lease.desktop)
+        self._log.emit(
+            events.LEASE_EXPIRED, desktop=lease.desktop, lease=lease.number, holder=lease.holder, state=str(state),
+            held_s=time.monotonic() - lease.since,
+        )  # fmt: skip
+        self.retire(booted)
+
+    @property
+    def _image(self) -> str:
+        return self._spec.home_template or "the program's own"
 
     async def _answers(self, booted: BootedDesktop) -> bool:
         """Whether a spare is alive now; one that is not is thrown away."""
@@ -224,6 +300,7 @@ class Pool:
             self._plan.booted()
             self._plan.taken()
             self._last_fault = None
+            self._probed_well(booted.desktop.name)
             took_s = time.monotonic() - started
             warnings = list(booted.desktop.warnings)
             self._log.emit(events.DESKTOP_BOOTED, desktop=booted.desktop.name, boot_s=took_s, warnings=warnings)
@@ -235,20 +312,35 @@ class Pool:
         self._log.emit(
             events.DESKTOP_BOOT_FAILED, cause=error.cause, detail=error.detail, culprit=error.culprit, again_s=again_s
         )
+        self.faulted(error)
+
+    def _probed_well(self, desktop: str) -> None:
+        """A desktop boots and answers: whatever rested is let back."""
+        for who in self._wards.booted():
+            rested_s = time.monotonic() - self._rest_since.pop(who)
+            if who == Culprit.HOST:
+                self._log.emit(events.HOST_LET_BACK, desktop=desktop, rested_s=rested_s)
+            else:
+                self._log.emit(events.IMAGE_LET_BACK, image=self._image, desktop=desktop, rested_s=rested_s)
+        self._well.set()
 
     async def _boot_one(self) -> BootedDesktop:
         desktop = await self.provider.boot(self._spec)
+        self.lives.begin(desktop.name)
         try:
             link = await GuestLink.open(desktop, timeout_s=self._config.boot_timeout_s)
         except LinkDown as down:
             health = await self.provider.probe(desktop)
+            self.lives.retire(desktop.name)
             await self._throw_away(desktop, None)
             raise judge(seen_of(health, down, acted=False)) from down
         except BaseException:
+            self.lives.retire(desktop.name)
             async with asyncio.timeout(REMOVE_S):
                 await asyncio.shield(self._throw_away(desktop, None))
             raise
-        return BootedDesktop(self.provider, desktop, link)
+        self.lives.booted(desktop.name)
+        return BootedDesktop(self.provider, desktop, link, self.lives)
 
     async def _throw_away(self, desktop: Desktop, link: GuestLink | None) -> None:
         if link is not None:
@@ -257,3 +349,4 @@ class Pool:
             await self.provider.destroy(desktop)
         except (DesktopFault, OSError, TimeoutError) as error:
             self._log.emit(events.DESKTOP_NOT_REMOVED, desktop=desktop.name, detail=str(error)[:400])
+        self.lives.gone(desktop.name)

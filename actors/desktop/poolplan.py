@@ -1,8 +1,8 @@
 """How many desktops to boot, and when.
 
 Invariant: at most `boots_at_once` boots are under way, and desktops that are ready or being booted never outnumber the
-spares wanted plus those who wait. After a failed boot nothing is started before its back-off has passed, however many
-wait; only a boot that succeeded resets the back-off.
+spares wanted plus those who wait, plus one while a probe is wanted. After a failed boot nothing is started before its
+back-off has passed, however many wait; only a boot that succeeded resets the back-off.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ class PoolPlan:
         self.ready = 0
         self.booting = 0
         self.waiting = 0
+        self.probing = False  # one boot is wanted to learn whether desktops can be had, whatever is ready
         self._failures = 0
         self._not_before = float("-inf")
 
@@ -26,9 +27,16 @@ class PoolPlan:
         if now < self._not_before:
             return 0
         lacking = self._config.spares + self.waiting - self.ready - self.booting
+        if self.probing and not self.booting:
+            lacking = max(1, lacking)
         # After a failure one boot tries the ground.
-        room = (1 if self._failures else self._config.boots_at_once) - self.booting
+        room = (1 if self._failures or self.probing else self._config.boots_at_once) - self.booting
         return max(0, min(lacking, room))
+
+    def probe_after(self, now: float, delay_s: float) -> None:
+        """Want one boot, not before `delay_s` have passed, and no others until it has succeeded."""
+        self.probing = True
+        self._not_before = max(self._not_before, now + delay_s)
 
     def pause_s(self, now: float) -> float:
         """Seconds until the back-off has passed."""
@@ -42,6 +50,7 @@ class PoolPlan:
         """A boot ended well."""
         self.booting -= 1
         self.ready += 1
+        self.probing = False
         self._failures = 0
 
     def failed(self, now: float) -> float:

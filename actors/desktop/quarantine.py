@@ -1,7 +1,8 @@
-"""When a seat that keeps faulting must rest.
+"""When something that keeps faulting (a seat, a host, an image) must rest.
 
-Invariant: only a real success clears a failure streak, and only a probe ends a rest: a seat never comes back because
-time passed. There is deliberately no transition from RESTING to WORKING without `probed_ok`.
+Invariant: only a real success clears a failure streak, and only a probe ends a rest: nothing comes back because time
+passed. There is deliberately no transition from resting to working but `probed(ok=True)`, and none from there to an
+empty streak but `succeeded`: what a probe let back rests again at its next fault.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import msgspec
 
 
 class QuarantinePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many faults in a row send a seat to rest and how long it waits between probes."""
+    """How many faults in a row send to rest, and how long the waits between probes are."""
 
     faults_in_a_row: int = 3
     first_probe_s: float = 2.0
@@ -18,7 +19,7 @@ class QuarantinePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class Quarantine:
-    """The fault streak of one seat."""
+    """The fault streak of one seat, host or image."""
 
     def __init__(self, policy: QuarantinePolicy) -> None:
         self._policy = policy
@@ -26,8 +27,13 @@ class Quarantine:
         self._failed_probes = 0
         self.resting = False
 
+    @property
+    def streak(self) -> int:
+        """Faults in a row."""
+        return self._streak
+
     def faulted(self) -> bool:
-        """Count a fault that was the seat's or the host's; returns whether the seat rests now."""
+        """Count a fault; returns whether it rests now."""
         self._streak += 1
         if self._streak >= self._policy.faults_in_a_row:
             self.resting = True
@@ -43,7 +49,7 @@ class Quarantine:
         return min(self._policy.longest_probe_s, delay)
 
     def probed(self, ok: bool) -> None:
-        """A probe of the resting seat ended. A seat let back still needs a success to clear its streak."""
+        """A probe ended. What is let back still needs a success to clear its streak."""
         if ok:
             self.resting = False
             self._failed_probes = 0
