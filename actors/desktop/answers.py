@@ -6,7 +6,7 @@ Invariant: whatever answers, the answer is text with token ids; nothing about it
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -99,8 +99,7 @@ class DemonstratedAnswers:
     """
 
     def __init__(self, work: Reservation, tokenizer: Tokenizer, form: str, noise: float, route: str = "") -> None:
-        chosen: dict[str, Any] = {"route": route} if route else {}
-        self._oracle = oracle(work.task, seed=work.seed, noise=noise, **chosen)
+        self._oracle = oracle(work.task, seed=work.seed, noise=noise, route=route)
         self._tokenizer = tokenizer
         self._form = form
 
