@@ -6,16 +6,21 @@ is on the screen and not under another window. What an application fails to answ
 Facts that shape the walk. Enumerating hidden subtrees costs most of a naive dump, so a node that is not SHOWING is cut
 with all below it. Icon views of GTK 2 say SHOWING too late for a new file and too long for one scrolled away, so for
 their icons it is the place inside the view that decides. LibreOffice 7.4 reports what lies under its root pane too high
-by the height of the menu bar until the window has seen a mouse event, so the offset is measured each time.
+by the height of the menu bar until the window has seen a mouse event, except for GTK's own widgets in its tool bars: so
+the offset is measured each time, and ends where a child without it fits better into its parent. Below the root pane
+stands a second menu bar that nobody sees, and the input line of Calc says that it does not show although it does.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gi
 from guest.errors import Refused
+from guest.grid import place_of
+from guest.sheet import Sheet
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first
@@ -52,14 +57,53 @@ _SAID_UNNAMED = {  # something to act on, even without a name or a text
     "check box", "combo box", "document text", "entry", "password text", "push button", "radio button", "slider",
     "spin button", "text", "terminal", "toggle button",
 }  # fmt: skip
-_SILENT_ROLES = {"application", "frame", "window", "scroll bar", "separator", "root pane", "tool tip"}  # never said
+_SILENT_ROLES = {  # never said
+    "application", "document spreadsheet", "frame", "root pane", "scroll bar", "separator", "tool tip", "window",
+}  # fmt: skip
 _ICON_VIEW = "layered pane"
+_FORMULA_BAR, _NAME_BOX, _INPUT_LINE = "Formula Tool Bar", "Name Box", "Input line"
+
+_SELECTABLE, _SELECTED = Atspi.StateType.SELECTABLE, Atspi.StateType.SELECTED  # GTK 3 tells open menus from shut ones
+
+Box = tuple[int, int, int, int]  # x, y, width, height; screen pixels
 
 
-def _inside(box: tuple[int, int, int, int], view: tuple[int, int, int, int]) -> bool:
+@dataclass(frozen=True)
+class Spot:
+    """Where in a tree a node stands."""
+
+    window: int  # index of the X window, or -1
+    depth: int = 0
+    dy: int = 0  # how much too high the application reports what lies here, in pixels
+    view: Box | None = None  # of the icon view that the node lies in
+    above: Box | None = None  # the parent's box
+    office: bool = False  # below the root pane of LibreOffice
+    bar: str = ""  # the named tool bar or panel of LibreOffice that the node lies in
+
+
+def _overhang(y: int, h: int, above: Box) -> int:
+    """How many pixels of a box at `y` stand out of its parent's, above or below."""
+    return max(0, above[1] - y) + max(0, y + h - above[1] - above[3])
+
+
+def _inside(box: Box, view: Box) -> bool:
     """Whether the centre of `box` lies in `view`; both are x, y, width, height."""
     cx, cy = box[0] + box[2] // 2, box[1] + box[3] // 2
     return view[0] <= cx < view[0] + view[2] and view[1] <= cy < view[1] + view[3]
+
+
+def _hidden(windows: list[dict[str, Any]]) -> set[int]:
+    """Indexes of windows with nothing to act on: wholly under another, or behind a modal dialog of their program."""
+    found = set()
+    for at, row in enumerate(windows):
+        for other in windows:
+            if other["stack"] <= row["stack"]:
+                continue
+            wide = other["x"] <= row["x"] and row["x"] + row["w"] <= other["x"] + other["w"]
+            high = other["y"] <= row["y"] and row["y"] + row["h"] <= other["y"] + other["h"]
+            if (wide and high) or (other["modal"] and other["pid"] == row["pid"]):
+                found.add(at)
+    return found
 
 
 class Walk:
@@ -67,20 +111,23 @@ class Walk:
 
     def __init__(self, windows: list[dict[str, Any]], width: int, height: int) -> None:
         self.windows = windows
+        self.hidden = _hidden(windows)
         self.size = (width, height)
         self.elements: list[list[Any]] = []
         self.cut = False
         self._visited = 0
         self._until = time.monotonic() + WALK_S
         self._menu_bottom = 0
+        self._sheets: list[tuple[int, Any, Spot]] = []  # where in `elements` they belong
+        self._current: str = ""  # the Name Box's text
 
-    def _box(self, node: Any) -> tuple[int, int, int, int] | None:
+    def _box(self, node: Any) -> Box | None:
         if node.get_component_iface() is None:
             return None
         box = node.get_extents(Atspi.CoordType.SCREEN)
         return box.x, box.y, box.width, box.height
 
-    def _window_of(self, node: Any, box: tuple[int, int, int, int] | None) -> int:
+    def _window_of(self, node: Any, box: Box | None) -> int:
         """Index of the X window of a top-level node, or -1. A title decides, then the nearest geometry."""
         pid, name = node.get_process_id(), node.get_name() or ""
         own = [at for at, row in enumerate(self.windows) if row["pid"] == pid]
@@ -105,16 +152,33 @@ class Walk:
         )
 
     def application(self, app: Any) -> None:
-        """Walk an application's top-levels."""
+        """Walk an application's top-levels, and the sheets found there."""
         for at in range(min(app.get_child_count(), CHILDREN_MAX)):
             try:
                 top = app.get_child_at_index(at)
                 if top is None or not top.get_state_set().contains(Atspi.StateType.SHOWING):
                     continue
                 self._menu_bottom = 0
-                self._node(top, self._window_of(top, self._box(top)), 0, 0, None)
+                window = self._window_of(top, self._box(top))
+                if window in self.hidden:
+                    continue
+                self._node(top, Spot(window))
             except GLib.Error:  # it closed, or its application is busy or gone
                 continue
+        while self._sheets:
+            at, table, spot = self._sheets.pop()
+            try:
+                self._cells(at, table, spot)
+            except GLib.Error:
+                continue
+
+    def _cells(self, at: int, table: Any, spot: Spot) -> None:
+        found = []
+        for name, text, (x, y, w, h), states in Sheet(table).cells(place_of(self._current), self._until):
+            box = (x, y + spot.dy, w, h)
+            if _inside(box, (0, 0, *self.size)) and not self._covered(x + w // 2, box[1] + h // 2, spot.window):
+                found.append(["table-cell", name, text, *box, states, spot.window])
+        self.elements[at:at] = found
 
     def _text(self, node: Any, role: str, name: str) -> str:
         if role not in _TEXT_ROLES or node.get_text_iface() is None:
@@ -123,51 +187,88 @@ class Walk:
         text = Atspi.Text.get_text(node, 0, min(count, TEXT_MAX)) if count > 0 else ""
         return "" if text == name else text
 
-    def _node(self, node: Any, window: int, dy: int, depth: int, view: tuple[int, int, int, int] | None) -> None:
-        """Say a node and walk what is below it. `view` is the box of the icon view that it lies in."""
+    def _node(self, node: Any, spot: Spot) -> None:
+        """Say a node and walk what is below it."""
         if self._visited >= NODES_MAX or len(self.elements) >= ELEMENTS_MAX or time.monotonic() > self._until:
             self.cut = True
             return
         self._visited += 1
         states = node.get_state_set()
-        if depth and view is None and not states.contains(Atspi.StateType.SHOWING):
+        if spot.depth and spot.view is None and not states.contains(Atspi.StateType.SHOWING):
+            if spot.office and spot.bar == _FORMULA_BAR and node.get_name() == _INPUT_LINE:
+                self._input_line(node, spot)
             return
         role, box = node.get_role_name(), self._box(node)
-        if view is not None and (box is None or not _inside(box, view)):
+        if spot.view is not None and (box is None or not _inside(box, spot.view)):
             return
-        if box and role == "menu bar" and not dy and box[3] > 0:
-            self._menu_bottom = box[1] + box[3]
-        if box and role == "root pane" and self._menu_bottom:
-            dy = max(0, self._menu_bottom - box[1])
+        if role == "menu bar":
+            if spot.office and self._menu_bottom:
+                return
+            self._menu_bottom = box[1] + box[3] if box and box[3] > 0 else 0
+        if role == "root pane":
+            dy = max(0, self._menu_bottom - box[1]) if box and self._menu_bottom else 0
+            spot = replace(spot, office=True, dy=dy, above=None)
+        if box and spot.dy and spot.above:
+            fits = _overhang(box[1], box[3], spot.above) < _overhang(box[1] + spot.dy, box[3], spot.above)
+            spot = replace(spot, dy=0) if fits else spot
+        if role == "table" and spot.office and node.get_child_count() > CHILDREN_MAX:
+            self._sheets.append((len(self.elements), node, spot))
+            return
         if box:
-            self._say(node, role, (box[0], box[1] + dy, box[2], box[3]), states, window)
-        if depth < DEPTH_MAX:
-            self._children(node, window, dy, depth, box if role == _ICON_VIEW else None)
+            box = (box[0], box[1] + spot.dy, box[2], box[3])
+            self._say(node, role, box, states, spot)
+        shut = role == "menu" and states.contains(_SELECTABLE) and not states.contains(_SELECTED)
+        if spot.depth < DEPTH_MAX and not shut:
+            self._children(node, role, replace(spot, view=box if role == _ICON_VIEW else None, above=box))
 
-    def _children(self, node: Any, window: int, dy: int, depth: int, view: tuple[int, int, int, int] | None) -> None:
+    def _children(self, node: Any, role: str, spot: Spot) -> None:
         count = node.get_child_count()
         if count > CHILDREN_MAX:
             self.cut = True
+        named = spot.office and role in ("panel", "tool bar")
+        bar = ((node.get_name() or "") if named else "") or spot.bar
+        below = replace(spot, depth=spot.depth + 1, bar=bar)
         for at in range(min(count, CHILDREN_MAX)):
             try:
                 child = node.get_child_at_index(at)
                 if child is not None:
-                    self._node(child, window, dy, depth + 1, view)
+                    self._node(child, below)
             except GLib.Error:
                 continue
 
-    def _say(self, node: Any, role: str, box: tuple[int, int, int, int], states: Any, window: int) -> None:
+    def _input_line(self, node: Any, spot: Spot) -> None:
+        """Calc's input line: what the current cell holds, or what is being typed into it."""
+        box = self._box(node)
+        if box is None or box[2] <= 0 or box[3] <= 0:
+            return
+        line = node.get_child_at_index(0)
+        text = self._text(line, "paragraph", "") if line is not None else ""
+        states = ["sen", "edt", *(["foc"] if line is not None and self._focused(line) else [])]
+        if not self._covered(box[0] + box[2] // 2, box[1] + spot.dy + box[3] // 2, spot.window):
+            self.elements.append(
+                ["text", _INPUT_LINE, text, box[0], box[1] + spot.dy, box[2], box[3], states, spot.window]
+            )
+
+    def _focused(self, node: Any) -> bool:
+        return bool(node.get_state_set().contains(Atspi.StateType.FOCUSED))
+
+    def _say(self, node: Any, role: str, box: Box, states: Any, spot: Spot) -> None:
         x, y, w, h = box
         if role in _SILENT_ROLES or w <= 0 or h <= 0 or not _inside(box, (0, 0, *self.size)):
             return
-        if self._covered(x + w // 2, y + h // 2, window):
+        if self._covered(x + w // 2, y + h // 2, spot.window):
             return
         name = (node.get_name() or "").strip()[:TEXT_MAX]
         text = self._text(node, role, name)
+        if spot.office and role == "text" and not name:
+            if spot.bar == _FORMULA_BAR:
+                name, self._current = _NAME_BOX, text
+            else:
+                name = spot.bar
         if not name and not text and role not in _SAID_UNNAMED:
             return
         said = [short for state, short in _STATES if states.contains(state)]
-        self.elements.append([role.replace(" ", "-"), name, text, x, y, w, h, said, window])
+        self.elements.append([role.replace(" ", "-"), name, text, x, y, w, h, said, spot.window])
 
 
 class Tree:

@@ -38,9 +38,10 @@ class Windows:
         return int(found.value[0]) if found and len(found.value) else 0
 
     def list(self) -> list[dict[str, Any]]:
-        """Windows in the order they were mapped: id, class, title, active, x, y, w, h (screen pixels), pid, stack.
+        """Windows in the order they were mapped.
 
-        `stack` is the place in the stacking order, 0 at the bottom.
+        Each with id, class, title, active, x, y, w, h (screen pixels), pid, stack and modal.
+        `stack` is the place in the stacking order, 0 at the bottom; `modal` holds the program's other windows.
         """
         ids = self._root_list("_NET_CLIENT_LIST")[:WINDOWS_MAX]
         stacking = self._root_list("_NET_CLIENT_LIST_STACKING")
@@ -54,6 +55,7 @@ class Windows:
                 geometry = window.get_geometry()
                 origin = window.translate_coords(self._link.root, 0, 0)
                 pid = self._number(window, "_NET_WM_PID")
+                states = window.get_full_property(self._link.atom("_NET_WM_STATE"), X.AnyPropertyType)
             except _GONE:
                 continue
             rows.append(
@@ -68,6 +70,7 @@ class Windows:
                     "h": geometry.height,
                     "pid": pid,
                     "stack": stacking.index(number) if number in stacking else -1,
+                    "modal": bool(states) and self._link.atom("_NET_WM_STATE_MODAL") in states.value,
                 }
             )
         return rows
