@@ -1,12 +1,15 @@
 """Which tasks each lane plays, spelled out.
 
-Invariant: every id names a task that exists, and no held-out task is ever trained or demonstrated.
+Invariant: every id names a task that exists, and no held-out task and no task of a family that is never trained on is
+ever trained or demonstrated.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from actors.cluster import suites
+from actors.cluster.nearest import hint
 from actors.replay.config import TaskList, TasksConfig, expand
 from apis import tasks
 from runtime.errors import ConfigError
@@ -27,18 +30,19 @@ def lanes_of(config: TasksConfig) -> Lanes:
         leaked = set(ids) & set(lanes.eval)
         if leaked:
             raise ConfigError(f"tasks.{name}: {min(leaked)} is also in tasks.eval, which must be held out")
+        suites.refuse_for_training(f"tasks.{name}", ids)
     return lanes
 
 
 def _lane(name: str, listed: TaskList) -> list[str]:
-    for entry in listed:
-        if not isinstance(entry, str) and (entry.count < 1 or entry.first < 0):
-            raise ConfigError(f"tasks.{name}: a range begins at 0 or later and holds at least one task")
     try:
-        ids = expand(listed)
-        # All ids of a range differ in their number alone, so the first stands for them.
-        for entry in listed:
-            tasks.task(entry if isinstance(entry, str) else f"{entry.family}/{entry.split}/{entry.first}")
+        ids = expand(listed, lambda wanted: suites.load(wanted.suite).spread(wanted))
+        # All ids of a family and a split differ in their number alone, so the first of them stands for the rest.
+        for task_id in {task_id.rpartition("/")[0]: task_id for task_id in reversed(ids)}.values():
+            family = task_id.partition("/")[0]
+            if family not in tasks.FAMILIES:
+                raise ConfigError(f"there is no task {task_id}: {hint(family, tasks.FAMILIES)}")
+            tasks.task(task_id)
     except ConfigError as error:
         raise ConfigError(f"tasks.{name}: {error}") from None
     return ids

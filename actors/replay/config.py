@@ -5,18 +5,34 @@ Invariant: what an actor gets is plain data with every task spelled out; task id
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+
 import msgspec
 
 from runtime.errors import ConfigError
 
 
 class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`count` generated tasks of a family: `family/split/first` to `family/split/(first + count - 1)`."""
+    """`count` generated tasks of a family (`family/split/first` and those after it) or of all families of a suite.
 
-    family: str
+    A suite's are spread evenly: over the families it trains on, or with `untrained` over those never trained on.
+    """
+
     split: str
     count: int
     first: int = 0
+    family: str = ""
+    suite: str = ""  # a bundled suite's name or a suite file's path
+    untrained: bool = False
+
+    def __post_init__(self) -> None:
+        if bool(self.family) is bool(self.suite):
+            raise ConfigError("tasks: a range names either a family or a suite")
+        if self.untrained and not self.suite:
+            raise ConfigError(f"tasks: untrained goes with a suite, not with family {self.family}")
+        if self.count < 1 or self.first < 0:
+            raise ConfigError("tasks: a range begins at 0 or later and holds at least one task")
 
 
 TaskList = list[str | TaskRange]
@@ -86,16 +102,18 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise ConfigError("replay.temperature is not above 0: the train lane never samples greedily")
 
 
-def expand(tasks: TaskList) -> list[str]:
-    """Task ids in order, ranges spelled out. Raises ConfigError when an id comes twice."""
+def expand(tasks: TaskList, of_suite: Callable[[TaskRange], list[str]]) -> list[str]:
+    """Task ids in order, ranges spelled out (a suite's by `of_suite`). Raises ConfigError when an id comes twice."""
     ids: list[str] = []
     for entry in tasks:
         if isinstance(entry, str):
             ids.append(entry)
+        elif entry.suite:
+            ids.extend(of_suite(entry))
         else:
             last = entry.first + entry.count
             ids.extend(f"{entry.family}/{entry.split}/{seed}" for seed in range(entry.first, last))
     if len(set(ids)) != len(ids):
-        twice = next(task for task in ids if ids.count(task) > 1)
+        twice = next(task for task, times in Counter(ids).items() if times > 1)
         raise ConfigError(f"tasks: {twice} is listed twice")
     return ids

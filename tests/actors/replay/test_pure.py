@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -101,13 +102,29 @@ def test_zero_variance(rewards: list[bool]) -> None:
 
 
 def test_task_lists() -> None:
-    assert expand(["a", TaskRange(family="rename", split="train", count=2, first=5)]) == [
-        "a",
-        "rename/train/5",
-        "rename/train/6",
-    ]
+    def of_suite(wanted: TaskRange) -> list[str]:
+        return [f"{wanted.suite}/{wanted.split}/{wanted.first}"]
+
+    some = TaskRange(family="rename", split="train", count=2, first=5)
+    assert expand(["a", some], of_suite) == ["a", "rename/train/5", "rename/train/6"]
+    assert expand([TaskRange(suite="s", split="train", count=1, first=7)], of_suite) == ["s/train/7"]
     with pytest.raises(ConfigError, match="twice"):
-        expand(["rename/train/0", TaskRange(family="rename", split="train", count=1)])
+        expand(["rename/train/0", TaskRange(family="rename", split="train", count=1)], of_suite)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({}, "either a family or a suite"),
+        ({"family": "a", "suite": "b"}, "either a family or a suite"),
+        ({"family": "a", "untrained": True}, "untrained goes with a suite"),
+        ({"family": "a", "count": 0}, "at least one task"),
+        ({"family": "a", "first": -1}, "at least one task"),
+    ],
+)
+def test_a_range_says_what_it_ranges_over(entry: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        TaskRange(**{"split": "train", "count": 1, **entry})
 
 
 @pytest.mark.parametrize(

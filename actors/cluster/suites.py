@@ -1,0 +1,149 @@
+"""Suites: which tasks belong together, and how their instances are numbered.
+
+Invariant: a suite that could be loaded names only families that exist, none of them both as trained and as never
+trained; what a suite spreads over its families depends on nothing but the suite and the range asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import typed
+from actors.cluster.nearest import hint
+from actors.replay.config import TaskRange
+from apis import tasks
+from apis.tasks.family import Family
+from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
+from runtime.errors import ConfigError
+
+ALL = "all"
+
+
+class SplitConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The instances of one split: numbers `first` to `first + count - 1` of each family."""
+
+    count: int
+    first: int = 0
+
+
+class SuiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A suite's file."""
+
+    splits: dict[str, SplitConfig]
+    about: str = ""
+    trained: list[str] = []  # families that may be trained on; `all` stands for every one there is
+    untrained: list[str] = []  # families never trained on, reported apart; `all` likewise
+
+
+class Suite(msgspec.Struct, frozen=True, kw_only=True):
+    """A suite with its families spelled out."""
+
+    name: str
+    about: str
+    trained: tuple[str, ...]
+    untrained: tuple[str, ...]
+    splits: dict[str, SplitConfig]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """All of them, the trained ones first."""
+        return (*self.trained, *self.untrained)
+
+    def ids(self, family: str, split: str, first: int, count: int) -> list[str]:
+        """`count` instances of `family` from its `first` on. Raises ConfigError when the split has no such numbers."""
+        numbers = self.splits.get(split)
+        if numbers is None:
+            raise ConfigError(f"suite {self.name} has no split {split}; {hint(split, self.splits)}")
+        if first < 0 or count < 1 or first + count > numbers.count:
+            raise ConfigError(
+                f"suite {self.name} numbers {split} from 0 to {numbers.count - 1}: {first} to {first + count - 1} is"
+                " not within"
+            )
+        begin = numbers.first + first
+        return [f"{family}/{split}/{number}" for number in range(begin, begin + count)]
+
+    def spread(self, wanted: TaskRange) -> list[str]:
+        """`wanted.count` instances, evenly over the trained (or the never-trained) families, family by family in turn.
+
+        Raises ConfigError when there is no such family, split or number.
+        """
+        families = self.untrained if wanted.untrained else self.trained
+        if not families:
+            kind = "never-trained" if wanted.untrained else "trained"
+            raise ConfigError(f"suite {self.name} has no {kind} families")
+        each, more = divmod(wanted.count, len(families))
+        shares = [each + (place < more) for place in range(len(families))]
+        columns = [
+            self.ids(family, wanted.split, wanted.first, share)
+            for family, share in zip(families, shares, strict=True)
+            if share
+        ]
+        return [column[row] for row in range(each + 1) for column in columns if row < len(column)]
+
+
+def bundled() -> dict[str, Path]:
+    """Name -> path of the suites that come with the program."""
+    folder = Path(str(resources.files("deploy"))) / "suites"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def load(name: str) -> Suite:
+    """The suite `name`: a bundled one, a YAML file's path, or a single family. Raises ConfigError."""
+    known = bundled()
+    if name in known:
+        return read(known[name], name)
+    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+        return read(Path(name), name)
+    if name in tasks.FAMILIES:
+        family = tasks.FAMILIES[name]
+        whole = {split: SplitConfig(count=10**9) for split in splits_of(family)}
+        trained = (name,) if family.trained else ()
+        return Suite(name=name, about="", trained=trained, untrained=() if trained else (name,), splits=whole)
+    raise ConfigError(f"{name}: no such suite or family; {hint(name, [*known, *tasks.FAMILIES])}")
+
+
+def read(path: Path, name: str) -> Suite:
+    """The suite in the file at `path`. Raises ConfigError naming file and key."""
+    config = typed.read(path, SuiteConfig, name=name)
+    for split, numbers in config.splits.items():
+        if split not in SPLITS:
+            raise ConfigError(f"{name}: splits.{split}: no such split; {hint(split, SPLITS)}")
+        if numbers.count < 1 or numbers.first < 0:
+            raise ConfigError(f"{name}: splits.{split}: it begins at 0 or later and holds at least one instance")
+    trained = _named(name, "trained", config.trained, trained=True)
+    untrained = _named(name, "untrained", config.untrained, trained=False)
+    if not trained and not untrained:
+        raise ConfigError(f"{name}: it names no families: list them below trained or untrained, or say [{ALL}]")
+    return Suite(name=path.stem, about=config.about, trained=trained, untrained=untrained, splits=config.splits)
+
+
+def splits_of(family: Family) -> tuple[str, ...]:
+    """The splits that `family` has."""
+    return SPLITS if family.trained else (HELD_OUT,)
+
+
+def refuse_for_training(lane: str, ids: list[str]) -> None:
+    """Raise ConfigError unless every one of `ids` may be trained on in `lane` (a key of the deploy file)."""
+    for task_id in ids:
+        family, split, _ = [*task_id.split("/"), "", ""][:3]
+        if family in tasks.FAMILIES and not tasks.FAMILIES[family].trained:
+            raise ConfigError(f"{lane}: {task_id} is of {family}, which is never trained on: it belongs to tasks.eval")
+        if split != TRAIN:
+            raise ConfigError(f"{lane}: {task_id} is held out: only split {TRAIN} may be trained or demonstrated")
+
+
+def _named(name: str, key: str, listed: list[str], *, trained: bool) -> tuple[str, ...]:
+    known = [family.name for family in tasks.FAMILIES.values() if family.trained is trained]
+    if ALL in listed:
+        return tuple(known)
+    for place, family in enumerate(listed):
+        if family not in tasks.FAMILIES:
+            raise ConfigError(f"{name}: {key}.{place}: there is no family {family}; {hint(family, tasks.FAMILIES)}")
+        if family not in known:
+            other = "untrained" if trained else "trained"
+            said = "is never trained on" if trained else "is trained on"
+            raise ConfigError(f"{name}: {key}.{place}: {family} {said}: list it below {other}")
+    return tuple(dict.fromkeys(listed))
