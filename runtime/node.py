@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from runtime.catalogue import DEAD_LETTER
+from runtime.catalogue import DEAD_LETTER, MAILBOX_FULL
 from runtime.clock import Clock
 from runtime.codec import encode_error
 from runtime.envelope import Envelope
@@ -64,6 +64,7 @@ class Node:
         self.shared = Shared()
         self.mailboxes: dict[str, Mailbox] = {}
         self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS_KEPT)
+        self._full: set[str] = set()  # mailboxes that pushed back and have taken nothing since; actors bound it
         self._pending: dict[str, tuple[str, asyncio.Future[Envelope]]] = {}
         self._parked = TaskScope(self._parked_failed)
 
@@ -75,7 +76,7 @@ class Node:
         self._pending[envelope.id] = (envelope.to, future)
         try:
             if (mailbox := self.mailboxes.get(envelope.to)) is not None:
-                await mailbox.put(envelope, margin_left_s(envelope))
+                await self._put(mailbox, envelope)
             else:
                 await self.uplink.send(envelope)
             return await future
@@ -85,7 +86,7 @@ class Node:
     async def tell(self, envelope: Envelope) -> Envelope | None:
         """Deliver; the answer is that of the other process, None inside this one."""
         if (mailbox := self.mailboxes.get(envelope.to)) is not None:
-            await mailbox.put(envelope, margin_left_s(envelope))
+            await self._put(mailbox, envelope)
             return None
         return await self.ask(envelope)
 
@@ -98,8 +99,10 @@ class Node:
         if mailbox is None:
             self.refuse(envelope, ActorGone(f"there is no {envelope.to} in {self.name}"))
         elif mailbox.offer(envelope):
+            self._full.discard(envelope.to)
             self._accepted(envelope)
         elif len(self._parked) >= MAX_PARKED:
+            self._pushed_back(mailbox, envelope, 0.0)
             self.refuse(envelope, MailboxFull(f"mailbox of {envelope.to} is full and so is the waiting room"))
         else:
             self._parked.spawn(self._park(mailbox, envelope), f"parked {envelope.id}")
@@ -139,11 +142,29 @@ class Node:
 
     async def _park(self, mailbox: Mailbox, envelope: Envelope) -> None:
         try:
-            await mailbox.put(envelope, margin_left_s(envelope))
+            await self._put(mailbox, envelope)
         except MailboxFull as error:
             self.refuse(envelope, error)
         else:
             self._accepted(envelope)
+
+    async def _put(self, mailbox: Mailbox, envelope: Envelope) -> None:
+        began = time.monotonic()
+        try:
+            await mailbox.put(envelope, margin_left_s(envelope))
+        except MailboxFull:
+            self._pushed_back(mailbox, envelope, time.monotonic() - began)
+            raise
+        self._full.discard(envelope.to)
+
+    def _pushed_back(self, mailbox: Mailbox, envelope: Envelope, waited_s: float) -> None:
+        """One line for as long as the mailbox takes nothing."""
+        if envelope.to not in self._full:
+            self._full.add(envelope.to)
+            self.log.emit(
+                MAILBOX_FULL, trace=envelope.trace, name=envelope.to, sender=envelope.sender, message=envelope.message,
+                inside=len(mailbox), waited_s=round(waited_s, 3),
+            )  # fmt: skip
 
     def _parked_failed(self, name: str, error: BaseException) -> None:
         self.log.emit(DEAD_LETTER, sender="", to=name, type=type(error).__name__)

@@ -68,7 +68,11 @@ class ActorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One child process. `env` is added to this process's environment; `nice` is added to its niceness."""
+    """One child process. `env` is added to this process's environment; `nice` is added to its niceness.
+
+    A child whose loop has not answered for `heartbeat_s` is named as a stall; one that has not for `silent_limit_s`
+    (stopped, or stuck in one call) is killed and started again.
+    """
 
     name: str
     env: dict[str, str] = {}
@@ -76,6 +80,8 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     restart: RestartPolicy = RestartPolicy()
     start_timeout_s: float = 60.0
     stop_timeout_s: float = 90.0  # for what its actors share; then it is killed
+    heartbeat_s: float = 15.0
+    silent_limit_s: float = 60.0
 
 
 def check_name(name: str) -> None:

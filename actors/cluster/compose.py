@@ -23,6 +23,7 @@ from runtime.errors import ConfigError
 from runtime.system import ActorSpec, HostSpec
 
 RANK_HOST = "ranks/0"
+RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
 # Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
 MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
 
@@ -127,6 +128,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         HostSpec(
             name=RANK_HOST,
             env={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONWARNINGS": MEGATRON_NOTICES},
+            silent_limit_s=RANK_SILENT_S,
         ),
         *(HostSpec(name=_desktop_host(i), env={"OMP_NUM_THREADS": "1"}) for i in range(deploy.desktops.hosts)),
     ]

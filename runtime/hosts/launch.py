@@ -96,11 +96,15 @@ class Child:
         finally:
             transport.close()
 
-    async def reap(self) -> int:
-        """Kill what is left of the group, wait for the child, close everything; returns its exit code."""
+    def kill(self) -> None:
+        """End the whole group at once, stopped processes too."""
         # The zombie keeps the group's id from being used again until `wait`, so this can't hit strangers.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+
+    async def reap(self) -> int:
+        """Kill what is left of the group, wait for the child, close everything; returns its exit code."""
+        self.kill()
         try:
             async with asyncio.timeout(30.0):
                 await self._exited.wait()

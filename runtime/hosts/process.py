@@ -2,7 +2,7 @@
 
 Invariant: while the child lives, what is meant for its actors goes to it; when it is lost, every ask to them fails
 at once, its process group is killed and reaped before a new child starts, and later asks wait for the new child
-up to their deadline.
+up to their deadline. A child that lives but does not answer is lost once its silence has lasted long enough.
 """
 
 from __future__ import annotations
@@ -80,6 +80,8 @@ class ProcessHost:
         self._up = asyncio.Event()  # up, or never again
         self._stopping = False
         self._parked = 0
+        self._child: Child | None = None
+        self._silence = ""  # why the child was killed, if it was for its silence
         self._pid = 0
         self._scope = TaskScope(lambda name, error: hub.give_up(f"host {spec.name}", f"{name} failed: {error!r}"))
         self._life: asyncio.Task[None] = self._scope.spawn(self._live(), f"host {spec.name}")
@@ -225,7 +227,7 @@ class ProcessHost:
             child = Child(self._spec, self._node.run_dir, self._log_level, self._stall_after_s)
         except OSError as error:
             return HostLost(f"host {self.name} can't be started: {error}")
-        self._pid = child.pid
+        self._pid, self._child, self._silence = child.pid, child, ""
         cause: ComputerRLError = HostLost(f"host {self.name} ended")
         try:
             output = self._scope.spawn(child.output(self._output), f"output of {self.name}")
@@ -245,10 +247,13 @@ class ProcessHost:
                 self._up.clear()
                 await link.close()
         finally:
+            self._child = None
             code = await child.reap()
         await asyncio.wait({output}, timeout=1.0)
         output.cancel()
         if not self._stopping:
+            if self._silence:
+                cause = HostLost(self._silence)
             if not isinstance(cause, ConfigError):
                 cause = type(cause)(f"{cause} (exit code {code})")
             names = list(self._actors)
@@ -290,19 +295,30 @@ class ProcessHost:
         self._node.log.emit(HOST_OUTPUT, name=self.name, line=line)
 
     async def _watch(self) -> None:
-        """Report a child whose loop does not answer: its own stall watch can't run then."""
-        period = max(0.1, self._stall_after_s)
+        """Report a child whose loop does not answer, since its own stall watch can't run then; end one for good."""
+        beat_s = max(0.1, min(self._spec.heartbeat_s, self._stall_after_s))
         while True:
-            await asyncio.sleep(period / 2)
-            if self._link is None:
+            await asyncio.sleep(beat_s / 2)
+            asked, child = time.monotonic(), self._child
+            if self._link is None or await self._responds(beat_s):
                 continue
-            try:
-                await self._exchange(lambda key: AskStatus(id=key), "status", period)
-            except DeadlineExceeded:
-                since = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - period))
-                whom = f"host/{self.name}"
-                self._node.log.emit(
-                    STALL, who=self._node.name, what="status", whom=whom, since=since, waited_s=period, cause="silent"
-                )
-            except HostLost:
-                continue
+            since = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - beat_s))
+            whom = f"host/{self.name}"
+            self._node.log.emit(
+                STALL, who=self._node.name, what="status", whom=whom, since=since, waited_s=beat_s, cause="silent"
+            )
+            # Asked once more: the first silence may have been this process's own.
+            left_s = max(beat_s, self._spec.silent_limit_s - beat_s)
+            if not await self._responds(left_s) and child is not None and child is self._child and not self._stopping:
+                self._silence = f"host {self.name} was silent for {time.monotonic() - asked:.0f} s and was killed"
+                child.kill()
+
+    async def _responds(self, within_s: float) -> bool:
+        """Whether the child says what it is doing; a child that is lost meanwhile is no silent one."""
+        try:
+            await self._exchange(lambda key: AskStatus(id=key), "status", within_s)
+        except DeadlineExceeded:
+            return False
+        except HostLost:
+            return True
+        return True

@@ -1,0 +1,112 @@
+"""A stopped process, a full mailbox and a slow disk: each is named in one line, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from example_actors import Counter, Number, Sleep, Total  # noqa: E402
+
+from runtime import slow_disk  # noqa: E402
+from runtime.errors import ActorGone, MailboxFull  # noqa: E402
+from runtime.events import Event  # noqa: E402
+from runtime.logs_read import read_logs  # noqa: E402
+from runtime.slow_disk import on_disk  # noqa: E402
+from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
+
+
+async def lines(run_dir: Path, event: str, count: int = 1) -> list[dict[str, Any]]:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if len(found := list(read_logs(run_dir, event=event))) >= count:
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"no {event}")
+
+
+def one_host(silent_limit_s: float) -> HostSpec:
+    policy = RestartPolicy(first_delay_s=0.0)
+    return HostSpec(
+        name="one", env={"PYTHONPATH": str(HERE)}, heartbeat_s=0.5, silent_limit_s=silent_limit_s, restart=policy
+    )
+
+
+async def test_a_stopped_host_is_named_killed_and_started_again(tmp_path):
+    async with ActorSystem(tmp_path, hosts=[one_host(2.0)]) as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter, host="one"))
+        (started,) = await lines(tmp_path, "host_started")
+        os.kill(started["pid"], signal.SIGSTOP)
+        asking = asyncio.ensure_future(system.ref("a").ask(Total(), timeout_s=30))
+        (stall,) = await lines(tmp_path, "stall")
+        assert (stall["who"], stall["whom"], stall["what"], stall["cause"]) == ("main", "host/one", "status", "silent")
+        assert stall["waited_s"] == pytest.approx(0.5)
+        with pytest.raises(ActorGone, match="was silent for"):
+            await asking
+        (lost,) = await lines(tmp_path, "host_lost")
+        assert (lost["exit_code"], lost["actors"]) == (-signal.SIGKILL, ["a"])
+        assert await system.ref("a").ask(Total(), timeout_s=30) == Number(n=0), "the successor serves"
+        assert len(await lines(tmp_path, "host_started", 2)) == 2
+
+
+async def test_a_host_that_goes_on_in_time_is_kept(tmp_path):
+    async with ActorSystem(tmp_path, hosts=[one_host(20.0)]) as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter, host="one"))
+        (started,) = await lines(tmp_path, "host_started")
+        os.kill(started["pid"], signal.SIGSTOP)
+        await lines(tmp_path, "stall")
+        os.kill(started["pid"], signal.SIGCONT)
+        assert await system.ref("a").ask(Total(), timeout_s=30) == Number(n=0)
+    assert not list(read_logs(tmp_path, event="host_lost"))
+
+
+@pytest.mark.parametrize("host", ["main", "one"])
+async def test_a_full_mailbox_is_named_once(tmp_path, host):
+    async with ActorSystem(tmp_path, hosts=[one_host(60.0)]) as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter, host=host, mailbox=1))
+        ref = system.ref("a")
+        busy = [asyncio.ensure_future(ref.ask(Sleep(seconds=0.7), timeout_s=30)) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        late = [ref.ask(Total(), timeout_s=0.5, trace="g1.2") for _ in range(3)]
+        found = await asyncio.gather(*late, return_exceptions=True)
+        assert all(isinstance(error, MailboxFull) for error in found), found
+        await asyncio.gather(*busy)
+        assert await ref.ask(Total(), timeout_s=30) == Number(n=0)
+        (full,) = await lines(tmp_path, "mailbox_full")
+    assert (full["name"], full["sender"], full["inside"], full["trace"]) == ("a", "system", 1, "g1.2")
+    assert full["waited_s"] >= 0.3
+
+
+class Heard:
+    """A log that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def emit(self, event: Event, /, **fields: Any) -> None:
+        event.check(fields)
+        self.lines.append((event.name, fields))
+
+
+async def test_slow_work_on_a_file_is_named_once(monkeypatch):
+    monkeypatch.setattr(slow_disk, "SLOW_AFTER_S", 0.05)
+    heard = Heard()
+    async with on_disk(heard, "a.seg", "append"):
+        await asyncio.sleep(0)
+    assert heard.lines == []
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2), on_disk(heard, "a.seg", "flush"):
+            await asyncio.sleep(10)
+    (slow, first), (answers, second) = heard.lines
+    assert (slow, answers) == ("disk_slow", "disk_answers")
+    assert (first["file"], first["what"], second["file"]) == ("a.seg", "flush", "a.seg")
+    assert 0.05 <= first["waited_s"] <= second["took_s"]
