@@ -77,6 +77,4 @@ def test_what_is_held_out_or_never_trained_on_is_kept_out_of_training(monkeypatc
     with pytest.raises(ConfigError, match=r"tasks.train: .*never trained on"):
         lanes_of(TasksConfig(train=["apart/held-out/1"]))
     held_out = TaskRange(suite="desktop", split="held-out", untrained=True, count=99)
-    assert (
-        "apart/held-out/0" in lanes_of(TasksConfig(eval=[held_out])).eval or len(suites.load("desktop").untrained) > 2
-    )
+    assert "apart/held-out/0" in lanes_of(TasksConfig(eval=[held_out])).eval
