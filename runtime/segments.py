@@ -65,6 +65,11 @@ class SegmentStore:
         numbers = [int(m.group(2)) for m, _ in found if m and m.group(1) == writer]
         self._open(max(numbers, default=0))
 
+    @property
+    def name(self) -> str:
+        """The file that is written now."""
+        return self._name
+
     def append(self, payload: bytes) -> BlobRef:
         """Store `payload`; it is safe from kill -9 at once and from a power cut after `flush`. Raises StoreError."""
         if len(payload) > MAX_BLOB_BYTES:

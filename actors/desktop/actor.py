@@ -85,7 +85,7 @@ class DesktopController(Actor):
 
     async def _make_recorder(self) -> Recorder:
         folder: Path = self.ctx.run_dir / "segments"
-        return Recorder(SegmentStore(folder, self.ctx.name))
+        return Recorder(SegmentStore(folder, self.ctx.name), self.ctx.log)
 
     def doing(self) -> str:
         """Stage, task and step."""

@@ -169,6 +169,7 @@ class Episode:
         if wanted == "all" or (wanted == "last" and ending is not None):
             args = {"format": "jpeg", "quality": 60}
             picture = await self._body.call("screenshot", args, self._config.call_timeout_s)
+        stored = await self._recorder.picture(picture)
         refused = isinstance(action, Refusal)
         payload = StepPayload(
             prompt_ids=answer.prompt_ids,
@@ -181,7 +182,7 @@ class Episode:
             action=None if refused else msgspec.json.encode(action).decode(),
             refusal=action.reason if isinstance(action, Refusal) else None,
             result=result,
-            screenshot=self._recorder.picture(picture),
+            screenshot=stored,
             **timing,
         )
         self._steps.append(await self._recorder.step(payload, well_formed=not refused))

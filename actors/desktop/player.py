@@ -126,7 +126,7 @@ class _Steps(Recorder):
     def __init__(self) -> None:
         self.payloads: list[StepPayload] = []  # an episode's steps bound them
 
-    def picture(self, jpeg: object) -> BlobRef | None:
+    async def picture(self, jpeg: object) -> BlobRef | None:
         """Pictures are not kept."""
         return None
 

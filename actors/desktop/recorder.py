@@ -1,37 +1,49 @@
 """Stores an episode's steps and pictures in the run's segments.
 
-Invariant: a `StepRef` is handed out only for a payload that a reader will find, whatever is killed next.
+Invariant: a `StepRef` is handed out only for a payload that a reader will find, whatever is killed next. A slow disk
+holds back who stores and nobody else: writes go one after another in a thread of their own, each caller waits for
+his, the log names the file after some seconds, and after `STUCK_S` the disk counts as broken.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 
 from actors.replay.messages import StepPayload, StepRef
+from runtime.errors import StoreError
 from runtime.message import BlobRef
 from runtime.segments import SegmentStore
+from runtime.slow_disk import Log, on_disk
 
 MAX_PICTURE = 4 << 20  # bytes; a guest that sends more sends no picture
+STUCK_S = 300.0
+T = TypeVar("T")
 
 
 class Recorder:
     """Writes to the segments of one host process, which its seats share."""
 
-    def __init__(self, store: SegmentStore) -> None:
+    def __init__(self, store: SegmentStore, log: Log | None = None) -> None:
         self._store = store
+        self._log = log
         self._encoder = msgspec.msgpack.Encoder()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="segments")
 
-    def picture(self, jpeg: object) -> BlobRef | None:
-        """Store a screenshot; anything but a JPEG of sane size is left out."""
+    async def picture(self, jpeg: object) -> BlobRef | None:
+        """Store a screenshot; anything but a JPEG of sane size is left out. Raises StoreError."""
         if not isinstance(jpeg, bytes) or not jpeg.startswith(b"\xff\xd8") or len(jpeg) > MAX_PICTURE:
             return None
-        return self._store.append(jpeg)
+        return await self._do("append", lambda: self._store.append(jpeg))
 
     async def step(self, payload: StepPayload, *, well_formed: bool) -> StepRef:
         """Store one step and describe it for the ledger. Raises StoreError."""
-        blob = self._store.append(self._encoder.encode(payload))
+        encoded = self._encoder.encode(payload)
+        blob = await self._do("append", lambda: self._store.append(encoded))
         return StepRef(
             blob=blob,
             prompt_tokens=len(payload.prompt_ids),
@@ -42,9 +54,18 @@ class Recorder:
         )
 
     async def flush(self) -> None:
-        """Make everything stored so far safe from a power cut."""
-        await asyncio.to_thread(self._store.flush)
+        """Make everything stored so far safe from a power cut. Raises StoreError."""
+        await self._do("flush", self._store.flush)
 
     async def close(self) -> None:
-        """Release the segment file."""
-        await asyncio.to_thread(self._store.close)
+        """Release the segment file. Raises StoreError."""
+        await self._do("close", self._store.close)
+        self._thread.shutdown(wait=False)
+
+    async def _do(self, what: str, work: Callable[[], T]) -> T:
+        file = self._store.name
+        try:
+            async with asyncio.timeout(STUCK_S), on_disk(self._log, file, what):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except TimeoutError as error:
+            raise StoreError(f"{file}: {what} was not done within {STUCK_S:g} s") from error

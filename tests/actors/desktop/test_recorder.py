@@ -1,0 +1,100 @@
+"""Steps and pictures in segments on a disk that is slow.
+
+The disk is real, its slowness is simulated: the system call that writes or flushes waits on an event first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.desktop import recorder
+from actors.desktop.recorder import Recorder
+from actors.replay.messages import StepPayload
+from runtime import slow_disk
+from runtime.errors import StoreError
+from runtime.events import Event
+from runtime.segments import SegmentStore, read_blob
+
+PICTURE = b"\xff\xd8" + bytes(1000)
+
+
+class Heard:
+    """A log that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def emit(self, event: Event, /, **fields: Any) -> None:
+        event.check(fields)
+        self.lines.append((event.name, fields))
+
+
+class Held:
+    """A system call that waits until it is let go."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+        self.go = threading.Event()
+        self.calls = 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        assert self.go.wait(30)
+        return self.real(*args)
+
+
+def payload(number: int) -> StepPayload:
+    return StepPayload(
+        prompt_ids=[number], response_ids=[2], logprobs=[], spans=[], temperature=1.0, observation="", response="",
+        action=None, refusal=None, result=None, screenshot=None, observe_ms=0.0, generate_ms=0.0, act_ms=0.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+async def test_a_slow_disk_holds_back_who_writes_and_nobody_else(tmp_path, monkeypatch, call):
+    monkeypatch.setattr(slow_disk, "SLOW_AFTER_S", 0.1)
+    held = Held(getattr(os, call))
+    heard = Heard()
+    kept = Recorder(SegmentStore(tmp_path, "desktop/0"), heard)
+    monkeypatch.setattr(f"runtime.segments.os.{call}", held)
+    seats = [asyncio.ensure_future(kept.step(payload(n), well_formed=True)) for n in range(3)]
+    picture = asyncio.ensure_future(kept.picture(PICTURE))
+    if call == "fsync":
+        await asyncio.gather(*seats, picture)
+        seats.append(asyncio.ensure_future(kept.flush()))
+    async with asyncio.timeout(10):
+        while not heard.lines:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            assert time.monotonic() - began < 1.0, "the loop runs on"
+    assert not seats[-1].done(), "whoever stores waits"
+    held.go.set()
+    await asyncio.gather(*seats, picture)
+    refs = [seat.result() for seat in seats[:3]]
+    assert [msgspec.msgpack.decode(read_blob(tmp_path, ref.blob))["prompt_ids"] for ref in refs] == [[0], [1], [2]]
+    assert read_blob(tmp_path, picture.result()) == PICTURE
+    what = {"pwrite": "append", "fsync": "flush"}[call]
+    slow = [fields for name, fields in heard.lines if name == "disk_slow" and fields["what"] == what]
+    assert slow[0]["file"] == "desktop-0-000000.seg"
+    assert slow[0]["waited_s"] >= 0.1
+    assert [name for name, fields in heard.lines if fields["what"] == what].count("disk_answers") == len(slow)
+    await kept.close()
+
+
+async def test_a_disk_that_is_stuck_is_an_error_that_names_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "STUCK_S", 0.2)
+    held = Held(os.fsync)
+    kept = Recorder(SegmentStore(tmp_path, "desktop/0"))
+    await kept.step(payload(1), well_formed=True)
+    monkeypatch.setattr("runtime.segments.os.fsync", held)
+    with pytest.raises(StoreError, match=r"desktop-0-000000\.seg: flush was not done within 0\.2 s"):
+        await kept.flush()
+    held.go.set()
+    await kept.close()
