@@ -24,6 +24,7 @@ from guest.pointer import Pointer
 from guest.programs import Programs
 from guest.quiet import Work, settle
 from guest.screenlink import ScreenLink
+from guest.terminals import Terminals
 from guest.windows import Windows
 
 MANAGER_S = 20.0
@@ -42,6 +43,7 @@ class Agent:
         self._pixels = Pixels()
         self._work = Work()
         self._tree: Any = None
+        self._terminals = Terminals()
         self._programs = Programs(self._link, self._windows, self._accessibility)
 
     def table(self) -> dict[str, Callable[..., Any]]:
@@ -116,6 +118,7 @@ class Agent:
         """Windows and showing elements: [tag, name, text, x, y, w, h, states, window index]."""
         rows = self._windows.list()
         walk = self._accessibility().observe(rows, self._pixels.width, self._pixels.height)
+        walk.elements += self._terminals.elements(rows, walk.hidden)
         kept = ("id", "class", "title", "active")
         return {
             "windows": [{key: row[key] for key in kept} for row in rows],

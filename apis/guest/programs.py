@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from guest.errors import Refused
@@ -17,8 +19,21 @@ from guest.screenlink import ScreenLink
 from guest.windows import Windows
 
 LAUNCH_MAX = 64
+READER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("terminal.py")))
 LOOK_S = 0.05
 SILENT_CLASSES = {"xterm", "uxterm"}  # they draw their text themselves and tell the accessibility bus nothing
+
+
+def readable(argv: list[str]) -> list[str]:
+    """The command of a terminal, with the program in it that keeps what it shows; any other command as it is."""
+    name = os.path.basename(argv[0])
+    if name not in SILENT_CLASSES:
+        return argv
+    at = argv.index("-e") if "-e" in argv else len(argv)
+    inner = argv[at + 1 :]
+    titled = {"-T", "-title"} & set(argv[:at])
+    title = [] if titled else ["-T", os.path.basename(inner[0]) if inner else name]
+    return [*argv[:at], *title, "-e", *READER, *inner]
 
 
 class Programs:
@@ -39,7 +54,7 @@ class Programs:
             raise Refused("bad_request", "argv is a list of strings")
         try:
             child = subprocess.Popen(
-                argv,
+                readable(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
