@@ -7,18 +7,25 @@ from functools import lru_cache
 
 from apis.tasks.demonstrator import Oracle
 from apis.tasks.families import (
+    editor_find,
     file_manager,
+    files_move,
     text_editor,
 )
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task
+from apis.tasks.verify import CHECKS
+from apis.tasks.verify_files import folder_holds
 from apis.tasks.words import SPLITS, TRAIN
 from runtime.errors import ConfigError
 
 _MODULES = (
     text_editor,
     file_manager,
+    editor_find,
+    files_move,
 )
+CHECKS.update(folder_holds=folder_holds)
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
 

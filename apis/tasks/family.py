@@ -14,13 +14,27 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from apis.tasks.osworld import HOME, Download, DownloadParameters, Evaluator, Open, OpenParameters, Source, Step, Task
+from apis.apps import app_named
+from apis.tasks.osworld import (
+    HOME,
+    CommandParameters,
+    Download,
+    DownloadParameters,
+    Evaluator,
+    Launch,
+    Open,
+    OpenParameters,
+    Source,
+    Step,
+    Task,
+)
 from apis.tasks.verify import FileView
 
 if TYPE_CHECKING:
     from apis.tasks.demonstrator import Decide
 
 DOCUMENTS = f"{HOME}/Documents"
+TERMINAL = "terminal"  # what `setup` opens without a path
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,8 @@ class Goal:
     target: str = ""  # file or folder name the task is about
     wanted: str = ""  # text or name that shall be there in the end
     files: tuple[tuple[str, str], ...] = ()  # what lies in Documents at the start: name, content
+    end: tuple[tuple[str, str | None], ...] = ()  # all that lies there in the end, where a family says so; None: folder
+    words: tuple[str, ...] = ()  # what else its oracle needs, in an order of the family's own
 
 
 _ENDING = re.compile(r"\.(txt|md|log|xlsx|ods|csv)$")
@@ -60,9 +76,11 @@ class Family:
 
 def words_of(goal: Goal) -> set[str]:
     """Words and numbers of the names and texts of `goal`, endings of file names left out."""
-    names = [goal.target, goal.wanted, *(name for name, _ in goal.files)]
+    held = (*goal.files, *goal.end)
+    names = [goal.target, goal.wanted, *(name for name, _ in held)]
     parts = [part for name in names for path in name.split() for part in _ENDING.sub("", path).split("/")]
-    return {found for text in (*parts, *(text for _, text in goal.files)) for found in _VALUE.findall(text)}
+    texts = (*parts, *goal.words, *(text or "" for _, text in held))
+    return {found for text in texts for found in _VALUE.findall(text)}
 
 
 def seeded(task_id: str) -> Random:
@@ -71,10 +89,16 @@ def seeded(task_id: str) -> Random:
 
 
 def setup(goal: Goal, *opened: str) -> list[Step]:
-    """Put the goal's files into Documents, then open each of `opened`; the last one is in front."""
+    """Put the goal's files into Documents, then open each of `opened`, a path or `TERMINAL`; the last is in front."""
     sources = [Source(url=data_url(text), path=f"{DOCUMENTS}/{name}") for name, text in goal.files]
     put: list[Step] = [Download(parameters=DownloadParameters(files=sources))] if sources else []
-    return [*put, *(Open(parameters=OpenParameters(path=path)) for path in opened)]
+    return [*put, *(_opening(path) for path in opened)]
+
+
+def _opening(path: str) -> Step:
+    if path == TERMINAL:
+        return Launch(parameters=CommandParameters(command=list(app_named(TERMINAL).argv)))
+    return Open(parameters=OpenParameters(path=path))
 
 
 def data_url(text: str) -> str:
@@ -106,6 +130,46 @@ def all_of(*checks: tuple[str, str, dict[str, object]]) -> Evaluator:
         result=[dict(file_getter(path)) for _, path, _ in checks],
         expected=[expected for _, _, expected in checks],
     )
+
+
+def exactly(files: Mapping[str, str | None]) -> Evaluator:
+    """Success when Documents holds `files` with these texts, and nothing else.
+
+    `files` are texts by their path below Documents; None stands for an empty folder.
+    """
+    folders: dict[str, set[str]] = {"": set()}
+    for path, text in files.items():
+        parts = path.split("/")
+        for depth, name in enumerate(parts):
+            is_folder = text is None or depth < len(parts) - 1
+            folders.setdefault("/".join(parts[:depth]), set()).add(name + "/" * is_folder)
+        if text is None:
+            folders.setdefault(path, set())
+    texts = [("file_text_is", path, rule(expected=text)) for path, text in files.items() if text is not None]
+    return all_of(*(("folder_holds", path, rule(expected=sorted(names))) for path, names in folders.items()), *texts)
+
+
+def of_files(
+    name: str,
+    apps: tuple[str, ...],
+    goal: Callable[[str], Goal],
+    *,
+    opened: Callable[[Goal], Sequence[str]],
+    decide: Decide,
+    templates: Templates,
+    trained: bool = True,
+) -> Family:
+    """A family that is done when Documents holds exactly the goal's `end`; `opened` is what `setup` opens."""
+
+    def task(task_id: str) -> Task:
+        made = goal(task_id)
+        return in_osworld_form(task_id, made, setup(made, *opened(made)), exactly(dict(made.end)), apps)
+
+    def solved(made: Goal) -> Files:
+        texts = in_documents({path: text for path, text in made.end if text is not None})
+        return texts | {f"Documents/{path}": FileView("folder") for path, text in made.end if text is None}
+
+    return Family(name, apps[0], apps, goal, task, solved, {"gui": decide}, templates, trained)
 
 
 def in_documents(files: Mapping[str, str]) -> dict[str, FileView]:
