@@ -14,6 +14,7 @@ from Xlib import X
 from Xlib.ext import xtest
 
 DOUBLE_CLICK_S = 0.16  # the HOME template sets the toolkits to 150 ms
+AGAIN_S = 0.04  # between the presses of a double click
 NEAR_PX = 12
 DRAG_STEPS = 8
 DRAG_PACE_S = 0.012
@@ -51,7 +52,10 @@ class Pointer:
         self._link.flush()
         if wait > 0 and button == last_button and abs(x - last_x) <= NEAR_PX and abs(y - last_y) <= NEAR_PX:
             self._link.pause(wait)
-        for _ in range(n):
+        for number in range(n):
+            if number:  # in one burst, pcmanfm opens what was selected before
+                self._link.flush()
+                self._link.pause(AGAIN_S)
             self._button(X.ButtonPress, button)
             self._button(X.ButtonRelease, button)
         self._link.flush()
