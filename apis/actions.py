@@ -1,26 +1,22 @@
-"""The ten GUI actions under their published names and parameters.
+"""All that a model can do: the ten GUI actions under their published names, and the tools of applications.
 
-Invariant: a function is declared once, in `GUI`; the prompt's text, the grammar's checks and the dispatch all read
-that declaration, so they can't disagree.
+Invariant: a function is declared once, in `GUI` or in `apis.tools`; the prompt's text, the grammar's checks and the
+dispatch all read that declaration, so they can't disagree.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
-import msgspec
-
+from apis.functions import Action, Function, Param, Tool
 from apis.keys import KEYS
+from apis.tools import TOOLS, declared
 
 SCREEN_W, SCREEN_H = 1280, 720  # pixels
 MAX_TEXT = 1000  # characters a single action may type or quote
 
 Place = tuple[int, int] | str  # screen pixels, or the name of an element of the current observation ("e12")
-
-
-class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="function"):
-    """Base of everything a model can do; on the wire and in JSON the field `function` names it."""
 
 
 class Click(Action, frozen=True, tag="click"):
@@ -88,41 +84,7 @@ class Exit(Action, frozen=True, tag="exit"):
     success: bool
 
 
-AnyAction = Click | Type | DragAndDrop | Scroll | OpenApp | SwitchWindow | Hotkey | Quote | Wait | Exit
-
-
-@dataclass(frozen=True)
-class Param:
-    """One parameter: `kind` names a check of the grammar, `limits` its bounds or the values allowed."""
-
-    name: str
-    kind: str  # place, integer, boolean, text, choice, keys, window
-    published_type: str
-    limits: tuple[Any, ...] = ()
-    default: Any = msgspec.NODEFAULT
-    meaning: str = ""
-
-    @property
-    def required(self) -> bool:
-        """Whether the call must name it."""
-        return self.default is msgspec.NODEFAULT
-
-
-@dataclass(frozen=True)
-class Function:
-    """What a model may call: its published class and name, the action it makes, and what it does in a sentence."""
-
-    owner: str
-    name: str
-    action: type[Action]
-    params: tuple[Param, ...]
-    description: str
-
-    @property
-    def signature(self) -> str:
-        """The call as a prompt shows it."""
-        parts = (f"{p.name}: {p.published_type}" + ("" if p.required else f" = {p.default!r}") for p in self.params)
-        return f"{self.owner}.{self.name}({', '.join(parts)})"
+AnyAction = Click | Type | DragAndDrop | Scroll | OpenApp | SwitchWindow | Hotkey | Quote | Wait | Exit | Tool
 
 
 OPEN_APP_NAMES = (
@@ -226,12 +188,9 @@ def functions_for(app: str) -> dict[str, Function]:
     return {f"{f.owner}.{f.name}": f for f in (*GUI, *TOOLS.get(app, ()))}
 
 
-TOOLS: dict[str, tuple[Function, ...]] = {}  # application -> its functions
-
-
 def function_of(action: Action) -> Function:
-    """The declaration behind an action."""
-    return _BY_ACTION[type(action)]
+    """The declaration behind an action. Raises LookupError for a tool that no application has."""
+    return declared(action.owner, action.name) if isinstance(action, Tool) else _BY_ACTION[type(action)]
 
 
 _BY_ACTION = {f.action: f for f in GUI}
@@ -240,12 +199,15 @@ _BY_ACTION = {f.action: f for f in GUI}
 def line(action: Action) -> str:
     """The action as the one Python line that a model would write for it; arguments at their defaults are left out."""
     function = function_of(action)
-    values = ((param, getattr(action, param.name)) for param in function.params)
-    arguments = (f"{param.name}={_literal(param, value)}" for param, value in values if value != param.default)
+    given = action.arguments if isinstance(action, Tool) else {p.name: getattr(action, p.name) for p in function.params}
+    pairs = ((param, given[param.name]) for param in function.params if param.name in given)
+    arguments = (f"{param.name}={_literal(param, value)}" for param, value in pairs if value != param.default)
     return f"{function.owner}.{function.name}({', '.join(arguments)})"
 
 
 def _literal(param: Param, value: Any) -> str:
     if param.kind in ("place", "window") and isinstance(value, str):
         return value if value.isalnum() else repr(value)
-    return repr(list(value)) if isinstance(value, tuple) else repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_literal(param, item) for item in value)}]"
+    return f"{Decimal(repr(value)):f}" if isinstance(value, float) else repr(value)

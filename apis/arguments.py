@@ -1,5 +1,7 @@
 """Checks of single arguments: an `ast` node becomes a bounded Python value of its parameter's kind.
 
+Here are the kinds that refer to what is on the screen; those of plain values are in `apis.kinds`.
+
 Invariant: a value leaves this module only if it is a literal of the declared kind inside the declared bounds.
 """
 
@@ -7,12 +9,12 @@ from __future__ import annotations
 
 import ast
 import re
-import unicodedata
 from collections.abc import Callable, Collection
 from typing import Any
 
 from apis.actions import SCREEN_H, SCREEN_W, Param
 from apis.keys import KEYS
+from apis.kinds import NOT_LITERAL, Unfit, fit
 
 MAX_KEYS = 4
 _ELEMENT = re.compile(r"e[1-9]\d{0,3}", re.ASCII)
@@ -20,20 +22,29 @@ _WINDOW = re.compile(r"w[1-9]\d?|0x[0-9a-f]{1,8}", re.ASCII)
 Names = Collection[str] | None
 
 
-class Unfit(Exception):  # noqa: N818 - it becomes a Refusal in apis.grammar and goes no further
-    """The argument is not what the parameter takes."""
-
-
 def check(param: Param, node: ast.expr, elements: Names, windows: Names) -> Any:
     """The value of `node` as `param` wants it. Raises Unfit with a line that names the parameter and what is right."""
     if not param.required and param.default is None and isinstance(node, ast.Constant) and node.value is None:
         return None
-    return _CHECKS[param.kind](param, node, windows if param.kind == "window" else elements)
+    seen = _CHECKS.get(param.kind)
+    if seen is not None:
+        return seen(param, node, windows if param.kind == "window" else elements)
+    return fit(param, _plain(node))
 
 
 def _constant(node: ast.expr) -> Any:
     """The literal's value; the node itself, which is of no literal type, when it is none."""
     return node.value if isinstance(node, ast.Constant) else node
+
+
+def _plain(node: ast.expr) -> Any:
+    """A literal, a negative number or a flat list of those as a value; NOT_LITERAL for anything else."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return [NOT_LITERAL if isinstance(part, ast.List | ast.Tuple) else _plain(part) for part in node.elts]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        value = node.operand.value
+        return -value if isinstance(value, int | float) and not isinstance(value, bool) else NOT_LITERAL
+    return node.value if isinstance(node, ast.Constant) else NOT_LITERAL
 
 
 def _whole(node: ast.expr) -> int | None:
@@ -62,40 +73,6 @@ def _place(param: Param, node: ast.expr, elements: Names) -> tuple[int, int] | s
     return x, y
 
 
-def _integer(param: Param, node: ast.expr, _: Names) -> int:
-    low, high = param.limits
-    value = _whole(node)
-    if value is None or not low <= value <= high:
-        raise Unfit(f"{param.name}: write a whole number from {low} to {high}")
-    return value
-
-
-def _boolean(param: Param, node: ast.expr, _: Names) -> bool:
-    value = _constant(node)
-    if type(value) is not bool:
-        raise Unfit(f"{param.name}: write True or False")
-    return value
-
-
-def _text(param: Param, node: ast.expr, _: Names) -> str:
-    value = _constant(node)
-    if not isinstance(value, str):
-        raise Unfit(f"{param.name}: write a string in quotes")
-    if len(value) > param.limits[0]:
-        raise Unfit(f"{param.name}: at most {param.limits[0]} characters, not {len(value)}")
-    bad = next((c for c in value if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"), None)
-    if bad is not None:
-        raise Unfit(f"{param.name}: the control character {bad!r} can't be typed, only \\n and \\t")
-    return value
-
-
-def _choice(param: Param, node: ast.expr, _: Names) -> str:
-    value = _constant(node)
-    if not isinstance(value, str) or value not in param.limits:
-        raise Unfit(f"{param.name}: write one of {', '.join(repr(choice) for choice in param.limits)}")
-    return value
-
-
 def _keys(param: Param, node: ast.expr, _: Names) -> tuple[str, ...]:
     if not isinstance(node, ast.List | ast.Tuple) or not 1 <= len(node.elts) <= MAX_KEYS:
         raise Unfit(f"{param.name}: write a list of one to {MAX_KEYS} keys like ['ctrl', 's']")
@@ -120,10 +97,6 @@ def _window(param: Param, node: ast.expr, windows: Names) -> str:
 
 _CHECKS: dict[str, Callable[[Param, ast.expr, Names], Any]] = {
     "place": _place,
-    "integer": _integer,
-    "boolean": _boolean,
-    "text": _text,
-    "choice": _choice,
     "keys": _keys,
     "window": _window,
 }

@@ -22,6 +22,7 @@ from apis.actions import (
     Quote,
     Scroll,
     SwitchWindow,
+    Tool,
     Type,
     Wait,
 )
@@ -64,6 +65,7 @@ class Plan:
     calls: tuple[Call, ...]
     result: str
     ends: bool | None = None  # the claim of Agent.exit
+    answer: int | None = None  # index of the call whose own answer, a text, is the result instead
 
 
 @singledispatch
@@ -131,6 +133,12 @@ def _(action: Hotkey, _: Observation) -> Plan:
 @plan.register
 def _(action: Quote, _: Observation) -> Plan:
     return Plan((), action.content[:MAX_RESULT])
+
+
+@plan.register
+def _(action: Tool, _: Observation) -> Plan:
+    args = {"owner": action.owner, "name": action.name, "arguments": action.arguments}
+    return Plan((Call("tool", args), SETTLE), "Success", answer=0)
 
 
 @plan.register

@@ -2,7 +2,8 @@
 
 Invariant: the answer is data. It is scanned, parsed with `ast` and compared with the declared functions; it is never
 evaluated, and the work it can cause is bounded before any of it is done: at most `MAX_ANSWER` bytes are looked at,
-and at most `MAX_CODE` characters outside string literals reach the parser, too few to nest deeply.
+and at most `MAX_CODE` characters that are neither in a string literal nor a list's digits, commas and spaces reach the
+parser, too few to nest deeply.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from difflib import get_close_matches
 
 import msgspec
 
-from apis.actions import LITERALS, AnyAction, Function, functions_for
+from apis.actions import LITERALS, AnyAction, Function, Tool, functions_for
 from apis.arguments import Unfit, check
+from apis.tools import app_of
 
 MAX_ANSWER = 8 * 1024  # bytes
-MAX_CODE = 400  # characters of the line outside its string literals
+MAX_CODE = 400  # characters of the line outside its string literals, without digits, commas and spaces
 MAX_DEPTH = 8  # open brackets
 MAX_REASON = 240  # characters
 
@@ -92,10 +94,14 @@ def _action(
     name = _called(call)
     function = functions.get(name)
     if function is None:
+        elsewhere = app_of(name)
+        if elsewhere:
+            raise _Refused(f"there is no function {name} here: bring a window of {elsewhere} to the front first")
         raise _Refused(f"there is no function {name}{_nearest(name, functions)}")
     return _bind(function, call, elements, windows)
 
 
+_FLAT = frozenset("0123456789, ")  # they nest nothing
 _ESCAPES = frozenset("\\'\"abfnrtv01234567xNuU")
 _OCTAL = re.compile(r"\\[4-7][0-7][0-7]")
 
@@ -112,7 +118,7 @@ def _bounded(code: str) -> str:
             mark = char * 3 if code.startswith(char * 3, at) else char
             at = _copy_string(code, at, mark, out)
             continue
-        outside += 1
+        outside += char not in _FLAT
         depth += (char in "([{") - (char in ")]}")
         if outside > MAX_CODE or depth > MAX_DEPTH:
             raise _Refused("the line is too long or too deeply nested for one call")
@@ -196,6 +202,9 @@ def _bind(
     if missing:
         raise _Refused(f"{name} needs the argument {missing[0]}: {function.signature}")
     values = {arg: check(by_name[arg], node, elements, windows) for arg, node in given.items()}
+    if function.action is Tool:
+        defaults = {param.name: param.default for param in function.params if not param.required}
+        return Tool(owner=function.owner, name=function.name, arguments=defaults | values)
     action: AnyAction = msgspec.convert(values | {"function": function.name}, function.action, strict=True)  # type: ignore[assignment]
     return action
 

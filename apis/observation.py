@@ -44,7 +44,7 @@ class Element(msgspec.Struct, frozen=True):
     y: int
     w: int
     h: int
-    states: tuple[str, ...] = ()  # foc, chk, sel, sen, edt, exp
+    states: tuple[str, ...] = ()  # foc, chk, sel, sen, edt, exp; bar: on a tool bar full of them
     window: int = -1  # index into Observation.windows; -1 where unknown
 
     @property
@@ -59,9 +59,9 @@ class Element(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What a model reads: the name, the text, or both."""
+        """What a model reads: the name, the text, or both; of a cell its address and what it shows."""
         if self.name and self.text and self.text != self.name:
-            return f"{self.name} ({self.text})"
+            return f"{self.name} {self.text}" if self.tag == "table-cell" else f"{self.name} ({self.text})"
         return self.name or self.text
 
     @property
@@ -130,19 +130,21 @@ def _overlap(a: Element, b: Element) -> float:
     return both / (a.w * a.h + b.w * b.h - both)
 
 
-def from_guest(frame: Any, info: str = "") -> Observation:
+def from_guest(frame: Any) -> Observation:
     """The guest agent's answer to `observe`, checked, cut and filtered.
 
     `frame` is `{"windows": [{"id", "class", "title", "active"}], "elements": [[tag, name, text, x, y, w, h, states,
-    window]]}`; unknown keys are ignored. Raises ProtocolError when it is anything else.
+    window]], "info": text}`, the last one not always; unknown keys are ignored. Raises ProtocolError when it is
+    anything else.
     """
     try:
         windows = tuple(_window(row) for row in frame["windows"][:MAX_WINDOWS])
         elements = [_element(row) for row in frame["elements"][:MAX_ELEMENTS]]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        info = _text(frame.get("info"), MAX_INFO)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise ProtocolError(f"the guest's observation has another shape: {type(error).__name__}") from error
     usable_ones = without_duplicates([element for element in elements if usable(element)])
-    return Observation(windows=windows, elements=tuple(usable_ones), info=info[:MAX_INFO])
+    return Observation(windows=windows, elements=tuple(usable_ones), info=info)
 
 
 def _window(row: Any) -> Window:
@@ -169,12 +171,12 @@ def _element(row: Any) -> Element:
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, limit: int = MAX_TEXT) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
         raise TypeError("a string is wanted")
-    return value[:MAX_TEXT].replace("\ufffc", "").replace("\ufffd", "")
+    return value[:limit].replace("\ufffc", "").replace("\ufffd", "")
 
 
 def _whole(value: Any, bound: int) -> int:

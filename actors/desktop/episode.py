@@ -25,7 +25,7 @@ from apis.grammar import Refusal, parse
 from apis.observation import Observation, from_guest
 from apis.tasks import task as task_of
 from apis.tasks.osworld import Task
-from apis.tasks.verify import paths, verify
+from apis.tasks.verify import verify, wanted
 from runtime.errors import AgentBrokeDesktop, DesktopFault, GuestRefused, ProtocolError
 
 Enter = Callable[[Stage], None]
@@ -77,7 +77,7 @@ class Episode:
             ending, detail = Ending.OUT_OF_STEPS, str(error)
         self._enter(Stage.VERIFYING)
         if needs_verifier(ending, feasible):
-            read = await self._body.frozen_files(paths(self._task), self._config.verify_timeout_s)
+            read = await self._body.frozen_files(wanted(self._task), self._config.verify_timeout_s)
             verdict = verify(self._task, read)
             verified, detail = verdict.success, verdict.reason
         return Played(judge(ending, feasible, verified), self._steps, detail)
@@ -142,17 +142,19 @@ class Episode:
         todo: Plan = plan(action, observation)
         self._body.acted = True
         try:
-            await self._carry_out(list(todo.calls), self._config.call_timeout_s)
+            answers = await self._carry_out(list(todo.calls), self._config.call_timeout_s)
         except GuestRefused as refused:
             return action, f"Failed: {refused.text}", todo.ends
-        return action, todo.result, todo.ends
+        return action, todo.result if todo.answer is None else answers[todo.answer], todo.ends
 
-    async def _carry_out(self, calls: list[Call], timeout_s: float) -> None:
+    async def _carry_out(self, calls: list[Call], timeout_s: float) -> list[Any]:
+        answers = []
         for call in calls:
             args: dict[str, Any] = dict(call.args)
             if call.method == "settle":
                 args["timeout_ms"] = min(args["timeout_ms"], self._config.settle_ms)
-            await self._body.call(call.method, args, timeout_s)
+            answers.append(await self._body.call(call.method, args, timeout_s))
+        return answers
 
     async def _record(
         self,

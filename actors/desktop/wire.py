@@ -12,6 +12,7 @@ import msgspec
 
 MAX_FRAME_BYTES = 8 << 20
 Short = Annotated[str, msgspec.Meta(max_length=500)]
+Told = Annotated[str, msgspec.Meta(max_length=5000)]  # what an application's tools say, for the model
 Pixel = Annotated[int, msgspec.Meta(ge=-(1 << 16), le=1 << 16)]
 WindowId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 
@@ -57,6 +58,8 @@ RESULTS: dict[str, Any] = {
     "screenshot": bytes,
     "checksum": int,
     "observe": dict[str, Any],  # checked field by field by `apis.observation.from_guest`
+    "tool": Told,
+    "info": Told,
     "settle": bool,
     "wait_window": Window,
     "open_window": Window,

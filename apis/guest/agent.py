@@ -69,6 +69,8 @@ class Agent:
             "checksum": self._pixels.checksum,
             "observe": self.observe,
             "settle": self.settle,
+            "tool": self.tool,
+            "info": self.info,
             "wait_window": self._programs.wait_window,
             "read_file": files.read_file,
             "write_file": files.write_file,
@@ -113,6 +115,14 @@ class Agent:
         pid = next((row["pid"] for row in self._windows.list() if row["active"]), 0)
         if pid:
             self._accessibility().answers(pid)
+
+    def tool(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
+        """Call an application's function; what it says. Raises Refused `tool_failed`."""
+        raise Refused("tool_failed", f"{owner[:80]} is not here yet")
+
+    def info(self) -> str:
+        """What the active application's tools say about its document."""
+        return ""
 
     def observe(self) -> dict[str, Any]:
         """Windows and showing elements: [tag, name, text, x, y, w, h, states, window index]."""
