@@ -1,0 +1,66 @@
+"""`computerrl tasks`: what there is to do, and whether it is sound."""
+
+from __future__ import annotations
+
+import argparse
+
+SUMMARY = "list, show and check tasks"
+DESCRIPTION = (
+    "List families of tasks, show one task, or check a suite: by form alone, or by oracles on real desktops.\n"
+    "SUITE is a bundled suite (desktop), a suite's YAML file, a family's name, or a file or folder of tasks in\n"
+    "OSWorld's JSON form. A task's ID is FAMILY/SPLIT/NUMBER; splits are train and held-out."
+)
+EXAMPLES = (
+    "examples:\n"
+    "  computerrl tasks list\n"
+    "  computerrl tasks show text_editor/train/3\n"
+    "  computerrl tasks check desktop --static\n"
+    "  computerrl tasks check desktop --instances 10 --seats 2\n"
+    "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
+)
+LIST = "List the families of a suite: application, routes of the oracles, kinds of task and wordings."
+SHOW = "Print a task: instruction, set-up, verifier and the oracles that can do it."
+CHECK = (
+    "Play the oracles of a suite on real desktops and count what they solve, faults apart; or with --static look at\n"
+    "the form of every task without a desktop: whether it loads, can be set up and judged, is not solved at its start\n"
+    "and is solved in its wanted end state, and whether the splits share a wording, a name or a value.\n"
+    "Exit status 1 when an oracle solves less than 98 % of a family, faults exceed 2 % of the episodes, or --static\n"
+    "finds anything. Without --split, trained families are played on train and the others on held-out."
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="families of a suite", description=LIST, epilog=EXAMPLES)
+    listing.add_argument("suite", metavar="SUITE", nargs="?", default="desktop", help="default: desktop")
+    show = verbs.add_parser("show", help="one task", description=SHOW, epilog=EXAMPLES)
+    show.add_argument("task", metavar="ID", help="FAMILY/SPLIT/NUMBER, or a task's JSON file")
+    check = verbs.add_parser("check", help="play or look through a suite", description=CHECK, epilog=EXAMPLES)
+    check.add_argument("suite", metavar="SUITE", help="suite, YAML file, family, or JSON file or folder of tasks")
+    check.add_argument("--static", action="store_true", help="look at the form only; needs no desktop")
+    check.add_argument("--family", action="append", default=[], metavar="F", help="only this family (repeatable)")
+    check.add_argument("--route", choices=("gui", "api", "all"), default="all", help="which oracles (default: all)")
+    check.add_argument("--split", choices=("train", "held-out", "both"), default="", help="which instances")
+    check.add_argument("--instances", type=int, default=100, metavar="N", help="per family and split (default: 100)")
+    check.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
+    check.add_argument("--seats", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
+    check.add_argument(
+        "--noise", type=float, nargs="?", const=0.15, default=0.0, metavar="SHARE",
+        help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
+    )  # fmt: skip
+    check.add_argument("--out", metavar="FILE.jsonl", help="write every play as a line of JSON")
+    for verb in (listing, show, check):
+        verb.add_argument("--json", action="store_true", help="print one JSON document")
+        verb.set_defaults(parser=verb)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Do it; 1 when a check found a suite not good."""
+    if args.verb == "check":
+        from actors.cluster.taskcheck import command
+
+        return command.check(args)
+    from actors.cluster import taskview
+
+    return taskview.list_suite(args) if args.verb == "list" else taskview.show(args)
