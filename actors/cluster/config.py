@@ -100,6 +100,7 @@ EXPERT = frozenset(
         "replay.reservoir_per_task",
         "replay.keep_payload_steps",
         "replay.reservation_s",
+        "replay.sampler_silent_s",
         "learner.betas",
         "learner.weight_decay",
         "learner.clip_grad",

@@ -58,17 +58,19 @@ class ReplayActor(Actor):
         super().__init__(config)
         self.settings = config
         self._change = Change()
+        self._resting: set[str] = set()  # tasks, for `doing`; the run's tasks bound it
         self._handed_out = asyncio.Event()
         self._something_ended = asyncio.Event()
         self._seats: ParkingLot[Reserve, Reservation | NoWork] = ParkingLot(self._reserve, self._change)
 
     async def on_start(self) -> None:
-        self._store = Store(self.ctx.run_dir / DATABASE, self.settings, self._changed)
+        self._store = Store(self.ctx.run_dir / DATABASE, self.settings, self._changed, self.ctx.log)
         opened = await self._store.open()
         self.ctx.log.emit(
             events.LEDGER_OPENED, fresh=opened.fresh, phase=opened.phase, released=opened.released,
             leases_returned=opened.returned,
         )  # fmt: skip
+        self._resting.update(opened.resting)
         self.ctx.spawn(self._store.serve(), "store")
         self.ctx.spawn(self._seats.run(), "seats")
         self.ctx.spawn(self._expire(), "expiry")
@@ -80,11 +82,16 @@ class ReplayActor(Actor):
         await self._store.close()
 
     def doing(self) -> str:
-        return f"revision {self._change.revision}, {len(self._seats)} seats waiting"
+        rest = f", {len(self._resting)} tasks rest" if self._resting else ""
+        return f"revision {self._change.revision}, {len(self._seats)} seats waiting{rest}"
 
     def _changed(self, logged: Logged) -> None:
         for event, fields in logged:
             self.ctx.log.emit(event, **fields)
+            if event is events.TASK_RESTS:
+                self._resting.add(fields["task"])
+            elif event is events.TASK_LET_BACK:
+                self._resting.discard(fields["task"])
         if any(event in FREEING for event, _ in logged):
             self._something_ended.set()
         self._change.happened()

@@ -69,6 +69,7 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     reservoir_per_task: int = 16  # successful trajectories kept per RL stay and task
     pulse_per_task: int = 8  # of them, at most so many per task go into a pulse
     keep_payload_steps: int = 4  # optimizer steps that payloads of failures outlive their group
+    sampler_silent_s: float = 180.0  # a sampler that has said nothing for so long holds admission back no more
     reservation_s: float = 900.0  # a reservation neither committed nor released by then is taken back
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from actors.replay import admission, events, groups, rounds
+from actors.replay import admission, events, groups, phases, rounds, wards
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
 from actors.replay.memory import keep_success, store_steps
@@ -89,6 +89,7 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reser
         token, wish.request_id, wish.seat, work.lane, work.task, stay.idx, work.group, work.round_id, work.slot,
         book.now, book.now + book.rules.reservation_s, msgspec.msgpack.encode(reservation),
     )  # fmt: skip
+    wards.handed_out(book, work.task, token)
     return reservation
 
 
@@ -101,16 +102,30 @@ def _next_demo(book: Book) -> rounds.Work | None:
         demos.count, book.counter("demos"), out, attempts + out, most
     ):
         return None
-    number = book.counter("demos_tried")
-    book.count("demos_tried")
     seed = book.settings.seed
+    number = book.counter("demos_tried")
+    found = _next_playable(book, book.settings.demo_tasks, number, stable_seed(seed, "demo tasks"))
+    if found is None:
+        return None
+    task, passed = found
+    number += passed
+    book.count("demos_tried", passed + 1)
     return rounds.Work(
         lane=Lane.DEMO,
-        task=nth_of_epochs(book.settings.demo_tasks, number, stable_seed(seed, "demo tasks")),
+        task=task,
         slot=number,
         seed=stable_seed(seed, "demo", number),
         sampling=_train_sampling(book),
     )
+
+
+def _next_playable(book: Book, tasks: list[str], number: int, seed: int) -> tuple[str, int] | None:
+    """The first task from `number` on that may be played, and how many were passed over. None when all rest."""
+    for passed in range(len(tasks)):
+        task = nth_of_epochs(tasks, number + passed, seed)
+        if wards.playable(book, task):
+            return task, passed
+    return None
 
 
 def _next_slot(book: Book, stay: Stay) -> rounds.Work | None:
@@ -119,9 +134,11 @@ def _next_slot(book: Book, stay: Stay) -> rounds.Work | None:
         return None
     free = book.row(
         "SELECT g.id, g.task, s.slot FROM slots s JOIN groups g ON g.id = s.group_id "
-        "WHERE s.state = 'free' AND g.state = 'open' AND g.stay = ? ORDER BY g.id, s.slot LIMIT 1",
-        stay.idx,
-    )
+        "WHERE s.state = 'free' AND g.state = 'open' AND g.stay = ? AND g.task NOT IN "
+        "(SELECT task FROM wards WHERE state = 'probing' OR (state = 'resting' AND probe_at > ?)) "
+        "ORDER BY g.id, s.slot LIMIT 1",
+        stay.idx, book.now,
+    )  # fmt: skip
     if free is None:
         live = len(book.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))
         left = None if stay.step_limit is None else stay.step_limit - book.steps_in(stay.root, "trained")
@@ -130,7 +147,13 @@ def _next_slot(book: Book, stay: Stay) -> rounds.Work | None:
         ):
             return None
         seed = stable_seed(book.settings.seed, "train tasks")
-        task = nth_of_epochs(book.settings.train_tasks, book.counter("opened"), seed)
+        number = book.counter("opened") + book.counter("passed_over")
+        found = _next_playable(book, book.settings.train_tasks, number, seed)
+        if found is None:
+            return None
+        task, passed = found
+        if passed:
+            book.count("passed_over", passed)
         group, slot = book.open_group(task, stay), 0
     else:
         group, task, slot = free["id"], free["task"], free["slot"]
@@ -167,6 +190,7 @@ def commit(book: Book, msg: Commit) -> Done:
     assert seq is not None
     store_steps(book, msg.token, msg.steps)
     book.count(f"episodes:{lane}")
+    wards.ended(book, row)
     book.emit(
         events.EPISODE_COMMITTED, trace=_reservation(row).trace, token=msg.token, seat=msg.seat, lane=lane,
         task=row["task"], success=msg.outcome.success, reason=msg.outcome.reason, steps=len(msg.steps),
@@ -249,11 +273,13 @@ def release(book: Book, msg: Release) -> Done:
 
 
 def expire(book: Book) -> float | None:
-    """Take back what is overdue; the wall time at which the next reservation will be."""
+    """Take back what is overdue and forget silent samplers; the wall time at which the next will be due."""
     for row in book.rows("SELECT * FROM reservations WHERE state = 'out' AND expires <= ?", book.now):
         _release(book, row, SILENT, counts=True)
+    silent = phases.forget_silent(book)
     first = book.row("SELECT MIN(expires) FROM reservations WHERE state = 'out'")
-    return None if first is None or first[0] is None else float(first[0])
+    due = [] if first is None or first[0] is None else [float(first[0])]
+    return min([*due, *([] if silent is None else [silent])], default=None)
 
 
 def release_all(book: Book) -> int:
@@ -281,6 +307,7 @@ def _release(book: Book, row: Row, fault: Fault, *, counts: bool) -> None:
             book.write_slot(group["id"], row["slot"], freed)
             if freed.state is SlotState.LOST:
                 _settle(book, group["id"])
+    wards.broken(book, row, fault)
 
 
 def _outstanding(book: Book, token: int, repeat_of: str) -> Row | None:

@@ -37,4 +37,9 @@ EVAL_ROUND_CLOSED = declare(
 )  # fmt: skip
 LINEAGE_STARTED = declare("lineage_started", "warning", version=str, parent=str, returned=int, orphaned=int)
 PAYLOADS_COLLECTED = declare("payloads_collected", "debug", freed_bytes=int, not_freed=int, segments_deleted=int)
+TASK_RESTS = declare(
+    "task_rests", "warning", task=str, cause=str, detail=str, faults=int, failed_probes=int, probe_s=float
+)
+TASK_LET_BACK = declare("task_let_back", "info", task=str, failed_probes=int)
+SAMPLER_SILENT = declare("sampler_silent", "warning", sampler=str, version=str, silent_s=float)
 DEMOS_MOVED = declare("demos_moved", "info", direction=str, path=str, demos=int)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from actors.replay import rounds
+from actors.replay import rounds, wards
 from actors.replay.book import Book
 from actors.replay.groups import Ending, GroupState
 from actors.replay.messages import Figures, Lane
@@ -56,6 +56,7 @@ def figures(book: Book, revision: int) -> Figures:
         evals=rounds.figures(book),
         seats_busy=book.number("SELECT COUNT(*) FROM reservations WHERE state = 'out'"),
         staleness=_named(counters, "staleness:"),
+        tasks_resting=len(wards.resting_tasks(book)),
     )
 
 

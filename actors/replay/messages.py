@@ -234,7 +234,10 @@ class LearnerResumed(Request[Done]):
 
 
 class Serving(Request[Done]):
-    """A sampler serves `version`; RL opens after a pulse only once post-pulse weights are served."""
+    """A sampler serves `version`; RL opens after a pulse only once post-pulse weights are served.
+
+    Said again from time to time: one that falls silent is forgotten, as if it had stopped.
+    """
 
     sampler: str
     version: Version
@@ -314,6 +317,7 @@ class Figures(Message):
     evals: list[EvalFigures]
     seats_busy: int
     staleness: dict[str, int]  # staleness -> trajectories trained so far
+    tasks_resting: int = 0  # not handed out because they kept breaking episodes
 
 
 class GetFigures(Request[Figures]):

@@ -89,12 +89,19 @@ def _name(phase: PhaseRef) -> str:
 
 def serving(book: Book, msg: Serving) -> Done:
     """A sampler says what it serves."""
-    book.execute(
-        "INSERT INTO samplers VALUES(?, ?) ON CONFLICT DO UPDATE SET version = excluded.version "
-        "WHERE version != excluded.version",
-        msg.sampler, str(msg.version),
-    )  # fmt: skip
+    book.execute("INSERT OR REPLACE INTO samplers VALUES(?, ?, ?)", msg.sampler, str(msg.version), book.now)
     return Done()
+
+
+def forget_silent(book: Book) -> float | None:
+    """Drop samplers that have said nothing for long, so that they hold nothing back; when the next will be due."""
+    limit_s = book.rules.sampler_silent_s
+    for row in book.rows("SELECT * FROM samplers WHERE heard <= ?", book.now - limit_s):
+        book.execute("DELETE FROM samplers WHERE name = ?", row["name"])
+        silent_s = book.now - row["heard"]
+        book.emit(events.SAMPLER_SILENT, sampler=row["name"], version=row["version"], silent_s=silent_s)
+    first = book.row("SELECT MIN(heard) FROM samplers")
+    return None if first is None or first[0] is None else float(first[0]) + limit_s
 
 
 def stopped_serving(book: Book, msg: StoppedServing) -> Done:

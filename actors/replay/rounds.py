@@ -65,10 +65,19 @@ def open_round(book: Book, msg: OpenEval) -> Done:
 
 
 def next_task(book: Book) -> Work | None:
-    """A task of the oldest round that has one free; marks it as out."""
+    """A task of the oldest round that has one free; marks it as out. A task at rest counts as a fault of its round."""
+    for left_out in book.rows(
+        "SELECT t.round_id, t.n FROM wards w JOIN round_tasks t ON t.task = w.task "
+        "WHERE w.state = 'resting' AND w.probe_at > ? AND t.state = 'free'",
+        book.now,
+    ):
+        _set_task(book, left_out["round_id"], left_out["n"], "fault", book.rules.retries + 1)
     row = book.row(
         "SELECT t.round_id, t.n, t.task, r.name, r.version, r.temperature, r.max_new_tokens FROM round_tasks t "
-        "JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' ORDER BY t.round_id, t.n LIMIT 1"
+        "JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' AND t.task NOT IN "
+        "(SELECT task FROM wards WHERE state = 'probing' OR (state = 'resting' AND probe_at > ?)) "
+        "ORDER BY t.round_id, t.n LIMIT 1",
+        book.now,
     )
     if row is None:
         return None
@@ -88,7 +97,7 @@ def next_task(book: Book) -> Work | None:
 
 def played(book: Book, reservation: Row) -> None:
     """The task has its outcome."""
-    _set_task(book, reservation, "played", 0)
+    _set_task(book, reservation["round_id"], reservation["slot"], "played", 0)
 
 
 def faulted(book: Book, reservation: Row, *, counts: bool) -> None:
@@ -96,17 +105,18 @@ def faulted(book: Book, reservation: Row, *, counts: bool) -> None:
     faults = counts + book.number(
         "SELECT faults FROM round_tasks WHERE round_id = ? AND n = ?", reservation["round_id"], reservation["slot"]
     )
-    _set_task(book, reservation, "fault" if faults > book.rules.retries else "free", faults)
+    state = "fault" if faults > book.rules.retries else "free"
+    _set_task(book, reservation["round_id"], reservation["slot"], state, faults)
 
 
-def _set_task(book: Book, reservation: Row, state: str, faults: int) -> None:
-    row = book.row("SELECT * FROM rounds WHERE id = ?", reservation["round_id"])
+def _set_task(book: Book, round_id: int, number: int, state: str, faults: int) -> None:
+    row = book.row("SELECT * FROM rounds WHERE id = ?", round_id)
     assert row is not None
     if row["closed"]:
         return  # the round was abandoned; the episode is kept and counts for nothing
     book.execute(
         "UPDATE round_tasks SET state = ?, faults = ? WHERE round_id = ? AND n = ?",
-        state, faults, row["id"], reservation["slot"],
+        state, faults, row["id"], number,
     )  # fmt: skip
     left = book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state IN ('free', 'out')", row["id"])
     if left == 0:

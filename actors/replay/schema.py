@@ -11,8 +11,8 @@ from pathlib import Path
 
 from runtime.errors import StoreError
 
-FORM = 1  # raise when a table changes
-BUSY_TIMEOUT_S = 10.0
+FORM = 2  # raise when a table changes
+BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # Versions are stored as `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
 # reservoir (or the set of demonstrations) holds it.
@@ -24,7 +24,7 @@ CREATE TABLE stays(
   seq_bound INTEGER NOT NULL, cause TEXT NOT NULL, evidence TEXT NOT NULL, wall REAL NOT NULL);
 CREATE TABLE lineages(lineage INTEGER PRIMARY KEY, parent TEXT);
 CREATE TABLE checkpoints(version TEXT PRIMARY KEY, location TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE samplers(name TEXT PRIMARY KEY, version TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE samplers(name TEXT PRIMARY KEY, version TEXT NOT NULL, heard REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE groups(
   id INTEGER PRIMARY KEY, task TEXT NOT NULL, stay INTEGER NOT NULL, state TEXT NOT NULL, ending TEXT,
   final INTEGER NOT NULL DEFAULT 0, lease INTEGER, oldest TEXT, newest TEXT, ended_step INTEGER);
@@ -71,6 +71,9 @@ CREATE TABLE round_tasks(
   round_id INTEGER NOT NULL, n INTEGER NOT NULL, task TEXT NOT NULL, state TEXT NOT NULL,
   faults INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(round_id, n)) WITHOUT ROWID;
 CREATE INDEX round_tasks_free ON round_tasks(round_id, n) WHERE state = 'free';
+CREATE TABLE wards(
+  task TEXT PRIMARY KEY, state TEXT NOT NULL, streak INTEGER NOT NULL, failed_probes INTEGER NOT NULL,
+  probe_at REAL NOT NULL, probe INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE imports(digest TEXT PRIMARY KEY, demos INTEGER NOT NULL) WITHOUT ROWID;
 """
 

@@ -16,12 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from actors.replay import episodes, figures, phases, training
+from actors.replay import episodes, figures, phases, training, wards
 from actors.replay.book import Book
 from actors.replay.config import LedgerSettings
 from actors.replay.schema import connect
 from runtime.errors import ComputerRLError, MailboxFull, StoreError
 from runtime.events import Event
+from runtime.slow_disk import Log, on_disk
 
 T = TypeVar("T")
 Job = Callable[[Book], Any]
@@ -33,8 +34,9 @@ MAX_TOGETHER = 128
 class Opened:
     """What opening found."""
 
-    def __init__(self, *, fresh: bool, released: int, returned: int, phase: str) -> None:
+    def __init__(self, *, fresh: bool, released: int, returned: int, phase: str, resting: list[str]) -> None:
         self.fresh = fresh
+        self.resting = resting  # tasks
         self.released = released
         self.returned = returned
         self.phase = phase
@@ -105,14 +107,22 @@ def _recover(book: Book, fresh: bool) -> Opened:
         book.execute("DELETE FROM meta WHERE key = 'closed'")
         book.set_meta("incarnation", book.settings.incarnation)
     figures.audit(book)
-    return Opened(fresh=fresh, released=released, returned=returned, phase=book.stay().phase)
+    return Opened(
+        fresh=fresh, released=released, returned=returned, phase=book.stay().phase, resting=wards.resting_tasks(book)
+    )
 
 
 class Store:
-    """The database as the event loop sees it. `on_change` hears of every durable change, with what to log."""
+    """The database as the event loop sees it. `on_change` hears of every durable change, with what to log.
 
-    def __init__(self, path: Path, settings: LedgerSettings, on_change: Callable[[Logged], None]) -> None:
+    While the disk is slow, jobs wait in line, and `log` names the file; beyond `MAX_WAITING` they are pushed back.
+    """
+
+    def __init__(
+        self, path: Path, settings: LedgerSettings, on_change: Callable[[Logged], None], log: Log | None = None
+    ) -> None:
         self._path = path
+        self._log = log
         self._settings = settings
         self._on_change = on_change
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
@@ -158,7 +168,8 @@ class Store:
     async def _run(self, ledger: Ledger, batch: list[tuple[Job, asyncio.Future[Any]]]) -> None:
         before = ledger.changes
         try:
-            results = await self._call(lambda: ledger.run([job for job, _ in batch]))
+            async with on_disk(self._log, self._path.name, f"a transaction of {len(batch)} jobs"):
+                results = await self._call(lambda: ledger.run([job for job, _ in batch]))
         except BaseException as error:
             for _, future in batch:
                 if not future.done():

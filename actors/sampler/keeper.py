@@ -36,6 +36,8 @@ from runtime.supervision import GiveUp, RestartBudget
 _PROBE_TIMEOUT_S = 20.0
 _TELL_TIMEOUT_S = 10.0
 _TELL_DELAYS_S = (0.5, 1.0, 2.0, 5.0)
+_TELL_AGAIN_S = 45.0  # several times within `replay.sampler_silent_s`
+_HUNG_AFTER_S = 30.0  # without an answer, an engine is asked whether it still generates
 
 
 class EngineKeeper:
@@ -268,12 +270,16 @@ class EngineKeeper:
         self._see(ReadBack(version))
 
     async def _keep_told(self) -> None:
-        """Tell the ledger what is served, until it has heard it."""
+        """Tell the ledger what is served, until it has heard it, and again from time to time."""
         told: Version | None = None
         failures = 0
         while True:
             if self.health.served in (None, told):
-                await self._serving.wait()
+                try:
+                    async with asyncio.timeout(_TELL_AGAIN_S):
+                        await self._serving.wait()
+                except TimeoutError:
+                    told = None
                 self._serving.clear()
                 continue
             version = self.health.served

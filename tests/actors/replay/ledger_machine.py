@@ -16,7 +16,7 @@ from hypothesis import Phase as Stage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from ledger_tools import Play, step
+from ledger_tools import BROKEN, Play, step
 
 from actors.replay import episodes
 from actors.replay.messages import Batch, Phase, Reservation
@@ -36,6 +36,7 @@ WEIGHTS = {
     "serve": 4,
     "to_rl": 2,
     "release": 1,
+    "break_task": 1,
     "ask_again": 1,
     "commit_too_late": 1,
     "time_passes": 1,
@@ -155,6 +156,15 @@ class LedgerMachine(RuleBasedStateMachine):
             seat = draw(st.sampled_from(sorted(self.out)))
             self.play.release(self.out[seat])
             self.take_away(seat)
+
+    def break_task(self, draw: Draw) -> None:
+        """Episodes of one task break by the task's own fault, and it may come to rest."""
+        tasks = sorted({work.task for work in self.out.values()})
+        if tasks:
+            task = draw(st.sampled_from(tasks))
+            for seat in [seat for seat, work in self.out.items() if work.task == task]:
+                self.play.release(self.out[seat], BROKEN)
+                self.take_away(seat)
 
     def commit_too_late(self, draw: Draw) -> None:
         if self.lost:

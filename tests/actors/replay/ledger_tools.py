@@ -38,6 +38,7 @@ from runtime.errors import ComputerRLError
 from runtime.message import BlobRef, Version
 
 FAULT = Fault(cause="connection_lost", detail="reset by peer", culprit="seat")
+BROKEN = Fault(cause="setup_failed", detail="no such file", culprit="task")
 _numbers = itertools.count(1)
 
 
@@ -139,9 +140,9 @@ class Play:
         msg = Commit(token=work.token, seat="s", outcome=end, steps=played, wall_s=2.0, busy_s=1.0)
         self.do(lambda book: episodes.commit(book, msg))
 
-    def release(self, work: Reservation) -> None:
+    def release(self, work: Reservation, fault: Fault = FAULT) -> None:
         """Infrastructure broke it."""
-        msg = Release(token=work.token, seat="s", fault=FAULT)
+        msg = Release(token=work.token, seat="s", fault=fault)
         self.do(lambda book: episodes.release(book, msg))
 
     def group(self, outcomes: list[bool], version: str = "0.0") -> str:

@@ -1,0 +1,82 @@
+"""The tasks' quarantine in the ledger.
+
+Invariant: what `quarantine` decides and what it ends (the open groups of a task that begins to rest, as `lost`) stand
+in one transaction; a task without faults has no row.
+"""
+
+from __future__ import annotations
+
+from actors.replay import events
+from actors.replay.book import Book, Row
+from actors.replay.groups import Ending, GroupState
+from actors.replay.messages import Fault
+from actors.replay.quarantine import Ward, WardState
+
+
+def ward(book: Book, task: str) -> Ward:
+    """How a task stands."""
+    row = book.row("SELECT * FROM wards WHERE task = ?", task)
+    if row is None:
+        return Ward()
+    return Ward(
+        state=WardState(row["state"]),
+        streak=row["streak"],
+        failed_probes=row["failed_probes"],
+        probe_at=row["probe_at"],
+        probe=row["probe"],
+    )
+
+
+def playable(book: Book, task: str) -> bool:
+    """Whether a task may be handed out now."""
+    return ward(book, task).playable(book.now)
+
+
+def resting_tasks(book: Book) -> list[str]:
+    """Tasks that rest or are being probed."""
+    return [row["task"] for row in book.rows("SELECT task FROM wards WHERE state != 'well' ORDER BY task")]
+
+
+def handed_out(book: Book, task: str, token: int) -> None:
+    """An episode of the task was handed out."""
+    before = ward(book, task)
+    _write(book, task, before, before.handed_out(token))
+
+
+def ended(book: Book, reservation: Row) -> None:
+    """An episode came to an outcome."""
+    task, token = reservation["task"], reservation["token"]
+    before = ward(book, task)
+    after = before.ended(token)
+    _write(book, task, before, after)
+    if before.state is WardState.PROBING and after.state is WardState.WELL:
+        book.emit(events.TASK_LET_BACK, task=task, failed_probes=before.failed_probes)
+
+
+def broken(book: Book, reservation: Row, fault: Fault) -> None:
+    """Infrastructure broke an episode; a task that begins to rest loses its open groups."""
+    task, token = reservation["task"], reservation["token"]
+    before = ward(book, task)
+    after = before.broken(token, fault.culprit, book.now)
+    _write(book, task, before, after)
+    if after.state is not WardState.RESTING or after == before or after.probe_at <= book.now:
+        return
+    book.emit(
+        events.TASK_RESTS, task=task, cause=fault.cause, detail=fault.detail, faults=after.streak,
+        failed_probes=after.failed_probes, probe_s=after.probe_at - book.now,
+    )  # fmt: skip
+    for row in book.groups_in(GroupState.OPEN):
+        if row["task"] == task:
+            book.end_group(row, Ending.LOST)
+
+
+def _write(book: Book, task: str, before: Ward, after: Ward) -> None:
+    if after == before:
+        return
+    if after == Ward():
+        book.execute("DELETE FROM wards WHERE task = ?", task)
+        return
+    book.execute(
+        "INSERT OR REPLACE INTO wards VALUES(?, ?, ?, ?, ?, ?)",
+        task, after.state, after.streak, after.failed_probes, after.probe_at, after.probe,
+    )  # fmt: skip
