@@ -16,7 +16,14 @@ from actors.desktop.answers import Answerer, DemonstratedAnswers, SampledAnswers
 from actors.desktop.body import Body
 from actors.desktop.config import DesktopsConfig
 from actors.desktop.episode import Episode, Played
-from actors.desktop.events import EPISODE_ENDED, EPISODE_FAULTED, LEDGER_SILENT, SEAT_LET_BACK, SEAT_RESTS
+from actors.desktop.events import (
+    EPISODE_ENDED,
+    EPISODE_FAULTED,
+    LEDGER_SILENT,
+    SEAT_LET_BACK,
+    SEAT_RESTS,
+    SEAT_TIME,
+)
 from actors.desktop.machine import Stage, StageClock
 from actors.desktop.messages import GetSeat, SeatState
 from actors.desktop.pool import Pool
@@ -65,12 +72,13 @@ class DesktopController(Actor):
     async def on_start(self) -> None:
         """Find the host's pool and segments, then begin to work."""
         name = self.ctx.name
+        self._clock = StageClock(self.ctx.clock.now())
         self._replay = self.ctx.ref(self.config.replay)
         self._samplers = [self.ctx.ref(sampler) for sampler in self.config.samplers]
         self._tokenizer = Tokenizer.load(self.config.tokenizer)
         self._pool = await self.ctx.shared("desktops", self._make_pool)
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
-        self._clock = StageClock(self.ctx.clock.now())
+        self._clock = StageClock(self.ctx.clock.now())  # a seat's time begins when its host has desktops
         self._quarantine = Quarantine(self.config.seat.quarantine)
         self._work: Reservation | None = None
         self._held = False  # whether the episode got a desktop
@@ -79,6 +87,10 @@ class DesktopController(Actor):
         self._silent_since: float | None = None  # since when the ledger has not answered
         self._life = f"{name}-{uuid.uuid4().hex[:8]}"
         self.ctx.spawn(self._live(), "work")
+
+    async def on_stop(self) -> None:
+        """Tell what the last wish came to."""
+        self._tell_time()
 
     async def _make_pool(self) -> Pool:
         return await Pool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
@@ -111,6 +123,12 @@ class DesktopController(Actor):
     def _enter(self, stage: Stage) -> None:
         self._clock.enter(stage, self.ctx.clock.now())
 
+    def _tell_time(self, waited_for: str = "work") -> None:
+        now = self.ctx.clock.now()
+        began, seconds = self._clock.since_told(now)
+        if seconds:
+            self.ctx.log.emit(SEAT_TIME, t0=began, t1=now, waited_for=waited_for, seconds=seconds)
+
     async def _live(self) -> None:
         wish = 0
         while True:
@@ -125,13 +143,16 @@ class DesktopController(Actor):
             except TRANSIENT as error:
                 self._ledger_silent("Reserve", error)
                 await asyncio.sleep(LEDGER_BACK_S)
+                self._tell_time("ledger")
                 continue
             self._silent_since = None
             if isinstance(work, NoWork):
+                self._tell_time()
                 if work.final:
                     return
                 continue
             await self._serve(work)
+            self._tell_time()
 
     async def _serve(self, work: Reservation) -> None:
         """Play one reservation and report it."""
@@ -244,6 +265,7 @@ class DesktopController(Actor):
         while not await self._pool.well(timeout_s=POOL_WAIT_S):
             continue
         self._enter(Stage.IDLE)
+        self._tell_time()
 
     async def _rest(self) -> None:
         """Wait out a quarantine: only a desktop that boots and answers ends it."""
@@ -258,4 +280,5 @@ class DesktopController(Actor):
                 self._pool.retire(booted)
                 self._quarantine.probed(ok=True)
         self._enter(Stage.IDLE)
+        self._tell_time()
         self.ctx.log.emit(SEAT_LET_BACK, faults=self._faults)

@@ -8,6 +8,8 @@ DESKTOP_BOOTED = declare("desktop_booted", "info", desktop=str, boot_s=float, wa
 DESKTOP_BOOT_FAILED = declare("desktop_boot_failed", "warning", cause=str, detail=str, culprit=str, again_s=float)
 DESKTOP_SPARE_DIED = declare("desktop_spare_died", "warning", desktop=str, detail=str)
 DESKTOP_NOT_REMOVED = declare("desktop_not_removed", "error", desktop=str, detail=str)
+# What one desktop has used, guest and sandbox together; 0 where the provider can't tell.
+DESKTOP_GONE = declare("desktop_gone", "info", desktop=str, leased=bool, cpu_s=float)
 LEASE_EXPIRED = declare("lease_expired", "warning", desktop=str, lease=int, holder=str, state=str, held_s=float)
 HOST_RESTS = declare("host_rests", "warning", cause=str, detail=str, faults=int)
 HOST_LET_BACK = declare("host_let_back", "info", desktop=str, rested_s=float)
@@ -19,6 +21,9 @@ EPISODE_ENDED = declare(
     "episode_ended", "info",
     lane=str, task=str, token=int, success=bool, reason=str, detail=str, steps=int, well_formed=int, t0=float, t1=float,
 )  # fmt: skip
+# A seat's seconds by stage between t0 and t1 (monotonic); the spans of one life lie end to end and begin with `idle`.
+# `waited_for` is what that idle time was spent on: "work" of the ledger, or the "ledger" itself, which did not answer.
+SEAT_TIME = declare("seat_time", "info", t0=float, t1=float, waited_for=str, seconds=dict[str, float])
 EPISODE_FAULTED = declare("episode_faulted", "warning", task=str, cause=str, detail=str, token=int)
 LEDGER_SILENT = declare("ledger_silent", "warning", what=str, cause=str)
 SEAT_RESTS = declare("seat_rests", "warning", cause=str, faults=int)

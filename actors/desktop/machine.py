@@ -51,6 +51,8 @@ class StageClock:
         self.stage = Stage.IDLE
         self.since = now
         self.seconds: dict[Stage, float] = dict.fromkeys(Stage, 0.0)
+        self._told = dict(self.seconds)
+        self._told_at = now
 
     def enter(self, stage: Stage, now: float) -> None:
         """Move to `stage` at `now` (seconds, monotonic). Raises ProtocolError on a transition that does not exist."""
@@ -58,6 +60,14 @@ class StageClock:
             raise ProtocolError(f"a seat can't go from {self.stage} to {stage}")
         self.seconds[self.stage] += now - self.since
         self.stage, self.since = stage, now
+
+    def since_told(self, now: float) -> tuple[float, dict[str, float]]:
+        """When this was last asked for, and the seconds by stage since then; stages without any are left out."""
+        seconds = dict(self.seconds)
+        seconds[self.stage] += now - self.since
+        spent = {str(stage): seconds[stage] - self._told[stage] for stage in Stage}
+        began, self._told, self._told_at = self._told_at, seconds, now
+        return began, {stage: value for stage, value in spent.items() if value > 0}
 
     def busy_s(self, now: float) -> float:
         """Seconds spent between a granted reservation and its report, up to `now`."""

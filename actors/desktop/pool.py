@@ -120,7 +120,7 @@ class Pool:
         if end is not None:
             end.cancel()
         if self.lives.retire(booted.desktop.name):
-            self._spawn(self._throw_away(booted.desktop, booted.link), "retire")
+            self._spawn(self._throw_away(booted.desktop, booted.link, leased=booted.lease is not None), "retire")
 
     @property
     def resting(self) -> tuple[str, ...]:
@@ -342,9 +342,11 @@ class Pool:
         self.lives.booted(desktop.name)
         return BootedDesktop(self.provider, desktop, link, self.lives)
 
-    async def _throw_away(self, desktop: Desktop, link: GuestLink | None) -> None:
+    async def _throw_away(self, desktop: Desktop, link: GuestLink | None, *, leased: bool = False) -> None:
         if link is not None:
             await link.close()
+        used = (await self.provider.probe(desktop)).cpu_s
+        self._log.emit(events.DESKTOP_GONE, desktop=desktop.name, leased=leased, cpu_s=used)
         try:
             await self.provider.destroy(desktop)
         except (DesktopFault, OSError, TimeoutError) as error:
