@@ -132,9 +132,12 @@ class SamplerActor(Actor):
         pin = None if msg.pin is None else str(msg.pin)
         body = wire.generate_body(rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin)
         self._keeper.in_flight += 1
+        hung_s = self.config.hung_after_s
+        hung = asyncio.get_running_loop().call_later(hung_s, self._keeper.unanswered, msg.rid, hung_s)
         try:
             answer = await self._keeper.engine.client.generate(body, self.config.samplers.generate_timeout_s)
         finally:
+            hung.cancel()
             self._keeper.in_flight -= 1
         generated = wire.read_generated(answer)
         if msg.pin is not None and any(span.version != msg.pin for span in generated.spans):

@@ -54,6 +54,7 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     stop_ids: list[int] = []  # beside the end-of-sequence ids that the model folder names
     start_timeout_s: float = 120.0  # until a started engine has generated its first token
     load_timeout_s: float = 120.0
+    hung_after_s: float = 20.0  # without an answer for so long: the engine is asked whether it still generates
     restart: RestartPolicy = RestartPolicy(max_restarts=10, window_s=300.0)  # of the engine
     answers_kept: int = 256  # answers remembered for repeated requests
     log_bytes: int = 1 << 20  # of an engine's output kept on disk, twice

@@ -10,6 +10,7 @@ WEIGHTS_REFUSED = declare("weights_refused", "error", version=str, location=str,
 WEIGHTS_PINNED = declare("weights_pinned", "info", version=str, location=str)
 WEIGHTS_UNPINNED = declare("weights_unpinned", "info", version=str)
 SERVING_NOT_TOLD = declare("serving_not_told", "warning", version=str, cause=str)
+ENGINE_SILENT = declare("engine_silent", "warning", rid=str, waited_s=float, pid=int)
 ENGINE_DIED = declare("engine_died", "warning", cause=str, exit_code=int | None, last_output=list)
 ENGINE_RESTARTED = declare("engine_restarted", "info", version=str, pid=int, down_s=float, restarts=int)
 GENERATE_RETRIED = declare("generate_retried", "warning", rid=str, attempt=int, cause=str)

@@ -33,11 +33,10 @@ from runtime.errors import (
 from runtime.message import Version
 from runtime.supervision import GiveUp, RestartBudget
 
-_PROBE_TIMEOUT_S = 20.0
+_PROBE_TIMEOUT_S = 15.0
 _TELL_TIMEOUT_S = 10.0
 _TELL_DELAYS_S = (0.5, 1.0, 2.0, 5.0)
 _TELL_AGAIN_S = 45.0  # several times within `replay.sampler_silent_s`
-_HUNG_AFTER_S = 30.0  # without an answer, an engine is asked whether it still generates
 
 
 class EngineKeeper:
@@ -61,6 +60,7 @@ class EngineKeeper:
         self._serving = asyncio.Event()
         self._skipped = 0
         self._probing = False
+        self._condemned = ""  # why the engine was given up, if it did not end by itself
 
     async def start(self) -> None:
         """Bring the engine up and keep it so. Raises SamplerError or ConfigError when it does not come up."""
@@ -119,6 +119,12 @@ class EngineKeeper:
             self.suspect(error)
         self._ctx.log.emit(events.WEIGHTS_UNPINNED, version=str(version))
 
+    def unanswered(self, rid: str, waited_s: float) -> None:
+        """A request has had no answer for long: say so, and find out whether the engine still generates."""
+        if self.health.state is not State.DEAD and not self._probing:
+            self._ctx.log.emit(events.ENGINE_SILENT, rid=rid, waited_s=waited_s, pid=self.engine.pid)
+            self.suspect(EngineGone(f"no answer to {rid} for {waited_s:g} s"))
+
     def suspect(self, error: Exception) -> None:
         """A call broke: find out whether the engine still generates, and give it up if not."""
         if self.health.state is not State.DEAD and not self._probing:
@@ -166,6 +172,7 @@ class EngineKeeper:
         """Restart a lost engine until the budget is spent; then the actor fails."""
         while True:
             cause = await self.engine.lost()
+            cause, self._condemned = self._condemned + cause, ""
             down = time.monotonic()
             self._see(Lost())
             self._ctx.log.emit(
@@ -200,7 +207,9 @@ class EngineKeeper:
             await self.engine.client.first_token(0, _PROBE_TIMEOUT_S)
         except EngineBusy:
             pass  # a full line is a sign of life
-        except (EngineError, SamplerError):
+        except (EngineError, SamplerError) as error:
+            if self.health.state is not State.DEAD and not self._condemned:
+                self._condemned = f"{cause}; then: {error}; "
             await self.engine.condemn()
         else:
             if self.health.served != self.health.target:
