@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from actors.cluster import criterion, progress
+from actors.cluster import criterion, progress, usage
 from actors.cluster.compose import Plan
 from actors.cluster.runfolder import RunRecord
 from actors.learner.messages import GetLearnerState
@@ -47,13 +47,16 @@ async def _until_the_end(
     watch = asyncio.ensure_future(_watch(system, plan, shown))
     failed = asyncio.ensure_future(system.failed())
     stopped = asyncio.ensure_future(stop.wait())
-    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped}
+    used = asyncio.ensure_future(usage.log_cpu(system.log))
+    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used}
     try:
         async with asyncio.timeout(limit_s) as limit:
-            await asyncio.wait({start, failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({start, failed, stopped, used}, return_when=asyncio.FIRST_COMPLETED)
             if start.done():
                 start.result()
-                await asyncio.wait({watch, failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({watch, failed, stopped, used}, return_when=asyncio.FIRST_COMPLETED)
+        if used.done():
+            used.result()
         if failed.done():
             return "crashed", failed.result()
         if watch.done():

@@ -1,0 +1,8 @@
+"""What the entry point logs."""
+
+from __future__ import annotations
+
+from runtime.events import declare
+
+# Processor seconds of the last `span_s`: by part of the run (guests apart: `desktop_gone`), and of the whole machine.
+CPU_USED = declare("cpu_used", "info", span_s=float, cores=int, seconds=dict[str, float], machine_s=float)
