@@ -77,6 +77,15 @@ def click(view: View, name: str, verb: str = "click", button: str = "left") -> M
     return pointed(view, name, verb), Click(coordinates=name, button_type=button)
 
 
+def switch(view: View, app: str, titled: str = "") -> Move:
+    """Bring a window of `app` to the front whose title holds `titled`, or wait for it."""
+    for name, number in window_names(view.observation).items():
+        for window in view.observation.windows:
+            if window.number == number and window.app == app and titled in window.title:
+                return f"{name} {escaped(window.title, THOUGHT_NAME)} -> switch", SwitchWindow(window_id=name)
+    return "wait for the window", Wait()
+
+
 def keys(thought: str, *names: str) -> Move:
     """Press keys."""
     return thought, Hotkey(keys=names)
@@ -126,11 +135,15 @@ def on_screen(action: Action, observation: Observation) -> Action:
 
 def _stray(view: View, chance: Random) -> Move | None:
     """A step that leads nowhere and breaks nothing; a dialog it closes is simply opened again."""
-    icons = [name for name, e in view.elements.items() if e.tag == "icon" and e.label != view.goal.target]
+    elements = view.elements.items()
+    files = view.observation.app == "file_manager"
+    icons = [name for name, e in elements if files and e.tag == "icon" and e.label != view.goal.target]
     strays: list[Move] = [("wait a moment", Wait())]
     if icons:
         name = chance.choice(icons)
         strays.append(click(view, name))
     if view.find("push-button", lambda e: e.label == "Cancel") or view.find("menu-item", lambda e: True):
         strays.append(keys("close this", "esc"))
+    if view.find("terminal", lambda e: e.text.rstrip().endswith("\n$") or e.text.rstrip() == "$"):
+        strays.append(("look around", Type(text="ls", enter=True)))
     return chance.choice(strays)

@@ -49,6 +49,7 @@ class Goal:
     files: tuple[tuple[str, str], ...] = ()  # what lies in Documents at the start: name, content
     end: tuple[tuple[str, str | None], ...] = ()  # all that lies there in the end, where a family says so; None: folder
     words: tuple[str, ...] = ()  # what else its oracle needs, in an order of the family's own
+    front: str = ""  # the application whose window is in front at the start, where there are two
 
 
 _ENDING = re.compile(r"\.(txt|md|log|xlsx|ods|csv)$")
@@ -77,10 +78,9 @@ class Family:
 def words_of(goal: Goal) -> set[str]:
     """Words and numbers of the names and texts of `goal`, endings of file names left out."""
     held = (*goal.files, *goal.end)
-    names = [goal.target, goal.wanted, *(name for name, _ in held)]
-    parts = [part for name in names for path in name.split() for part in _ENDING.sub("", path).split("/")]
-    texts = (*parts, *goal.words, *(text or "" for _, text in held))
-    return {found for text in texts for found in _VALUE.findall(text)}
+    texts = (goal.target, goal.wanted, *goal.words, *(part or "" for pair in held for part in pair))
+    tokens = (_ENDING.sub("", token) for text in texts for token in text.split())
+    return {found for token in tokens for found in _VALUE.findall(token)}
 
 
 def seeded(task_id: str) -> Random:

@@ -1,0 +1,28 @@
+"""What families with a note in the text editor have in common: read it, keep what it says, go to the other window.
+
+Invariant: what the note says is acted on only after it was quoted, since the note can't be seen from the other window.
+"""
+
+from __future__ import annotations
+
+from apis.actions import Quote, line
+from apis.tasks.demonstrator import Move, View, keys, pointed, switch
+
+EDITOR = "text_editor"
+
+
+def noted(view: View, says: str) -> bool:
+    """Whether the note's text `says` was quoted before."""
+    return any(turn.line == line(Quote(content=says)) for turn in view.history)
+
+
+def read(view: View, note: str, says: str) -> Move:
+    """Go to the file `note` in the editor, and quote what it says."""
+    if view.observation.app != EDITOR:
+        return switch(view, EDITOR, note)
+    field = view.field()
+    if field is None or view.find("menu-item", lambda e: True):
+        return keys("close this", "esc")
+    if view.elements[field].text.rstrip("\n") != says:
+        return keys("undo", "ctrl", "z")
+    return pointed(view, field, "keep"), Quote(content=says)

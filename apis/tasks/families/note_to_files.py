@@ -1,0 +1,98 @@
+"""Tasks on two applications: a note in the text editor says what the file manager shall make or delete.
+
+Invariant: what the note says stands in no instruction; solved only if Documents holds exactly what is asked, the note
+as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from apis.tasks.demonstrator import Move, View, switch
+from apis.tasks.families import file_manager_oracle
+from apis.tasks.families.note import EDITOR, noted, read
+from apis.tasks.family import DOCUMENTS, Goal, of_files, seeded
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "note_to_files"
+FILES = "file_manager"
+EXTENSIONS = ("txt", "md", "log")
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "folder": {
+        TRAIN: (
+            "The note {note} names a folder, make it in the file manager",
+            "Make the folder that {note} names",
+            "A folder with the name in {note} is needed",
+            "Read {note} in the editor, then make a folder of that name",
+        ),
+        HELD_OUT: (
+            "Make a folder, the note {note} has its name",
+            "The folder that {note} names is missing, make it",
+        ),
+    },
+    "delete": {
+        TRAIN: (
+            "The note {note} names a file, delete it in the file manager",
+            "Delete the file that {note} names",
+            "The file with the name in {note} is not needed, delete it",
+            "Read {note} in the editor, then remove the file of that name",
+        ),
+        HELD_OUT: (
+            "Delete a file, the note {note} has its name",
+            "The file that {note} names should go, remove it",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    kind = random.choice(sorted(TEMPLATES))
+    stems = words(random, split, 7)
+    note, *others = (f"{stem}.{random.choice(EXTENSIONS)}" for stem in stems[:3])
+    says = stems[3] if kind == "folder" else random.choice(others)
+    files = {note: f"{says}\n"} | {name: f"{text}\n" for name, text in zip(others, stems[4:], strict=False)}
+    end: dict[str, str | None] = dict(files)
+    if kind == "folder":
+        end[says] = None
+    else:
+        del end[says]
+    return Goal(
+        family=NAME,
+        kind=kind,
+        instruction=random.choice(TEMPLATES[kind][split]).format(note=note),
+        target=note,
+        files=tuple(files.items()),
+        end=tuple(end.items()),
+        words=(says,),
+        front=random.choice((EDITOR, FILES)) if kind == "folder" else EDITOR,
+    )
+
+
+def decide(view: View) -> Move:
+    """The next move of its oracle."""
+    says, folder = view.goal.words[0], view.goal.kind == "folder"
+    if not noted(view, says):
+        return read(view, view.goal.target, says)
+    if view.observation.app != FILES:
+        return switch(view, FILES)
+    told = replace(view.goal, target="" if folder else says, wanted=says if folder else "")
+    return file_manager_oracle.decide(replace(view, goal=told))
+
+
+def _opened(made: Goal) -> list[str]:
+    note = f"{DOCUMENTS}/{made.target}"
+    return [DOCUMENTS, note] if made.front == EDITOR else [note, DOCUMENTS]
+
+
+FAMILY = of_files(
+    NAME,
+    (FILES, EDITOR),
+    goal,
+    opened=_opened,
+    decide=decide,
+    templates=TEMPLATES,
+)

@@ -1,0 +1,120 @@
+"""Tasks on two applications: a note in the text editor says what a command in the terminal needs.
+
+Invariant: what the note says stands in no instruction; solved only if Documents holds exactly what the command makes
+of it, the note as it was.
+"""
+
+from __future__ import annotations
+
+from apis.actions import Exit, Wait
+from apis.tasks.demonstrator import Move, View, switch
+from apis.tasks.families.note import EDITOR, noted, read
+from apis.tasks.families.shell import FOLDER, PROMPT, enter, entered, screen
+from apis.tasks.family import DOCUMENTS, TERMINAL, Goal, of_files, seeded
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "note_to_terminal"
+EXTENSIONS = ("txt", "md", "log")
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "folder": {
+        TRAIN: (
+            "The note {note} names a folder, make it in Documents with a command",
+            "Make the folder that {note} names in Documents, use the terminal",
+            "Use the shell to make a folder in Documents with the name in {note}",
+            "Read {note} in the editor, then make a folder of that name in Documents with a command",
+        ),
+        HELD_OUT: (
+            "Make a folder in Documents with a command, the note {note} has its name",
+            "The folder that {note} names is missing in Documents, make it in the terminal",
+        ),
+    },
+    "delete": {
+        TRAIN: (
+            "The note {note} names a file, delete it from Documents with a command",
+            "Delete the file that {note} names from Documents, use the terminal",
+            "Use the shell to remove the file in Documents with the name in {note}",
+            "Read {note} in the editor, then remove the file of that name in Documents with a command",
+        ),
+        HELD_OUT: (
+            "Delete a file in Documents with a command, the note {note} has its name",
+            "The file that {note} names is not needed in Documents, remove it in the terminal",
+        ),
+    },
+    "write": {
+        TRAIN: (
+            "Write what the note {note} says into the new file {new} in Documents with a command",
+            "Put the line of {note} into a file {new} in Documents, use the terminal",
+            "Use the shell to make a file {new} in Documents that says the same as {note}",
+            "Read {note} in the editor, then write its line to {new} in Documents with a command",
+        ),
+        HELD_OUT: (
+            "Make a file {new} in Documents with a command, the note {note} has its line",
+            "The line of {note} should be in a new file {new} in Documents, write it in the terminal",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    kind = random.choice(sorted(TEMPLATES))
+    stems = words(random, split, 6)
+    note, other, third, new = (f"{stem}.{random.choice(EXTENSIONS)}" for stem in stems[:4])
+    says = {"folder": stems[4], "delete": other, "write": " ".join(stems[4:][: random.choice((1, 2))])}[kind]
+    files = {note: f"{says}\n", other: f"{stems[5]}\n", third: f"{stems[4]}\n"}
+    end: dict[str, str | None] = dict(files)
+    match kind:
+        case "folder":
+            end[says] = None
+        case "delete":
+            del end[says]
+        case "write":
+            end[new] = f"{says}\n"
+    return Goal(
+        family=NAME,
+        kind=kind,
+        instruction=random.choice(TEMPLATES[kind][split]).format(note=note, new=new),
+        target=note,
+        wanted=new if kind == "write" else "",
+        files=tuple(files.items()),
+        end=tuple(end.items()),
+        words=(says,),
+        front=random.choice((EDITOR, TERMINAL)),
+    )
+
+
+def decide(view: View) -> Move:
+    """The next move of its oracle."""
+    goal = view.goal
+    says = goal.words[0]
+    if not noted(view, says):
+        return read(view, goal.target, says)
+    if view.observation.app != TERMINAL:
+        return switch(view, TERMINAL)
+    command = {
+        "folder": f"mkdir {FOLDER}/{says}",
+        "delete": f"rm {FOLDER}/{says}",
+        "write": f"echo {says} > {FOLDER}/{goal.wanted}",
+    }[goal.kind]
+    if entered(view, command):
+        lines = screen(view)
+        return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
+    return enter(view, f"noted {says} -> {goal.kind}", command)
+
+
+def _opened(made: Goal) -> list[str]:
+    note = f"{DOCUMENTS}/{made.target}"
+    return [TERMINAL, note] if made.front == EDITOR else [note, TERMINAL]
+
+
+FAMILY = of_files(
+    NAME,
+    (TERMINAL, EDITOR),
+    goal,
+    opened=_opened,
+    decide=decide,
+    templates=TEMPLATES,
+)

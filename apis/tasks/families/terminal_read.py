@@ -1,0 +1,96 @@
+"""Tasks on the terminal: find out by one command what another needs to be told.
+
+Invariant: what has to be found out stands in no instruction.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.families import terminal_read_oracle
+from apis.tasks.family import TERMINAL, Goal, of_files, seeded
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "terminal_read"
+EXTENSIONS = ("txt", "md", "log")
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "says": {
+        TRAIN: (
+            "Read {name} in Documents and make a folder there with the name it says",
+            "The file {name} in Documents says a word, make a folder with that name beside it",
+            "Look into {name} in Documents, it names a folder to make there",
+            "Show the file {name} in Documents and make the folder that it names there",
+        ),
+        HELD_OUT: (
+            "Look into {name} in Documents and make a folder there with the name it says",
+            "Read the file {name} in Documents, it names a folder to make beside it",
+        ),
+    },
+    "holds": {
+        TRAIN: (
+            "Delete the file in Documents that says '{name}'",
+            "Find out which file in Documents says '{name}' and remove it",
+            "One file in Documents says '{name}', delete that one",
+            "Search Documents for '{name}' and remove the file that says it",
+        ),
+        HELD_OUT: (
+            "Search Documents for the file that says '{name}' and delete it",
+            "One of the files in Documents says '{name}', remove it",
+        ),
+    },
+    "lists": {
+        TRAIN: (
+            "List the folder {name} in Documents, make a folder in Documents named like the file in it",
+            "See what lies in {name} in Documents and make a folder of that name in Documents",
+            "The folder {name} in Documents has one file, make a folder in Documents with its name",
+            "Make a folder in Documents named like the only file in its folder {name}",
+        ),
+        HELD_OUT: (
+            "See which file lies in {name} in Documents, make a folder in Documents with its name",
+            "List {name} in Documents and make a folder in Documents named like the only file there",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    kind = random.choice(sorted(TEMPLATES))
+    count = random.choice((2, 3))
+    found, folder, *drawn = words(random, split, 2 * count + 2)
+    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]
+    files = dict(zip(names, (f"{text}\n" for text in drawn[count:]), strict=True))
+    name = random.choice(names)
+    end: dict[str, str | None] = dict(files)
+    match kind:
+        case "says":
+            files[name] = end[name] = f"{found}\n"
+            end[found] = None
+        case "holds":
+            found, name = name, files[name].strip()
+            del end[found]
+        case "lists":
+            del files[name], end[name]
+            name = folder
+            files[f"{folder}/{found}"] = end[f"{folder}/{found}"] = f"{drawn[-1]}\n"
+            end[found] = None
+    return Goal(
+        family=NAME,
+        kind=kind,
+        instruction=random.choice(TEMPLATES[kind][split]).format(name=name),
+        target=name,
+        wanted=found,
+        files=tuple(files.items()),
+        end=tuple(end.items()),
+    )
+
+
+FAMILY = of_files(
+    NAME,
+    ("terminal",),
+    goal,
+    opened=lambda _: [TERMINAL],
+    decide=terminal_read_oracle.decide,
+    templates=TEMPLATES,
+)
