@@ -121,8 +121,10 @@ def _(action: OpenApp, _: Observation) -> Plan:
 @plan.register
 def _(action: SwitchWindow, observation: Observation) -> Plan:
     number = window_names(observation)[action.window_id]
-    calls = (_keys("esc"), BRIEFLY, Call("activate", {"number": number, "maximize": True}), SETTLE)
-    return Plan(calls, "Switch Window Success")
+    # An open menu holds the keyboard; elsewhere Escape would undo what is being typed.
+    menu = any(element.tag.endswith("menu-item") for element in observation.elements)
+    shut = (_keys("esc"), BRIEFLY) if menu else ()
+    return Plan((*shut, Call("activate", {"number": number, "maximize": True}), SETTLE), "Switch Window Success")
 
 
 @plan.register

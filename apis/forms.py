@@ -13,10 +13,13 @@ import msgspec
 
 from apis.actions import Function, Place, functions_for
 from apis.observation import Element, Observation
+from apis.sheetorder import sheet_first
 
 MAX_TASK = 2000
 LAST_TURNS_COMPACT, LAST_TURNS_PAPER = 8, 30
 COMPACT_WINDOWS, COMPACT_ELEMENTS, COMPACT_TEXT = 8, 60, 80
+COMPACT_TERMINAL = 200  # characters of a terminal's last lines
+_UNMARKED = {"menu", "menu-item"}  # what the pointer is on, not what was chosen
 PAPER_ELEMENTS, PAPER_TEXT, PAPER_INFO, PAPER_RESULT, PAPER_ANSWER = 300, 500, 5000, 2000, 1500
 
 
@@ -46,14 +49,16 @@ def element_names(observation: Observation) -> dict[str, Element]:
     """The elements a compact prompt lists, by the names it gives them, in its order.
 
     Of several windows only the active one can be worked with, so elements known to belong to another are left out, and
-    so are disabled ones.
+    so are disabled ones. A spreadsheet lists what is worked with before its menus, and of its tool bars a few buttons.
     """
     active = observation.active
-    here = (
+    here = [
         element
         for element in observation.elements
         if element.window in (-1, active) and ("sen" in element.states or not element.states)
-    )
+    ]
+    if observation.app == "libreoffice_calc":
+        here = sheet_first(here)
     return {f"e{n}": element for n, element in zip(range(1, COMPACT_ELEMENTS + 1), here, strict=False)}
 
 
@@ -72,6 +77,25 @@ def window_names(observation: Observation) -> dict[str, int]:
     return named | {f"0x{number:08x}": number for number in numbers}
 
 
+def row(element: Element) -> str:
+    """An element in the compact form: tag, label, and a star where it is selected, checked or the current cell."""
+    if element.tag == "terminal":
+        label = escaped(_last_lines(element.text), 2 * COMPACT_TERMINAL)
+    else:
+        label = escaped(element.label, COMPACT_TEXT)
+    marked = element.tag not in _UNMARKED and ("sel" in element.states or "chk" in element.states)
+    marked = marked or (element.tag == "table-cell" and "foc" in element.states)
+    return f"{escaped(element.tag, 40)} {label}".rstrip() + (" *" if marked else "")
+
+
+def _last_lines(text: str) -> str:
+    """The last whole lines of at most `COMPACT_TERMINAL` characters together; of a longer line its end."""
+    if len(text) <= COMPACT_TERMINAL:
+        return text
+    end = text[-COMPACT_TERMINAL:]
+    return end.partition("\n")[2] or end
+
+
 def render_compact(task: str, history: Sequence[Turn], observation: Observation, last: str | None) -> str:
     """One step's prompt in the compact form. `last` is the result of the last action or the reason of its refusal."""
     lines = [f"task: {escaped(task, MAX_TASK)}"]
@@ -79,9 +103,9 @@ def render_compact(task: str, history: Sequence[Turn], observation: Observation,
     lines.append(f"app: {observation.app or 'none'}")
     for n, window in enumerate(observation.windows[:COMPACT_WINDOWS], 1):
         lines.append(f"w{n} {'* ' if window.active else ''}{escaped(window.title, COMPACT_TEXT)}".rstrip())
-    for name, element in element_names(observation).items():
-        lines.append(f"{name} {escaped(element.tag, 40)} {escaped(element.label, COMPACT_TEXT)}".rstrip())
-    if observation.info:
+    elements = element_names(observation)
+    lines += [f"{name} {row(element)}" for name, element in elements.items()]
+    if observation.info and not any(element.tag == "table-cell" for element in elements.values()):
         lines.append(f"info: {escaped(observation.info, COMPACT_TEXT * 5)}")
     lines.append(f"last: {escaped(last, 2 * COMPACT_TEXT) if last else 'None'}")
     return "\n".join(lines)

@@ -44,7 +44,7 @@ class Element(msgspec.Struct, frozen=True):
     y: int
     w: int
     h: int
-    states: tuple[str, ...] = ()  # foc, chk, sel, sen, edt, exp; bar: on a tool bar full of them
+    states: tuple[str, ...] = ()  # foc, chk, sel, sen, edt, exp; bar: on a full tool bar, off: surely disabled
     window: int = -1  # index into Observation.windows; -1 where unknown
 
     @property

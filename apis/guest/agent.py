@@ -127,7 +127,8 @@ class Agent:
     def observe(self) -> dict[str, Any]:
         """Windows and showing elements: [tag, name, text, x, y, w, h, states, window index]."""
         rows = self._windows.list()
-        walk = self._accessibility().observe(rows, self._pixels.width, self._pixels.height)
+        size = self._pixels.width, self._pixels.height
+        walk = self._accessibility().observe(rows, *size, self._windows.popups)
         walk.elements += self._terminals.elements(rows, walk.hidden)
         kept = ("id", "class", "title", "active")
         return {

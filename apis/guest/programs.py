@@ -1,7 +1,7 @@
 """Programs that are started here, and waiting for their windows.
 
 Invariant: every wait has the caller's deadline, and a window counts as open only when its application answers on the
-accessibility bus, where it has one to answer on.
+accessibility bus, a terminal when its shell has prompted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from guest import terminal
 from guest.errors import Refused
 from guest.screenlink import ScreenLink
 from guest.windows import Windows
@@ -125,4 +126,7 @@ class Programs:
             self._link.wait_change(min(LOOK_S, left))
 
     def _answers(self, row: dict[str, Any]) -> bool:
-        return row["class"].lower() in SILENT_CLASSES or self._accessibility().answers(row["pid"])
+        if row["class"].lower() not in SILENT_CLASSES:
+            return bool(self._accessibility().answers(row["pid"]))
+        seen = terminal.read(terminal.path_of(row["id"]))
+        return row["active"] and seen is not None and seen[0] > 0

@@ -138,7 +138,7 @@ def main(command: list[str]) -> int:
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGWINCH, lambda *_: None)
     tail.resize(*_same_size(0, shell))
-    tty.setraw(0)
+    tty.setraw(0, termios.TCSANOW)  # what was typed already is for the shell
     try:
         _pass_on(shell, tail, woken)
     finally:

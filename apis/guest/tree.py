@@ -8,13 +8,16 @@ with all below it. Icon views of GTK 2 say SHOWING too late for a new file and t
 their icons it is the place inside the view that decides. LibreOffice 7.4 reports what lies under its root pane too high
 by the height of the menu bar until the window has seen a mouse event, except for GTK's own widgets in its tool bars: so
 the offset is measured each time, and ends where a child without it fits better into its parent. Below the root pane
-stands a second menu bar that nobody sees, and the input line of Calc says that it does not show although it does.
+stands a second menu bar that nobody sees, and the input line of Calc says that it does not show although it does. Of
+menus, GTK 3 marks the open one as selected; GTK 2 says of no item that it shows, so there the windows of menus decide.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import gi
@@ -33,6 +36,7 @@ TEXT_MAX = 500
 APPS_MAX = 16
 CALL_MS = 800
 WALK_S = 3.0
+MENU_FRAME = 10  # pixels, both sides together
 
 _STATES = (
     (Atspi.StateType.FOCUSED, "foc"),
@@ -61,9 +65,11 @@ _SILENT_ROLES = {  # never said
     "application", "document spreadsheet", "frame", "root pane", "scroll bar", "separator", "tool tip", "window",
 }  # fmt: skip
 _ICON_VIEW = "layered pane"
+_FULL_BARS = {"Standard", "Formatting", "Font Name", "Font Size", "Properties", "status bar"}  # of LibreOffice
+_FORMULA_BUTTONS = {"Function Wizard", "Select Function", "Formula"}
 _FORMULA_BAR, _NAME_BOX, _INPUT_LINE = "Formula Tool Bar", "Name Box", "Input line"
 
-_SELECTABLE, _SELECTED = Atspi.StateType.SELECTABLE, Atspi.StateType.SELECTED  # GTK 3 tells open menus from shut ones
+_SELECTABLE, _SELECTED = Atspi.StateType.SELECTABLE, Atspi.StateType.SELECTED
 
 Box = tuple[int, int, int, int]  # x, y, width, height; screen pixels
 
@@ -79,11 +85,18 @@ class Spot:
     above: Box | None = None  # the parent's box
     office: bool = False  # below the root pane of LibreOffice
     bar: str = ""  # the named tool bar or panel of LibreOffice that the node lies in
+    opened: bool = False  # in a menu of GTK 2, while some menu is open
 
 
 def _overhang(y: int, h: int, above: Box) -> int:
     """How many pixels of a box at `y` stand out of its parent's, above or below."""
     return max(0, above[1] - y) + max(0, y + h - above[1] - above[3])
+
+
+def _fills(item: Box, popup: Box) -> bool:
+    """Whether an item is one of the menu in window `popup`: as wide as it, for shut menus keep their places."""
+    narrower = popup[2] - item[2]
+    return popup[0] <= item[0] and 0 <= narrower <= MENU_FRAME and _inside(item, popup)
 
 
 def _inside(box: Box, view: Box) -> bool:
@@ -109,8 +122,9 @@ def _hidden(windows: list[dict[str, Any]]) -> set[int]:
 class Walk:
     """One pass over the tree of the showing elements."""
 
-    def __init__(self, windows: list[dict[str, Any]], width: int, height: int) -> None:
+    def __init__(self, windows: list[dict[str, Any]], width: int, height: int, popups: Callable[[], list[Box]]) -> None:
         self.windows = windows
+        self._popups = cache(popups)
         self.hidden = _hidden(windows)
         self.size = (width, height)
         self.elements: list[list[Any]] = []
@@ -197,8 +211,11 @@ class Walk:
         if spot.depth and spot.view is None and not states.contains(Atspi.StateType.SHOWING):
             if spot.office and spot.bar == _FORMULA_BAR and node.get_name() == _INPUT_LINE:
                 self._input_line(node, spot)
-            return
+            if not spot.opened:
+                return
         role, box = node.get_role_name(), self._box(node)
+        if spot.opened and not (box and any(_fills(box, popup) for popup in self._popups())):
+            return
         if spot.view is not None and (box is None or not _inside(box, spot.view)):
             return
         if role == "menu bar":
@@ -217,16 +234,22 @@ class Walk:
         if box:
             box = (box[0], box[1] + spot.dy, box[2], box[3])
             self._say(node, role, box, states, spot)
-        shut = role == "menu" and states.contains(_SELECTABLE) and not states.contains(_SELECTED)
-        if spot.depth < DEPTH_MAX and not shut:
-            self._children(node, role, replace(spot, view=box if role == _ICON_VIEW else None, above=box))
+        spot = replace(spot, view=box if role == _ICON_VIEW else None, above=box, opened=False)
+        if role == "menu" and states.contains(_SELECTABLE) and not states.contains(_SELECTED):
+            return
+        if role == "menu" and not states.contains(_SELECTABLE):
+            if not self._popups():
+                return
+            spot = replace(spot, opened=True)
+        if spot.depth < DEPTH_MAX:
+            self._children(node, role, spot)
 
     def _children(self, node: Any, role: str, spot: Spot) -> None:
         count = node.get_child_count()
         if count > CHILDREN_MAX:
             self.cut = True
         named = spot.office and role in ("panel", "tool bar")
-        bar = ((node.get_name() or "") if named else "") or spot.bar
+        bar = ((node.get_name() or "") if named else role if role == "status bar" else "") or spot.bar
         below = replace(spot, depth=spot.depth + 1, bar=bar)
         for at in range(min(count, CHILDREN_MAX)):
             try:
@@ -268,6 +291,10 @@ class Walk:
         if not name and not text and role not in _SAID_UNNAMED:
             return
         said = [short for state, short in _STATES if states.contains(state)]
+        if spot.office and (spot.bar in _FULL_BARS or name in _FORMULA_BUTTONS):
+            said.append("bar")
+        if (spot.office or spot.opened) and "sen" not in said:
+            said.append("off")
         self.elements.append([role.replace(" ", "-"), name, text, x, y, w, h, said, spot.window])
 
 
@@ -313,9 +340,9 @@ class Tree:
                 return False
         return False
 
-    def observe(self, windows: list[dict[str, Any]], width: int, height: int) -> Walk:
-        """All that shows, the active window's application first."""
-        walk = Walk(windows, width, height)
+    def observe(self, windows: list[dict[str, Any]], width: int, height: int, popups: Callable[[], list[Box]]) -> Walk:
+        """All that shows, the active window's application first; `popups` tells where menus are open."""
+        walk = Walk(windows, width, height, popups)
         active = next((row["pid"] for row in windows if row["active"]), 0)
         apps = self.applications()
         ranked = []

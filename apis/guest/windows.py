@@ -14,6 +14,7 @@ from Xlib.error import BadDrawable, BadWindow
 from Xlib.protocol import event
 
 WINDOWS_MAX = 32
+POPUPS_MAX = 64
 TITLE_MAX = 500
 _GONE = (BadWindow, BadDrawable)
 
@@ -74,6 +75,20 @@ class Windows:
                 }
             )
         return rows
+
+    def popups(self) -> list[tuple[int, int, int, int]]:
+        """Where windows that the manager does not manage show, menus above all: x, y, width, height in pixels."""
+        found = []
+        for window in self._link.root.query_tree().children[-POPUPS_MAX:]:
+            try:
+                if not self._number(window, "_NET_WM_WINDOW_TYPE"):
+                    continue  # a frame, or a program's own invisible one
+                if window.get_attributes().map_state == X.IsViewable:
+                    box = window.get_geometry()
+                    found.append((box.x, box.y, box.width, box.height))
+            except _GONE:
+                continue
+        return found
 
     def focus(self) -> tuple[str, bool]:
         """The window class of the active window, or nothing, and whether it is a dialog."""
