@@ -16,7 +16,7 @@ from actors.desktop.faults import judge
 from actors.desktop.link import LinkDown, seen_of
 from actors.desktop.pool import BootedDesktop
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
-from apis.tasks.verify import FileView
+from apis.tasks.verify import FileView, Wanted
 from runtime.errors import DesktopFault, ProtocolError
 
 
@@ -56,21 +56,24 @@ class Body:
             health = await self._provider.probe(self._desktop)
             raise judge(seen_of(health, down, acted=self.acted)) from down
 
-    async def frozen_files(self, paths: list[str], timeout_s: float) -> Callable[[str], FileView]:
-        """Freeze the desktop for good and read `paths` of its HOME from outside. Raises DesktopFault."""
+    async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Callable[[str], FileView]:
+        """Freeze the desktop for good and read what is `wanted` of its HOME from outside. Raises DesktopFault."""
         try:
             self._lives.freeze(self._lease, time.monotonic())
             async with asyncio.timeout(timeout_s):
                 await self._provider.freeze(self._desktop)
                 self._lives.may_read(self._lease, time.monotonic())
-                files = await self._provider.read_home(self._desktop, paths, ReadLimits())
+                files = await self._provider.read_home(self._desktop, wanted, ReadLimits())
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
-        seen = {file.path: _view(file) for file in files}
+        seen = {file.path: view_of(file) for file in files}
         return lambda path: seen.get(path, FileView(kind="refused", reason="it was not asked for beforehand"))
 
 
-def _view(file: FileSeen) -> FileView:
+def view_of(file: FileSeen) -> FileView:
+    """What the host saw of a path, as verifiers want it."""
+    if file.workbook is not None:
+        return FileView(kind="workbook", workbook=file.workbook)
     if file.data is not None:
         return FileView(kind="file", data=file.data)
     if file.names is not None:

@@ -15,17 +15,46 @@ from apis.tasks.osworld import Getter, Task, in_home
 from runtime.errors import ConfigError
 
 
+class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One sheet. Keys are addresses ("B3"); an empty cell is absent.
+
+    `cells` holds what a cell shows: a number is a float (a date of an xlsx too), an error its text ("#DIV/0!").
+    `formulas` holds the formulas by cell, each with "=" in front, in the words of the file's format; "" where the file
+    only points at another cell's formula.
+    """
+
+    name: str
+    cells: dict[str, str | float | bool]
+    formulas: dict[str, str] = {}
+    hidden: bool = False
+
+
+class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A spreadsheet file's sheets, in their order."""
+
+    sheets: tuple[Sheet, ...]
+
+
 class FileView(msgspec.Struct, frozen=True):
     """What lies at a path of the guest, seen from outside without following links.
 
     `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"),
-    "missing", or "refused" (`reason` says why it was not read).
+    "workbook" (a file that was wanted as one; `workbook` holds its cells), "missing", or "refused" (`reason` says why
+    it was not read).
     """
 
     kind: str
     data: bytes = b""
     reason: str = ""
     names: tuple[str, ...] = ()
+    workbook: Workbook | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A path relative to HOME, and as what it is to be read: "bytes" or "workbook"."""
+
+    path: str
+    as_: str = "bytes"
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -76,6 +105,18 @@ def file_contains(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> V
     return Verdict(not absent, f"{len(absent)} of {len(rules['expected'])} strings are absent")
 
 
+class OnWorkbook(msgspec.Struct, frozen=True):
+    """A check that looks at a workbook: registered so, the path that it looks at is read as one."""
+
+    check: Check
+
+    def __call__(self, view: FileView, rules: dict[str, Any], options: dict[str, Any]) -> Verdict:
+        """The check's verdict; a failure with its reason for what could not be read as a workbook."""
+        if view.workbook is None:
+            return Verdict(False, view.reason or f"it is {view.kind}, not a workbook")
+        return self.check(view, rules, options)
+
+
 CHECKS: dict[str, Check] = {
     "file_text_is": file_text_is,
     "file_is_missing": file_is_missing,
@@ -107,11 +148,23 @@ def _each(value: Getter | list[Getter], functions: list[str]) -> list[Getter]:
     return value if isinstance(value, list) and value else [value if isinstance(value, dict) else {}] * len(functions)
 
 
+def wanted(task: Task) -> list[Wanted]:
+    """The files that `verify` will read, each once; one that any function reads as a workbook is read as one."""
+    ev = task.evaluator
+    functions = [ev.func] if isinstance(ev.func, str) else ev.func
+    found: dict[str, Wanted] = {}
+    for func, getter in zip(functions, _each(ev.result, functions), strict=False):
+        if getter.get("type") == "vm_file":
+            path = in_home(str(getter["path"]))
+            as_workbook = isinstance(CHECKS.get(func), OnWorkbook)
+            if as_workbook or path not in found:
+                found[path] = Wanted(path, "workbook" if as_workbook else "bytes")
+    return list(found.values())
+
+
 def paths(task: Task) -> list[str]:
-    """The files that `verify` will read, relative to HOME."""
-    results = task.evaluator.result
-    getters = results if isinstance(results, list) else [results]
-    return [in_home(str(getter["path"])) for getter in getters if getter.get("type") == "vm_file"]
+    """The paths of `wanted`."""
+    return [one.path for one in wanted(task)]
 
 
 def _one(func: str, result: Getter, expected: Getter, options: Getter, read: Read) -> Verdict:

@@ -22,16 +22,17 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from actors.desktop.body import view_of
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Provider
-from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
+from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis import execute, grammar, tasks
 from apis.actions import line
 from apis.forms import Turn, element_names, render_compact, window_names
 from apis.observation import Observation, from_guest
-from apis.tasks.verify import FileView, paths, verify
+from apis.tasks.verify import verify, wanted
 
 MAX_STEPS = 15
 CALL_S = 20.0
@@ -72,9 +73,8 @@ async def play(made: Provider, task_id: str, answers: Answers, form: str = "comp
             await link.close()
         await made.freeze(desktop)
         task = tasks.task(task_id)
-        wanted = paths(task)
-        seen = dict(zip(wanted, await made.read_home(desktop, wanted, ReadLimits()), strict=True))
-        verdict = verify(task, lambda path: view(seen[path]))
+        seen = {file.path: view_of(file) for file in await made.read_home(desktop, wanted(task), ReadLimits())}
+        verdict = verify(task, lambda path: seen[path])
         played.success, played.reason = claimed and verdict.success, verdict.reason
         played.cpu_s = (await made.probe(desktop)).cpu_s
     finally:
@@ -111,17 +111,6 @@ async def _turns(played: Play, link: GuestLink, desktop: Desktop, answers: Answe
 async def _carry_out(link: GuestLink, calls: Any) -> None:
     for call in calls:
         await link.call(call.method, timeout_s=CALL_S, **call.args)
-
-
-def view(seen: FileSeen) -> FileView:
-    """What the host saw, as verifiers want it."""
-    if seen.data is not None:
-        return FileView("file", seen.data)
-    if seen.names is not None:
-        return FileView("folder", names=tuple(seen.names))
-    if seen.refusal is Refusal.MISSING:
-        return FileView("missing")
-    return FileView("refused", reason=str(seen.refusal))
 
 
 async def check(

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 import msgspec
 
 from actors.desktop.providers.outside import FileSeen, ReadLimits
+from apis.tasks.verify import Wanted
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,10 +95,11 @@ class Provider(ABC):
         """Stop all of its processes, so that what it stored holds still. Raises DesktopFault."""
 
     @abstractmethod
-    async def read_home(self, desktop: Desktop, paths: list[str], limits: ReadLimits) -> list[FileSeen]:
-        """Regular files of HOME by their relative paths, in that order, read without the guest's help.
+    async def read_home(self, desktop: Desktop, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
+        """What is wanted of HOME, in that order, read without the guest's help.
 
-        A path that is missing, a link or too big comes back as a refusal in its place. Raises DesktopFault.
+        A path that is missing, a link, too big or no workbook comes back as a refusal in its place. Raises
+        DesktopFault.
         """
 
     @abstractmethod

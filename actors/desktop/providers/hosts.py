@@ -18,9 +18,10 @@ import msgspec
 
 from actors.desktop.config import HostsConfig, MachineConfig
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.providers import remote
+from actors.desktop.providers import outside, remote
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health, Provider
 from actors.desktop.providers.outside import FileSeen, ReadLimits
+from apis.tasks.verify import Wanted
 from runtime.errors import ConfigError, DesktopFault
 
 PYTHON = "/usr/bin/python3"
@@ -200,17 +201,19 @@ class HostsProvider(Provider):
         """See `Provider.freeze`."""
         await self._session(desktop).ask("freeze", "frozen")
 
-    async def read_home(self, desktop: Desktop, paths: list[str], limits: ReadLimits) -> list[FileSeen]:
+    async def read_home(self, desktop: Desktop, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
         """See `Provider.read_home`; over the control connection, after the session's processes were stopped."""
         session = self._session(desktop)
         connection = await session.machine.connection()
         try:
             async with asyncio.timeout(READ_S):
-                return await remote.read_home(connection, f"{session.folder}/home", paths, limits)
+                paths = [want.path for want in wanted]
+                seen = await remote.read_home(connection, f"{session.folder}/home", paths, limits)
         except TimeoutError:
             raise fault(FaultCause.OUTSIDE_VIEW, f"reading took over {READ_S:g} s") from None
         except (OSError, asyncssh.Error) as error:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{desktop.name}: {error}"[:300]) from error
+        return await outside.as_wanted(wanted, seen, limits)
 
     async def close(self) -> None:
         """See `Provider.close`."""

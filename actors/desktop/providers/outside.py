@@ -7,6 +7,7 @@ in size and time, and what it says is checked against what was ordered.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import subprocess
 import sys
@@ -16,9 +17,21 @@ from pathlib import Path
 import msgspec
 
 from actors.desktop.faults import FaultCause, fault
+from actors.desktop.providers.workbooks.bounds import Bounds
+from apis.tasks.verify import Wanted, Workbook
 
-WORKER = Path(__file__).with_name("outside_worker.py")
+ROOT = Path(__file__).resolve().parents[3]
+# Isolated from the environment and without site packages; the program's own folder comes last on the path.
+WORKER = (
+    sys.executable,
+    "-I",
+    "-S",
+    "-c",
+    "import sys; sys.path.append(sys.argv[1]); from actors.desktop.providers.outside_worker import main; main()",
+    str(ROOT),
+)
 WORKER_S = 30.0
+READER_UID = 19_999  # who parses files that came from another machine: a user that owns nothing here
 
 
 class Refusal(StrEnum):
@@ -30,6 +43,12 @@ class Refusal(StrEnum):
     NOT_REGULAR = "not_regular"
     TOO_BIG = "too_big"
     FORBIDDEN = "forbidden"  # the guest took away its own right to read it
+    NOT_A_WORKBOOK = "not_a_workbook"
+    ENCRYPTED = "encrypted"
+    ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
+    XML_ENTITY = "xml_entity"  # has a document type or entities of its own
+    TOO_SLOW = "too_slow"  # used up the processor time of one file
+    BROKE_READER = "broke_reader"  # the parser crashed on it
 
 
 class ReadLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,61 +58,96 @@ class ReadLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     total_bytes: int = 64 << 20
     paths: int = 256
     listing: int = 4096  # names in one folder
+    workbook: Bounds = Bounds()
 
 
 class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One path of HOME: a regular file's bytes, a folder's names (sorted; folders end in "/"), or a refusal."""
+    """One path of HOME: a file's bytes or workbook, a folder's names (sorted; folders end in "/"), or a refusal."""
 
     path: str
     data: bytes | None = None
     names: list[str] | None = None
+    workbook: Workbook | None = None
     refusal: Refusal | None = None
 
 
 class _Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
     size: int | None = None
+    workbook: bool = False
     names: list[str] | None = None
     refusal: Refusal | None = None
 
 
-def parse(paths: list[str], output: bytes) -> list[FileSeen]:
+def parse(wanted: list[Wanted], output: bytes) -> list[FileSeen]:
     """The worker's answer as values. Raises DesktopFault when it is not what was ordered."""
     head, _, body = output.partition(b"\n")
     try:
         results = msgspec.json.decode(head, type=list[_Result])
+        if [one.path for one in results] != [want.path for want in wanted]:
+            raise fault(FaultCause.OUTSIDE_VIEW, "the reading worker answered something else than was ordered")
+        if sum(one.size or 0 for one in results) != len(body):
+            raise fault(FaultCause.OUTSIDE_VIEW, "the reading worker's answer has another size than it says")
+        seen, at = [], 0
+        for one in results:
+            data = None if one.size is None else body[at : at + one.size]
+            at += one.size or 0
+            if data is not None and one.workbook:
+                book = msgspec.json.decode(data, type=Workbook)
+                seen.append(FileSeen(path=one.path, workbook=book))
+            else:
+                seen.append(FileSeen(path=one.path, data=data, names=one.names, refusal=one.refusal))
     except msgspec.DecodeError as error:
-        raise fault(FaultCause.OUTSIDE_VIEW, f"the reading worker's answer: {error}") from error
-    if [one.path for one in results] != paths or sum(one.size or 0 for one in results) != len(body):
-        raise fault(FaultCause.OUTSIDE_VIEW, "the reading worker answered something else than was ordered")
-    seen, at = [], 0
-    for one in results:
-        data = None if one.size is None else body[at : at + one.size]
-        at += one.size or 0
-        seen.append(FileSeen(path=one.path, data=data, names=one.names, refusal=one.refusal))
+        raise fault(FaultCause.OUTSIDE_VIEW, f"the reading worker's answer: {error}"[:300]) from error
     return seen
 
 
 def _run(order: bytes) -> bytes:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", str(WORKER)], input=order, capture_output=True, timeout=WORKER_S, check=False
-    )
+    done = subprocess.run(WORKER, input=order, capture_output=True, timeout=WORKER_S, check=False)
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise fault(FaultCause.OUTSIDE_VIEW, f"the reading worker ended with {done.returncode}: {''.join(last)[:200]}")
     return done.stdout
 
 
-async def read_home(home: str, uid: int, paths: list[str], limits: ReadLimits) -> list[FileSeen]:
-    """Regular files and folder listings below `home` by relative path, in that order. Raises DesktopFault.
+async def _ordered(order: dict[str, object], wanted: list[Wanted], limits: ReadLimits, given: bytes) -> list[FileSeen]:
+    if len(wanted) > limits.paths:
+        raise ValueError(f"{len(wanted)} paths, at most {limits.paths}")
+    bounds = {**msgspec.structs.asdict(limits), "workbook": dataclasses.asdict(limits.workbook)}
+    line = json.dumps({**bounds, **order}).encode() + b"\n"
+    try:
+        output = await asyncio.to_thread(_run, line + given)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise fault(FaultCause.OUTSIDE_VIEW, f"the reading worker: {error}"[-300:]) from error
+    return parse(wanted, output)
+
+
+async def read_home(home: str, uid: int, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
+    """What is wanted below `home`: regular files and folder listings, in that order. Raises DesktopFault.
 
     The path "" lists `home` itself. More than `limits.paths` paths is a ValueError.
     """
-    if len(paths) > limits.paths:
-        raise ValueError(f"{len(paths)} paths, at most {limits.paths}")
-    order = {**msgspec.structs.asdict(limits), "home": home, "uid": uid, "paths": paths}
-    try:
-        output = await asyncio.to_thread(_run, json.dumps(order).encode())
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise fault(FaultCause.OUTSIDE_VIEW, f"the reading worker: {error}"[:300]) from error
-    return parse(paths, output)
+    wants = [msgspec.structs.asdict(want) for want in wanted]
+    return await _ordered({"home": home, "uid": uid, "wanted": wants}, wanted, limits, b"")
+
+
+async def as_wanted(wanted: list[Wanted], seen: list[FileSeen], limits: ReadLimits) -> list[FileSeen]:
+    """Files that were read elsewhere, with those that are wanted as workbooks parsed by a worker of this machine.
+
+    Raises DesktopFault.
+    """
+    books = [
+        (want, one.data)
+        for want, one in zip(wanted, seen, strict=True)
+        if want.as_ == "workbook" and one.data is not None
+    ]
+    if not books:
+        return seen
+    wants = [{**msgspec.structs.asdict(want), "size": len(data)} for want, data in books]
+    given = b"".join(data for _, data in books)
+    order: dict[str, object] = {"home": "", "uid": READER_UID, "wanted": wants}
+    parsed = iter(await _ordered(order, [want for want, _ in books], limits, given))
+    return [
+        next(parsed) if want.as_ == "workbook" and one.data is not None else one
+        for want, one in zip(wanted, seen, strict=True)
+    ]

@@ -1,10 +1,11 @@
 """The process that reads a guest's files: `outside.py` starts it, it drops its rights, reads, answers and ends.
 
 Invariant: only regular files below the given folder are read and no link is followed anywhere on the way; by the first
-look at the guest's files the process has the guest's user, no other right, and bounded memory and processor time.
+look at the guest's files the process has the guest's user, no other right, and bounded memory and processor time. A
+file that is wanted as a workbook is parsed in a child of its own, so what ends the child refuses that file alone.
 
-Standard library only, so that it starts in milliseconds. Input: one JSON object. Output: one JSON line of results,
-then the files' bytes in the same order.
+Standard library only, so that it starts in milliseconds. Input: one JSON line, and the bytes of files that were read
+elsewhere. Output: one JSON line of results, then the files' bytes, or workbooks as JSON, in the same order.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ import sys
 from pathlib import PurePosixPath
 from typing import Any
 
+from actors.desktop.providers.forked import parsed
+from actors.desktop.providers.workbooks.bounds import Bounds, RefusedError
+
 CPU_S = 20
 SPARE_BYTES = 256 << 20
-
-
-class RefusedError(Exception):
-    """The path is not read; the text is one of `outside.Refusal`."""
 
 
 def _step(name: str, folder: int) -> int:
@@ -80,26 +80,37 @@ def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]
         os.close(at)
 
 
-def read_all(home: int, order: dict[str, Any]) -> tuple[list[dict[str, Any]], list[bytes]]:
-    """One result per path, and the bytes of those that were read."""
+def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list[dict[str, Any]], list[bytes]]:
+    """One result per thing that is wanted, and the bytes of those that were read.
+
+    `home` is an open folder; an entry with a "size" is not looked for there but is the next bytes of `given`.
+    """
     results: list[dict[str, Any]] = []
     blobs: list[bytes] = []
-    left = int(order["total_bytes"])
-    for path in order["paths"]:
+    left, at = int(order["total_bytes"]), 0
+    bounds = Bounds(**order["workbook"])
+    for want in order["wanted"]:
+        path = want["path"]
         try:
-            found = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
+            if "size" in want:
+                found: bytes | list[str] = given[at : at + want["size"]]
+                at += want["size"]
+            else:
+                found = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
+            if isinstance(found, list):
+                results.append({"path": path, "names": found})
+                continue
+            left -= len(found)
+            as_workbook = want["as_"] == "workbook"
+            blob = parsed(found, bounds) if as_workbook else found
         except RefusedError as error:
             results.append({"path": path, "refusal": str(error)})
             continue
         except OSError:  # a folder whose listing is forbidden
             results.append({"path": path, "refusal": "forbidden"})
             continue
-        if isinstance(found, bytes):
-            left -= len(found)
-            blobs.append(found)
-            results.append({"path": path, "size": len(found)})
-        else:
-            results.append({"path": path, "names": found})
+        blobs.append(blob)
+        results.append({"path": path, "size": len(blob), "workbook": as_workbook})
     return results, blobs
 
 
@@ -114,20 +125,16 @@ def drop_rights(uid: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
-def main() -> int:
+def main() -> None:
     """Read the order, become harmless, answer."""
-    order = json.load(sys.stdin)
+    order = json.loads(sys.stdin.buffer.readline())
     # The folder itself is the host's path; opened first, so that a guest that locks it up can't make a fault of it.
-    home = os.open(order["home"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    folder = order["home"]
+    home = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) if folder else -1
     drop_rights(int(order["uid"]), SPARE_BYTES + 3 * int(order["total_bytes"]))
-    results, blobs = read_all(home, order)
+    results, blobs = read_all(home, order, sys.stdin.buffer.read())
     out = sys.stdout.buffer
     out.write(json.dumps(results).encode() + b"\n")
     for blob in blobs:
         out.write(blob)
     out.flush()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

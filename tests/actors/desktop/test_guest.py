@@ -17,6 +17,7 @@ from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.observation import from_guest
+from apis.tasks.verify import Wanted
 from runtime.errors import GuestRefused
 
 HARD = "The quick Brown fox, (lazy) dog; 0123456789! {a}[b]<c>|d&e%f$g#h@i^j*k+l=m~n`o\"p'q_r-s/t?u:v\\ üλ→\tend"
@@ -54,7 +55,7 @@ class Guest:
         return [window.title for window in await self("windows")]
 
     async def text(self, path: str) -> str | None:
-        (seen,) = await self.provider.read_home(self.desktop, [path], ReadLimits())
+        (seen,) = await self.provider.read_home(self.desktop, [Wanted(path)], ReadLimits())
         return None if seen.data is None else seen.data.decode()
 
 

@@ -19,6 +19,7 @@ from actors.desktop.link import GuestLink, LinkDown, seen_of
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
+from apis.tasks.verify import Wanted
 from runtime.errors import ConfigError, DesktopFault
 
 ACCOUNTS = "root:x:0:0::/:/bin/sh\nworker:*:1000:1000::/home/worker:/bin/bash\nsshd:*:100:65534::/:/bin/false\n"
@@ -120,7 +121,7 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     await asyncio.sleep(0.1)
     await provider.freeze(desktop)
     paths = ["Documents/plum.txt", "Documents", "link", "none", "../run/bus", "grows"]
-    seen = await provider.read_home(desktop, paths, ReadLimits())
+    seen = await provider.read_home(desktop, [Wanted(path) for path in paths], ReadLimits())
     assert seen[:-1] == [
         FileSeen(path="Documents/plum.txt", data=b"hello\nworld"),
         FileSeen(path="Documents", names=["plum.txt"]),
@@ -128,8 +129,10 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
         FileSeen(path="none", refusal=Refusal.MISSING),
         FileSeen(path="../run/bus", refusal=Refusal.BAD_PATH),
     ]
-    assert [seen[-1]] == await provider.read_home(desktop, ["grows"], ReadLimits())
-    assert (await provider.read_home(desktop, ["grows"], ReadLimits(file_bytes=1)))[0].refusal is Refusal.TOO_BIG
+    assert [seen[-1]] == await provider.read_home(desktop, [Wanted("grows")], ReadLimits())
+    assert (await provider.read_home(desktop, [Wanted("grows")], ReadLimits(file_bytes=1)))[
+        0
+    ].refusal is Refusal.TOO_BIG
     await link.close()
     await provider.destroy(desktop)
     await provider.destroy(desktop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.providers import outside, outside_worker
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, parse, read_home
+from apis.tasks.verify import Wanted
 from runtime.errors import DesktopFault
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
@@ -39,6 +41,10 @@ def guest_home(tmp_path: Path) -> Path:
     return folder
 
 
+def wants(*paths: str) -> list[Wanted]:
+    return [Wanted(path) for path in paths]
+
+
 async def test_regular_files_and_folders_are_read_and_nothing_else(guest_home: Path):
     limits = ReadLimits(file_bytes=4000)
     wanted = {
@@ -61,16 +67,16 @@ async def test_regular_files_and_folders_are_read_and_nothing_else(guest_home: P
         "nul\0": Refusal.BAD_PATH,
         "n" * 300: Refusal.NOT_REGULAR,
     }
-    seen = await read_home(str(guest_home), USER, list(wanted), limits)
+    seen = await read_home(str(guest_home), USER, wants(*wanted), limits)
     for one, (path, expected) in zip(seen, wanted.items(), strict=True):
         assert one == (expected if isinstance(expected, FileSeen) else FileSeen(path=path, refusal=expected))
 
 
 async def test_all_of_it_is_bounded(guest_home: Path):
-    seen = await read_home(str(guest_home), USER, ["big", "big", ""], ReadLimits(total_bytes=8000, listing=3))
+    seen = await read_home(str(guest_home), USER, wants("big", "big", ""), ReadLimits(total_bytes=8000, listing=3))
     assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG, Refusal.TOO_BIG]
     with pytest.raises(ValueError, match="3 paths"):
-        await read_home(str(guest_home), USER, ["a", "b", "c"], ReadLimits(paths=2))
+        await read_home(str(guest_home), USER, wants("a", "b", "c"), ReadLimits(paths=2))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to lose")
@@ -79,10 +85,10 @@ async def test_the_worker_has_no_more_rights_than_the_guest(guest_home: Path):
     (guest_home / "docs" / "deep").chmod(0)
     os.chown(guest_home / "big", 0, 0)
     (guest_home / "big").chmod(0o600)
-    seen = await read_home(str(guest_home), USER, ["docs/plum.txt", "docs/deep/x", "big"], ReadLimits())
+    seen = await read_home(str(guest_home), USER, wants("docs/plum.txt", "docs/deep/x", "big"), ReadLimits())
     assert [one.refusal for one in seen] == [Refusal.FORBIDDEN] * 3
     os.chmod(guest_home, 0)  # a guest that locks its HOME fails its task; it makes no fault
-    (seen_one,) = await read_home(str(guest_home), USER, ["docs/empty"], ReadLimits())
+    (seen_one,) = await read_home(str(guest_home), USER, wants("docs/empty"), ReadLimits())
     assert seen_one.refusal is Refusal.FORBIDDEN
 
 
@@ -91,18 +97,18 @@ async def test_the_worker_has_no_more_rights_than_the_guest(guest_home: Path):
 )
 def test_an_answer_to_another_order_is_a_fault(output: bytes):
     with pytest.raises(DesktopFault):
-        parse(["a"], output)
+        parse(wants("a"), output)
 
 
 async def test_a_worker_that_fails_or_hangs_is_a_fault(guest_home: Path, tmp_path: Path, monkeypatch):
     with pytest.raises(DesktopFault, match="No such file"):
-        await read_home(str(tmp_path / "gone"), USER, ["a"], ReadLimits())
+        await read_home(str(tmp_path / "gone"), USER, wants("a"), ReadLimits())
     hanging = tmp_path / "hang.py"
     hanging.write_text("import select\nselect.select([], [], [])\n")
-    monkeypatch.setattr(outside, "WORKER", hanging)
+    monkeypatch.setattr(outside, "WORKER", (sys.executable, str(hanging)))
     monkeypatch.setattr(outside, "WORKER_S", 0.3)
     with pytest.raises(DesktopFault, match="timed out"):
-        await read_home(str(guest_home), USER, ["a"], ReadLimits())
+        await read_home(str(guest_home), USER, wants("a"), ReadLimits())
 
 
 @given(path=st.text(max_size=30) | st.text(alphabet="./ab\0", max_size=12))
@@ -111,7 +117,13 @@ def test_any_path_gets_an_answer(path: str, tmp_path_factory):
     (folder / "a" / "b").mkdir(parents=True, exist_ok=True)
     home = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        order = {"paths": [path], "file_bytes": 10, "total_bytes": 10, "listing": 10}
+        order = {
+            "wanted": [{"path": path, "as_": "bytes"}],
+            "file_bytes": 10,
+            "total_bytes": 10,
+            "listing": 10,
+            "workbook": {},
+        }
         (result,), blobs = outside_worker.read_all(home, order)
     finally:
         os.close(home)

@@ -17,6 +17,7 @@ from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox import cgroups, stopping
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from apis.tasks.verify import Wanted
 from runtime.errors import DesktopFault
 
 ROOT = os.geteuid() == 0
@@ -67,7 +68,7 @@ async def run(link: GuestLink, script: str, marker: str = "done") -> None:
 
 
 async def text_of(provider: SandboxProvider, desktop: Desktop, path: str) -> str:
-    (seen,) = await provider.read_home(desktop, [path], ReadLimits())
+    (seen,) = await provider.read_home(desktop, [Wanted(path)], ReadLimits())
     assert seen.data is not None, seen
     return seen.data.decode()
 
@@ -161,7 +162,7 @@ async def test_disk_is_limited(sandbox: SandboxProvider):
     link = await GuestLink.open(desktop, timeout_s=20)
     assert desktop.warnings == ()
     await run(link, "head -c 100000000 /dev/zero > big; wc -c < big > size || true; rm big; wc -c < size > done.txt")
-    (seen,) = await sandbox.read_home(desktop, ["size"], ReadLimits())
+    (seen,) = await sandbox.read_home(desktop, [Wanted("size")], ReadLimits())
     assert seen.data is not None
     assert int(seen.data or b"0") < 24 << 20
     await link.close()

@@ -23,6 +23,7 @@ from actors.desktop.providers.sandbox import cgroups, command, leftovers, stoppi
 from actors.desktop.providers.sandbox.box import GONE_S, Box
 from actors.desktop.providers.sandbox.identity import lease_user
 from actors.desktop.providers.sandbox.process import Watched
+from apis.tasks.verify import Wanted
 from runtime.errors import ConfigError, DesktopFault
 
 SOCKET_PATH_MAX = 107
@@ -225,12 +226,12 @@ class SandboxProvider(abc.Provider):
         await stopping.freeze(desktop.outside)
 
     async def read_home(
-        self, desktop: abc.Desktop, paths: list[str], limits: outside.ReadLimits
+        self, desktop: abc.Desktop, wanted: list[Wanted], limits: outside.ReadLimits
     ) -> list[outside.FileSeen]:
         """See `Provider.read_home`."""
         if desktop.outside is None or desktop.name not in self._boxes:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running here")
-        return await outside.read_home(desktop.outside.home, desktop.outside.uid, paths, limits)
+        return await outside.read_home(desktop.outside.home, desktop.outside.uid, wanted, limits)
 
     async def close(self) -> None:
         """See `Provider.close`."""

@@ -1,0 +1,25 @@
+"""Spreadsheet files of either format.
+
+Invariant: for any bytes the answer is a bounded value or RefusedError, and MemoryError where memory is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.desktop.providers.workbooks import ods, xlsx
+from actors.desktop.providers.workbooks.archive import Archive
+from actors.desktop.providers.workbooks.bounds import Bounds, Budget, RefusedError
+
+_COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")  # what an encrypted xlsx is wrapped into, and what old formats are
+
+
+def workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The workbook as `apis.tasks.verify.Workbook` has it. Raises RefusedError."""
+    if data.startswith(_COMPOUND):
+        raise RefusedError("encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "not_a_workbook")
+    budget = Budget(bounds)
+    archive = Archive(data, budget)
+    is_ods = "mimetype" in archive and archive.read("mimetype", len(ods.MIME) + 2).strip() == ods.MIME
+    grids = ods.read(archive, budget) if is_ods else xlsx.read(archive, budget)
+    return {"sheets": [grid.answer() for grid in grids]}
