@@ -1,0 +1,177 @@
+"""What a policy does to its own desktop is its own failure, and costs the desktop beside it nothing.
+
+Everything here is done from inside by real actions: a terminal is opened and a command is typed into it. Beside it a
+bystander desktop of the same pool is looked at all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import statistics
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from actors.desktop import events
+from actors.desktop.answers import Answer, Prompt
+from actors.desktop.body import Body
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.episode import Episode, Played
+from actors.desktop.machine import Stage, StageClock
+from actors.desktop.pool import BootedDesktop, Pool
+from actors.desktop.providers.abc import Health
+from actors.desktop.recorder import Recorder
+from actors.desktop.seat_config import SeatConfig
+from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
+from apis.forms import Turn
+from apis.observation import Observation
+from runtime.events import Event
+from runtime.segments import SegmentStore
+
+LOG = logging.getLogger(__name__)
+LOOK_S = 1.5  # of looking at the bystander before the attack
+FAULTS = (events.DESKTOP_BOOT_FAILED, events.DESKTOP_SPARE_DIED, events.DESKTOP_NOT_REMOVED, events.HOST_RESTS)
+WORK = Reservation(
+    token=1, lane=Lane.DEMO, task="text_editor/train/100", group="", slot=0, seed=1,
+    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_steps=12, pin=None, phase=PhaseRef(Phase.DEMO, 0),
+)  # fmt: skip
+
+
+class Typist:
+    """Opens a terminal, types a command, looks what happens for a while, and claims success."""
+
+    def __init__(self, command: str, looks: int = 3) -> None:
+        enter = f"Agent.type(text={command!r}, enter=True)"
+        self.texts = ["Agent.open_app(app_name='terminal')", enter, *["Agent.wait()"] * looks]
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        text = self.texts[step] if step < len(self.texts) else "Agent.exit(success=True)"
+        return Answer(text=text, prompt_ids=[1], response_ids=[2], logprobs=[-0.5], spans=[], seconds=0.0)
+
+
+class Heard:
+    """A log that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Event, dict[str, Any]]] = []
+
+    def emit(self, event: Event, /, **fields: Any) -> None:
+        event.check(fields)
+        self.lines.append((event, fields))
+
+
+def traces(booted: BootedDesktop, health: Health) -> dict[str, int]:
+    """Evidence from outside that a limit was reached."""
+    outside = booted.desktop.outside
+    assert outside is not None
+    folder = outside.cgroups.get("pids") or outside.cgroups["unified"]
+    refused = [int(line.split()[1]) for line in Path(folder, "pids.events").read_text().splitlines()]
+    room = os.statvfs(outside.home)
+    return {
+        "disk_full": int(room.f_bavail * room.f_frsize < 1 << 20),
+        "processes_refused": refused[0],
+        "memory_refused": health.oom_kills,
+    }
+
+
+class Street:
+    """A pool with an attacker's desktop and a bystander's."""
+
+    def __init__(self, pool: Pool, heard: Heard, folder: Path) -> None:
+        self.pool = pool
+        self.heard = heard
+        self.recorder = Recorder(SegmentStore(folder / "segments", "test"))
+        self.looking = True
+        self.seen: dict[str, int] = {}  # what the host saw of the attack at its end
+
+    async def look(self, body: Body, seconds: float) -> list[float]:
+        """Milliseconds that the bystander took for an observation, again and again."""
+        took = []
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.looking:
+            began = time.monotonic()
+            await body.call("observe", {}, 20.0)
+            took.append(1e3 * (time.monotonic() - began))
+            await asyncio.sleep(0.1)
+        return took
+
+    async def play(self, command: str) -> Played:
+        booted = await self.pool.acquire(60.0, "attacker")
+        clock = StageClock(0.0)
+        clock.enter(Stage.LEASING, 0.0)
+        config = SeatConfig(screenshots="none", call_timeout_s=5.0, settle_ms=300)
+        try:
+            episode = Episode(
+                WORK, Body(booted), answerer=Typist(command), recorder=self.recorder, config=config,
+                enter=lambda stage: clock.enter(stage, 0.0),
+            )  # fmt: skip
+            return await episode.play()
+        finally:
+            self.seen = traces(booted, await self.pool.provider.probe(booted.desktop))
+            self.pool.retire(booted)
+
+
+@pytest_asyncio.fixture
+async def street(state_dir: str, tmp_path: Path) -> AsyncIterator[Street]:
+    small = SandboxConfig(state_dir=state_dir, memory_mib=400, disk_mib=64, processes=200)
+    heard = Heard()
+    pool = await Pool.open(DesktopsConfig(provider=small, pool=PoolConfig(spares=1)), tmp_path, heard)
+    street = Street(pool, heard, tmp_path)
+    yield street
+    await street.recorder.close()
+    await pool.close()
+
+
+BOMB = "import os\\nwhile True:\\n try: os.fork() or os.setsid()\\n except OSError: pass"
+
+
+EITHER = {"agent_broke_desktop", "not_verified"}  # the desktop may survive, the episode fails all the same
+
+
+@pytest.mark.parametrize(
+    ("command", "reasons", "detail", "witness"),
+    [
+        ("pkill -9 -f guest.agent", {"agent_broke_desktop"}, "link_closed", ""),
+        ("pkill -9 sshd", {"agent_broke_desktop"}, "link_closed", ""),
+        ("pkill -STOP -f guest.agent", {"agent_broke_desktop"}, "no_answer", ""),
+        ("cat /dev/zero > ~/full; cat /dev/zero > /tmp/full", EITHER, "", "disk_full"),
+        (":(){ :|:& };:", EITHER, "", "processes_refused"),
+        (f"python3 -c $'{BOMB}'", EITHER, "", "processes_refused"),
+        ("for i in 1 2 3 4; do tail /dev/zero & done", EITHER, "", "memory_refused"),
+    ],
+    ids=["agent", "sshd", "stopped_agent", "disk", "forks", "sessions", "memory"],
+)
+async def test_a_policy_that_ruins_its_desktop_has_failed_alone(
+    street: Street, command: str, reasons: set[str], detail: str, witness: str
+) -> None:
+    bystander = await street.pool.acquire(60.0, "bystander")
+    body = Body(bystander)
+    await body.call("launch", {"argv": ["mousepad"]}, 10.0)
+    before = await street.look(body, LOOK_S)
+    looking = asyncio.ensure_future(street.look(body, 600.0))
+    played = await street.play(command)
+    street.looking = False
+    during = await looking
+    assert not played.outcome.success
+    assert played.outcome.reason in reasons, played.detail
+    assert played.detail.startswith(detail), played.detail
+    assert not witness or street.seen[witness] > 0, f"it never came to {witness}: {street.seen}"
+    lines = [(event.name, fields) for event, fields in street.heard.lines if event in FAULTS]
+    assert lines == [], "nothing of it counts as a fault"
+    normal, now = statistics.median(before), statistics.median(during)
+    figures = f"bystander {normal:.0f} ms before, {now:.0f} during, worst {max(during):.0f}"
+    LOG.info("%s; %s: %s; %s", figures, played.outcome.reason, played.detail, street.seen)
+    assert now < 5 * normal + 100, f"the bystander took {now:.0f} ms instead of {normal:.0f}"
+    assert max(during) < 5000
+    street.pool.retire(bystander)
+    again = await street.pool.acquire(60.0, "next")
+    assert await Body(again).call("ping", {}, 10.0) == "pong"
+    street.pool.retire(again)
