@@ -7,15 +7,28 @@ from functools import lru_cache
 
 from apis.tasks.demonstrator import Oracle
 from apis.tasks.families import (
+    calc_cell,
+    calc_column,
+    calc_lookup,
+    calc_sum,
+    editor_copy,
     editor_find,
     file_manager,
     files_move,
+    files_out,
+    note_to_files,
+    note_to_terminal,
+    sheet_from_note,
+    terminal_append,
+    terminal_files,
+    terminal_read,
     text_editor,
 )
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task
-from apis.tasks.verify import CHECKS
+from apis.tasks.verify import CHECKS, OnWorkbook
 from apis.tasks.verify_files import folder_holds
+from apis.tasks.verify_sheets import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
 from runtime.errors import ConfigError
 
@@ -24,8 +37,20 @@ _MODULES = (
     file_manager,
     editor_find,
     files_move,
+    terminal_files,
+    terminal_read,
+    note_to_terminal,
+    note_to_files,
+    editor_copy,
+    files_out,
+    terminal_append,
+    calc_cell,
+    calc_lookup,
+    calc_sum,
+    sheet_from_note,
+    calc_column,
 )
-CHECKS.update(folder_holds=folder_holds)
+CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is))
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
 

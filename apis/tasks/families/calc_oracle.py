@@ -1,0 +1,129 @@
+"""How to change cells of a sheet, by mouse and keyboard or by the functions of Calc.
+
+Invariant: it saves only when every cell it can see says what it should, puts back what a stray step changed, and ends
+only after having saved. Whether a workbook is saved can't be seen, so that is read from the steps taken.
+"""
+
+from __future__ import annotations
+
+from apis.actions import Click, Exit, Hotkey, SwitchWindow, Type, Wait, line
+from apis.tasks.demonstrator import Move, View, click, keys
+from apis.tasks.sheets import CALC, SheetGoal, Write
+from apis.tools import call
+
+NAME_BOX = "Name Box"
+SAVE = Hotkey(keys=("ctrl", "s"))
+SAVE_CALL = call("CalcTools", "save")
+_SAVED = (line(SAVE), line(SAVE_CALL))
+_HARMLESS = (line(Wait()), line(Hotkey(keys=("esc",))), "Agent.quote(", "Agent.switch_window(", "CalcTools.get_")
+
+
+def goal_of(view: View) -> SheetGoal:
+    """The goal. Raises TypeError for one of another kind."""
+    if not isinstance(view.goal, SheetGoal):
+        raise TypeError(f"{view.goal.family} is no family of sheets")
+    return view.goal
+
+
+def shown(view: View) -> dict[str, str]:
+    """What each cell that is listed says, by its name."""
+    return {element.name: element.text for element in view.elements.values() if element.tag == "table-cell"}
+
+
+def wrong(view: View) -> list[Write]:
+    """The changes that are still to be made, those asked for first; "" is typed where a cell shall be empty."""
+    goal, now = goal_of(view), shown(view)
+    asked = [write for write in goal.writes if now.get(write.cell, "") != str(write.value)]
+    kept = {name: value for name, value in goal.start.items() if name not in {write.cell for write in goal.writes}}
+    back = [
+        Write(name, text, text)
+        for name, value in kept.items()
+        if name in now and now[name] != (text := value if isinstance(value, str) else f"{value:g}")
+    ]
+    extra = [Write(name, "", "") for name, text in now.items() if text and name not in goal.finish]
+    return asked + back + extra
+
+
+def saved(view: View) -> bool:
+    """Whether nothing but harmless steps came after the last saving."""
+    for turn in reversed(view.history):
+        done = turn.line or ""
+        if done in _SAVED or (done.startswith("Agent.click(") and "push-button Save" in turn.answer):
+            return True
+        if done and not done.startswith(_HARMLESS):
+            return False
+    return False
+
+
+def by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard."""
+    by_name_box, click_first, save_by_mouse = (view.route.random() < part for part in (0.25, 0.3, 0.3))
+    if blocked := _blocked(view):
+        return blocked
+    left = wrong(view)
+    if left:
+        return _enter(view, left[0], by_name_box, click_first)
+    if saved(view):
+        return "saved -> done", Exit(success=True)
+    button = view.labelled("push-button", "Save")
+    return click(view, button, "save") if save_by_mouse and button else ("all there -> save", SAVE)
+
+
+def by_tools(view: View) -> Move:
+    """The next move with Calc's functions."""
+    if blocked := _blocked(view):
+        return blocked
+    left = wrong(view)
+    if left:
+        return because(view, left[0]), call("CalcTools", "set_cell_value", cell=left[0].cell, value=left[0].text)
+    return ("saved -> done", Exit(success=True)) if saved(view) else ("all there -> save", SAVE_CALL)
+
+
+def because(view: View, write: Write) -> str:
+    """The thought of a change: where the table tells it, the cell, and what goes in."""
+    goal, now = goal_of(view), shown(view).get(write.cell, "")
+    where = f"{goal.evidence} -> " if goal.evidence and write in goal.writes else ""
+    return f"{where}table-cell {write.cell}{f' ({now})' if now else ''} -> {write.text or 'empty'}"
+
+
+def to_calc(view: View) -> Move | None:
+    """The move that brings Calc to the front; None when it is there, or when it has no window."""
+    if view.observation.app == CALC:
+        return None
+    return to_window(view, CALC)
+
+
+def to_window(view: View, app: str) -> Move | None:
+    """The move that brings a window of `app` to the front."""
+    found = next((n for n, window in enumerate(view.observation.windows, 1) if window.app == app), None)
+    if found is None:
+        return None
+    return f"w{found} {view.observation.windows[found - 1].title[:40]}", SwitchWindow(window_id=f"w{found}")
+
+
+def _blocked(view: View) -> Move | None:
+    """What to do about another window in front, or a dialog that covers the sheet."""
+    if move := to_calc(view):
+        return move
+    keep = view.labelled("push-button", "Keep Current Format")
+    if keep is not None:
+        return click(view, keep)
+    if view.find("menu-item", lambda e: True) or not shown(view):
+        return keys("close this", "esc")
+    return None
+
+
+def _enter(view: View, write: Write, by_name_box: bool, click_first: bool) -> Move:
+    cell = view.find("table-cell", lambda e: e.name == write.cell)
+    box = view.find("text", lambda e: e.name == NAME_BOX)
+    thought = because(view, write)
+    current = cell is not None and "foc" in view.elements[cell].states
+    if current and (by_name_box or click_first or not write.text):
+        return (thought, Type(text=write.text, enter=True)) if write.text else keys(thought, "delete")
+    if box is not None and (by_name_box or cell is None):
+        return f"{thought}, go there", Type(coordinates=box, text=write.cell, enter=True)
+    if cell is None:
+        return "look again", Wait()
+    if click_first or not write.text:
+        return f"{thought}, go there", Click(coordinates=cell)
+    return thought, Type(coordinates=cell, text=write.text, enter=True)

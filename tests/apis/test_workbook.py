@@ -1,0 +1,79 @@
+"""Workbooks that tasks start with: always the same bytes, and whoever reads them finds what was put in."""
+
+import io
+import re
+import zipfile
+from random import Random
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apis.tasks import numbers
+from apis.tasks.numbers import number, split_of
+from apis.tasks.words import SPLITS, TRAIN
+from apis.tasks.workbook import Value, address, cells, make_xlsx
+
+MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=("C",)), min_size=1, max_size=12)
+VALUES = st.one_of(TEXT, st.integers(-(10**9), 10**9), st.none())
+ROWS = st.lists(st.lists(VALUES, max_size=5), max_size=6)
+
+
+def read(data: bytes) -> dict[str, dict[str, str | float]]:
+    """The cells of each sheet, by a reader of our own: relations are followed, nothing is taken by its place."""
+    found = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
+        targets = {relation.get("Id"): relation.get("Target") for relation in relations}
+        for sheet in ElementTree.fromstring(archive.read("xl/workbook.xml")).iter(f"{MAIN}sheet"):
+            target = next(targets[value] for key, value in sheet.items() if key.endswith("}id"))
+            root = ElementTree.fromstring(archive.read(f"xl/{target}"))
+            found[sheet.get("name") or ""] = {
+                cell.get("r") or "": "".join(cell.itertext()) if cell.get("t") else float("".join(cell.itertext()))
+                for cell in root.iter(f"{MAIN}c")
+            }
+    return found
+
+
+@given(st.dictionaries(TEXT, ROWS, min_size=1, max_size=3))
+def test_what_is_put_in_is_found(sheets: dict[str, list[list[Value]]]) -> None:
+    data = make_xlsx(sheets)
+    assert data == make_xlsx(sheets)
+    assert read(data) == {name: cells(rows) for name, rows in sheets.items()}
+    assert list(read(data)) == list(sheets)
+
+
+def test_nothing_of_the_moment_or_the_machine_gets_into_the_bytes() -> None:
+    with zipfile.ZipFile(io.BytesIO(make_xlsx({"a": [["x", 1]]}))) as archive:
+        assert {entry.date_time for entry in archive.infolist()} == {(2020, 1, 1, 0, 0, 0)}
+        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
+        assert {entry.create_system for entry in archive.infolist()} == {3}
+
+
+def test_what_is_no_small_workbook_is_an_error() -> None:
+    with pytest.raises(ValueError, match="at least one sheet"):
+        make_xlsx({})
+    with pytest.raises(ValueError, match="column 26"):
+        make_xlsx({"a": [[1] * 27]})
+
+
+@given(st.integers(0, 100), st.integers(0, 25))
+def test_addresses(row: int, column: int) -> None:
+    assert re.fullmatch(r"[A-Z][1-9][0-9]*", address(row, column))
+    assert cells([[None] * column + [7]]) == {address(0, column): 7.0}
+
+
+@given(st.integers(0, 10**6), st.sampled_from(SPLITS))
+def test_numbers_belong_to_one_split(seed: int, split: str) -> None:
+    random = Random(seed)
+    drawn = numbers.numbers(random, split, 5)
+    assert len(set(drawn)) == 5
+    assert all(split_of(value) == split and numbers.LEAST <= value <= numbers.MOST for value in drawn)
+    assert split_of(number(random, split, 0, 40)) == split
+
+
+def test_a_fifth_of_all_numbers_is_held_out() -> None:
+    share = sum(split_of(value) != TRAIN for value in range(10_000)) / 10_000
+    assert 0.17 < share < 0.23
