@@ -9,7 +9,7 @@ from __future__ import annotations
 from apis.actions import Exit, Wait
 from apis.tasks.demonstrator import Move, View, switch
 from apis.tasks.families.note import EDITOR, noted, read
-from apis.tasks.families.shell import FOLDER, PROMPT, enter, entered, screen
+from apis.tasks.families.shell import FOLDER, PROMPT, enter, ran, screen
 from apis.tasks.family import DOCUMENTS, TERMINAL, Goal, of_files, seeded
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -99,7 +99,7 @@ def decide(view: View) -> Move:
         "delete": f"rm {FOLDER}/{says}",
         "write": f"echo {says} > {FOLDER}/{goal.wanted}",
     }[goal.kind]
-    if entered(view, command):
+    if ran(view, command):
         lines = screen(view)
         return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
     return enter(view, f"noted {says} -> {goal.kind}", command)

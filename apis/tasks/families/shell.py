@@ -23,6 +23,12 @@ def entered(view: View, command: str) -> bool:
     return any(turn.line == line(typed(command)) for turn in view.history)
 
 
+def ran(view: View, command: str) -> bool:
+    """Whether `command` was entered and, as far as the terminal shows, arrived letter by letter."""
+    lines = screen(view)
+    return entered(view, command) and (not lines or f"{PROMPT} {command}" in lines)
+
+
 def typed(command: str) -> Action:
     """Type `command` and press Enter."""
     return Type(text=command, enter=True)
@@ -41,7 +47,7 @@ def output(view: View, command: str) -> list[str] | None:
 
 def inside(view: View) -> bool:
     """Whether the shell went into the folder of the task's files."""
-    return entered(view, f"cd {FOLDER}")
+    return ran(view, f"cd {FOLDER}")
 
 
 def at(view: View, name: str) -> str:

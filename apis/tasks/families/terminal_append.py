@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from apis.actions import Exit, Wait
 from apis.tasks.demonstrator import Move, View, keys
-from apis.tasks.families.shell import PROMPT, at, enter, entered, go_in, screen
+from apis.tasks.families.shell import PROMPT, at, enter, go_in, ran, screen
 from apis.tasks.family import TERMINAL, Goal, of_files, seeded
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -52,7 +52,7 @@ def decide(view: View) -> Move:
     if view.observation.app != "terminal":
         return keys("close this", "esc")
     command = f"echo {view.goal.wanted} >> {at(view, view.goal.target)}"
-    if entered(view, command):
+    if ran(view, command):
         lines = screen(view)
         return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
     return first or enter(view, f"{PROMPT} -> append to {view.goal.target}", command)

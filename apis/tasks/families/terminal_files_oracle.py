@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from apis.actions import Exit, Wait
 from apis.tasks.demonstrator import Move, View, keys
-from apis.tasks.families.shell import PROMPT, at, enter, entered, go_in, screen
+from apis.tasks.families.shell import PROMPT, at, enter, go_in, ran, screen
 
 
 def decide(view: View) -> Move:
@@ -16,7 +16,7 @@ def decide(view: View) -> Move:
     if view.observation.app != "terminal":
         return keys("close this", "esc")
     command = _command(view)
-    if entered(view, command):
+    if ran(view, command):
         lines = screen(view)
         return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
     return first or enter(view, f"{PROMPT} -> {view.goal.kind} {view.goal.target or view.goal.wanted}", command)

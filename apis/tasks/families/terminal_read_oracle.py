@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from apis.actions import Exit, Wait
 from apis.tasks.demonstrator import Move, View, keys
-from apis.tasks.families.shell import PROMPT, at, enter, entered, go_in, output, screen
+from apis.tasks.families.shell import PROMPT, at, enter, entered, go_in, output, ran, screen
 
 
 def decide(view: View) -> Move:
@@ -27,7 +27,7 @@ def decide(view: View) -> Move:
         return "nothing left -> done", Exit(success=True)
     found = shown[0].strip()
     act = f"rm {found}" if view.goal.kind == "holds" else f"mkdir {at(view, found)}"
-    if entered(view, act):
+    if ran(view, act):
         return "done", Exit(success=True)
     return enter(view, f"terminal {found} -> {act.split(' ', maxsplit=1)[0]}", act)
 
