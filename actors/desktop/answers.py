@@ -95,11 +95,11 @@ class SampledAnswers:
 class DemonstratedAnswers:
     """An oracle's answers, in the words and ids that the policy is to learn.
 
-    `route` is the way it goes ("gui", "api"); "" lets the reservation's seed choose.
+    `route` is the way it goes ("gui", "api"); without one the reservation says, or its seed chooses.
     """
 
     def __init__(self, work: Reservation, tokenizer: Tokenizer, form: str, noise: float, route: str = "") -> None:
-        self._oracle = oracle(work.task, seed=work.seed, noise=noise, route=route)
+        self._oracle = oracle(work.task, seed=work.seed, noise=noise, route=route or work.route)
         self._tokenizer = tokenizer
         self._form = form
 

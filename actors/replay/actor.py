@@ -75,6 +75,7 @@ class ReplayActor(Actor):
         self.ctx.spawn(self._seats.run(), "seats")
         self.ctx.spawn(self._expire(), "expiry")
         self.ctx.spawn(self._collect(), "memory")
+        await self._do(demos.label)
         if self.settings.demos.source:
             await self.import_demos(ImportDemos(path=self.settings.demos.source))
 
@@ -218,7 +219,7 @@ class ReplayActor(Actor):
         def job(book: Book) -> DemosMoved:
             segments = SegmentStore(folder, self.ctx.name)
             try:
-                return demos.import_demos(book, Path(msg.path), segments)
+                return demos.import_demos(book, Path(msg.path), segments, self.ctx.run_dir)
             finally:
                 segments.close()
 
@@ -227,4 +228,4 @@ class ReplayActor(Actor):
     @handles(ExportDemos)
     async def export_demos(self, msg: ExportDemos) -> DemosMoved:
         """Write a file of demonstrations."""
-        return await self._do(demos.export_demos, Path(msg.path), self.ctx.run_dir / SEGMENTS)
+        return await self._do(demos.export_demos, Path(msg.path), self.ctx.run_dir)

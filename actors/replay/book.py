@@ -16,6 +16,7 @@ from actors.replay.config import LedgerSettings
 from actors.replay.groups import Ending, GroupState, GroupStatus, Slot, SlotState
 from actors.replay.messages import Phase, PhaseRef
 from actors.replay.staleness import Lineages
+from actors.replay.strata import strata
 from runtime.errors import LedgerError
 from runtime.events import Event
 from runtime.message import Version
@@ -46,6 +47,7 @@ class Book:
         self._connection = connection
         self.settings = settings
         self.rules = settings.rules
+        self.demo_strata = strata(settings.demo_tasks, settings.demo_routes)
         self.now = 0.0  # wall seconds, set by the worker for each transaction
         self.events: list[tuple[Event, dict[str, Any]]] = []
         self.pool: tuple[int, list[tuple[int, int]]] | None = None  # of a root stay, which never changes: see `pools`

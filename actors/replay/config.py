@@ -87,7 +87,9 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     demos: DemosConfig
     rules: ReplayConfig
     incarnation: str = ""
-    tokenizer: str = ""  # fingerprint that imported demonstrations must share
+    tokenizer: str = ""  # fingerprint that imported demonstrations must share; "" takes any
+    form: str = ""  # of prompts and answers, likewise
+    demo_routes: dict[str, list[str]] = {}  # family -> routes that its demonstrations take in turn; none: any
 
     def __post_init__(self) -> None:
         rules = self.rules

@@ -6,9 +6,11 @@ fault leaves no trace that a batch, a rate or a reservoir could mistake for an o
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
-from actors.replay import admission, events, groups, phases, rounds, wards
+from actors.replay import admission, events, groups, phases, rounds, strata, wards
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
 from actors.replay.memory import keep_success, store_steps
@@ -81,6 +83,7 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reser
         max_steps=book.settings.max_steps,
         pin=work.pin,
         phase=stay.ref,
+        route=work.route,
         round=work.round,
     )
     book.execute(
@@ -95,28 +98,35 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reser
 
 def _next_demo(book: Book) -> rounds.Work | None:
     demos = book.settings.demos
-    out = book.number("SELECT COUNT(*) FROM reservations WHERE state = 'out' AND lane = ?", Lane.DEMO)
+    rows = book.rows("SELECT reply FROM reservations WHERE state = 'out' AND lane = ?", Lane.DEMO)
+    out = [_reservation(row) for row in rows]
     attempts = book.counter("demo_attempts")
     most = int(demos.count * demos.attempts_per_demo)
     if not book.settings.demo_tasks or not admission.demos_wanted(
-        demos.count, book.counter("demos"), out, attempts + out, most
+        demos.count, book.counter("demos"), len(out), attempts + len(out), most
     ):
         return None
+    held = Counter(strata.name_of(strata.family_of(work.task), work.route) for work in out)
+    tried = {one.name: book.counter(f"demos_tried:{one.name}") for one in book.demo_strata}
+    for one in book.demo_strata:
+        held[one.name] += book.counter(f"demos:{one.name}")
     seed = book.settings.seed
-    number = book.counter("demos_tried")
-    found = _next_playable(book, book.settings.demo_tasks, number, stable_seed(seed, "demo tasks"))
-    if found is None:
-        return None
-    task, passed = found
-    number += passed
-    book.count("demos_tried", passed + 1)
-    return rounds.Work(
-        lane=Lane.DEMO,
-        task=task,
-        slot=number,
-        seed=stable_seed(seed, "demo", number),
-        sampling=_train_sampling(book),
-    )
+    for one in strata.order(book.demo_strata, held, tried, most):
+        found = _next_playable(book, one.tasks, tried[one.name], stable_seed(seed, "demo tasks", one.name))
+        if found is not None:
+            task, passed = found
+            number = book.counter("demos_tried")
+            book.count("demos_tried")
+            book.count(f"demos_tried:{one.name}", passed + 1)
+            return rounds.Work(
+                lane=Lane.DEMO,
+                task=task,
+                slot=number,
+                seed=stable_seed(seed, "demo", number),
+                sampling=_train_sampling(book),
+                route=one.route,
+            )
+    return None
 
 
 def _next_playable(book: Book, tasks: list[str], number: int, seed: int) -> tuple[str, int] | None:
@@ -200,6 +210,7 @@ def commit(book: Book, msg: Commit) -> Done:
         book.count("demo_attempts")
         if msg.outcome.success:
             book.count("demos")
+            book.count(f"demos:{strata.name_of(strata.family_of(row['task']), _reservation(row).route)}")
             book.execute("UPDATE episodes SET place = 0 WHERE seq = ?", seq)
     elif lane is Lane.EVAL:
         rounds.played(book, row)

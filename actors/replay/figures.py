@@ -42,6 +42,7 @@ def figures(book: Book, revision: int) -> Figures:
         served=book.served,
         demos=counters.get("demos", 0),
         demo_attempts=counters.get("demo_attempts", 0),
+        demo_strata=_named(counters, "demos:"),
         groups_open=live[GroupState.OPEN],
         groups_ready=live[GroupState.READY],
         groups_leased=live[GroupState.LEASED],

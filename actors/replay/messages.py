@@ -110,6 +110,7 @@ class Reservation(Message):
     max_steps: int
     pin: Version | None  # evaluation: the only version that may be sampled from
     phase: PhaseRef
+    route: str = ""  # demonstrations: the way to go ("gui", "api"), "" for any
     round: str = ""  # evaluation round, "" outside the eval lane; `slot` is the task's number in it
 
     @property
@@ -318,6 +319,7 @@ class Figures(Message):
     seats_busy: int
     staleness: dict[str, int]  # staleness -> trajectories trained so far
     tasks_resting: int = 0  # not handed out because they kept breaking episodes
+    demo_strata: dict[str, int] = {}  # family/route -> successful demonstrations stored
 
 
 class GetFigures(Request[Figures]):

@@ -29,6 +29,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     group: int | None = None
     round_id: int | None = None
     round: str = ""
+    route: str = ""
     pin: Version | None = None
 
 

@@ -1,4 +1,4 @@
-"""What stays on disk: payloads, reservoirs, demonstrations that travel."""
+"""What stays on disk: payloads and reservoirs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from ledger_tools import Play, settings
+from ledger_tools import Play
 
-from actors.replay import demos, memory
+from actors.replay import memory
 from actors.replay.messages import Phase, Reservation, StepPayload, StepRef
-from runtime.errors import LedgerError, StoreError
+from runtime.errors import StoreError
 from runtime.message import BlobRef, Version
 from runtime.segments import SegmentStore, read_blob
 
@@ -150,58 +150,3 @@ def test_reservoir_is_bounded_per_task(tmp_path: Path) -> None:
     play.trained(batch)
     play.rl()
     assert play.figures().successes_kept == 0, "the next pulse learns from the stay after this one"
-
-
-def test_demonstrations_travel(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    desk = Desk(tmp_path / "a", demos=3)
-    for success in (True, False, True, True):
-        desk.finish(desk.play.reserve(), success, None, picture=True)
-    file = tmp_path / "shared" / "demos.jsonl"
-    moved = desk.play.do(lambda book: demos.export_demos(book, file, desk.folder))
-    assert moved.demos == 3
-
-    other = Play(tmp_path / "b", demos=2)
-    store = SegmentStore(tmp_path / "b" / "segments", "replay")
-    assert other.do(lambda book: demos.import_demos(book, file, store)).demos == 2, "no more than wanted"
-    assert other.do(lambda book: demos.import_demos(book, file, store)).demos == 0, "once"
-    assert (other.figures().demos, other.figures().demo_attempts) == (2, 0)
-    other.phase(Phase.BC)
-    for sample in other.batch().samples:
-        content = msgspec.msgpack.decode(read_blob(tmp_path / "b" / "segments", sample.blob), type=StepPayload)
-        assert content.screenshot is None
-        assert content.observation.endswith("x")
-    store.close()
-
-
-def test_bad_demonstration_files_are_refused(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, demos=1)
-    desk.finish(desk.play.reserve(), True, None)
-    file = tmp_path / "demos.jsonl"
-    desk.play.do(lambda book: demos.export_demos(book, file, desk.folder))
-    fresh = tmp_path / "fresh"
-    fresh.mkdir()
-    other = Play(fresh, config=msgspec.structs.replace(settings(demos=1), tokenizer="mine"))
-    store = SegmentStore(fresh / "segments", "replay")
-
-    def attempt() -> None:
-        other.do(lambda book: demos.import_demos(book, file, store))
-
-    good = file.read_bytes()
-    file.write_bytes(good.replace(b'"tokenizer":""', b'"tokenizer":"other"'))
-    with pytest.raises(LedgerError, match="tokenizer other"):
-        attempt()
-    file.write_bytes(good.replace(b"computerrl-demos-1", b"computerrl-demos-9"))
-    with pytest.raises(StoreError, match="format"):
-        attempt()
-    file.write_bytes(good)
-    blobs = demos.blobs_file(file)
-    blobs.write_bytes(blobs.read_bytes()[:-1] + b"?")
-    with pytest.raises(StoreError, match="does not hold"):
-        attempt()
-    blobs.unlink()
-    with pytest.raises(StoreError, match="no demonstrations"):
-        attempt()
-    assert other.figures().demos == 0
-    store.close()

@@ -1,0 +1,84 @@
+"""Demonstrations straight from a run's folder, while it runs or after.
+
+Invariant: the ledger is opened read-only, so looking at a run changes nothing and waits for nobody.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from actors.replay.demofiles import FORMAT, LEDGER, Demo, DemoStep, Header
+from actors.replay.messages import Reservation, StepPayload, StepRef
+from actors.replay.schema import FORM
+from runtime.errors import StoreError
+from runtime.segments import digest_of, read_blob
+
+_EPISODES = (
+    "SELECT e.token, e.task, e.reason, e.wall_s, e.busy_s, r.reply FROM episodes e "
+    "JOIN reservations r ON r.token = e.token WHERE e.lane = 'demo' AND e.success = 1 ORDER BY e.seq"
+)
+
+
+def read_run(folder: Path) -> tuple[Header, Iterator[Demo]]:
+    """As `demofiles.read`. Raises StoreError when there is no ledger of this build's form."""
+    with closing(_connect(folder)) as database:
+        meta = {row["key"]: row["value"] for row in database.execute("SELECT key, value FROM meta")}
+        count = database.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()[0]
+    header = Header(format=FORMAT, tokenizer=meta.get("tokenizer", ""), form=meta.get("form", ""), demos=count)
+    return header, _demos(folder, count)
+
+
+def counts(folder: Path) -> dict[str, int]:
+    """Successful demonstrations by `family/route`. Raises StoreError."""
+    with closing(_connect(folder)) as database:
+        rows = database.execute("SELECT name, value FROM counters WHERE name LIKE 'demos:%'").fetchall()
+    return {row["name"].removeprefix("demos:"): row["value"] for row in rows}
+
+
+def _connect(folder: Path) -> sqlite3.Connection:
+    path = folder / LEDGER
+    if not path.is_file():
+        raise StoreError(f"no demonstrations in {folder}: it has no {LEDGER}")
+    try:
+        database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10.0)
+        database.row_factory = sqlite3.Row
+        form = database.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.Error as error:
+        raise StoreError(f"the ledger of {folder} can't be read: {error}") from error
+    if form != FORM:
+        database.close()
+        raise StoreError(f"the ledger of {folder} has form {form}, this build reads form {FORM}")
+    return database
+
+
+def _demos(folder: Path, count: int) -> Iterator[Demo]:
+    segments = folder / "segments"
+    with closing(_connect(folder)) as database:
+        # A live run may add more meanwhile: as many as the header says are read.
+        for row in database.execute(f"{_EPISODES} LIMIT ?", (count,)).fetchall():
+            refs = database.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (row["token"],)).fetchall()
+            told = bytes(row["reply"])
+            yield Demo(
+                task=row["task"],
+                route=msgspec.msgpack.decode(told, type=Reservation).route if told else "",
+                reason=row["reason"],
+                wall_s=row["wall_s"],
+                busy_s=row["busy_s"],
+                steps=[portable(msgspec.msgpack.decode(ref["ref"], type=StepRef), segments) for ref in refs],
+            )
+
+
+def portable(step: StepRef, segments: Path) -> DemoStep:
+    """A stored step without its screenshot, which lies in its own run's segments. Raises StoreError."""
+    try:
+        payload = msgspec.msgpack.decode(read_blob(segments, step.blob), type=StepPayload)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{step.blob.segment} at {step.blob.offset} holds no step: {error}") from error
+    alone = msgspec.structs.replace(payload, screenshot=None)
+    digest = digest_of(msgspec.msgpack.encode(alone)).hex()
+    return DemoStep(digest=digest, well_formed=step.well_formed, payload=alone)

@@ -1,0 +1,177 @@
+"""Demonstrations that travel: JSON lines, Parquet and run folders; and which one is recorded next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ledger_tools import Play, settings
+
+from actors.replay import demofiles, demos
+from actors.replay.demofiles import Demo, DemoStep, Header
+from actors.replay.messages import Phase, StepPayload, StepRef
+from actors.replay.strata import order, strata
+from runtime.errors import LedgerError, StoreError
+from runtime.segments import SegmentStore, digest_of, read_blob
+
+ROUTES = {"a": ["api", "gui"], "b": ["gui"]}
+TASKS = [f"{family}/train/{n}" for n in range(4) for family in "ab"]
+
+
+def payload(text: str, **more: object) -> StepPayload:
+    plain: dict[str, object] = {
+        "prompt_ids": [1, 2, 3], "response_ids": [4, 5], "logprobs": [], "spans": [], "temperature": 1.0,
+        "observation": text, "response": "Agent.wait()", "action": None, "refusal": None, "result": None,
+        "screenshot": None, "observe_ms": 1.25, "generate_ms": 0.0, "act_ms": 1e-9, **more,
+    }  # fmt: skip
+    return msgspec.convert(plain, StepPayload)
+
+
+class Recorder:
+    """A run that records demonstrations with payloads and pictures."""
+
+    def __init__(self, folder: Path, count: int, **more: object) -> None:
+        folder.mkdir()
+        self.folder = folder
+        config = msgspec.structs.replace(
+            settings(demos=count), demo_tasks=TASKS, demo_routes=ROUTES, tokenizer="t1", form="compact", **more
+        )
+        self.play = Play(folder, config=config)
+        self.play.do(demos.label)
+        self.store = SegmentStore(folder / "segments", "seat")
+
+    def record(self, successes: int) -> Counter[str]:
+        """Play until so many succeeded; every third attempt fails."""
+        made: Counter[str] = Counter()
+        attempt = 0
+        while made.total() < successes:
+            attempt += 1
+            work = self.play.reserve()
+            success = attempt % 3 != 0
+            self.play.commit(work, success, [self.step(f"{work.task} {n} \x1b é 🙂") for n in range(2)])
+            made[f"{work.task[0]}/{work.route}"] += success
+        return made
+
+    def step(self, text: str) -> StepRef:
+        shot = self.store.append(b"picture " + text.encode())
+        blob = self.store.append(msgspec.msgpack.encode(payload(text, screenshot=shot)))
+        return StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=None, screenshot=shot)
+
+    def take_in(self, path: Path) -> int:
+        job = self.play.do(lambda book: demos.import_demos(book, path, self.store, self.folder))
+        return int(job.demos)
+
+
+def digests(path: Path) -> list[str]:
+    return [demo.digest for demo in demofiles.read(path)[1]]
+
+
+def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> None:
+    one = Recorder(tmp_path / "one", 9)
+    made = one.record(9)
+    assert made == {"a/api": 3, "a/gui": 3, "b/gui": 3}
+    assert one.play.figures().demo_strata == dict(made)
+    files = [tmp_path / "out" / "demos.jsonl", tmp_path / "out" / "demos.parquet"]
+    for file in files:
+        assert one.play.do(lambda book, file=file: demos.export_demos(book, file, one.folder)).demos == 9
+    wanted = digests(one.folder)
+    assert len(set(wanted)) == 9
+    for number, source in enumerate([*files, one.folder]):
+        assert digests(source) == wanted
+        assert demofiles.read(source)[0] == Header(format=demofiles.FORMAT, tokenizer="t1", form="compact", demos=9)
+        other = Recorder(tmp_path / f"other{number}", 6)
+        assert other.take_in(source) == 6, "no more than wanted"
+        assert other.take_in(source) == 0
+        assert digests(other.folder) == wanted[:6]
+        assert (other.play.figures().demos, other.play.figures().demo_attempts) == (6, 0)
+        again = tmp_path / f"again{number}.parquet"
+        other.play.do(lambda book, again=again, other=other: demos.export_demos(book, again, other.folder))
+        assert digests(again) == wanted[:6]
+        other.play.phase(Phase.BC)
+        for sample in other.play.batch().samples:
+            content = msgspec.msgpack.decode(read_blob(other.folder / "segments", sample.blob), type=StepPayload)
+            assert content.screenshot is None
+            assert content.observation.endswith("🙂")
+
+
+def test_one_that_is_held_is_not_taken_in_again_whatever_file_it_comes_in(tmp_path: Path) -> None:
+    one = Recorder(tmp_path / "one", 4)
+    one.record(2)
+    early, late = tmp_path / "early.jsonl", tmp_path / "late.parquet"
+    one.play.do(lambda book: demos.export_demos(book, early, one.folder))
+    one.record(2)
+    one.play.do(lambda book: demos.export_demos(book, late, one.folder))
+    other = Recorder(tmp_path / "other", 99)
+    assert [other.take_in(path) for path in (early, late, one.folder, late)] == [2, 2, 0, 0]
+    more = Recorder(tmp_path / "more", 99)
+    more.record(1)
+    mine = tmp_path / "mine.jsonl"
+    more.play.do(lambda book: demos.export_demos(book, mine, more.folder))
+    assert more.take_in(mine) == 0, "its own recording"
+
+
+def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
+    one = Recorder(tmp_path / "one", 3)
+    one.record(3)
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    one.play.do(lambda book: demos.export_demos(book, good, one.folder))
+    text = good.read_bytes()
+    other = Recorder(tmp_path / "other", 3)
+
+    def refused(content: bytes, error: type[Exception], said: str) -> None:
+        bad.write_bytes(content)
+        with pytest.raises(error, match=said) as caught:
+            other.take_in(bad)
+        assert "\n" not in str(caught.value)
+        assert other.play.figures().demos == 0
+
+    refused(text.replace(b'"t1"', b'"t2"'), LedgerError, "tokenizer t2, the model has t1: record anew")
+    refused(text.replace(b'"compact"', b'"paper"'), LedgerError, "form paper, desktops.form is compact")
+    refused(text.replace(b"demos-2", b"demos-9"), StoreError, "format 'computerrl-demos-9'")
+    refused(text.replace(b"Agent.wait", b"Agent.wart", 1), StoreError, "is not what its digest")
+    refused(b"\n".join(text.splitlines()[:3]) + b"\n", StoreError, "2 of the 3 demonstrations")
+    refused(text[:-50], StoreError, "line 4")
+    refused(b"", StoreError, "no demonstrations")
+    for name in ("absent.jsonl", "absent.parquet", "demos.csv"):
+        with pytest.raises(StoreError):
+            other.take_in(tmp_path / name)
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1 nonsense")
+    with pytest.raises(StoreError, match=r"torn\.parquet"):
+        other.take_in(tmp_path / "torn.parquet")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StoreError, match=r"no ledger\.sqlite"):
+        other.take_in(tmp_path / "empty")
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+ids = st.lists(st.integers(0, 2**31 - 1), max_size=5)
+reals = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(st.tuples(texts, ids, reals, st.none() | texts, st.booleans()), min_size=1, max_size=4))
+def test_any_step_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple]) -> None:
+    folder = tmp_path_factory.mktemp("trip")
+    steps = []
+    for text, numbers, real, maybe, well_formed in rows:
+        content = payload(text, prompt_ids=numbers, act_ms=real, temperature=real, refusal=maybe, result=maybe)
+        digest = digest_of(msgspec.msgpack.encode(content)).hex()
+        steps.append(DemoStep(digest=digest, well_formed=well_formed, payload=content))
+    made = [Demo(task="a/train/1", route="", reason="verified", wall_s=0.1, busy_s=0.2, steps=steps)] * 2
+    header = Header(format=demofiles.FORMAT, tokenizer="", form="", demos=2)
+    for name in ("x.jsonl", "x.parquet"):
+        demofiles.write(folder / name, header, made)
+        assert list(demofiles.read(folder / name)[1]) == made
+
+
+def test_a_stratum_that_keeps_failing_lets_the_others_go_on() -> None:
+    found = strata(TASKS, ROUTES)
+    assert [one.name for one in found] == ["a/api", "a/gui", "b/gui"]
+    assert [len(one.tasks) for one in found] == [4, 4, 4]
+    held = {"a/gui": 5, "b/gui": 5}
+    assert order(found, held, {"a/api": 3}, 12)[0].name == "a/api"
+    assert order(found, held, {"a/api": 4, "a/gui": 2, "b/gui": 3}, 12)[0].name == "a/gui"
+    assert [one.name for one in strata(["x", "y"], {})] == ["/"]
