@@ -54,7 +54,7 @@ class Body:
         except LinkDown as down:
             self._lives.may_call(self._lease, time.monotonic())  # taken back and killed under the call
             health = await self._provider.probe(self._desktop)
-            raise judge(seen_of(health, down, acted=self.acted)) from down
+            raise judge(seen_of(health, down, acted=self.acted, ready=True)) from down
 
     async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Callable[[str], FileView]:
         """Freeze the desktop for good and read what is `wanted` of its HOME from outside. Raises DesktopFault."""

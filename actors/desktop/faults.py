@@ -27,6 +27,8 @@ class FaultCause(StrEnum):
     SANDBOX_REFUSED = "sandbox_refused"  # the kernel or a missing program did not let it start
     BOOT_TIMEOUT = "boot_timeout"
     BOOT_FAILED = "boot_failed"  # it started and ended, or what answered was no desktop
+    CONNECTION_LOST = "connection_lost"  # of a desktop that had answered and that no policy has acted on
+    AGENT_SILENT = "agent_silent"  # likewise: a call passed its deadline
     NO_SPARE = "no_spare"  # the pool had none before the caller's deadline
     SANDBOX_KILLED = "sandbox_killed"  # a signal from outside the sandbox
     HOST_MEMORY = "host_memory"
@@ -45,6 +47,8 @@ _CULPRITS = {
     FaultCause.SANDBOX_REFUSED: Culprit.HOST,
     FaultCause.BOOT_TIMEOUT: Culprit.HOST,
     FaultCause.BOOT_FAILED: Culprit.IMAGE,
+    FaultCause.CONNECTION_LOST: Culprit.SEAT,
+    FaultCause.AGENT_SILENT: Culprit.SEAT,
     FaultCause.NO_SPARE: Culprit.HOST,
     FaultCause.SANDBOX_KILLED: Culprit.SEAT,
     FaultCause.HOST_MEMORY: Culprit.HOST,
@@ -78,6 +82,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What the host saw of a desktop that is in trouble."""
 
     acted: bool  # the policy has acted on this desktop
+    ready: bool = False  # it had answered before, so its boot and its image are in order
     link: LinkState = LinkState.UP
     sandbox_alive: bool = True
     exit_signal: int = 0  # of the sandbox's outer process: no process inside can send it one
@@ -105,6 +110,8 @@ def cause_of(seen: Seen) -> FaultCause | BrokenBy:
         return FaultCause.HOST_STALLED
     if seen.link is LinkState.SILENT and seen.memory_left < MEMORY_LEFT_LEAST:
         return FaultCause.HOST_MEMORY
+    if not seen.acted and seen.ready and seen.sandbox_alive and seen.link is not LinkState.NONSENSE:
+        return FaultCause.AGENT_SILENT if seen.link is LinkState.SILENT else FaultCause.CONNECTION_LOST
     if not seen.acted:
         silent = seen.sandbox_alive and seen.link is LinkState.SILENT
         return FaultCause.BOOT_TIMEOUT if silent else FaultCause.BOOT_FAILED

@@ -42,10 +42,11 @@ class LinkDown(ComputerRLError):  # noqa: N818 - a state, in the words of the ho
         self.late_s = late_s  # how much later than its deadline a call ended: the host's own loop stood still
 
 
-def seen_of(health: Health, down: LinkDown, *, acted: bool) -> Seen:
-    """What the host saw of a desktop whose link is down, for `faults.judge`."""
+def seen_of(health: Health, down: LinkDown, *, acted: bool, ready: bool = False) -> Seen:
+    """What the host saw of a desktop whose link is down, for `faults.judge`; `ready` if it had answered before."""
     return Seen(
         acted=acted,
+        ready=ready,
         link=down.state,
         sandbox_alive=health.alive,
         exit_signal=health.exit_signal,

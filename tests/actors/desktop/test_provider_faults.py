@@ -21,6 +21,7 @@ from runtime.errors import AgentBrokeDesktop, DesktopFault
 seens = st.builds(
     Seen,
     acted=st.booleans(),
+    ready=st.booleans(),
     link=st.sampled_from(LinkState),
     sandbox_alive=st.booleans(),
     exit_signal=st.sampled_from([0, 9, 15]),
@@ -62,6 +63,14 @@ def test_the_guest_can_not_buy_a_fault_with_memory_or_silence():
     assert cause_of(greedy) is BrokenBy.MEMORY_LIMIT
     assert cause_of(Seen(acted=True, link=LinkState.SILENT)) is BrokenBy.NO_ANSWER
     assert cause_of(Seen(acted=True, link=LinkState.NONSENSE, memory_left=0.0)) is BrokenBy.NONSENSE
+
+
+def test_before_the_first_action_a_hang_and_a_lost_connection_have_names_of_their_own():
+    for ready, silent, lost in ((True, "agent_silent", "connection_lost"), (False, "boot_timeout", "boot_failed")):
+        assert cause_of(Seen(acted=False, ready=ready, link=LinkState.SILENT)) == silent
+        assert cause_of(Seen(acted=False, ready=ready, link=LinkState.LOST)) == lost
+    assert cause_of(Seen(acted=False, ready=True, link=LinkState.LOST, sandbox_alive=False)) is FaultCause.BOOT_FAILED
+    assert cause_of(Seen(acted=True, ready=True, link=LinkState.LOST)) is BrokenBy.LINK_CLOSED
 
 
 def test_every_cause_has_a_culprit():

@@ -1,0 +1,136 @@
+"""Leases that end, and hosts and images that rest: on real desktops, with boots that fail for real reasons."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.desktop import events
+from actors.desktop.body import Body
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig
+from actors.desktop.lifecycle import State
+from actors.desktop.pool import Pool
+from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.quarantine import QuarantinePolicy
+from runtime.errors import DesktopFault, LeaseLost, ProtocolError
+from runtime.events import Event
+
+SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)
+
+
+class Heard:
+    """A log that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Event, dict[str, Any]]] = []
+
+    def emit(self, event: Event, /, **fields: Any) -> None:
+        event.check(fields)
+        self.lines.append((event, fields))
+
+    def of(self, event: Event) -> list[dict[str, Any]]:
+        return [fields for one, fields in self.lines if one is event]
+
+
+async def until(ready: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not ready() and time.monotonic() < end:
+        await asyncio.sleep(0.02)
+    assert ready(), "it never came"
+
+
+async def test_a_lease_past_its_deadline_is_taken_back_under_a_call(state_dir: str, tmp_path: Path) -> None:
+    heard = Heard()
+    config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1, lease_s=1.5))
+    pool = await Pool.open(config, tmp_path, heard)
+    booted = await pool.acquire(30.0, "desktop/7")
+    body = Body(booted)
+    await body.call("launch", {"argv": ["mousepad"]}, 10.0)
+    body.acted = True
+    began = time.monotonic()
+    with pytest.raises(LeaseLost, match="of desktop/7 on"):
+        await body.call("wait_window", {"title": "no such window", "timeout_ms": 20_000}, 25.0)
+    assert time.monotonic() - began < 5.0
+    (expired,) = heard.of(events.LEASE_EXPIRED)
+    assert (expired["holder"], expired["state"], expired["desktop"]) == ("desktop/7", "acted", booted.desktop.name)
+    assert expired["held_s"] == pytest.approx(1.5, abs=0.5)
+    for use in (body.call("ping", {}, 5.0), body.frozen_files(["a"], 5.0)):
+        with pytest.raises(LeaseLost):
+            await use
+    pool.retire(booted)  # as the seat does at last: it changes nothing
+    await until(lambda: pool.lives.state(booted.desktop.name) is State.GONE)
+    assert not (await pool.provider.probe(booted.desktop)).alive
+    other = await pool.acquire(30.0, "desktop/7")
+    assert other.desktop.name != booted.desktop.name
+    assert await Body(other).call("ping", {}, 5.0) == "pong"
+    await pool.close()
+    assert len(pool.lives) == 0
+    assert len(heard.of(events.LEASE_EXPIRED)) == 1
+
+
+async def test_a_frozen_desktop_answers_its_holder_no_more(state_dir: str, tmp_path: Path) -> None:
+    pool = await Pool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
+    booted = await pool.acquire(30.0)
+    body = Body(booted)
+    await body.frozen_files([], 10.0)
+    with pytest.raises(ProtocolError, match="frozen"):
+        await body.call("ping", {}, 5.0)
+    with pytest.raises(ProtocolError, match="frozen"):
+        body.acted = True
+    await pool.close()
+
+
+async def test_a_host_that_can_not_boot_rests_until_one_does(state_dir: str, tmp_path: Path) -> None:
+    heard = Heard()
+    template = tmp_path / "home"
+    config = DesktopsConfig(
+        provider=SandboxConfig(state_dir=state_dir),
+        pool=PoolConfig(spares=1, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON),
+        screen=ScreenConfig(home_template=str(template)),
+    )
+    pool = await Pool.open(config, tmp_path, heard)
+    await until(lambda: len(heard.of(events.DESKTOP_BOOT_FAILED)) >= 3)
+    (rests,) = heard.of(events.HOST_RESTS)
+    assert (rests["cause"], rests["faults"]) == ("sandbox_refused", 2)
+    assert pool.resting == ("host",)
+    pool.succeeded()
+    assert not await pool.well(0.05), "an episode from before ends no rest"
+    assert len(heard.of(events.HOST_LET_BACK)) == 0
+    template.mkdir()
+    assert await pool.well(30.0)
+    (back,) = heard.of(events.HOST_LET_BACK)
+    assert back["rested_s"] > 0
+    booted = await pool.acquire(30.0)
+    assert booted.desktop.name
+    pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
+    assert pool.resting == ("host",), "what a probe let back rests again at its next fault"
+    assert await pool.well(30.0), "and is probed by a fresh boot although a desktop is there"
+    pool.succeeded()
+    pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
+    assert pool.resting == (), "an outcome has cleared the streak"
+    await pool.close()
+
+
+async def test_an_image_that_does_not_come_up_rests(sandbox: SandboxProvider) -> None:
+    heard = Heard()
+    guest = sandbox._folder / "guest"
+    shutil.move(guest / "agent.py", guest / "agent.kept")
+    policy = PoolConfig(spares=1, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON)
+    pool = Pool(sandbox, DesktopSpec(), policy, heard)
+    await until(lambda: heard.of(events.IMAGE_RESTS))
+    (rests,) = heard.of(events.IMAGE_RESTS)
+    assert (rests["cause"], rests["image"]) == ("boot_failed", "the program's own")
+    assert pool.resting == ("image",)
+    shutil.move(guest / "agent.kept", guest / "agent.py")
+    assert await pool.well(30.0)
+    assert [line["image"] for line in heard.of(events.IMAGE_LET_BACK)] == ["the program's own"]
+    assert heard.of(events.HOST_RESTS) == []
+    await pool.close()
+    sandbox._folder.mkdir()  # the fixture closes it once more
