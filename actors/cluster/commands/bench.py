@@ -1,4 +1,4 @@
-"""`computerrl bench startup`: how long until the first optimizer step of RL."""
+"""`computerrl bench`: what desktops cost here, how long a start takes, and whether a run stands faults."""
 
 from __future__ import annotations
 
@@ -7,8 +7,26 @@ from pathlib import Path
 
 SUMMARY = "measure"
 DESCRIPTION = "Measure on this machine."
-EXAMPLES = "examples:\n  computerrl bench startup\n  computerrl bench startup --file local --json\n"
+EXAMPLES = (
+    "examples:\n"
+    "  computerrl bench startup\n"
+    "  computerrl bench startup --file local --json\n"
+    "  computerrl bench desktops\n"
+    "  computerrl bench desktops --apps libreoffice_calc --actions 30 --boots 0 --episodes 0\n"
+    "  computerrl bench desktops --actions 0 --boots 0 --episodes 0 --hold 64 --hold-app libreoffice_calc\n"
+    "  computerrl bench soak --minutes 30 --seed 0 --out soak/\n"
+)
 STARTUP = "Run a deploy file and print the seconds from the command to the first optimizer step of RL, by part."
+DESKTOPS = (
+    "Measure real desktops: what a click, typing and a hotkey take with settling and the observation after it, by part"
+    " and by process; what a boot and an oracle's episode take in processor time; what holding many at once takes."
+    " Exit status 1 when a target is missed. Needs root, and an idle machine for wall times that mean something."
+)
+SOAK = (
+    "Start a real run, break its parts at random times drawn from the seed, and judge: every fault in the log under its"
+    " name within its deadline, processes, descriptors, memory and folders back to the level of minute 2, the ledger's"
+    " counts right, nothing left after the stop. Exit status 1 when any of that fails. Needs root."
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,12 +36,44 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     startup.add_argument("--file", default="smoke", metavar="FILE", help="deploy file (default: smoke)")
     startup.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE")
     startup.add_argument("--runs", default="runs", metavar="DIR", help="where the run folder goes (default: runs)")
-    startup.add_argument("--json", action="store_true", help="print one JSON document")
     startup.set_defaults(parser=startup)
+    desktops = kinds.add_parser("desktops", help="cost of desktops", description=DESKTOPS, epilog=EXAMPLES)
+    _desktops(desktops)
+    desktops.set_defaults(parser=desktops)
+    for kind in (startup, desktops):
+        kind.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _desktops(parser: argparse.ArgumentParser) -> None:
+    all_of_them = "text_editor,file_manager,terminal,libreoffice_calc"
+    parser.add_argument("--apps", default=all_of_them, metavar="LIST", help=f"applications (default: {all_of_them})")
+    parser.add_argument("--actions", type=int, default=60, metavar="N", help="of each kind and application (60)")
+    parser.add_argument("--boots", type=int, default=10, metavar="N", help="boots to measure (10)")
+    parser.add_argument("--episodes", type=int, default=10, metavar="N", help="oracle episodes, light and Calc (10)")
+    parser.add_argument("--hold", type=int, default=0, metavar="N", help="hold N desktops at once (0: none)")
+    parser.add_argument("--hold-app", default="text_editor", metavar="APP", help="open in each of them (text_editor)")
+    parser.add_argument(
+        "--state-dir", default="/run/computerrl", metavar="DIR", help="where sandboxes are kept (/run/computerrl)"
+    )
+    parser.add_argument("--no-targets", action="store_true", help="measure only: exit status 0 whatever comes out")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run it and print the parts; 1 when there was no such step."""
-    from actors.cluster import startup
+    """Measure and print; 1 when the verdict is bad."""
+    if args.kind == "startup":
+        from actors.cluster import startup
 
-    return startup.measure(args.file, args.overrides, Path(args.runs), as_json=args.json)
+        return startup.measure(args.file, args.overrides, Path(args.runs), as_json=args.json)
+    from actors.cluster.bench import desktops
+
+    wanted = desktops.Wanted(
+        apps=args.apps,
+        actions=args.actions,
+        boots=args.boots,
+        episodes=args.episodes,
+        hold=args.hold,
+        hold_app=args.hold_app,
+        state_dir=args.state_dir,
+        targets=not args.no_targets,
+    )
+    return desktops.run(wanted, as_json=args.json)

@@ -1,0 +1,122 @@
+"""What a boot and an episode cost in processor time, model and learner left out.
+
+Invariant: an episode's time is all of it: the desktop's boot, its guest, this process and what this process started
+for the verifier. Desktops come one after the other, so nothing of a neighbour is counted.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from actors.cluster import models
+from actors.cluster.bench import stage
+from actors.cluster.bench.figures import median, percentile
+from actors.desktop.config import PoolConfig, SandboxConfig
+from actors.desktop.player import Play, Player, demonstrated
+from actors.desktop.pool import Pool
+from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from apis import tasks
+from policy.tokenizer import Tokenizer
+
+Said = Callable[[str], None]
+
+
+class Boots(msgspec.Struct, frozen=True, kw_only=True):
+    """Boots one after the other, until the agent said that it is ready."""
+
+    n: int
+    guest_cpu_s: float | None  # median
+    host_cpu_s: float | None  # median, of this process: keys, folders, the connection
+    cpu_s: float | None  # median of both together
+    wall_p50_s: float | None
+    wall_p95_s: float | None
+
+
+class Episodes(msgspec.Struct, frozen=True, kw_only=True):
+    """Oracle episodes one after the other."""
+
+    kind: str
+    n: int
+    successes: int
+    faults: int
+    families: list[str]
+    boot_cpu_s: float | None  # median, guest
+    play_cpu_s: float | None  # median, guest: set-up to verified
+    host_cpu_s: float | None  # mean: this process, its helpers for the verifier, the sandbox's own start
+    cpu_s: float | None  # mean of everything
+    wall_p50_s: float | None  # from a leased desktop to the outcome
+    steps: float  # mean
+
+
+async def boots(made: SandboxProvider, count: int, said: Said) -> Boots:
+    """Boot and destroy `count` desktops."""
+    said(f"{count} boots")
+    guest, host, wall = [], [], []
+    for _ in range(count):
+        own = time.process_time()
+        booted = await stage.boot(made)
+        host.append(time.process_time() - own)
+        wall.append(booted.wall_s)
+        guest.append((await made.probe(booted.desktop)).cpu_s)
+        await booted.link.close()
+        await made.destroy(booted.desktop)
+    both = [a + b for a, b in zip(guest, host, strict=True)]
+    return Boots(
+        n=count,
+        guest_cpu_s=median(guest),
+        host_cpu_s=median(host),
+        cpu_s=median(both),
+        wall_p50_s=median(wall),
+        wall_p95_s=percentile(wall, 0.95),
+    )
+
+
+def families(*, calc: bool) -> list[str]:
+    """The families whose episodes need Calc, or those that do not."""
+    return [name for name, found in tasks.FAMILIES.items() if ("libreoffice_calc" in found.apps) == calc]
+
+
+async def episodes(state_dir: str, kind: str, named: list[str], count: int, said: Said) -> Episodes:
+    """Play `count` held-out instances of `named` in turns, each on a desktop of its own, one after the other."""
+    said(f"{count} {kind} episodes by oracle" if named else f"no family for {kind} episodes")
+    tokenizer = Tokenizer.load(models.locate(""))
+    plays: list[Play] = []
+    made = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), f"bench-{os.getpid()}")
+    began = _cpu_s()
+    pool = Pool(made, DesktopSpec(), PoolConfig(spares=0))
+    try:
+        for number in range(count if named else 0):
+            task = f"{named[number % len(named)]}/held-out/{number}"
+            plays.append(await Player(pool).play(task, demonstrated(tokenizer), seed=number))
+    finally:
+        await pool.close()
+    host = (_cpu_s() - began) / len(plays) if plays else None
+    guests = [play.boot_cpu_s + play.cpu_s for play in plays]
+    return Episodes(
+        kind=kind,
+        n=len(plays),
+        successes=sum(play.success for play in plays),
+        faults=sum(len(play.faults) for play in plays),
+        families=named,
+        boot_cpu_s=median([play.boot_cpu_s for play in plays]),
+        play_cpu_s=median([play.cpu_s for play in plays]),
+        host_cpu_s=host,
+        cpu_s=None if host is None else host + sum(guests) / len(guests),
+        wall_p50_s=median([play.wall_s for play in plays]),
+        steps=sum(len(play.steps) for play in plays) / max(1, len(plays)),
+    )
+
+
+def _cpu_s() -> float:
+    """Processor seconds of this process and of the children it waited for.
+
+    What a sandbox's processes used is not in it: the kernel ends them together with their namespace and adds nothing.
+    """
+    mine, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return mine.ru_utime + mine.ru_stime + children.ru_utime + children.ru_stime
