@@ -1,6 +1,6 @@
 """From a deploy file to actors and hosts.
 
-Invariant: pure but for reading what tasks and models exist; the same file gives the same plan, and an actor stands in a
+Invariant: pure but for reading what tasks, models and recordings exist; the same file gives the same plan, and an actor stands in a
 later stage than those it needs to start.
 """
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import models
+from actors.cluster import demosource, models
 from actors.cluster.config import Deploy
-from actors.cluster.lanes import Lanes, lanes_of
+from actors.cluster.lanes import Lanes, lanes_of, routes_of
 from actors.desktop.actor import DesktopSeat
 from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import LearnerSettings, RankSettings
@@ -84,16 +84,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     lanes = lanes_of(deploy.tasks)
     _refuse_idle_phases(deploy, lanes)
     samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
-    ledger = LedgerSettings(
-        seed=deploy.run.seed,
-        train_tasks=lanes.train,
-        demo_tasks=lanes.demo,
-        max_steps=deploy.tasks.max_steps,
-        demos=deploy.demos.ledger(),
-        rules=deploy.replay,
-        incarnation=incarnation,
-    )
-    replay = ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
+    replay = _replay(deploy, lanes, model, run_dir, incarnation)
     learner = deploy.learner
     others = [
         ActorSpec(
@@ -124,15 +115,44 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         *_seats(deploy, model, samplers),
     ]
     threads = str(learner.threads)
-    hosts = [
+    hosts = (
         HostSpec(
             name=RANK_HOST,
             env={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONWARNINGS": MEGATRON_NOTICES},
             silent_limit_s=RANK_SILENT_S,
         ),
-        *(HostSpec(name=_desktop_host(i), env={"OMP_NUM_THREADS": "1"}) for i in range(deploy.desktops.hosts)),
-    ]
-    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=tuple(hosts), stages=((replay,), tuple(others)))
+        *_desktop_hosts(deploy),
+    )
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=((replay,), tuple(others)))
+
+
+def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
+    """The plan of a run that only records demonstrations: the ledger and the seats. Raises ConfigError like `plan`."""
+    model = str(models.locate(deploy.run.base))
+    lanes = lanes_of(deploy.tasks)
+    stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), tuple(_seats(deploy, model, [])))
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=_desktop_hosts(deploy), stages=stages)
+
+
+def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
+    tokenizer = models.fingerprint(model)
+    source = ""
+    if deploy.demos.source:
+        source = str(demosource.locate(deploy.demos.source, run_dir.parent))
+        demosource.refuse_unfit(deploy, Path(source), tokenizer)
+    ledger = LedgerSettings(
+        seed=deploy.run.seed,
+        train_tasks=lanes.train,
+        demo_tasks=lanes.demo,
+        max_steps=deploy.tasks.max_steps,
+        demos=msgspec.structs.replace(deploy.demos.ledger(), source=source),
+        rules=deploy.replay,
+        incarnation=incarnation,
+        tokenizer=tokenizer,
+        form=deploy.desktops.form,
+        demo_routes=routes_of(lanes.demo, deploy.demos.routes),
+    )
+    return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
 
 
 def _phases(deploy: Deploy) -> str:
@@ -196,6 +216,10 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
         )
         for k in range(desktops.seats)
     ]
+
+
+def _desktop_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
+    return tuple(HostSpec(name=_desktop_host(i), env={"OMP_NUM_THREADS": "1"}) for i in range(deploy.desktops.hosts))
 
 
 def _desktop_host(index: int) -> str:

@@ -64,6 +64,7 @@ class DemonstrationsConfig(DemosConfig, frozen=True, forbid_unknown_fields=True,
     """Where demonstrations come from and how they are played."""
 
     noise: float = 0.0  # how often a demonstrator takes a harmless wrong step and recovers
+    routes: list[str] = []  # ways that demonstrators go in turn ("gui", "api"); none: all that a family has
 
     def ledger(self) -> DemosConfig:
         """What the ledger is told."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from actors.cluster import criterion, progress, usage
 from actors.cluster.compose import Plan
@@ -26,25 +26,36 @@ ASK_S = 30.0
 TRANSIENT = (ActorGone, DeadlineExceeded, MailboxFull)
 
 
-async def execute(plan: Plan, record: RunRecord) -> tuple[str, str | None]:
-    """Run `plan`; returns the verdict and its reason."""
+Verdict = tuple[str, str | None]  # "ok", "failed", "crashed" or "stopped", and the reason
+
+
+class Job(NamedTuple):
+    """What a run is for: `watch` shows figures until there is nothing left to do, `judge` says what came of it."""
+
+    watch: Callable[[ActorSystem, Plan, progress.Display], Awaitable[Figures]]
+    judge: Callable[[Plan, Figures], Verdict]
+
+
+async def execute(plan: Plan, record: RunRecord, job: Job | None = None) -> Verdict:
+    """Run `plan` for `job` (default: training); returns the verdict and its reason."""
+    job = job or Job(_watch, _judge)
     with stop_event() as stop, progress.display(record.name) as shown:
         system = ActorSystem(plan.run_dir, hosts=plan.hosts, log_level=plan.deploy.run.log_level)
         try:
             async with system:
-                return await _until_the_end(system, plan, stop, shown)
+                return await _until_the_end(system, plan, job, stop, shown)
         except ActorFailed as error:
             return "crashed", str(error)
 
 
 async def _until_the_end(
-    system: ActorSystem, plan: Plan, stop: asyncio.Event, shown: progress.Display
-) -> tuple[str, str | None]:
+    system: ActorSystem, plan: Plan, job: Job, stop: asyncio.Event, shown: progress.Display
+) -> Verdict:
     limit_s = plan.deploy.run.limit_s
     ledger, *later = plan.stages
     await system.spawn(*ledger)
     start = asyncio.ensure_future(_spawn(system, later))  # watched from its first moment, not when all is up
-    watch = asyncio.ensure_future(_watch(system, plan, shown))
+    watch = asyncio.ensure_future(job.watch(system, plan, shown))
     failed = asyncio.ensure_future(system.failed())
     stopped = asyncio.ensure_future(stop.wait())
     used = asyncio.ensure_future(usage.log_cpu(system.log))
@@ -60,12 +71,12 @@ async def _until_the_end(
         if failed.done():
             return "crashed", failed.result()
         if watch.done():
-            return _judge(plan, watch.result())
+            return job.judge(plan, watch.result())
         return await _break_off(system, shown)
     except TimeoutError:
         if not limit.expired():
             raise
-        return await _out_of_time(system, plan, shown)
+        return await _out_of_time(system, plan, job, shown)
     finally:
         for future in watched:
             future.cancel()
@@ -77,17 +88,17 @@ async def _spawn(system: ActorSystem, stages: Sequence[Sequence[ActorSpec]]) -> 
         await system.spawn(*stage)
 
 
-async def _break_off(system: ActorSystem, shown: progress.Display) -> tuple[str, str | None]:
+async def _break_off(system: ActorSystem, shown: progress.Display) -> Verdict:
     shown.note("stopping ... (Ctrl-C again ends at once)")
-    await _close(system)
+    await close(system)
     return "stopped", "interrupted"
 
 
-async def _out_of_time(system: ActorSystem, plan: Plan, shown: progress.Display) -> tuple[str, str | None]:
+async def _out_of_time(system: ActorSystem, plan: Plan, job: Job, shown: progress.Display) -> Verdict:
     """What a run at its time limit has come to."""
     shown.note(f"stopping: the limit of {plan.deploy.run.limit_s:g} s is over")
-    await _close(system)
-    verdict, missing = _judge(plan, await system.ref("replay").ask(GetFigures(), timeout_s=ASK_S))
+    await close(system)
+    verdict, missing = job.judge(plan, await system.ref("replay").ask(GetFigures(), timeout_s=ASK_S))
     return verdict, "; ".join(["out of time", *([missing] if missing else [])])
 
 
@@ -108,17 +119,17 @@ async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Fi
         revision = figures.revision
         shown.show(meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count))
         if figures.phase.phase is Phase.DONE:
-            await _close(system)
+            await close(system)
             return figures
         await asyncio.sleep(REFRESH_S)
 
 
-async def _close(system: ActorSystem) -> None:
+async def close(system: ActorSystem) -> None:
     """Answer every parked wish with `final`."""
     with suppress(ComputerRLError):  # a ledger that is gone has no parked wishes left
         await system.ref("replay").ask(CloseRun(), timeout_s=5.0)
 
 
-def _judge(plan: Plan, figures: Figures) -> tuple[str, str | None]:
+def _judge(plan: Plan, figures: Figures) -> Verdict:
     missing = criterion.unmet(plan.deploy.run.require, figures)
     return ("failed", "; ".join(missing)) if missing else ("ok", None)

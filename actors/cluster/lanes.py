@@ -46,3 +46,18 @@ def _lane(name: str, listed: TaskList) -> list[str]:
     except ConfigError as error:
         raise ConfigError(f"tasks.{name}: {error}") from None
     return ids
+
+
+def routes_of(ids: list[str], wanted: list[str]) -> dict[str, list[str]]:
+    """The routes by which each family of `ids` is demonstrated: those of `wanted`, or all. Raises ConfigError."""
+    known = sorted({route for family in tasks.FAMILIES.values() for route in family.routes})
+    for route in wanted:
+        if route not in known:
+            raise ConfigError(f"demos.routes: {route}: no such route; {hint(route, known)}")
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids):
+        has = sorted(tasks.FAMILIES[name].routes)
+        found[name] = [route for route in has if not wanted or route in wanted]
+        if not found[name]:
+            raise ConfigError(f"demos.routes: {name} goes by {', '.join(has)} only, not by {', '.join(wanted)}")
+    return found

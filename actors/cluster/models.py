@@ -5,11 +5,14 @@ Invariant: a located model folder has the three files that every part reads.
 
 from __future__ import annotations
 
+import hashlib
 from importlib import resources
 from pathlib import Path
 
 from runtime.errors import ConfigError
 
+# What decides which ids a text becomes, chat form included; those that are missing count as empty.
+_OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
@@ -27,3 +30,12 @@ def locate(base: str) -> Path:
     if missing:
         raise ConfigError(f"model folder {folder} lacks {', '.join(missing)}")
     return folder
+
+
+def fingerprint(model: str | Path) -> str:
+    """Which tokenizer a model folder has: blake2b-64 of its files, hex. Two with the same one give the same ids."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in _OF_TOKENS:
+        path = Path(model) / name
+        digest.update(hashlib.blake2b(path.read_bytes() if path.is_file() else b"").digest())
+    return digest.hexdigest()

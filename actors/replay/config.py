@@ -52,7 +52,7 @@ class DemosConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     count: int = 64  # successful demonstrations before behaviour cloning begins
     attempts_per_demo: float = 4.0  # recording stops, whatever it got, after count times this many attempts
-    source: str = ""  # a file of recorded demonstrations to begin from
+    source: str = ""  # recorded demonstrations to begin from: a run (name or folder), a .jsonl or a .parquet file
 
 
 class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -33,11 +33,11 @@ def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) 
     Raises StoreError when it is missing, torn or of another form of file, LedgerError for another tokenizer or form of
     prompts; nothing is added then.
     """
+    wanted = book.settings.demos.count - book.counter("demos")
+    if wanted <= 0:  # also after a restart, when the recording may be gone
+        return DemosMoved(demos=0)
     header, found = demofiles.read(path)
     refuse_foreign(path, header, tokenizer=book.settings.tokenizer, form=book.settings.form)
-    wanted = book.settings.demos.count - book.counter("demos")
-    if wanted <= 0:
-        return DemosMoved(demos=0)
     held = {row["digest"] for row in book.rows("SELECT digest FROM imports")}
     if book.counter("demo_attempts"):
         held |= {demo.digest for demo in demofiles.read(run_dir)[1]}

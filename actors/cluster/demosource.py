@@ -1,0 +1,58 @@
+"""Where a recording lies that a run begins from.
+
+Invariant: a recording that does not fit the run is refused before anything is started.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.cluster import runfolder
+from actors.cluster.config import Deploy
+from actors.cluster.nearest import hint
+from actors.replay import demofiles
+from actors.replay.demofiles import Header
+from actors.replay.demos import refuse_foreign
+from runtime.errors import ConfigError, LedgerError, StoreError
+
+
+def locate(name: str, runs: Path) -> Path:
+    """The recording `name`: a .jsonl or .parquet file, a run's folder, or a run's name below `runs`.
+
+    Raises ConfigError with the nearest name.
+    """
+    if Path(name).suffix in (".jsonl", ".parquet"):
+        if not Path(name).is_file():
+            raise ConfigError(f"{name}: no such file of demonstrations")
+        return Path(name).resolve()
+    for folder in (Path(name), runs / name):
+        if (folder / demofiles.LEDGER).is_file():
+            return folder.resolve()
+    known = [path.name for path, _ in runfolder.all_runs(runs)]
+    if name == "last" and known:
+        return (runs / known[-1]).resolve()
+    raise ConfigError(
+        f"{name}: no recording of that name: it is a .jsonl or .parquet file or a run in {runs}; {hint(name, known)}"
+    )
+
+
+def header_of(path: Path) -> Header:
+    """What the recording at `path` says of itself. Raises ConfigError."""
+    try:
+        return demofiles.read(path)[0]
+    except StoreError as error:
+        raise ConfigError(str(error)) from None
+
+
+def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str) -> None:
+    """Raise ConfigError unless the recording at `path` suits the run's tokenizer, form and tasks."""
+    header = header_of(path)
+    try:
+        refuse_foreign(path, header, tokenizer=tokenizer, form=deploy.desktops.form)
+    except LedgerError as error:
+        raise ConfigError(f"demos.source: {error}") from None
+    if header.demos < deploy.demos.count and not deploy.tasks.demo:
+        raise ConfigError(
+            f"demos.source: {path} holds {header.demos} demonstrations, demos.count asks for {deploy.demos.count} and"
+            " tasks.demo is empty"
+        )
