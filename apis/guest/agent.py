@@ -25,6 +25,7 @@ from guest.programs import Programs
 from guest.quiet import Work, settle
 from guest.screenlink import ScreenLink
 from guest.terminals import Terminals
+from guest.tools import Tools
 from guest.windows import Windows
 
 MANAGER_S = 20.0
@@ -42,6 +43,7 @@ class Agent:
         self._windows = Windows(self._link)
         self._pixels = Pixels()
         self._work = Work()
+        self._tools = Tools()
         self._tree: Any = None
         self._terminals = Terminals()
         self._programs = Programs(self._link, self._windows, self._accessibility)
@@ -53,7 +55,7 @@ class Agent:
             "ready": self.ready,
             "launch": self._programs.launch,
             "running": self._programs.running,
-            "open_window": self._programs.open_window,
+            "open_window": self.open_window,
             "raise_window": self._programs.raise_window,
             "windows": self._windows.list,
             "activate": self._windows.activate,
@@ -71,7 +73,7 @@ class Agent:
             "settle": self.settle,
             "tool": self.tool,
             "info": self.info,
-            "wait_window": self._programs.wait_window,
+            "wait_window": self.wait_window,
             "read_file": files.read_file,
             "write_file": files.write_file,
             "make_folder": files.make_folder,
@@ -116,16 +118,31 @@ class Agent:
         if pid:
             self._accessibility().answers(pid)
 
+    def open_window(self, argv: list[str], title: str = "", timeout_ms: int = 10_000) -> dict[str, Any]:
+        """Start a program and wait for its window, as `Programs.open_window`."""
+        row = self._programs.open_window(argv, title, timeout_ms)
+        self._tools.warm(row["class"])
+        return row
+
+    def wait_window(self, title: str, timeout_ms: int = 10_000, accessible: bool = True) -> dict[str, Any]:
+        """Wait for a window, as `Programs.wait_window`."""
+        row = self._programs.wait_window(title, timeout_ms, accessible)
+        self._tools.warm(row["class"])
+        return row
+
     def tool(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
         """Call an application's function; what it says. Raises Refused `tool_failed`."""
-        raise Refused("tool_failed", f"{owner[:80]} is not here yet")
+        return self._tools.call(owner, name, arguments)
 
     def info(self) -> str:
-        """What the active application's tools say about its document."""
-        return ""
+        """What the active application's document holds."""
+        return self._tools.info(next((row["class"] for row in self._windows.list() if row["active"]), ""))
 
     def observe(self) -> dict[str, Any]:
-        """Windows and showing elements: [tag, name, text, x, y, w, h, states, window index]."""
+        """Windows, showing elements and what the document in front holds.
+
+        An element: [tag, name, text, x, y, w, h, states, window index].
+        """
         rows = self._windows.list()
         size = self._pixels.width, self._pixels.height
         walk = self._accessibility().observe(rows, *size, self._windows.popups)
@@ -135,6 +152,7 @@ class Agent:
             "windows": [{key: row[key] for key in kept} for row in rows],
             "elements": walk.elements,
             "cut": walk.cut,
+            "info": self._tools.info(next((row["class"] for row in rows if row["active"]), "")),
         }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from guest import terminal
 from guest.errors import Refused
+from guest.office import reachable
 from guest.screenlink import ScreenLink
 from guest.windows import Windows
 
@@ -55,7 +56,7 @@ class Programs:
             raise Refused("bad_request", "argv is a list of strings")
         try:
             child = subprocess.Popen(
-                readable(argv),
+                reachable(readable(argv)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -1,0 +1,136 @@
+"""Calc: values of cells and columns.
+
+Invariant: a string is taken as a user types it ('42' becomes a number, '=A1' a formula); a formula that the office does
+not understand is taken back and refused.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import uno
+from guest.calc_base import RESULT_CHARS, Book, address, letters, shown, wrong
+
+MAX_TRANSPOSED = 20_000  # cells
+NOT_UNDERSTOOD = range(501, 526)  # error codes of formulas that do not parse or name what there is not
+CALCULATED = {502, 503, 504, 519, 522, 523, 524}  # of those, what a formula can come to by its cells' values
+
+
+class Cells(Book):
+    """Reading and writing."""
+
+    def _type_into(self, cell: Any, value: Any, argument: str) -> None:
+        if isinstance(value, bool):
+            cell.FormulaLocal = "TRUE" if value else "FALSE"
+        elif isinstance(value, int | float):
+            cell.Value = value
+        else:
+            before = cell.Formula
+            cell.FormulaLocal = value or ""
+            code = cell.getError() if value and value[0] == "=" else 0
+            if code in NOT_UNDERSTOOD and code not in CALCULATED:
+                cell.Formula = before
+                raise wrong(f"{argument}: Calc does not understand the formula {value[:80]!r} (error {code})")
+
+    def set_cell_value(self, *, cell: str, value: str) -> str:
+        """Type into a cell."""
+        target = self._range(cell)
+        self._type_into(target, value, "value")
+        return f"{cell} = {shown(target.String)}"
+
+    def set_column_values(self, *, column_name: str, data: list[Any], start_index: int) -> str:
+        """Type downwards; None leaves its cell as it is."""
+        end = start_index + len(data) - 1
+        if end > self._sheet.Rows.Count:
+            raise wrong(f"start_index: {len(data)} values do not fit below row {start_index}")
+        cells = self._range(f"{column_name}{start_index}:{column_name}{end}")
+        self._doc.lockControllers()
+        try:
+            for at, value in enumerate(data):
+                if value is not None:
+                    self._type_into(cells.getCellByPosition(0, at), value, f"data[{at}]")
+        finally:
+            self._doc.unlockControllers()
+        return f"{address(cells.RangeAddress)} written, {len(data)} values"
+
+    def get_column_data(self, *, column_name: str) -> str:
+        """The column's values from row 1 on."""
+        cells = self._column_part(column_name, 1)
+        values = [row[0] for row in self._values(cells)]
+        while len(values) > 1 and values[-1] == "":
+            values.pop()
+        plain = [_plain(value) for value in values]
+        parts = [json.dumps(value, ensure_ascii=False) for value in plain]
+        text, used = "", 0
+        while used < len(parts) and len(text) + len(parts[used]) < RESULT_CHARS - 100:
+            text += (", " if used else "") + parts[used]
+            used += 1
+        more = f" and {len(parts) - used} more" if used < len(parts) else ""
+        return f"{column_name}1:{column_name}{len(parts)}: [{text}]{more}"
+
+    def transpose_range(self, *, source_range: str, target_cell: str) -> str:
+        """Copy values with rows and columns exchanged."""
+        source = self._range(source_range)
+        area, at = source.RangeAddress, self._range(target_cell).CellAddress
+        wide, high = area.EndColumn - area.StartColumn + 1, area.EndRow - area.StartRow + 1
+        if wide * high > MAX_TRANSPOSED:
+            raise wrong(f"source_range: at most {MAX_TRANSPOSED} cells, not {wide * high}")
+        if at.Column + high > self._sheet.Columns.Count or at.Row + wide > self._sheet.Rows.Count:
+            raise wrong(f"target_cell: {wide} rows and {high} columns do not fit from {target_cell} on")
+        rows = source.getDataArray()
+        target = self._sheet.getCellRangeByPosition(at.Column, at.Row, at.Column + high - 1, at.Row + wide - 1)
+        turned = tuple(tuple("#N/A" if v is None else v for v in column) for column in zip(*rows, strict=True))
+        target.setDataArray(turned)
+        if source.NumberFormat:
+            target.NumberFormat = source.NumberFormat
+        return f"{source_range} written to {address(target.RangeAddress)}, rows and columns exchanged"
+
+    def sort_column(self, *, column_name: str, ascending: bool, start_index: int) -> str:
+        """Sort one column's own cells."""
+        cells = self._column_part(column_name, start_index)
+        field = uno.createUnoStruct("com.sun.star.table.TableSortField")
+        field.Field, field.IsAscending, field.IsCaseSensitive = 0, ascending, False
+        descriptor = {prop.Name: prop for prop in cells.createSortDescriptor()}
+        descriptor["SortFields"].Value = uno.Any("[]com.sun.star.table.TableSortField", (field,))
+        descriptor["ContainsHeader"].Value = False
+        descriptor["IsSortColumns"].Value = False
+        wanted = tuple(descriptor.values())
+        uno.invoke(cells, "sort", (wanted,))
+        return f"{address(cells.RangeAddress)} sorted, {'smallest' if ascending else 'largest'} first"
+
+    def reorder_columns(self, *, column_order: list[str]) -> str:
+        """Move whole columns, as by cutting and pasting, so that formulas go on to mean the same cells."""
+        area = self._used()
+        count = area.EndColumn + 1
+        named = [self._range(f"{name}1").CellAddress.Column for name in column_order]
+        beyond = [name for name, index in zip(column_order, named, strict=True) if index >= count]
+        if beyond:
+            raise wrong(f"column_order: {beyond[0]} is empty; the columns in use are A to {letters(count - 1)}")
+        order = named + [index for index in range(count) if index not in named]
+        if 2 * count > self._sheet.Columns.Count:
+            raise wrong("column_order: the sheet is too wide to be reordered")
+        widths = [self._sheet.Columns.getByIndex(index).Width for index in order]
+        self._doc.lockControllers()
+        try:
+            for place, index in enumerate(order):
+                self._move(index, index, count + place, area.EndRow)
+            self._move(count, 2 * count - 1, 0, area.EndRow)
+            for place, width in enumerate(widths):
+                column = self._sheet.Columns.getByIndex(place)
+                if column.Width != width:
+                    column.Width = width
+        finally:
+            self._doc.unlockControllers()
+        return f"columns now stand in the order {', '.join(letters(index) for index in order)} of before"
+
+    def _move(self, first: int, last: int, to: int, end_row: int) -> None:
+        source = self._sheet.getCellRangeByPosition(first, 0, last, end_row).RangeAddress
+        self._sheet.moveRange(self._sheet.getCellByPosition(to, 0).CellAddress, source)
+
+
+def _plain(value: Any) -> Any:
+    """A value for a list that a model reads."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return int(value)
+    return value if isinstance(value, float) else shown(value)

@@ -1,0 +1,144 @@
+"""Calc: tables and charts made from data, and what may be entered.
+
+Invariant: a field, a sheet or a chart is found by its name before anything is changed; a refusal lists what there is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import uno
+from guest.calc_base import Book, address, enum, letters, wrong
+
+DIAGRAMS = {"column": "Bar", "bar": "Bar", "line": "Line", "pie": "Pie", "area": "Area", "scatter": "XY"}
+MAX_FIELDS = 100
+CHART_SIZE = (12_000, 8_000)  # 1/100 mm
+
+
+class Reports(Book):
+    """Pivot tables, charts, validation."""
+
+    def set_validation_list(self, *, column_name: str, values: list[str]) -> str:
+        """Allow only listed values in a column."""
+        for value in values:
+            if not value or any(c in '"\n\t' for c in value):
+                raise wrong(f"values: {value[:40]!r} can't stand in a list: no empty text, quote, tab or new line")
+        cells = self._range(f"{column_name}1:{column_name}{self._sheet.Rows.Count}")
+        rule = cells.Validation
+        rule.Type = enum("sheet.ValidationType", "LIST")
+        rule.setFormula1(";".join(f'"{value}"' for value in values))
+        rule.ShowList = 1
+        rule.IgnoreBlankCells = rule.ShowErrorMessage = True
+        rule.ErrorAlertStyle = enum("sheet.ValidationAlertStyle", "STOP")
+        cells.Validation = rule
+        return f"column {column_name} takes {', '.join(map(repr, values))[:300]}"
+
+    def create_pivot_table(
+        self,
+        *,
+        source_sheet: str,
+        table_name: str,
+        value_fields: list[str],
+        row_fields: list[str] | None,
+        col_fields: list[str] | None,
+        aggregation_function: str,
+        target_cell: str,
+    ) -> str:
+        """Make a pivot table on the active sheet."""
+        sheet = self._sheet_named(source_sheet, "source_sheet")
+        cursor = sheet.createCursor()
+        cursor.gotoStartOfUsedArea(False)
+        cursor.gotoEndOfUsedArea(True)
+        area = cursor.RangeAddress
+        head = self._part(_first_row(area), sheet)
+        wide = min(area.EndColumn - area.StartColumn + 1, MAX_FIELDS)
+        headers = [head.getCellByPosition(at, 0).String for at in range(wide)]
+        chosen = [
+            *((name, "value_fields", "DATA") for name in value_fields),
+            *((name, "row_fields", "ROW") for name in row_fields or ()),
+            *((name, "col_fields", "COLUMN") for name in col_fields or ()),
+        ]
+        found = [(_field(name, headers, area, argument), argument, kind) for name, argument, kind in chosen]
+        if len({header for header, _, _ in found}) < len(found):
+            raise wrong("value_fields, row_fields and col_fields: a field can be named only once")
+        at = self._range(target_cell).CellAddress
+        inside = area.StartColumn <= at.Column <= area.EndColumn and area.StartRow <= at.Row <= area.EndRow
+        if at.Sheet == area.Sheet and inside:
+            free = f"{letters(area.EndColumn + 2)}1"
+            raise wrong(f"target_cell: {target_cell} lies in the data; take {free}, or switch to another sheet first")
+        tables = self._sheet.DataPilotTables
+        if tables.hasByName(table_name):
+            raise wrong(f"table_name: there is a table {table_name!r} already: choose another name")
+        made = tables.createDataPilotDescriptor()
+        made.setSourceRange(area)
+        for header, _, kind in found:
+            field = made.DataPilotFields.getByName(header)
+            field.Orientation = enum("sheet.DataPilotFieldOrientation", kind)
+            if kind == "DATA":
+                field.Function = enum("sheet.GeneralFunction", aggregation_function.upper())
+        tables.insertNewByName(table_name, at, made)
+        return f"table {table_name!r} is at {address(tables.getByName(table_name).OutputRange)}"
+
+    def create_chart(
+        self,
+        *,
+        chart_type: str,
+        data_range: str,
+        title: str | None,
+        x_axis_title: str | None,
+        y_axis_title: str | None,
+    ) -> str:
+        """Put a chart to the right of the data."""
+        axes = (("X", "x_axis_title", x_axis_title), ("Y", "y_axis_title", y_axis_title))
+        for _, argument, text in axes:
+            if chart_type == "pie" and text is not None:
+                raise wrong(f"{argument}: a pie has no axes; leave it out")
+        data = self._range(data_range)
+        charts = self._sheet.Charts
+        number = charts.Count + 1
+        while charts.hasByName(f"Chart {number}"):
+            number += 1
+        box = uno.createUnoStruct("com.sun.star.awt.Rectangle")
+        box.X, box.Y = data.Position.X + data.Size.Width + 500, data.Position.Y
+        box.Width, box.Height = CHART_SIZE
+        charts.addNewByName(f"Chart {number}", box, (data.RangeAddress,), True, True)
+        chart = charts.getByName(f"Chart {number}").EmbeddedObject
+        chart.Diagram = chart.createInstance(f"com.sun.star.chart.{DIAGRAMS[chart_type]}Diagram")
+        if chart_type == "bar":
+            chart.Diagram.Vertical = True  # the office's word for bars that lie
+        if title is not None:
+            chart.HasMainTitle = True
+            chart.Title.String = title
+        for axis, _, text in axes:
+            if text is not None:
+                setattr(chart.Diagram, f"Has{axis}AxisTitle", True)
+                getattr(chart.Diagram, f"{axis}AxisTitle").String = text
+        return f"'Chart {number}' ({chart_type}) shows {data_range}"
+
+    def set_chart_legend_position(self, *, position: str) -> str:
+        """Place or remove the newest chart's legend."""
+        charts = self._sheet.Charts
+        if charts.Count == 0:
+            raise wrong("the active sheet has no chart: make one with create_chart first")
+        chart = charts.getByIndex(charts.Count - 1).EmbeddedObject
+        chart.HasLegend = position != "none"
+        if position != "none":
+            chart.Legend.Alignment = enum("chart.ChartLegendPosition", position.upper())
+        return f"legend: {position}"
+
+
+def _first_row(area: Any) -> Any:
+    head = uno.createUnoStruct("com.sun.star.table.CellRangeAddress")
+    head.Sheet, head.StartColumn, head.EndColumn = area.Sheet, area.StartColumn, area.EndColumn
+    head.StartRow = head.EndRow = area.StartRow
+    return head
+
+
+def _field(name: str, headers: list[str], area: Any, argument: str) -> str:
+    """The header that `name` means: itself, or column letters."""
+    if name in headers:
+        return name
+    columns = {letters(area.StartColumn + at): header for at, header in enumerate(headers) if header}
+    if name.upper() in columns:
+        return columns[name.upper()]
+    raise wrong(f"{argument}: there is no field {name[:40]!r}; there are {', '.join(map(repr, headers[:20]))}")

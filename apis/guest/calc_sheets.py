@@ -1,0 +1,115 @@
+"""Calc: sheets, the view of them, and the workbook's files.
+
+Invariant: files are written below HOME only, and the workbook itself only in its own format.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import uno
+from guest.calc_base import RESULT_CHARS, Book, in_home, prop, url_of, wrong
+
+CSV = "Text - txt - csv (StarCalc)"
+BY_VALUE = 3  # com.sun.star.view.DocumentZoomType
+
+
+class Sheets(Book):
+    """Sheets and files."""
+
+    def get_workbook_info(self) -> str:
+        """Sheets, size, contents."""
+        return self._about(RESULT_CHARS)
+
+    def save(self) -> str:
+        """Write the workbook's file."""
+        path = self._path()
+        if self._doc.isReadonly():
+            raise wrong(f"{os.path.basename(path)} is open for reading only")
+        self._doc.store()
+        return f"saved {os.path.basename(path)}"
+
+    def switch_active_sheet(self, *, sheet_name: str) -> str:
+        """Show a sheet; make it when it is missing."""
+        sheets = self._doc.Sheets
+        made = not sheets.hasByName(sheet_name)
+        if made:
+            sheets.insertNewByName(sheet_name, sheets.Count)
+        self._view.ActiveSheet = sheets.getByName(sheet_name)
+        return f"{sheet_name!r} is active" + (" (new)" if made else "")
+
+    def rename_sheet(self, *, old_name: str, new_name: str) -> str:
+        """Rename."""
+        sheet = self._sheet_named(old_name, "old_name")
+        if old_name.lower() != new_name.lower():
+            self._free_name(new_name, "new_name")
+        sheet.Name = new_name
+        return f"sheets: {self._names()}"
+
+    def copy_sheet(self, *, source_sheet: str, new_sheet_name: str | None) -> str:
+        """Copy to the place behind the source."""
+        place = self._sheet_named(source_sheet, "source_sheet").RangeAddress.Sheet
+        sheets = self._doc.Sheets
+        number = 2
+        while new_sheet_name is None:
+            name = f"{source_sheet}_{number}"
+            new_sheet_name = None if sheets.hasByName(name) else name
+            number += 1
+        sheets.copyByName(source_sheet, self._free_name(new_sheet_name, "new_sheet_name"), place + 1)
+        return f"sheets: {self._names()}"
+
+    def reorder_sheets(self, *, sheet_name: str, position: int) -> str:
+        """Move to a place, counted from 0."""
+        place = self._sheet_named(sheet_name, "sheet_name").RangeAddress.Sheet
+        last = self._doc.Sheets.Count - 1
+        if position > last:
+            raise wrong(f"position: write a place from 0 to {last}")
+        if position != place:  # the office counts places with the sheet still where it was
+            self._doc.Sheets.moveByName(sheet_name, position + (position > place))
+        return f"sheets: {self._names()}"
+
+    def freeze_panes(self, *, rows: int, columns: int) -> str:
+        """Freeze, or free with 0 and 0."""
+        self._view.freezeAtPosition(columns, rows)
+        return f"{rows} rows and {columns} columns stay in view"
+
+    def set_zoom_level(self, *, zoom_percentage: int) -> str:
+        """Zoom."""
+        self._view.ZoomType = BY_VALUE
+        self._view.ZoomValue = zoom_percentage
+        return f"zoom is {zoom_percentage} %"
+
+    def export_to_csv(self) -> str:
+        """Write the active sheet beside the workbook: commas, quotes, UTF-8, values as shown."""
+        target = in_home(os.path.splitext(self._path())[0] + ".csv", "the workbook")
+        if target == self._path():
+            raise wrong("the workbook is that CSV file itself: use save")
+        number = self._sheet.RangeAddress.Sheet + 1
+        options = f"44,34,76,1,,0,false,true,false,false,false,{number}"
+        self._write(target, CSV, prop("FilterOptions", options))
+        written = f"{os.path.splitext(target)[0]}-{self._sheet.Name}.csv"
+        if not os.path.exists(target) and os.path.exists(written):  # some releases add the sheet's name
+            os.replace(written, target)
+        return f"wrote {os.path.basename(target)}"
+
+    def export_to_pdf(self, *, file_path: str | None, sheets: list[str] | None, open_after_export: bool) -> str:
+        """Write a PDF."""
+        where = file_path if file_path is not None else os.path.splitext(self._path())[0] + ".pdf"
+        target = in_home(where, "file_path")
+        data = []
+        if sheets is not None:
+            chosen = self._doc.createInstance("com.sun.star.sheet.SheetCellRanges")
+            for name in sheets:
+                sheet = self._sheet_named(name, "sheets")
+                chosen.addRangeAddress(self._part(self._used(sheet), sheet).RangeAddress, False)
+            data.append(prop("Selection", chosen))
+        self._write(
+            target, "calc_pdf_Export", prop("FilterData", uno.Any("[]com.sun.star.beans.PropertyValue", tuple(data)))
+        )
+        unseen = "; no program here shows it" if open_after_export else ""
+        return f"wrote {os.path.basename(target)}{unseen}"
+
+    def _write(self, path: str, filter_name: str, more: Any) -> None:
+        wanted = (prop("FilterName", filter_name), prop("Overwrite", True), more)
+        uno.invoke(self._doc, "storeToURL", (url_of(path), wanted))

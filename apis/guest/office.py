@@ -1,0 +1,156 @@
+"""LibreOffice, reached over one UNO connection by a pipe of this session's own.
+
+Invariant: nothing here waits longer than its caller's deadline. UNO calls block for as long as the office likes, so all
+of them run in one thread; while a call is stuck there past its deadline, later ones are refused at once, and the death
+of the office ends it. The connection is made anew when the office was started again. No document is ever closed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from guest.errors import Refused
+
+PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
+CONNECT_S = 2.0  # an office that has just been started takes a while until it listens
+LOOK_S = 0.02
+
+
+def pipe_name() -> str:
+    """The session's own name for the pipe: LibreOffice puts all of a user's pipes into one folder."""
+    mark = os.environ.get("COMPUTERRL_DESKTOP", "") + os.environ.get("XDG_RUNTIME_DIR", "")
+    return "crl" + hashlib.blake2b(mark.encode(), digest_size=12).hexdigest()
+
+
+def reachable(argv: list[str]) -> list[str]:
+    """`argv`, made to listen on the pipe where it starts the office."""
+    if not argv or os.path.basename(argv[0]) not in PROGRAMS or any(part.startswith("--accept") for part in argv):
+        return argv
+    return [argv[0], f"--accept=pipe,name={pipe_name()};urp;StarOffice.ComponentContext", *argv[1:]]
+
+
+class _Job:
+    """One piece of work for the thread."""
+
+    def __init__(self, name: str, work: Callable[[], Any], timeout_s: float) -> None:
+        self.name = name
+        self.work = work
+        self.started_s = time.monotonic()
+        self.until_s = self.started_s + timeout_s
+        self.done = threading.Event()
+        self.value: Any = None
+        self.error: Exception | None = None
+
+
+class Office:
+    """The connection and the thread that uses it; both are made when first needed."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._last: _Job | None = None
+        self._desktop: Any = None
+
+    def call(self, name: str, work: Callable[[Any], Any], timeout_s: float, connect_s: float = CONNECT_S) -> Any:
+        """What `work` makes of the office's desktop object. Raises Refused `tool_failed`, also at the deadline."""
+        started_s = time.monotonic()
+        last = self._last
+        if last is not None and not last.done.wait(max(0.0, min(timeout_s, last.until_s - started_s))):
+            since = time.monotonic() - last.started_s
+            raise Refused("tool_failed", f"LibreOffice has been busy with {last.name} for {since:.1f} s")
+        job = self._start(name, lambda: work(self._connected(connect_s)), timeout_s)
+        if not job.done.wait(max(0.0, started_s + timeout_s - time.monotonic())):
+            text = f"{name}: LibreOffice did not answer within {timeout_s:g} s; what was asked may still happen"
+            raise Refused("tool_failed", text)
+        if job.error is not None:
+            raise job.error
+        return job.value
+
+    def warm(self) -> None:
+        """Begin to connect, so that the first call finds a connection; nobody waits for it here."""
+        if self._desktop is None and (self._last is None or self._last.done.is_set()):
+            self._start("the start", lambda: self._connected(CONNECT_S), CONNECT_S)
+
+    def _start(self, name: str, work: Callable[[], Any], timeout_s: float) -> _Job:
+        job = self._last = _Job(name, work, timeout_s)
+        self._jobs.put(job)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="office", daemon=True)
+            self._thread.start()
+        return job
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                job.value = job.work()
+            except Refused as refused:
+                job.error = refused
+            except Exception as error:  # noqa: BLE001 - whoever waits for the job gets it
+                job.error = Refused("tool_failed", f"{job.name}: {_said(error)}")
+            finally:
+                job.done.set()
+
+    def _connected(self, wait_s: float) -> Any:
+        """The office's desktop object, on a connection that answers."""
+        import uno
+        from com.sun.star.uno import Exception as UnoException
+
+        if self._desktop is not None:
+            try:
+                self._desktop.getCurrentFrame()
+            except UnoException:
+                self._desktop = None
+        if self._desktop is None:
+            here = uno.getComponentContext()
+            resolver = here.ServiceManager.createInstanceWithContext("com.sun.star.bridge.UnoUrlResolver", here)
+            until = time.monotonic() + wait_s
+            while True:
+                try:
+                    there = resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
+                    break
+                except UnoException as error:
+                    if time.monotonic() >= until:
+                        text = "LibreOffice can't be reached: it is not running, or still starting"
+                        raise Refused("tool_failed", text) from error
+                    time.sleep(LOOK_S)
+            self._desktop = there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
+        return self._desktop
+
+
+def document(desktop: Any, service: str, kind: str, wait_s: float) -> Any:
+    """The document in front of that service, or the newest of it.
+
+    Right after a start no document is current yet. Raises Refused `tool_failed`.
+    """
+    until = time.monotonic() + wait_s
+    while True:
+        current = desktop.getCurrentComponent()
+        if _is(current, service):
+            return current
+        found = None
+        listed = desktop.Components.createEnumeration()
+        while listed.hasMoreElements():
+            each = listed.nextElement()
+            found = each if _is(each, service) else found
+        if found is not None:
+            return found
+        if time.monotonic() >= until:
+            raise Refused("tool_failed", f"no {kind} is open")
+        time.sleep(LOOK_S)
+
+
+def _is(component: Any, service: str) -> bool:
+    return hasattr(component, "supportsService") and component.supportsService(service)
+
+
+def _said(error: Exception) -> str:
+    """An UNO exception's own message, or else its type."""
+    text = str(getattr(error, "Message", "") or error).split(" at ./")[0].strip()
+    return f"{type(error).__name__.rpartition('.')[2]}{': ' + text[:200] if text else ''}"
