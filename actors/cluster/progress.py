@@ -31,7 +31,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     episodes_min: float
     seats_busy: int
     seats: int
-    learner_busy: float  # share of the last minute inside optimizer steps
+    learner_busy: float | None  # share of the last minute inside optimizer steps; None where nothing learns
     staleness: float | None  # mean over trained trajectories
     demos: str
     elapsed_s: float
@@ -44,10 +44,10 @@ class Meter:
         self._seats = seats
         self._recent: deque[tuple[float, int, float]] = deque(maxlen=600)
 
-    def read(self, now: float, started: float, figures: Figures, busy_s: float, demos_wanted: int) -> Snapshot:
-        """The snapshot at monotonic second `now`."""
+    def read(self, now: float, started: float, figures: Figures, busy_s: float | None, demos_wanted: int) -> Snapshot:
+        """The snapshot at monotonic second `now`; `busy_s` is None where nothing learns."""
         episodes = sum(figures.episodes.values())
-        self._recent.append((now, episodes, busy_s))
+        self._recent.append((now, episodes, busy_s or 0.0))
         while len(self._recent) > 2 and now - self._recent[0][0] > WINDOW_S:
             self._recent.popleft()
         before, episodes_before, busy_before = self._recent[0]
@@ -65,11 +65,15 @@ class Meter:
             episodes_min=(episodes - episodes_before) / span * 60 if span > 1 else 0.0,
             seats_busy=figures.seats_busy,
             seats=self._seats,
-            learner_busy=min(1.0, max(0.0, (busy_s - busy_before) / span)) if span > 1 else 0.0,
+            learner_busy=None if busy_s is None else _share(busy_s - busy_before, span),
             staleness=sum(int(k) * n for k, n in figures.staleness.items()) / trained if trained else None,
             demos=f"{figures.demos}/{demos_wanted}" if figures.phase.phase is Phase.DEMO else "",
             elapsed_s=now - started,
         )
+
+
+def _share(part_s: float, span_s: float) -> float:
+    return min(1.0, max(0.0, part_s / span_s)) if span_s > 1 else 0.0
 
 
 def cells(shot: Snapshot) -> list[tuple[str, str]]:
@@ -81,8 +85,9 @@ def cells(shot: Snapshot) -> list[tuple[str, str]]:
     found += [
         ("episodes/min", f"{shot.episodes_min:.0f}"),
         ("seats busy", f"{shot.seats_busy}/{shot.seats}"),
-        ("learner busy", f"{shot.learner_busy:.0%}"),
     ]
+    if shot.learner_busy is not None:
+        found.append(("learner busy", f"{shot.learner_busy:.0%}"))
     if shot.staleness is not None:
         found.append(("staleness", f"{shot.staleness:.2f}"))
     return found

@@ -11,13 +11,18 @@ import importlib.metadata
 import resource
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from actors.cluster import compose, deployfile, doctor, runfolder, say, typed
 from actors.cluster.config import Deploy
 from actors.cluster.nearest import hint
 from runtime.errors import ConfigError
 from runtime.origin import check_origin
+
+if TYPE_CHECKING:
+    from actors.cluster import execute
 
 STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
 _VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
@@ -45,38 +50,62 @@ def start(args: argparse.Namespace) -> int:
     runs = Path(args.runs)
     path = deployfile.locate(args.file)
     name = args.name or f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
-    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
-        raise ConfigError(f"--name {name}: letters, digits, dots, dashes and underscores only")
+    refuse_bad_name(name)
     folder = runs / name
     if args.resume:
         folder = _to_resume(runs, args.name, path, args.file)
         deploy = typed.read(folder / "deploy.yaml", Deploy, args.overrides)
     else:
         deploy, _ = deployfile.load(args.file, args.overrides)
-    _refuse_unless_fit(deploy, runs)
-    _raise_file_limit()
     folder = folder.resolve()
-    plan = compose.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
+
+    def planned() -> compose.Plan:
+        return compose.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
+
+    return carry_out(deploy, folder, planned, Labels(args.file, args.runs, begun), resume=args.resume)
+
+
+class Labels(NamedTuple):
+    """What a run is called in `run.json` and in the commands that it suggests."""
+
+    file: str  # a deploy file, or the command that the run was started by
+    runs: str  # --runs as given
+    begun: float  # wall seconds
+
+
+def carry_out(
+    deploy: Deploy,
+    folder: Path,
+    planned: Callable[[], compose.Plan],
+    labels: Labels,
+    *,
+    resume: bool,
+    job: execute.Job | None = None,
+) -> int:
+    """Claim `folder`, run the plan for `job` (default: training) and record how it ended; the exit status."""
+    _refuse_unless_fit(deploy, folder.parent)
+    _raise_file_limit()
+    plan = planned()
     record = runfolder.RunRecord(
         name=folder.name,
-        file=args.file,
+        file=labels.file,
         seed=deploy.run.seed,
         build=check_origin().build,
         versions=_versions(),
-        started=runfolder.iso(begun),
-        started_s=begun,
+        started=runfolder.iso(labels.begun),
+        started_s=labels.begun,
     )
-    run = runfolder.claim(folder, record, resume=args.resume)
+    run = runfolder.claim(folder, record, resume=resume)
     (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
-    named = folder.name if args.runs == "runs" else f"{folder.name} --runs {args.runs}"
+    named = folder.name if labels.runs == "runs" else f"{folder.name} --runs {labels.runs}"
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"
     try:
         from actors.cluster import execute
         from runtime.system import run as run_loop
 
-        say.line(f"run {folder.name}{' resumed' if args.resume else ''}   (computerrl logs {named} -f)")
-        verdict, reason = run_loop(execute.execute(plan, run.record))
+        say.line(f"run {folder.name}{' resumed' if resume else ''}   (computerrl logs {named} -f)")
+        verdict, reason = run_loop(execute.execute(plan, run.record, job))
     except KeyboardInterrupt:
         verdict, reason = "stopped", "interrupted"
     except BaseException as error:
@@ -88,8 +117,14 @@ def start(args: argparse.Namespace) -> int:
     if verdict == "crashed":
         say.line(f"see  computerrl logs {named} --level warning")
     if verdict in ("crashed", "stopped"):
-        say.line(f"continue with  computerrl run {args.file} --resume --name {named}")
+        say.line(f"continue with  {runfolder.to_continue(record)}{named.removeprefix(folder.name)}")
     return STATUS[verdict]
+
+
+def refuse_bad_name(name: str) -> None:
+    """Raise ConfigError for what can't be a run folder's name."""
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
+        raise ConfigError(f"--name {name}: letters, digits, dots, dashes and underscores only")
 
 
 def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:

@@ -107,6 +107,12 @@ def owner(path: Path) -> Owner | None:
     return None
 
 
+def to_continue(record: RunRecord) -> str:
+    """The command that goes on with a run."""
+    verb = record.file if record.file.startswith("demos ") else f"run {record.file}"
+    return f"computerrl {verb} --resume --name {record.name}"
+
+
 def _describe(held: Owner | None) -> str:
     return f"process {held.pid} since {held.started}" if held else "another process"
 

@@ -38,7 +38,7 @@ def show(path: Path, *, as_json: bool) -> int:
     if trouble:
         say.line(f"it does not answer: {trouble}")
     if state == "killed":
-        say.line(f"continue it with  computerrl run {record.file} --resume --name {record.name}")
+        say.line(f"continue it with  {runfolder.to_continue(record)}")
     if actors:
         say.line()
         say.table(
