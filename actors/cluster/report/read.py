@@ -11,9 +11,12 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from actors.cluster.report.machine import MachineTime, machine_time
+from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
 from actors.replay.messages import StepPayload, StepRef
 from runtime.errors import ConfigError
@@ -21,6 +24,12 @@ from runtime.logs_read import read_logs
 from runtime.message import Version
 from runtime.segments import read_blob
 
+OF_INTEREST = frozenset(
+    (
+        "cpu_used", "desktop_booted", "desktop_gone", "episode_ended", "eval_round_closed", "eval_round_opened",
+        "learner_step", "phase_changed", "seat_time", "weights_loaded",
+    )
+)  # fmt: skip
 Z95 = 1.959964  # two-sided 95 % quantile of the normal distribution
 
 
@@ -85,6 +94,8 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     endings: dict[str, int]
     episodes: dict[str, int]
     overlap: Overlap
+    seats: SeatTime | None = None  # None for a run whose seats told nothing
+    machine: MachineTime | None = None
 
 
 def read_run(path: Path) -> RunFigures:
@@ -104,6 +115,9 @@ def read_run(path: Path) -> RunFigures:
         ended = db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")
         played = db.execute("SELECT lane, count(*) FROM episodes GROUP BY 1")
         endings, episodes = dict(map(tuple, ended)), dict(map(tuple, played))
+    lines = [line for line in read_logs(path) if line["event"] in OF_INTEREST]
+    seats = seat_time(lines)
+    leased_s = seats.busy_s - seats.stages_s["leasing"] if seats else 0.0
     return RunFigures(
         run=path.name,
         stays=stays,
@@ -111,7 +125,9 @@ def read_run(path: Path) -> RunFigures:
         rounds=rounds,
         endings=endings,
         episodes=episodes,
-        overlap=_overlap(path),
+        overlap=_overlap(lines),
+        seats=seats,
+        machine=machine_time(lines, leased_s),
     )
 
 
@@ -134,9 +150,9 @@ def _round(db: sqlite3.Connection, row: sqlite3.Row) -> Round:
     )
 
 
-def _overlap(path: Path) -> Overlap:
+def _overlap(lines: list[dict[str, Any]]) -> Overlap:
     steps, episodes = [], []
-    for line in read_logs(path):
+    for line in lines:
         if line["event"] == "learner_step" and line["phase"] == "rl":
             steps.append((line["t0"], line["t1"]))
         elif line["event"] == "episode_ended" and line["lane"] == "train":

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from actors.cluster import say
+from actors.cluster.report.bars import bars
 from actors.cluster.report.draw import curve
+from actors.cluster.report.machine import MachineTime
 from actors.cluster.report.read import Rate, Round, RunFigures, last_picture, read_run
+from actors.cluster.report.seats import SeatTime
 
 
 def show(path: Path, out: Path | None, *, as_json: bool) -> int:
@@ -17,6 +20,9 @@ def show(path: Path, out: Path | None, *, as_json: bool) -> int:
         out.mkdir(parents=True, exist_ok=True)
         curve(figures, out / "curve.png")
         written.append(out / "curve.png")
+        if figures.seats is not None:
+            bars(figures.seats, figures.machine, out / "seats.png")
+            written.append(out / "seats.png")
         picture = last_picture(path)
         if picture is not None:
             (out / "desktop.jpg").write_bytes(picture[1])
@@ -41,8 +47,32 @@ def _print(figures: RunFigures, written: list[Path]) -> None:
         f"overlap   desktops played training episodes during {found.share:.0%} of the learner's {found.learner_s:.1f} s"
         f" in RL steps, {found.episodes_at_once:.1f} at once; RL took {say.duration(found.rl_s)}"
     )
+    if figures.seats is not None:
+        _print_seats(figures.seats)
+    if figures.machine is not None:
+        _print_machine(figures.machine)
     for file in written:
         say.line(f"wrote     {file}")
+
+
+def _print_seats(seats: SeatTime) -> None:
+    whole = seats.seats * seats.wall_s or 1.0
+    say.line(
+        f"\nseats     busy {seats.busy:.1%} of {seats.seats} seats x {say.duration(seats.wall_s)}"
+        " (reservation granted to verified, waits for the model included)"
+    )
+    phases = ", ".join(f"{phase} {share:.1%}" for phase, share in seats.busy_by_phase.items())
+    say.line(f"          busy within each phase: {phases}")
+    rows = [(f"busy: {stage}", f"{s:.1f}", f"{s / whole:.1%}") for stage, s in seats.stages_s.items()]
+    rows += [(cause, f"{s:.1f}", f"{s / whole:.1%}") for cause, s in seats.idle_s.items()]
+    say.table(("SEAT TIME", "SECONDS", "SHARE"), rows)
+
+
+def _print_machine(machine: MachineTime) -> None:
+    used = ", ".join(f"{part} {machine.share(part):.1%}" for part in machine.cpu_s)
+    say.line(f"\nprocessor {used} of {machine.cores} cores x {say.duration(machine.span_s)}")
+    up = f"{machine.desktops_up:.1f} up at once, {machine.spares:.1f} of them spares"
+    say.line(f"desktops  {machine.desktops} used up, {up}")
 
 
 def _round(found: Round) -> tuple[str, ...]:

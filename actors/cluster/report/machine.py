@@ -1,0 +1,59 @@
+"""What a run took of the machine: processor by part, and desktops that stood ready. Pure.
+
+Invariant: shares are of all cores over the time that was looked at; guests are counted when their desktops go, so those
+still up at the end are missing and the rest of the machine is never blamed for a part of the run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+Line = dict[str, Any]
+GUESTS, OTHERS = "desktops' guests", "other programs"
+
+
+class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Processor seconds by part and desktops over time."""
+
+    cores: int
+    span_s: float  # over which processor time was looked at
+    cpu_s: dict[str, float]  # by part, with OTHERS for what is not of this run
+    desktops: int  # used up
+    desktops_up: float  # at once, on average over the span
+    spares: float  # of them not leased
+
+    def share(self, part: str) -> float:
+        """Of all cores over the span."""
+        return self.cpu_s.get(part, 0.0) / (self.cores * self.span_s) if self.span_s else 0.0
+
+
+def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
+    """Sum up; `leased_s` are the seconds that seats held desktops. None for a run that logged no processor time."""
+    looks = [line for line in lines if line["event"] == "cpu_used"]
+    if not looks:
+        return None
+    span = sum(line["span_s"] for line in looks)
+    cpu: dict[str, float] = {}
+    for line in looks:
+        for part, seconds in line["seconds"].items():
+            cpu[part] = cpu.get(part, 0.0) + seconds
+    gone = {line["desktop"]: line for line in lines if line["event"] == "desktop_gone"}
+    cpu[GUESTS] = sum(line["cpu_s"] for line in gone.values())
+    cpu[OTHERS] = max(0.0, sum(line["machine_s"] for line in looks) - sum(cpu.values()))
+    last = max(line["t"] for line in looks)
+    up = sum(
+        max(0.0, (gone[line["desktop"]]["t"] if line["desktop"] in gone else last) - line["t"])
+        for line in lines
+        if line["event"] == "desktop_booted"
+    )
+    return MachineTime(
+        cores=looks[-1]["cores"],
+        span_s=span,
+        cpu_s=dict(sorted(cpu.items(), key=lambda pair: -pair[1])),
+        desktops=len(gone),
+        desktops_up=up / span if span else 0.0,
+        spares=max(0.0, up - leased_s) / span if span else 0.0,
+    )
