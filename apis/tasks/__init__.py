@@ -10,6 +10,8 @@ from apis.tasks.families import (
     calc_cell,
     calc_column,
     calc_lookup,
+    calc_sheet,
+    calc_sort,
     calc_sum,
     editor_copy,
     editor_find,
@@ -47,6 +49,8 @@ _MODULES = (
     calc_cell,
     calc_lookup,
     calc_sum,
+    calc_sort,
+    calc_sheet,
     sheet_from_note,
     calc_column,
 )
