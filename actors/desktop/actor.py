@@ -46,6 +46,7 @@ from runtime.errors import (
 from runtime.segments import SegmentStore
 
 RESERVE_WAIT_S = 20.0
+RESERVE_MARGIN_S = 10.0  # for the ledger to say that there is no work
 REPORT_TIMEOUT_S = 60.0  # one try
 REPORT_GIVE_UP_S = 300.0  # all tries: longer than a slow disk or a restart takes
 LEDGER_BACK_S = 1.0  # pause after the ledger did not answer; it is restarted by its supervisor meanwhile
@@ -139,7 +140,7 @@ class DesktopController(Actor):
             wish += 1
             request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{wish}", wait_s=RESERVE_WAIT_S)
             try:
-                work = await self._replay.ask(request, timeout_s=RESERVE_WAIT_S + 10.0)
+                work = await self._replay.ask(request, timeout_s=RESERVE_WAIT_S + RESERVE_MARGIN_S)
             except TRANSIENT as error:
                 self._ledger_silent("Reserve", error)
                 await asyncio.sleep(LEDGER_BACK_S)

@@ -1,0 +1,188 @@
+"""A seat among its peers: a ledger that does not answer, a host without desktops, a host process that is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.desktop import actor
+from actors.desktop.actor import DesktopSeat
+from actors.desktop.answers import Prompt, SampledAnswers
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig
+from actors.desktop.quarantine import QuarantinePolicy
+from actors.desktop.seat_config import SeatConfig
+from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.messages import GetFigures, Lane, NoWork, Phase, PhaseRef, Reservation, Reserve, Sampling
+from actors.sampler.messages import Generate, Generated
+from apis.observation import Observation
+from policy.base.build import MODEL
+from policy.tokenizer import Tokenizer
+from runtime.actor import Actor, handles
+from runtime.errors import DesktopFault
+from runtime.logs_read import read_logs
+from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
+
+SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)
+SEAT = "actors.desktop.actor:DesktopController"
+TASK = "text_editor/train/100"
+
+
+async def until(ready: Callable[[], Any], limit_s: float = 60.0) -> Any:
+    end = time.monotonic() + limit_s
+    while not (found := ready()):
+        assert time.monotonic() < end, "it never came"
+        await asyncio.sleep(0.05)
+    return found
+
+
+def lines(run_dir: Path, event: str) -> list[dict[str, Any]]:
+    return list(read_logs(run_dir, event=event))
+
+
+def seat_config(state_dir: str, *, spares: int = 0, template: str = "") -> DesktopSeat:
+    return DesktopSeat(
+        seat=SeatConfig(screenshots="none", lease_timeout_s=1.0, quarantine=SOON),
+        desktops=DesktopsConfig(
+            provider=SandboxConfig(state_dir=state_dir),
+            pool=PoolConfig(spares=spares, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON),
+            screen=ScreenConfig(home_template=template),
+        ),
+        tokenizer=str(MODEL),
+        samplers=[],
+    )
+
+
+class Ledger(Actor):
+    """Counts wishes; while `held`, it answers none and its mailbox fills up."""
+
+    asked = 0
+    held: asyncio.Event
+
+    async def on_start(self) -> None:
+        type(self).asked = 0
+        type(self).held = asyncio.Event()
+
+    @handles(Reserve)
+    async def reserve(self, msg: Reserve) -> NoWork:
+        """No work, after a while."""
+        type(self).asked += 1
+        await asyncio.wait_for(type(self).held.wait(), 60)
+        await asyncio.sleep(0.1)
+        return NoWork(final=False)
+
+
+async def test_a_full_ledger_is_named_and_the_seat_goes_on(tmp_path, state_dir, monkeypatch):
+    monkeypatch.setattr(actor, "RESERVE_WAIT_S", 0.3)
+    monkeypatch.setattr(actor, "RESERVE_MARGIN_S", 0.2)
+    monkeypatch.setattr(actor, "LEDGER_BACK_S", 0.1)
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="replay", factory=Ledger, mailbox=1))
+        config = seat_config(state_dir)
+        await system.spawn(*(ActorSpec(name=f"desktop/{n}", factory=SEAT, config=config) for n in range(3)))
+        full = (await until(lambda: lines(tmp_path, "mailbox_full")))[0]
+        assert (full["name"], full["message"]) == ("replay", "Reserve")
+        assert full["sender"].startswith("desktop/")
+        pushed = await until(lambda: [one for one in lines(tmp_path, "ledger_silent") if "MailboxFull" in one["cause"]])
+        assert pushed[0]["what"] == "Reserve"
+        before = Ledger.asked
+        Ledger.held.set()
+        await until(lambda: Ledger.asked > before + 3)
+        assert len(lines(tmp_path, "ledger_silent")) <= 3, "one line for each seat's silence"
+        assert all(status.restarts == 0 for status in await system.statuses())
+
+
+async def test_while_the_host_rests_no_work_is_taken(tmp_path, state_dir):
+    template = tmp_path / "home"
+    async with ActorSystem(tmp_path / "run") as system:
+        await system.spawn(ActorSpec(name="replay", factory=Ledger))
+        Ledger.held.set()
+        config = seat_config(state_dir, spares=1, template=str(template))
+        await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=config))
+        (rests,) = await until(lambda: lines(tmp_path / "run", "host_rests"))
+        assert rests["cause"] == "sandbox_refused"
+        await asyncio.sleep(0.3)
+        doing = {status.name: status.doing for status in await system.statuses()}
+        assert doing["desktop/0"] == "resting (host rests)"
+        asked = Ledger.asked
+        await asyncio.sleep(0.5)
+        assert Ledger.asked == asked
+        template.mkdir()
+        await until(lambda: lines(tmp_path / "run", "host_let_back"))
+        await until(lambda: Ledger.asked > asked)
+
+
+class Busy(Actor):
+    """A sampler that never comes to an end."""
+
+    @handles(Generate)
+    async def generate(self, msg: Generate) -> Generated:
+        """Wait."""
+        await asyncio.wait_for(asyncio.Event().wait(), 60)
+        raise AssertionError
+
+
+async def test_a_full_sampler_is_a_fault_that_names_it(tmp_path):
+    work = Reservation(
+        token=1, lane=Lane.TRAIN, task=TASK, group="1", slot=0, seed=1, max_steps=8, pin=None,
+        sampling=Sampling(temperature=1.0, max_new_tokens=8), phase=PhaseRef(phase=Phase.RL, index=1),
+    )  # fmt: skip
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="sampler/0", factory=Busy, mailbox=1, stop_timeout_s=1.0))
+        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), work, "g1.0", 0.5)
+        seen = Observation(windows=(), elements=())
+        asks = [answers.answer(step, Prompt(user="x"), seen, [], None) for step in range(3)]
+        found = await asyncio.gather(*asks, return_exceptions=True)
+        assert all(isinstance(error, DesktopFault) and error.cause == "sampler_unavailable" for error in found), found
+        assert any("mailbox of sampler/0 stayed full" in str(error) for error in found)
+        (full,) = lines(tmp_path, "mailbox_full")
+        assert (full["name"], full["sender"], full["message"]) == ("sampler/0", "desktop/0", "Generate")
+
+
+@pytest.mark.timeout(120)
+async def test_a_stopped_desktop_host_is_replaced_and_its_work_done_again(tmp_path, state_dir):
+    rules = ReplayConfig(retries=2)
+    ledger = LedgerSettings(
+        seed=1, train_tasks=[], demo_tasks=[TASK], max_steps=8, demos=DemosConfig(count=2), rules=rules, incarnation="x"
+    )
+    host = HostSpec(
+        name="desktops/0", heartbeat_s=0.5, silent_limit_s=2.0, restart=RestartPolicy(first_delay_s=0.0),
+        env={"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    async with ActorSystem(tmp_path, hosts=[host]) as system:
+        await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
+        config = seat_config(state_dir, spares=1)
+        config = DesktopSeat(
+            seat=SeatConfig(screenshots="none"), desktops=config.desktops, tokenizer=str(MODEL), samplers=[]
+        )
+        await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=config, host="desktops/0"))
+        (started,) = lines(tmp_path, "host_started")
+
+        async def busy() -> bool:
+            return (await system.ref("replay").ask(GetFigures(), timeout_s=20)).seats_busy == 1
+
+        end = time.monotonic() + 30
+        while not await busy():
+            assert time.monotonic() < end
+        os.kill(started["pid"], signal.SIGSTOP)
+        stall = (await until(lambda: lines(tmp_path, "stall")))[0]
+        assert (stall["who"], stall["whom"], stall["cause"]) == ("main", "host/desktops/0", "silent")
+        (lost,) = await until(lambda: lines(tmp_path, "host_lost"))
+        assert "was silent for" in lost["cause"]
+        (back,) = await until(lambda: lines(tmp_path, "episode_released"))
+        assert (back["cause"], back["seat"], back["task"]) == ("abandoned", "desktop/0", TASK)
+
+        async def demos() -> int:
+            return (await system.ref("replay").ask(GetFigures(), timeout_s=20)).demos
+
+        end = time.monotonic() + 60
+        while await demos() < 2:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.1)
+    # That the successor has reaped what the killed host left, the state folder's fixture asserts.

@@ -1,0 +1,76 @@
+"""The ledger on a disk that makes it wait: another process holds the file's lock, which is as slow as a disk can be."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ledger_tools import settings
+
+from actors.replay.messages import Commit, GetFigures, Outcome, Reservation, Reserve
+from runtime import slow_disk
+from runtime.logs_read import read_logs
+from runtime.system import ActorSpec, ActorSystem
+
+HOLD = """
+import sqlite3, sys
+held = sqlite3.connect(sys.argv[1], isolation_level=None)
+held.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """The file is locked by another process."""
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield
+        assert holder.stdin is not None
+        holder.stdin.close()
+
+
+async def test_a_slow_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(slow_disk, "SLOW_AFTER_S", 0.3)
+    async with ActorSystem(tmp_path, stall_after_s=0.5) as system:
+        config = settings(incarnation="test", demos=8)
+        await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=config))
+        replay = system.ref("replay", "desktop/0")
+        works = [await replay.ask(Reserve(seat=f"desktop/{n}", request_id=f"r{n}"), timeout_s=20) for n in range(4)]
+        assert all(isinstance(work, Reservation) for work in works)
+        with held(tmp_path / "ledger.sqlite"):
+            outcome = Outcome(success=True, reason="verified")
+            commits = [
+                asyncio.ensure_future(
+                    replay.ask(
+                        Commit(token=work.token, seat="s", outcome=outcome, steps=[], wall_s=1.0, busy_s=1.0),
+                        timeout_s=30,
+                    )
+                )
+                for work in works
+            ]
+            began = time.monotonic()
+            while not list(read_logs(tmp_path, event="disk_slow")):
+                assert time.monotonic() - began < 10
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.6)
+            assert not any(commit.done() for commit in commits), "nobody is told what is not durable"
+        await asyncio.gather(*commits)
+        figures = await replay.ask(GetFigures(), timeout_s=20)
+        assert figures.episodes["demo"] == 4
+    (slow,) = read_logs(tmp_path, event="disk_slow")
+    assert (slow["file"], slow["actor"]) == ("ledger.sqlite", "replay")
+    assert 0.3 <= slow["waited_s"] < 5
+    (answers,) = read_logs(tmp_path, event="disk_answers")
+    assert answers["took_s"] >= 0.9
+    stalls = [line for line in read_logs(tmp_path, event="stall") if line["whom"] == "replay"]
+    assert {line["who"] for line in stalls} == {"desktop/0"}, "the stall watch says who waits for it, too"
+    assert not list(read_logs(tmp_path, event="actor_failed"))
