@@ -1,0 +1,84 @@
+"""`computerrl demos`: demonstrations, recorded once and shared."""
+
+from __future__ import annotations
+
+import argparse
+
+SUMMARY = "record, show and share demonstrations"
+DESCRIPTION = (
+    "Record demonstrations by oracles on real desktops, once, and share them between runs and seeds.\n"
+    "A deploy file takes a recording as demos.source: a run's name or folder, a .jsonl or a .parquet file."
+)
+EXAMPLES = (
+    "examples:\n"
+    "  computerrl demos record desktop --count 400 --seats 4 --name cold\n"
+    "  computerrl demos record --resume --name cold\n"
+    "  computerrl demos list\n"
+    "  computerrl demos show cold --task text_editor/train/3\n"
+    "  computerrl demos export cold demos.parquet\n"
+    "  computerrl demos import demos.parquet elsewhere\n"
+    "  computerrl run local --set demos.source=cold --set run.seed=2\n"
+)
+RECORD = (
+    "Record COUNT successful demonstrations, as many of each family and route, into a run's folder. Only training\n"
+    "tasks are demonstrated. After a kill, --resume goes on where it stood; Ctrl-C ends it cleanly.\n"
+    "Exit status: 0 all recorded, 1 the attempts (two per demonstration) were used up, 2 bad input, 130 interrupted."
+)
+LIST = "List the runs that hold demonstrations."
+SHOW = "Print a recording by family and route, or every step of the demonstrations of one task."
+EXPORT = "Write a recording to a file, the kind by its ending; an existing file is replaced once the new one is whole."
+IMPORT = (
+    "Take a recording into a run that is not going on, or into a new run of that name. What the run holds already is\n"
+    "passed by; a file of another format, tokenizer or form of prompts is refused, and then nothing has happened."
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    record = verbs.add_parser("record", help="play oracles and keep what succeeds", description=RECORD, epilog=EXAMPLES)
+    record.add_argument("suite", metavar="SUITE", nargs="?", help="suite, YAML file or family (see computerrl tasks)")
+    record.add_argument("--tasks", nargs="+", default=[], metavar="ID", help="these tasks in place of a suite")
+    record.add_argument("--count", type=int, default=64, metavar="N", help="successes wanted (default: 64)")
+    record.add_argument("--seats", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
+    record.add_argument("--seed", type=int, default=0, metavar="N", help="chooses tasks' order and strays (default: 0)")
+    record.add_argument("--first", type=int, default=0, metavar="N", help="number of each family's first instance")
+    record.add_argument(
+        "--routes", nargs="+", default=[], choices=("gui", "api"), metavar="ROUTE", help="gui, api (default: all)"
+    )
+    record.add_argument(
+        "--noise", type=float, nargs="?", const=0.15, default=0.0, metavar="SHARE",
+        help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
+    )  # fmt: skip
+    record.add_argument("--form", choices=("compact", "paper"), default="compact", help="of prompts and answers")
+    record.add_argument("--base", default="", metavar="FOLDER", help="model whose tokenizer is used (default: bundled)")
+    record.add_argument("--max-steps", type=int, default=12, metavar="N", help="answers per episode (default: 12)")
+    record.add_argument("--name", metavar="NAME", help="name of the run (default: demos and the time)")
+    record.add_argument("--resume", action="store_true", help="go on with the newest recording, or --name")
+    listing = verbs.add_parser("list", help="runs that hold demonstrations", description=LIST, epilog=EXAMPLES)
+    show = verbs.add_parser("show", help="what a recording holds", description=SHOW, epilog=EXAMPLES)
+    show.add_argument("recording", metavar="RUN|FILE", help="a run's name or folder, `last`, a .jsonl or .parquet file")
+    show.add_argument("--task", metavar="ID", help="print every step of this task's demonstrations")
+    export = verbs.add_parser("export", help="to a file", description=EXPORT, epilog=EXAMPLES)
+    export.add_argument("recording", metavar="RUN", help="a run's name or folder, `last`, or another file")
+    export.add_argument("file", metavar="FILE", help="FILE.jsonl or FILE.parquet")
+    taking = verbs.add_parser("import", help="into a run", description=IMPORT, epilog=EXAMPLES)
+    taking.add_argument("file", metavar="FILE", help="a .jsonl or .parquet file, or a run")
+    taking.add_argument("run", metavar="RUN", help="name of a run, old or new")
+    for verb in (record, listing, show, export, taking):
+        verb.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+        verb.set_defaults(parser=verb)
+    for verb in (listing, show, export, taking):
+        verb.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Do it."""
+    if args.verb == "record":
+        from actors.cluster.demos import record
+
+        return record.record(args)
+    from actors.cluster.demos import manage
+
+    verbs = {"list": manage.list_runs, "show": manage.show, "export": manage.export, "import": manage.import_}
+    return verbs[args.verb](args)

@@ -1,0 +1,142 @@
+"""`demos record`: a run with a ledger and seats and nothing that learns.
+
+Invariant: what was recorded is kept whatever kills the run, and it ends when the ledger holds as many as were asked for
+or the attempts are used up, and says which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+import uuid
+from pathlib import Path
+
+from actors.cluster import compose, execute, progress, runcommand, runfolder, suites, typed
+from actors.cluster.compose import Plan
+from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
+from actors.cluster.nearest import hint
+from actors.entropulse.config import EvaluationConfig
+from actors.replay.config import TaskRange, TasksConfig
+from actors.replay.messages import Figures, WaitFigures
+from apis import tasks
+from apis.tasks.words import TRAIN
+from runtime.errors import ConfigError
+from runtime.system import ActorSystem
+
+INSTANCES_PER_DEMO = 2  # tasks a suite lays out per demonstration wanted: failures don't make it repeat itself
+RECORD = "demos record"
+
+
+def record(args: argparse.Namespace) -> int:
+    """Record, or go on recording; the exit status."""
+    begun = time.time()
+    runs = Path(args.runs)
+    if args.resume:
+        folder = _to_resume(runs, args.name)
+        deploy = typed.read(folder / "deploy.yaml", Deploy)
+        label = runfolder.read_record(folder).file
+    else:
+        if args.suite is None and not args.tasks:
+            raise ConfigError("nothing to record: name a SUITE, or tasks with --tasks ID ...")
+        name = args.name or f"demos-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+        runcommand.refuse_bad_name(name)
+        folder = runs / name
+        deploy = deploy_of(args)
+        refuse_expert_keys(deploy, "demos record")
+        label = f"{RECORD} {args.suite or '--tasks ' + ' '.join(args.tasks)}"
+    folder = folder.resolve()
+
+    def planned() -> Plan:
+        return compose.recording(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
+
+    labels = runcommand.Labels(label, args.runs, begun)
+    job = execute.Job(_watch, _judge)
+    return runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
+
+
+def _to_resume(runs: Path, name: str | None) -> Path:
+    mine = [path.name for path, found in runfolder.all_runs(runs) if found.file.startswith(RECORD)]
+    if name is None:
+        if not mine:
+            raise ConfigError(f"nothing to resume: no recording in {runs}")
+        return runs / mine[-1]
+    if name not in mine:
+        raise ConfigError(f"--name {name}: no such recording in {runs}; {hint(name, mine)}")
+    return runs / name
+
+
+def deploy_of(args: argparse.Namespace) -> Deploy:
+    """The deploy file that records what the arguments ask for. Raises ConfigError."""
+    for name in ("count", "seats"):
+        if getattr(args, name) < 1:
+            raise ConfigError(f"--{name} is {getattr(args, name)}: it counts from 1")
+    if not 0 <= args.noise < 1:
+        raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
+    return Deploy(
+        run=RunConfig(seed=args.seed, base=str(Path(args.base).resolve()) if args.base else ""),
+        tasks=TasksConfig(demo=_listed(args), max_steps=args.max_steps),
+        demos=DemonstrationsConfig(count=args.count, noise=args.noise, routes=args.routes, attempts_per_demo=2.0),
+        desktops=SeatsConfig(seats=args.seats, spares=min(2, args.seats), form=args.form),
+        evaluation=EvaluationConfig(enabled=False),
+    )
+
+
+def _listed(args: argparse.Namespace) -> list[str | TaskRange]:
+    if args.tasks:
+        return list(args.tasks)
+    suite = suites.load(args.suite)
+    families = [
+        name
+        for name in suite.trained
+        if not args.routes or any(route in tasks.FAMILIES[name].routes for route in args.routes)
+    ]
+    if not families:
+        kind = f" with a route {' or '.join(args.routes)}" if suite.trained else " that may be trained on"
+        raise ConfigError(f"{args.suite}: no family{kind}")
+    each = max(1, -(-args.count * INSTANCES_PER_DEMO // len(families)))
+    numbers = suite.splits.get(TRAIN)
+    if numbers is None:
+        raise ConfigError(f"{args.suite}: it has no split {TRAIN}, and only that may be demonstrated")
+    most = max(1, min(each, numbers.count - args.first))
+    suite.ids(families[0], TRAIN, args.first, most)
+    first = numbers.first + args.first
+    return [TaskRange(family=name, split=TRAIN, count=most, first=first) for name in families]
+
+
+async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:
+    """Show figures until enough are recorded or no attempt is left."""
+    started = time.monotonic()
+    replay = system.ref("replay", "progress")
+    meter = progress.Meter(plan.deploy.desktops.seats)
+    revision = -1
+    while True:
+        try:
+            figures = await replay.ask(WaitFigures(since=revision, wait_s=5.0), timeout_s=execute.ASK_S)
+        except execute.TRANSIENT:  # the ledger restarts; its supervisor says when it can't
+            await asyncio.sleep(execute.REFRESH_S)
+            continue
+        revision = figures.revision
+        shown.show(meter.read(time.monotonic(), started, figures, None, plan.deploy.demos.count))
+        if figures.demos >= plan.deploy.demos.count or figures.demo_attempts >= attempts(plan.deploy):
+            await execute.close(system)
+            shown.note(strata_line(figures.demo_strata))
+            return figures
+        await asyncio.sleep(execute.REFRESH_S)
+
+
+def _judge(plan: Plan, figures: Figures) -> execute.Verdict:
+    wanted = plan.deploy.demos.count
+    if figures.demos >= wanted:
+        return "ok", f"{figures.demos} demonstrations in {figures.demo_attempts} attempts"
+    return "failed", f"{figures.demos} of {wanted} demonstrations in {figures.demo_attempts} attempts"
+
+
+def attempts(deploy: Deploy) -> int:
+    """The most attempts that the ledger hands out."""
+    return int(deploy.demos.count * deploy.demos.attempts_per_demo)
+
+
+def strata_line(counts: dict[str, int]) -> str:
+    """`text_editor/gui 12, ...`."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
