@@ -8,8 +8,8 @@ DESKTOP_BOOTED = declare("desktop_booted", "info", desktop=str, boot_s=float, wa
 DESKTOP_BOOT_FAILED = declare("desktop_boot_failed", "warning", cause=str, detail=str, culprit=str, again_s=float)
 DESKTOP_SPARE_DIED = declare("desktop_spare_died", "warning", desktop=str, detail=str)
 DESKTOP_NOT_REMOVED = declare("desktop_not_removed", "error", desktop=str, detail=str)
-# What one desktop has used, guest and sandbox together; 0 where the provider can't tell.
-DESKTOP_GONE = declare("desktop_gone", "info", desktop=str, leased=bool, cpu_s=float)
+# A desktop is thrown away: who held it ("" for a spare), and what its guest has used, 0 where the provider can't tell.
+DESKTOP_GONE = declare("desktop_gone", "info", desktop=str, holder=str, cpu_s=float)
 LEASE_EXPIRED = declare("lease_expired", "warning", desktop=str, lease=int, holder=str, state=str, held_s=float)
 HOST_RESTS = declare("host_rests", "warning", cause=str, detail=str, faults=int)
 HOST_LET_BACK = declare("host_let_back", "info", desktop=str, rested_s=float)

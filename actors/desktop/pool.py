@@ -120,7 +120,8 @@ class Pool:
         if end is not None:
             end.cancel()
         if self.lives.retire(booted.desktop.name):
-            self._spawn(self._throw_away(booted.desktop, booted.link, leased=booted.lease is not None), "retire")
+            holder = booted.lease.holder if booted.lease is not None else ""
+            self._spawn(self._throw_away(booted.desktop, booted.link, holder), "retire")
 
     @property
     def resting(self) -> tuple[str, ...]:
@@ -342,11 +343,11 @@ class Pool:
         self.lives.booted(desktop.name)
         return BootedDesktop(self.provider, desktop, link, self.lives)
 
-    async def _throw_away(self, desktop: Desktop, link: GuestLink | None, *, leased: bool = False) -> None:
+    async def _throw_away(self, desktop: Desktop, link: GuestLink | None, holder: str = "") -> None:
         if link is not None:
             await link.close()
         used = (await self.provider.probe(desktop)).cpu_s
-        self._log.emit(events.DESKTOP_GONE, desktop=desktop.name, leased=leased, cpu_s=used)
+        self._log.emit(events.DESKTOP_GONE, desktop=desktop.name, holder=holder, cpu_s=used)
         try:
             await self.provider.destroy(desktop)
         except (DesktopFault, OSError, TimeoutError) as error:
