@@ -207,7 +207,7 @@ def line(action: Action) -> str:
 
 def _literal(param: Param, value: Any) -> str:
     if param.kind in ("place", "window") and isinstance(value, str):
-        return value if value.isalnum() else repr(value)
+        return value if value.isidentifier() else repr(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(_literal(param, item) for item in value)}]"
     return f"{Decimal(repr(value)):f}" if isinstance(value, float) else repr(value)
