@@ -87,13 +87,25 @@ def _(action: Type, observation: Observation) -> Plan:
     if action.coordinates is not None:
         x, y = place(action.coordinates, observation)
         calls += [Call("click", {"x": x, "y": y}), BRIEFLY]
-    if action.overwrite:
+    if action.overwrite and not _on_cell(action, observation):
         calls += [_keys("ctrl", "a"), _keys("backspace")]
     if action.text:
         calls.append(Call("type_text", {"text": action.text}))
     if action.enter:
         calls += [BRIEFLY, _keys("enter")]
     return Plan((*calls, SETTLE), "Type Success")
+
+
+def _on_cell(action: Type, observation: Observation) -> bool:
+    """Whether typing goes into a cell: it replaces what the cell holds, and "select all" would take the whole sheet."""
+    if observation.app != "libreoffice_calc":
+        return False
+    if action.coordinates is None:
+        current = [element for element in observation.elements if "foc" in element.states]
+        return any(element.tag == "table-cell" for element in current)
+    x, y = place(action.coordinates, observation)
+    at = [e for e in observation.elements if e.x <= x < e.x + e.w and e.y <= y < e.y + e.h]
+    return any(element.tag == "table-cell" for element in at)
 
 
 @plan.register

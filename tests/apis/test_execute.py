@@ -71,3 +71,14 @@ def test_applications() -> None:
     assert app_of_class("Xeyes") is None
     assert launch_argv("files") == ("pcmanfm",)
     assert "terminal" in APP_NAMES
+
+
+def test_overwriting_a_cell_leaves_the_rest_of_the_sheet() -> None:
+    cell = Element("table-cell", "B3", "9", 100, 200, 80, 17, ("sen", "edt"), 0)
+    box = Element("text", "Name Box", "A1", 4, 124, 126, 34, ("sen", "edt"), 0)
+    sheet = Observation(windows=(Window(7, "libreoffice-calc", "a.xlsx", True),), elements=(box, cell))
+    for where in ("e2", (110, 205)):
+        methods = [call.method for call in plan(Type(coordinates=where, text="5", overwrite=True), sheet).calls]
+        assert "hotkey" not in methods
+    methods = [call.method for call in plan(Type(coordinates="e1", text="B7", overwrite=True), sheet).calls]
+    assert methods.count("hotkey") == 2
