@@ -22,7 +22,7 @@ TEMPLATES = {
             "The sheet '{old}' has the wrong name, it should be '{new}'",
         ),
         HELD_OUT: (
-            "Change the sheet's name from '{old}' to '{new}' and save",
+            "Change the name of the sheet from '{old}' to '{new}' and save",
             "The sheet '{old}' of {file} should have the name '{new}'",
             "Rename the sheet in {file}, call it '{new}'",
         ),

@@ -1,0 +1,200 @@
+"""Calc's families and oracles without a desktop: what an instance holds, and what an oracle does in which state."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from test_workbook import read
+
+from apis import tasks
+from apis.actions import Action, Exit, line
+from apis.execute import data_of
+from apis.forms import Turn, element_names, window_names
+from apis.grammar import parse
+from apis.observation import Observation, from_guest
+from apis.tasks import osworld
+from apis.tasks.families import calc_oracle, sheet_from_note
+from apis.tasks.sheets import CALC, SheetGoal
+from apis.tasks.verify import FileView, Sheet, Workbook, verify
+from apis.tasks.words import HELD_OUT, TRAIN
+from apis.tasks.workbook import address
+
+FAMILIES = sorted(name for name, family in tasks.FAMILIES.items() if family.app == CALC)
+CELL_FAMILIES = ("calc_cell", "calc_lookup", "calc_sum")
+PARTS = [
+    f"{name}/{split}"
+    for name in FAMILIES
+    for split in ((TRAIN, HELD_OUT) if tasks.FAMILIES[name].trained else (HELD_OUT,))
+]
+EDITOR, OFFICE = {"id": 5, "class": "Mousepad"}, {"id": 6, "class": "libreoffice-calc"}
+SAVED = [Turn("", "Agent.hotkey(keys=['ctrl', 's'])", "")]
+
+
+def goal_of(task_id: str) -> SheetGoal:
+    goal = tasks.goal(task_id)
+    assert isinstance(goal, SheetGoal)
+    return goal
+
+
+def calc(goal: SheetGoal, cells: Mapping[str, Any], current: str = "A1") -> Observation:
+    """Calc in front, a note behind it; the cells as they show, empty ones beside the table, too."""
+    rows: list[list[Any]] = [["text", "Name Box", current, 10, 80, 60, 20, ["sen", "edt"], 1]]
+    for row in range(len(goal.grid) + 1):
+        for column in range(len(goal.grid[0]) + 1):
+            name = address(row, column)
+            value = cells.get(name, "")
+            text = value if isinstance(value, str) else f"{value:g}"
+            states = ["sen", "edt", *["foc"] * (name == current)]
+            rows.append(["table-cell", name, text, 40 + 80 * column, 120 + 20 * row, 80, 20, states, 1])
+    for n, label in enumerate(("Save", "Sort Ascending", "Sort Descending")):
+        rows.append(["push-button", label, "", 100 + 30 * n, 50, 24, 24, ["sen", "bar"], 1])
+    rows.append(["menu", "Sheet", "", 200, 20, 50, 20, ["sen", "bar"], 1])
+    windows = [
+        {**EDITOR, "title": "note.txt - Mousepad", "active": False},
+        {**OFFICE, "title": f"{goal.target} - LibreOffice Calc", "active": True},
+    ]
+    return from_guest({"windows": windows, "elements": rows})
+
+
+def editor(goal: SheetGoal) -> Observation:
+    windows = [
+        {**EDITOR, "title": "note.txt - Mousepad", "active": True},
+        {**OFFICE, "title": f"{goal.target} - LibreOffice Calc", "active": False},
+    ]
+    row = ["text", "", goal.wanted, 1, 47, 1278, 670, ["sen", "edt"], 0]
+    return from_guest({"windows": windows, "elements": [row]})
+
+
+def moved(task_id: str, observation: Observation, history: list[Turn], route: str = "gui", seed: int = 0) -> Action:
+    return tasks.oracle(task_id, seed, route=route).move(observation, history)[1]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_an_instance_is_small_and_its_file_holds_its_table(part: str) -> None:
+    for seed in range(40):
+        goal, task = goal_of(f"{part}/{seed}"), tasks.task(f"{part}/{seed}")
+        assert 3 <= len(goal.grid) <= 6
+        assert all(len(row) == len(goal.grid[0]) <= 4 for row in goal.grid)
+        texts = [value for row in goal.grid for value in row if isinstance(value, str)]
+        texts += [write.value for write in goal.writes if isinstance(write.value, str) and write.value not in texts]
+        pairs = [(a, b) for a in texts for b in texts if a is not b]
+        assert not any(a.startswith(b) for a, b in pairs)  # nothing completes a word while it is typed
+        step = task.config[0]
+        assert isinstance(step, osworld.Download)
+        assert read(data_of(step.parameters.files[0].url)) == {goal.sheet: goal.start}
+        assert goal.finish != goal.start or goal.renamed
+        assert all(re.fullmatch(r"[a-z]+|[0-9]+", literal) for literal in re.findall(r"'([^']*)'", goal.instruction))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_only_the_wanted_cells_may_change(part: str) -> None:
+    for seed in range(12):
+        goal, task = goal_of(f"{part}/{seed}"), tasks.task(f"{part}/{seed}")
+        solved, path = dict(tasks.solved(f"{part}/{seed}")), f"Documents/{goal.target}"
+        book = solved[path].workbook
+        assert book is not None
+        (sheet,) = book.sheets
+
+        def passes(
+            cells: dict[str, Any],
+            formulas: dict[str, str],
+            name: str = sheet.name,
+            task: osworld.Task = task,
+            files: dict[str, FileView] = solved,
+            path: str = path,
+        ) -> bool:
+            changed = FileView("workbook", workbook=Workbook((Sheet(name, cells, formulas),)))
+            return verify(task, lambda at: changed if at == path else files[at]).success
+
+        assert passes(sheet.cells, sheet.formulas)
+        assert not passes(goal.start, {}, goal.sheet)
+        assert not passes(sheet.cells, sheet.formulas, "Another")
+        assert not passes(sheet.cells | {"H9": 1.0}, sheet.formulas)
+        assert not passes({**sheet.cells, "A1": "another"}, sheet.formulas)
+        assert not passes({name: value for name, value in sheet.cells.items() if name != "A2"}, sheet.formulas)
+        if sheet.formulas:
+            assert not passes(sheet.cells, {})
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("form", ["compact", "paper"])
+def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form: str) -> None:
+    for seed in range(30):
+        task_id = f"{name}/{HELD_OUT}/{seed}"
+        goal = goal_of(task_id)
+        observation = editor(goal) if seed % 2 and goal.files else calc(goal, goal.start)
+        for route in tasks.FAMILIES[name].routes:
+            answers = [tasks.oracle(task_id, seed, route=route).answer(observation, [], form) for _ in range(2)]
+            assert answers[0] == answers[1]
+            action = parse(answers[0], observation.app, element_names(observation), window_names(observation), form)
+            assert isinstance(action, Action), (answers, action)
+            assert not isinstance(action, Exit)
+
+
+@pytest.mark.parametrize("name", CELL_FAMILIES)
+def test_the_first_step_goes_to_the_very_cell(name: str) -> None:
+    ways = set()
+    for seed in range(40):
+        task_id = f"{name}/{TRAIN}/{seed}"
+        goal = goal_of(task_id)
+        write, observation = goal.writes[0], calc(goal, goal.start)
+        said = line(moved(task_id, observation, [], "gui", seed))
+        cell = next(e for e, element in element_names(observation).items() if element.name == write.cell)
+        direct, clicked = (
+            f"Agent.type(coordinates={cell}, text={write.text!r}, enter=True)",
+            f"Agent.click(coordinates={cell})",
+        )
+        named = f"Agent.type(coordinates=e1, text={write.cell!r}, enter=True)"
+        assert said in (direct, clicked, named)
+        ways.add((direct, clicked, named).index(said))
+        called = line(moved(task_id, observation, [], "api", seed))
+        assert called == f"CalcTools.set_cell_value(cell={write.cell!r}, value={write.text!r})"
+    assert ways == {0, 1, 2}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_it_saves_before_it_claims(name: str) -> None:
+    for seed in range(12):
+        task_id = f"{name}/{HELD_OUT}/{seed}"
+        goal = goal_of(task_id)
+        done = [Turn("", f"Agent.quote(content={goal.wanted!r})", "")]
+        done += [Turn("", f"Agent.type(coordinates=e3, text={goal.renamed!r}, overwrite=True, enter=True)", "")]
+        for route in tasks.FAMILIES[name].routes:
+            observation = calc(goal, goal.finish)
+            saving = line(moved(task_id, observation, done, route, seed))
+            button = next(e for e, element in element_names(observation).items() if element.name == "Save")
+            assert saving in (*calc_oracle._SAVED, f"Agent.click(coordinates={button})")
+            assert moved(task_id, observation, done + SAVED, route, seed) == Exit(success=True)
+            later = [*done, *SAVED, Turn("", "Agent.type(text='x')", "")]
+            assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
+
+
+def test_it_puts_back_what_a_stray_step_changed() -> None:
+    task_id = f"calc_lookup/{TRAIN}/3"
+    goal = goal_of(task_id)
+    broken = {**goal.finish, "A2": "oops"}
+    assert line(moved(task_id, calc(goal, broken), [], "api")) == line(
+        calc_oracle.call("CalcTools", "set_cell_value", cell="A2", value=str(goal.start["A2"]))
+    )
+    below = address(len(goal.grid), 0)
+    extra = calc(goal, {**goal.finish, below: "oops"}, current=below)
+    assert line(moved(task_id, extra, SAVED)) == "Agent.hotkey(keys=['delete'])"
+
+
+def test_nothing_is_entered_before_the_note_was_read() -> None:
+    task_id = f"{sheet_from_note.NAME}/{TRAIN}/5"
+    goal = goal_of(task_id)
+    quote = Turn("", f"Agent.quote(content={goal.wanted!r})", goal.wanted)
+    for route in ("gui", "api"):
+        assert line(moved(task_id, calc(goal, goal.start), [], route)) == "Agent.switch_window(window_id=w1)"
+        assert line(moved(task_id, editor(goal), [], route)) == quote.line
+        assert line(moved(task_id, editor(goal), [quote], route)) == "Agent.switch_window(window_id=w2)"
+        assert goal.writes[0].text in line(moved(task_id, calc(goal, goal.start, goal.writes[0].cell), [quote], route))
