@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # modules that tests share
 
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox.provider import SandboxProvider

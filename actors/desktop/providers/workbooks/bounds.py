@@ -22,7 +22,7 @@ class Bounds:
     ratio: int = 300  # unpacked to packed bytes, looked at beyond the first `ratio_from` bytes
     ratio_from: int = 1 << 20
     depth: int = 64  # of nested elements
-    elements: int = 1_000_000  # in all
+    elements: int = 400_000  # in all
     sheets: int = 64
     cells: int = 50_000  # that are not empty, in all sheets
     cell_chars: int = 32_767  # of one text or formula, as spreadsheet programs have it

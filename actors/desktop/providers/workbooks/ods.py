@@ -130,7 +130,7 @@ def _value(attributes: dict[str, str], shown: str) -> Value | None:
     if kind in ("date", "time"):
         return attributes.get(f"office:{kind}-value", shown)
     if kind == "string":
-        return attributes.get("office:string-value", shown)
+        return attributes.get("office:string-value") or shown  # an error says it in its text alone
     return shown or None
 
 

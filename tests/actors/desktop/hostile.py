@@ -1,0 +1,204 @@
+"""Spreadsheet files, good and hostile, made of the standard library alone: they are also made inside of desktops."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Callable
+
+MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+ODF = " ".join(
+    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text", "style")
+)
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+ODS_MIME = b"application/vnd.oasis.opendocument.spreadsheet"
+
+
+def packed(members: dict[str, bytes | str], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """A ZIP file."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data, compress_type=method)
+    return out.getvalue()
+
+
+def relations(*rows: tuple[str, str, str]) -> str:
+    """A part of relations: name, kind, target."""
+    said = "".join(f'<Relationship Id="{i}" Type="{RELATIONS}/{kind}" Target="{to}"/>' for i, kind, to in rows)
+    return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{said}</Relationships>'
+
+
+def xlsx_parts(rows: str, strings: str = "", names: tuple[str, ...] = ("One",)) -> dict[str, bytes | str]:
+    """The parts of an xlsx whose every sheet holds `rows`."""
+    sheets = "".join(f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(names, 1))
+    listed = [(f"r{n}", "worksheet", f"worksheets/s{n}.xml") for n in range(1, len(names) + 1)]
+    return {
+        "_rels/.rels": relations(("a", "officeDocument", "xl/workbook.xml")),
+        "xl/workbook.xml": f'<workbook {MAIN} xmlns:r="{RELATIONS}"><sheets>{sheets}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": relations(*listed, ("s", "sharedStrings", "sharedStrings.xml")),
+        "xl/sharedStrings.xml": f"<sst {MAIN}>{strings}</sst>",
+        **{
+            f"xl/worksheets/s{n}.xml": f"<worksheet {MAIN}><sheetData>{rows}</sheetData></worksheet>"
+            for n in range(1, len(names) + 1)
+        },
+    }
+
+
+def xlsx(rows: str, strings: str = "") -> bytes:
+    """An xlsx of one sheet."""
+    return packed(xlsx_parts(rows, strings))
+
+
+def ods_parts(table: str) -> dict[str, bytes | str]:
+    """The parts of an ods with one sheet."""
+    body = f'<office:body><office:spreadsheet><table:table table:name="One">{table}</table:table>'
+    content = f"<office:document-content {ODF}>{body}</office:spreadsheet></office:body></office:document-content>"
+    return {"mimetype": ODS_MIME, "content.xml": content}
+
+
+def ods(table: str) -> bytes:
+    """An ods of one sheet."""
+    return packed(ods_parts(table))
+
+
+def _patched(data: bytes, magic: bytes, offset: int, value: bytes) -> bytes:
+    """Overwrite a field of the first record that begins with `magic`."""
+    at = data.index(magic) + offset
+    return data[:at] + value + data[at + len(value) :]
+
+
+def _overlapping() -> bytes:
+    """Two entries of the directory that point at the same packed bytes."""
+    parts = xlsx_parts("")
+    data = packed({**parts, "a.xml": b"a", "b.xml": b"a"})
+    first, second = data.index(b"PK\x01\x02"), data.rindex(b"PK\x01\x02")
+    other = data.rindex(b"PK\x01\x02", 0, second)
+    assert first != second
+    return data[: second + 42] + data[other + 42 : other + 46] + data[second + 46 :]
+
+
+def _symlink() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in xlsx_parts("").items():
+            info = zipfile.ZipInfo(name)
+            info.create_system, info.external_attr = 3, (0o120777 if name.endswith("s1.xml") else 0o100644) << 16
+            archive.writestr(info, data)
+    return out.getvalue()
+
+
+def _duplicate() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in xlsx_parts("").items():
+            archive.writestr(name, data)
+        one, two = "xl/other1.xml", "xl/other2.xml"
+        archive.writestr(one, "a")
+        archive.writestr(two, "b")
+    return out.getvalue().replace(two.encode(), one.encode())
+
+
+def _doctype(declared: str, used: str = "") -> bytes:
+    parts = xlsx_parts("")
+    parts["xl/sharedStrings.xml"] = f"<!DOCTYPE sst [{declared}]><sst {MAIN}><si><t>{used}</t></si></sst>"
+    return packed(parts)
+
+
+def _laughs() -> bytes:
+    levels = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+    return _doctype('<!ENTITY l0 "ha">' + levels, "&l9;")
+
+
+def _cell(text: str) -> str:
+    return f'<row r="1"><c r="A1" t="inlineStr"><is><t>{text}</t></is></c></row>'
+
+
+def _many_cells() -> bytes:
+    return xlsx("".join(f'<row r="{row}">{"<c><v>1</v></c>" * 500}</row>' for row in range(1, 200)))
+
+
+def _repeats(columns: int, rows: int, value: str = 'office:value-type="float" office:value="1"') -> bytes:
+    cell = f'<table:table-cell {value} table:number-columns-repeated="{columns}"/>'
+    return ods(f'<table:table-row table:number-rows-repeated="{rows}">{cell}</table:table-row>')
+
+
+def _with_member(name: str, data: bytes) -> bytes:
+    return packed({**xlsx_parts(""), name: data})
+
+
+# Each hostile kind, the refusal that it must get, and what makes it.
+KINDS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "deflate bomb": ("zip_bomb", lambda: packed({**xlsx_parts(""), "xl/worksheets/s1.xml": b" " * (80 << 20)})),
+    "bomb in many members": (
+        "zip_bomb",
+        lambda: packed(
+            {
+                **xlsx_parts("", names=("A", "B", "C")),
+                **{f"xl/worksheets/s{n}.xml": b"<a>" + b" " * (30 << 20) for n in (1, 2, 3)},
+            }
+        ),
+    ),
+    "gigabyte cell": ("too_big", lambda: xlsx(_cell("x" * (1 << 20)))),
+    "cell of entities for characters": ("too_big", lambda: xlsx(_cell("&#9;" * (1 << 18)))),
+    "huge attribute": ("zip_bomb", lambda: xlsx(f'<row r="{"1" * (34 << 20)}"/>')),
+    "entities": ("xml_entity", _laughs),
+    "external entity": ("xml_entity", lambda: _doctype('<!ENTITY x SYSTEM "file:///etc/passwd">', "&x;")),
+    "parameter entity": ("xml_entity", lambda: _doctype('<!ENTITY % x SYSTEM "http://127.0.0.1/x"> %x;')),
+    "document type alone": ("xml_entity", lambda: _doctype("")),
+    "deep markup": ("too_big", lambda: xlsx("<a>" * 5000 + "</a>" * 5000)),
+    "many elements": ("too_big", lambda: xlsx("".join(f"<a>{n}</a>" for n in range(401_000)))),
+    "many cells": ("too_big", _many_cells),
+    "many members": ("too_big", lambda: packed({**xlsx_parts(""), **{f"m{n}": b"" for n in range(600)}})),
+    "many sheets": ("too_big", lambda: packed(xlsx_parts("", names=tuple(f"s{n}" for n in range(80))))),
+    "repeated cells": ("too_big", lambda: _repeats(16384, 1 << 20)),
+    "repeated beyond the sheet": ("too_big", lambda: _repeats(1 << 20, 1)),
+    "repeated spaces": (
+        "too_big",
+        lambda: ods(
+            "<table:table-row><table:table-cell><text:p>"
+            '<text:s text:c="999999999"/></text:p></table:table-cell></table:table-row>'
+        ),
+    ),
+    "repeat that is no number": ("not_a_workbook", lambda: ods('<table:table-row table:number-rows-repeated="-1"/>')),
+    "one string in every cell": (
+        "too_big",
+        lambda: xlsx('<row><c t="s"><v>0</v></c></row>' * 2000, f"<si><t>{'x' * 30000}</t></si>"),
+    ),
+    "overlapping members": ("zip_bomb", _overlapping),
+    "duplicate members": ("not_a_workbook", _duplicate),
+    "symbolic link": ("not_a_workbook", _symlink),
+    "name with dots": ("not_a_workbook", lambda: _with_member("../../etc/cron.d/x", b"x")),
+    "absolute name": ("not_a_workbook", lambda: _with_member("/etc/cron.d/x", b"x")),
+    "encrypted member": ("encrypted", lambda: _patched(xlsx(""), b"PK\x01\x02", 8, b"\1\0")),
+    "encrypted ods": (
+        "encrypted",
+        lambda: packed({**ods_parts(""), "META-INF/manifest.xml": "<a><encryption-data/></a>"}),
+    ),
+    "zip64 claims": (
+        "not_a_workbook",
+        lambda: _patched(xlsx(""), b"PK\x01\x02", 20, struct.pack("<LL", 0xFFFFFFFF, 0xFFFFFFFF)),
+    ),
+    "false size": ("not_a_workbook", lambda: _patched(xlsx(""), b"PK\x01\x02", 24, struct.pack("<L", 1))),
+    "false checksum": ("not_a_workbook", lambda: _patched(xlsx(""), b"PK\x01\x02", 16, b"\0\0\0\0")),
+    "false count": ("not_a_workbook", lambda: _patched(xlsx(""), b"PK\x05\x06", 8, b"\xff\0\xff\0")),
+    "cut off": ("not_a_workbook", lambda: xlsx("")[:-40]),
+    "no archive": ("not_a_workbook", lambda: b"a,b,c\n"),
+    "empty": ("not_a_workbook", lambda: b""),
+    "a cell twice": ("not_a_workbook", lambda: xlsx('<row r="1"><c r="A1"><v>1</v></c><c r="A1"><v>2</v></c></row>')),
+    "a sheet that is shared": (
+        "not_a_workbook",
+        lambda: packed(
+            {
+                **xlsx_parts("", names=("A", "B")),
+                "xl/_rels/workbook.xml.rels": relations(
+                    ("r1", "worksheet", "worksheets/s1.xml"), ("r2", "worksheet", "worksheets/s1.xml")
+                ),
+            }
+        ),
+    ),
+    "string that is not there": ("not_a_workbook", lambda: xlsx('<row r="1"><c r="A1" t="s"><v>7</v></c></row>')),
+    "place beyond the sheet": ("not_a_workbook", lambda: xlsx('<row r="1"><c r="ZZZ9999999"><v>1</v></c></row>')),
+    "no XML": ("not_a_workbook", lambda: packed({**xlsx_parts(""), "xl/worksheets/s1.xml": b"\xff\xfe<\0"})),
+}
