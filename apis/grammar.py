@@ -106,6 +106,9 @@ _ESCAPES = frozenset("\\'\"abfnrtv01234567xNuU")
 _OCTAL = re.compile(r"\\[4-7][0-7][0-7]")
 
 
+_HEX = re.compile(r"0x[0-9A-Fa-f]{1,8}(?!\w)", re.ASCII)
+
+
 def _bounded(code: str) -> str:
     """`code` with its stray backslashes doubled (what Python means by them, without its warning), or a refusal."""
     out: list[str] = []
@@ -122,7 +125,8 @@ def _bounded(code: str) -> str:
         depth += (char in "([{") - (char in ")]}")
         if outside > MAX_CODE or depth > MAX_DEPTH:
             raise _Refused("the line is too long or too deeply nested for one call")
-        if char.isdigit() and at + 1 < len(code) and code[at + 1].isalpha() and not _in_name(code, at):
+        word = char.isdigit() and at + 1 < len(code) and code[at + 1].isalpha() and not _in_name(code, at)
+        if word and not _HEX.match(code, at):
             raise _Refused("a number is written with digits only")
         if not (char.isascii() and (char.isalnum() or char in "_.,=()[]- \t")):
             raise _Refused(f"the character {char!r} has no place in a call with literal arguments")

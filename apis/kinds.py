@@ -208,9 +208,9 @@ def _names(param: Param, value: Any) -> list[str]:
 
 def _entry(param: Param, value: Any) -> str:
     """What goes into a cell, as a user types it; a number stands for its digits."""
-    scalar = _scalar(param, value) if value is not None else NOT_LITERAL
-    if scalar is NOT_LITERAL:
+    if not isinstance(value, str | int | float):
         raise Unfit(f"{param.name}: write a string in quotes like '42' or '=SUM(B2:B5)'")
+    scalar = _scalar(param, value)
     return scalar if isinstance(scalar, str) else str(scalar).upper() if isinstance(scalar, bool) else str(scalar)
 
 

@@ -23,11 +23,11 @@ class CalcTools(Cells, Sheets, Looks, Reports):
     """All of them."""
 
 
-def tools(desktop: Any) -> CalcTools:
+def tools(desktop: Any, current: Any) -> CalcTools:
     """The functions on the workbook in front. Raises Refused when there is none."""
-    return CalcTools(document(desktop, SERVICE, "workbook", WAIT_S))
+    return CalcTools(document(desktop, current, SERVICE, "workbook", WAIT_S))
 
 
-def info(desktop: Any) -> str:
+def info(desktop: Any, current: Any) -> str:
     """What the workbook in front holds now, unsaved edits included."""
-    return Book(document(desktop, SERVICE, "workbook", 0.0))._about(INFO_CHARS)
+    return Book(document(desktop, current, SERVICE, "workbook", 0.0))._about(INFO_CHARS)

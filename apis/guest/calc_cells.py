@@ -26,9 +26,10 @@ class Cells(Book):
         elif isinstance(value, int | float):
             cell.Value = value
         else:
-            before = cell.Formula
-            cell.FormulaLocal = value or ""
-            code = cell.getError() if value and value[0] == "=" else 0
+            formula = value.startswith("=")
+            before = cell.Formula if formula else ""
+            cell.FormulaLocal = value
+            code = cell.getError() if formula else 0
             if code in NOT_UNDERSTOOD and code not in CALCULATED:
                 cell.Formula = before
                 raise wrong(f"{argument}: Calc does not understand the formula {value[:80]!r} (error {code})")

@@ -57,14 +57,17 @@ class Office:
         self._last: _Job | None = None
         self._desktop: Any = None
 
-    def call(self, name: str, work: Callable[[Any], Any], timeout_s: float, connect_s: float = CONNECT_S) -> Any:
-        """What `work` makes of the office's desktop object. Raises Refused `tool_failed`, also at the deadline."""
+    def call(self, name: str, work: Callable[[Any, Any], Any], timeout_s: float, connect_s: float = CONNECT_S) -> Any:
+        """What `work` makes of the office's desktop object and the component in front.
+
+        Raises Refused `tool_failed`, also at the deadline.
+        """
         started_s = time.monotonic()
         last = self._last
         if last is not None and not last.done.wait(max(0.0, min(timeout_s, last.until_s - started_s))):
             since = time.monotonic() - last.started_s
             raise Refused("tool_failed", f"LibreOffice has been busy with {last.name} for {since:.1f} s")
-        job = self._start(name, lambda: work(self._connected(connect_s)), timeout_s)
+        job = self._start(name, lambda: work(*self._connected(connect_s)), timeout_s)
         if not job.done.wait(max(0.0, started_s + timeout_s - time.monotonic())):
             text = f"{name}: LibreOffice did not answer within {timeout_s:g} s; what was asked may still happen"
             raise Refused("tool_failed", text)
@@ -97,41 +100,38 @@ class Office:
             finally:
                 job.done.set()
 
-    def _connected(self, wait_s: float) -> Any:
-        """The office's desktop object, on a connection that answers."""
+    def _connected(self, wait_s: float) -> tuple[Any, Any]:
+        """The office's desktop object, on a connection that answers, and the component in front."""
         import uno
         from com.sun.star.uno import Exception as UnoException
 
         if self._desktop is not None:
             try:
-                self._desktop.getCurrentFrame()
+                return self._desktop, self._desktop.getCurrentComponent()
             except UnoException:
                 self._desktop = None
-        if self._desktop is None:
-            here = uno.getComponentContext()
-            resolver = here.ServiceManager.createInstanceWithContext("com.sun.star.bridge.UnoUrlResolver", here)
-            until = time.monotonic() + wait_s
-            while True:
-                try:
-                    there = resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
-                    break
-                except UnoException as error:
-                    if time.monotonic() >= until:
-                        text = "LibreOffice can't be reached: it is not running, or still starting"
-                        raise Refused("tool_failed", text) from error
-                    time.sleep(LOOK_S)
-            self._desktop = there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
-        return self._desktop
+        here = uno.getComponentContext()
+        resolver = here.ServiceManager.createInstanceWithContext("com.sun.star.bridge.UnoUrlResolver", here)
+        until = time.monotonic() + wait_s
+        while True:
+            try:
+                there = resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
+                break
+            except UnoException as error:
+                if time.monotonic() >= until:
+                    raise Refused("tool_failed", "LibreOffice can't be reached: it is not running") from error
+                time.sleep(LOOK_S)
+        self._desktop = there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
+        return self._desktop, self._desktop.getCurrentComponent()
 
 
-def document(desktop: Any, service: str, kind: str, wait_s: float) -> Any:
-    """The document in front of that service, or the newest of it.
+def document(desktop: Any, current: Any, service: str, kind: str, wait_s: float) -> Any:
+    """The document in front, `current`, when it is of that service, or else the newest of it.
 
     Right after a start no document is current yet. Raises Refused `tool_failed`.
     """
     until = time.monotonic() + wait_s
     while True:
-        current = desktop.getCurrentComponent()
         if _is(current, service):
             return current
         found = None
@@ -144,10 +144,14 @@ def document(desktop: Any, service: str, kind: str, wait_s: float) -> Any:
         if time.monotonic() >= until:
             raise Refused("tool_failed", f"no {kind} is open")
         time.sleep(LOOK_S)
+        current = desktop.getCurrentComponent()
 
 
 def _is(component: Any, service: str) -> bool:
-    return hasattr(component, "supportsService") and component.supportsService(service)
+    try:
+        return component is not None and component.supportsService(service)
+    except AttributeError:  # not every component says what it is
+        return False
 
 
 def _said(error: Exception) -> str:

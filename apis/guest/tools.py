@@ -30,8 +30,8 @@ class Tools:
         if module is None or name.startswith("_") or not isinstance(arguments, dict):
             raise Refused("bad_request", f"no function {owner[:80]}.{name[:80]}")
 
-        def work(desktop: Any) -> str:
-            tools = importlib.import_module(module).tools(desktop)
+        def work(desktop: Any, current: Any) -> str:
+            tools = importlib.import_module(module).tools(desktop, current)
             function = getattr(tools, name, None)
             if function is None:
                 raise Refused("bad_request", f"no function {owner[:80]}.{name[:80]}")
@@ -51,7 +51,7 @@ class Tools:
             return ""
         try:
             text = self._office.call(
-                "info", lambda desktop: importlib.import_module(module).info(desktop), INFO_S, connect_s=0.0
+                "info", lambda *on: importlib.import_module(module).info(*on), INFO_S, connect_s=0.0
             )
         except Refused as refused:
             return f"not known: {refused}"[:TEXT_CHARS]

@@ -1,0 +1,277 @@
+"""Calc's functions as declared: one declaration for the prompt, the grammar, the guest and these tests."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import apis.guest
+from apis.actions import GUI, AnyAction, Tool, functions_for, line
+from apis.execute import SETTLE, Call, plan
+from apis.forms import render_paper
+from apis.functions import Function, Param
+from apis.grammar import Refusal, parse
+from apis.kinds import COLOURS, MAX_COLUMN, MAX_ROW, Unfit, column_letters, column_number, fit
+from apis.observation import Observation
+from apis.tools import TOOLS, call
+
+CALC = {function.name: function for function in TOOLS["libreoffice_calc"]}
+
+# Names, parameters and types as published; "=" where a call may leave it out, and its default.
+PUBLISHED = """
+get_workbook_info()
+save()
+get_column_data(column_name: string)
+switch_active_sheet(sheet_name: string)
+set_column_values(column_name: string, data: array, start_index: integer = 2)
+highlight_range(range_str: string, color: integer = 16711680)
+transpose_range(source_range: string, target_cell: string)
+export_to_csv()
+sort_column(column_name: string, ascending: boolean = True, start_index: integer = 2)
+set_validation_list(column_name: string, values: array)
+hide_row_data(value: string = 'N/A')
+reorder_columns(column_order: array)
+create_pivot_table(source_sheet: string, table_name: string, value_fields: array, row_fields: array = None, \
+col_fields: array = None, aggregation_function: string = 'sum', target_cell: string = 'A1')
+merge_cells(range_str: string)
+set_cell_value(cell: string, value: string)
+format_range(range_str: string, background_color: string = None, font_color: string = None, bold: boolean = None, \
+alignment: string = None)
+create_chart(chart_type: string, data_range: string, title: string = None, x_axis_title: string = None, \
+y_axis_title: string = None)
+freeze_panes(rows: integer = 0, columns: integer = 0)
+rename_sheet(old_name: string, new_name: string)
+copy_sheet(source_sheet: string, new_sheet_name: string = None)
+reorder_sheets(sheet_name: string, position: integer)
+set_chart_legend_position(position: string)
+set_number_format(range_str: string, format_type: string, decimal_places: integer = None)
+adjust_column_width(columns: string, width: number = None, autofit: boolean = False)
+adjust_row_height(rows: string, height: number = None, autofit: boolean = False)
+export_to_pdf(file_path: string = None, sheets: array = None, open_after_export: boolean = False)
+set_zoom_level(zoom_percentage: integer)
+"""
+TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "List": "array"}
+
+
+def published(function: Function) -> str:
+    parts = []
+    for param in function.params:
+        kind = TYPES[param.published_type.removeprefix("Optional[").removesuffix("]")]
+        parts.append(f"{param.name}: {kind}" + ("" if param.required else f" = {param.default!r}"))
+    return f"{function.name}({', '.join(parts)})"
+
+
+def test_names_and_parameters_are_the_published_ones() -> None:
+    assert [published(function) for function in CALC.values()] == PUBLISHED.strip().splitlines()
+
+
+PYTHON = {"integer": "int", "rgb": "int", "number": "float", "boolean": "bool", "scalars": "list[Any]"}
+PYTHON |= {"letters": "list[str]", "names": "list[str]"}
+
+
+def annotation(param: Param) -> str:
+    return PYTHON.get(param.kind, "str") + (" | None" if param.default is None else "")
+
+
+def test_the_guest_carries_out_exactly_what_is_declared() -> None:
+    folder = Path(str(apis.guest.__file__)).parent
+    found: dict[str, list[tuple[str, str]]] = {}
+    for path in sorted(folder.glob("calc*.py")):
+        classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+        for method in (m for node in classes for m in node.body if isinstance(m, ast.FunctionDef)):
+            if not method.name.startswith("_"):
+                assert method.name not in found
+                assert [arg.arg for arg in method.args.args] == ["self"]
+                assert not any(method.args.kw_defaults), "defaults stand in the declaration only"
+                given_as = [(a.arg, ast.unparse(a.annotation)) for a in method.args.kwonlyargs if a.annotation]
+                assert len(given_as) == len(method.args.kwonlyargs)
+                found[method.name] = given_as
+    assert found == {name: [(p.name, annotation(p)) for p in function.params] for name, function in CALC.items()}
+
+
+def test_the_prompt_shows_every_function_and_every_argument() -> None:
+    text = render_paper("t", "libreoffice_calc", [], Observation((), ()), None)[0]["content"]
+    for function in CALC.values():
+        assert f"    def {function.signature.removeprefix('CalcTools.')}:\n" in text
+        assert function.description in text
+        assert all(f"{param.name}: {param.meaning}" in text and param.meaning for param in function.params)
+    assert "CalcTools" not in render_paper("t", "text_editor", [], Observation((), ()), None)[0]["content"]
+
+
+def test_only_the_active_application_has_its_functions() -> None:
+    assert set(functions_for("libreoffice_calc")) - set(functions_for("terminal")) == {f"CalcTools.{n}" for n in CALC}
+    refused = parse("CalcTools.save()", "text_editor")
+    assert isinstance(refused, Refusal)
+    assert (
+        refused.reason
+        == "there is no function CalcTools.save here: bring a window of libreoffice_calc to the front first"
+    )
+    nearest = parse("CalcTools.set_cell(cell='A1', value='1')", "libreoffice_calc")
+    assert isinstance(nearest, Refusal)
+    assert "did you mean CalcTools.set_cell_value?" in nearest.reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "arguments"),
+    [
+        ("CalcTools.set_cell_value('b3', 42)", {"cell": "B3", "value": "42"}),
+        ("CalcTools.set_cell_value(cell='$B$3', value='=SUM(B2:B5)')", {"cell": "B3", "value": "=SUM(B2:B5)"}),
+        ("CalcTools.set_cell_value(cell='XFD1048576', value=-1.5)", {"cell": "XFD1048576", "value": "-1.5"}),
+        ("CalcTools.set_column_values('aa', ['a', -1, 2.5, None, True])",
+         {"column_name": "AA", "data": ["a", -1, 2.5, None, True], "start_index": 2}),
+        ("CalcTools.merge_cells('c10:A1')", {"range_str": "A1:C10"}),
+        ("CalcTools.highlight_range('A1', 0xffff00)", {"range_str": "A1", "color": 0xFFFF00}),
+        ("CalcTools.highlight_range('A1')", {"range_str": "A1", "color": 0xFF0000}),
+        ("CalcTools.format_range('A1:B2', font_color='Red', bold=None)",
+         {"range_str": "A1:B2", "background_color": None, "font_color": "#ff0000", "bold": None, "alignment": None}),
+        ("CalcTools.adjust_column_width('C:a', 12)", {"columns": "A:C", "width": 12.0, "autofit": False}),
+        ("CalcTools.adjust_row_height(rows='10:2', autofit=True)", {"rows": "2:10", "height": None, "autofit": True}),
+        ("CalcTools.reorder_columns(['b', 'A'])", {"column_order": ["B", "A"]}),
+    ],
+)  # fmt: skip
+def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) -> None:
+    action = parse(answer, "libreoffice_calc")
+    assert isinstance(action, Tool)
+    assert action.arguments == arguments
+    assert plan(action, Observation((), ())).calls == (
+        Call("tool", {"owner": "CalcTools", "name": action.name, "arguments": arguments}),
+        SETTLE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("set_cell_value('B', '1')", "cell: write one cell like 'B3'"),
+        ("set_cell_value('XFE1', '1')", "columns A to XFD"),
+        ("set_cell_value('A1048577', '1')", "rows 1 to 1048576"),
+        ("set_cell_value('A1:B2', '1')", "cell: write one cell"),
+        ("set_cell_value(['A1'], '1')", "cell: write one cell"),
+        ("set_cell_value('A1')", "needs the argument value"),
+        ("set_cell_value('A1', None)", "value: write a string"),
+        ("set_cell_value('A1', value)", "value: write a string"),
+        ("set_cell_value('A1', '\\x1b')", "control character"),
+        ("merge_cells('Sheet2.A1:B2')", "range_str: write a range like 'A1:C10'"),
+        ("get_column_data('Price')", "column_name: write a column's letters"),
+        ("set_column_values('A', 'x')", "data: write a list of 1 to 500"),
+        ("set_column_values('A', [])", "data: write a list of 1 to 500"),
+        ("set_column_values('A', [[1]])", "data: the list holds strings"),
+        ("set_column_values('A', [1], 0)", "start_index: write a whole number from 1"),
+        ("rename_sheet('a', 'b/c')", "new_name: a sheet's name"),
+        ("highlight_range('A1', '#ff0000')", "color: write a whole number"),
+        ("highlight_range('A1', 16777216)", "color: write a whole number"),
+        ("format_range('A1', 'reddish')", "background_color: write a colour like '#ff0000'"),
+        ("format_range('A1', bold=1)", "bold: write True or False"),
+        ("format_range('A1', alignment='middle')", "alignment: write one of 'left'"),
+        ("adjust_column_width('A', 0)", "width: write a number from 0.1 to 255"),
+        ("adjust_column_width('1')", "columns: write columns like"),
+        ("adjust_row_height('A')", "rows: write rows like"),
+        ("reorder_columns(['A', 'a'])", "column_order: write a list of different columns"),
+        ("set_validation_list('A', [1])", "values: write a string"),
+        ("export_to_pdf('../x.pdf')", "file_path: write a file of your home folder"),
+        ("export_to_pdf('~/x.txt')", "file_path: the name ends with .pdf"),
+        ("set_zoom_level(5)", "zoom_percentage: write a whole number from 20 to 600"),
+        ("reorder_sheets('a', position=-1)", "position: write a whole number from 0"),
+        ("save(path='x')", "no argument path: it takes none"),
+    ],
+)
+def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) -> None:
+    refused = parse(f"CalcTools.{answer}", "libreoffice_calc")
+    assert isinstance(refused, Refusal)
+    assert said in refused.reason
+
+
+def test_long_flat_lists_are_no_nesting() -> None:
+    data = list(range(500))
+    action = call("CalcTools", "set_column_values", column_name="A", data=data)
+    assert parse(line(action), "libreoffice_calc") == action
+    assert isinstance(parse(f"CalcTools.set_column_values('A', [{'-' * 500}1])", "libreoffice_calc"), Refusal)
+
+
+def test_calls_by_oracles_are_checked_too() -> None:
+    with pytest.raises(Unfit, match="cell: write one cell"):
+        call("CalcTools", "set_cell_value", cell="3B", value="1")
+    with pytest.raises(TypeError, match="colour"):
+        call("CalcTools", "set_cell_value", cell="B3", value="1", colour=1)
+    with pytest.raises(LookupError):
+        call("CalcTools", "set_cell", cell="B3")
+    shown = line(call("CalcTools", "set_cell_value", cell="B3", value="42"))
+    assert shown == "CalcTools.set_cell_value(cell='B3', value='42')"
+
+
+ROWS, COLUMNS = st.integers(1, MAX_ROW), st.integers(1, MAX_COLUMN).map(column_letters)
+CELLS = st.builds("{}{}".format, COLUMNS, ROWS)
+TYPED = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=40)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53) + 1, 2**53 - 1)
+NAMES = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20)
+
+
+def values(param: Param) -> st.SearchStrategy[Any]:
+    low, high = param.limits if param.kind in ("integer", "number") else (0, 0)
+    strategy: st.SearchStrategy[Any] = {
+        "integer": st.integers(low, high),
+        "number": st.floats(low, high) if param.kind == "number" else st.none(),
+        "boolean": st.booleans(),
+        "text": TYPED,
+        "choice": st.sampled_from(param.limits or ("",)),
+        "cell": CELLS,
+        "range": CELLS | st.builds("{}:{}".format, CELLS, CELLS),
+        "column": COLUMNS,
+        "columns": COLUMNS | st.builds("{}:{}".format, COLUMNS, COLUMNS),
+        "rows": ROWS.map(str) | st.builds("{}:{}".format, ROWS, ROWS),
+        "letters": st.lists(COLUMNS, min_size=1, max_size=9, unique=True),
+        "sheet": NAMES,
+        "scalars": st.lists(TYPED | NUMBERS | st.none() | st.booleans(), min_size=1, max_size=9),
+        "names": st.lists(NAMES, min_size=1, max_size=4),
+        "entry": TYPED | NUMBERS,
+        "rgb": st.integers(0, 0xFFFFFF),
+        "colour": st.sampled_from(sorted(COLOURS)) | st.integers(0, 0xFFFFFF).map("#{:06X}".format),
+        "path": NAMES.map("~/Documents/{}.pdf".format),
+    }[param.kind]
+    return strategy if param.default is not None else strategy | st.none()
+
+
+@st.composite
+def tools(draw: st.DrawFn) -> Tool:
+    function = draw(st.sampled_from(tuple(CALC.values())))
+    named = {p.name: draw(values(p)) for p in function.params if p.required or draw(st.booleans())}
+    return call(function.owner, function.name, **named)
+
+
+@given(tools())
+def test_what_is_written_is_read_back(action: Tool) -> None:
+    assert parse(line(action), "libreoffice_calc") == action
+    assert msgspec.json.decode(msgspec.json.encode(action), type=AnyAction) == action
+
+
+PARAMS = sorted({(p.kind, p) for function in CALC.values() for p in function.params}, key=lambda pair: repr(pair[1]))
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | CELLS,
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from([param for _, param in PARAMS]), ANYTHING)
+def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
+    try:
+        once = fit(param, value)
+    except Unfit:
+        with pytest.raises(Unfit, match=f"^{param.name}: "):
+            fit(param, value)
+    else:
+        assert fit(param, once) == once
+
+
+@given(st.integers(1, MAX_COLUMN))
+def test_columns_go_beyond_z(number: int) -> None:
+    assert column_number(column_letters(number)) == number
+
+
+def test_every_declared_owner_is_known_by_one_class_name() -> None:
+    assert {function.owner for functions in TOOLS.values() for function in functions} == {"CalcTools"}
+    assert not {function.name for function in GUI} & set(CALC)
