@@ -3,47 +3,151 @@
 import pytest
 
 from apis import tasks
-from apis.actions import Action, line
+from apis.actions import Action, Quote, SwitchWindow, Type, line
 from apis.forms import Turn, element_names, window_names
 from apis.grammar import parse
 from apis.observation import Observation, from_guest
-from apis.tasks.families import file_manager, text_editor
+from apis.tasks.families import editor_find, file_manager, files_move, note_to_terminal, terminal_read, text_editor
+from apis.tasks.families.files_move_oracle import CUT, PASTE
+from apis.tasks.words import HELD_OUT, TRAIN
+
+LIGHT = sorted(name for name, family in tasks.FAMILIES.items() if "libreoffice_calc" not in family.apps)
+Row = list[object]
+MENU: Row = ["menu", "File", "", 0, 19, 39, 25, ["sen"], 0]
 
 
-def editor(title: str, text: str) -> Observation:
-    rows = [["menu", "File", "", 0, 19, 39, 25, ["sen"], 0], ["text", "", text, 1, 47, 1278, 670, ["sen", "edt"], 0]]
-    return from_guest({"windows": [{"id": 5, "class": "Mousepad", "title": title, "active": True}], "elements": rows})
+def looked(wm_class: str, title: str, rows: list[Row], other: str = "", title_behind: str = "xterm") -> Observation:
+    windows = [{"id": 5, "class": wm_class, "title": title, "active": True}]
+    if other:
+        windows.append({"id": 0xC00003, "class": other, "title": title_behind, "active": False})
+    return from_guest({"windows": windows, "elements": rows})
 
 
-def manager(names: list[str], chosen: str = "") -> Observation:
-    rows: list[list[object]] = [["text", "", "/home/agent/Documents", 197, 48, 1047, 34, ["sen", "edt"], 0]]
+def editor(title: str, text: str, other: str = "") -> Observation:
+    return looked("Mousepad", title, [MENU, ["text", "", text, 1, 47, 1278, 670, ["sen", "edt"], 0]], other)
+
+
+def manager(names: list[str], chosen: str = "", title: str = "Documents") -> Observation:
+    rows: list[Row] = [["text", "", f"/home/agent/{title}", 197, 48, 1047, 34, ["sen", "edt"], 0]]
     for n, name in enumerate(sorted(names)):
         rows.append(["icon", "", name, 162 + 94 * n, 91, 88, 82, ["sen", "sel"] if name == chosen else ["sen"], 0])
-    return from_guest(
-        {"windows": [{"id": 5, "class": "Pcmanfm", "title": "Documents", "active": True}], "elements": rows}
-    )
+    return looked("Pcmanfm", title, rows)
+
+
+def terminal(text: str, other: str = "", note: str = "") -> Observation:
+    return looked("XTerm", "xterm", [["terminal", "", text, 1, 20, 1278, 690, ["sen", "edt"], 0]], other, note)
 
 
 def first_look(task_id: str) -> Observation:
-    goal = tasks.goal(task_id)
-    if goal.family == text_editor.NAME:
-        return editor(f"{goal.target} - Mousepad", goal.files[0][1])
-    return manager([name for name, _ in goal.files])
+    goal, family = tasks.goal(task_id), tasks.family(task_id)
+    other = "XTerm" if goal.front == "text_editor" else "Mousepad" if goal.front else ""
+    app = goal.front or ("text_editor" if "text_editor" in family.apps else family.app)
+    if app == "text_editor":
+        return editor(f"{goal.target} - Mousepad", dict(goal.files)[goal.target], other)
+    if app == "terminal":
+        return terminal("$", other, f"{goal.target} - Mousepad")
+    if family.name == "files_out":
+        inside = [name.partition("/")[2] for name, _ in goal.files if "/" in name]
+        return manager(inside, title=goal.wanted)
+    return manager(sorted({name.partition("/")[0] for name, _ in goal.files}))
 
 
-@pytest.mark.parametrize("family", sorted(tasks.FAMILIES))
+def split_of(family: str) -> str:
+    return TRAIN if tasks.FAMILIES[family].trained else HELD_OUT
+
+
+@pytest.mark.parametrize("family", LIGHT)
 @pytest.mark.parametrize("form", ["compact", "paper"])
 def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, form: str) -> None:
     seen = set()
     for seed in range(60):
-        task_id = f"{family}/train/{seed}"
+        task_id = f"{family}/{split_of(family)}/{seed}"
         observation, history = first_look(task_id), [Turn("a", "Agent.wait()", "Wait Success")] * (seed % 3)
         answer = tasks.oracle(task_id, seed, 0.3).answer(observation, history, form)
         assert answer == tasks.oracle(task_id, seed, 0.3).answer(observation, history, form)
         action = parse(answer, observation.app, element_names(observation), window_names(observation), form)
         assert isinstance(action, Action), action
-        seen.add(line(action).partition("(")[0])
-    assert len(seen) >= 3  # several routes
+        seen.add(line(action).split("=")[0] if not isinstance(action, Type) else action.text.split(" ")[0])
+    assert len(seen) >= 2  # its way, and strays from it
+
+
+def test_a_terminal_oracle_acts_on_what_it_reads_and_on_nothing_else() -> None:
+    kinds = set()
+    for seed in range(40):
+        task_id = f"{terminal_read.NAME}/train/{seed}"
+        goal = tasks.goal(task_id)
+        oracle = tasks.oracle(task_id, seed)
+        assert goal.wanted not in goal.instruction.split()
+        text, history = "$", []
+        for _ in range(3):
+            _, action = oracle.move(terminal(text), history)
+            assert isinstance(action, Type)
+            history.append(Turn(line(action), line(action), ""))
+            text = f"{text} {action.text}\n$"
+            if not action.text.startswith("cd "):
+                assert goal.wanted not in action.text
+                break
+        assert oracle.move(terminal(text.replace("\n$", "\nsomething\n$")), history)[1].text.endswith("something")  # type: ignore[attr-defined]
+        kinds.add(goal.kind)
+    assert kinds == set(terminal_read.TEMPLATES)
+
+
+def test_a_letter_lost_on_the_way_to_the_shell_is_typed_again() -> None:
+    task_id = "terminal_append/held-out/3"
+    oracle = tasks.oracle(task_id, 3)
+    _, action = oracle.move(terminal("$"), [])
+    assert isinstance(action, Type)
+    history = [Turn("", line(action), "")]
+    garbled = terminal(f"$ {action.text[1:]}\nbash: command not found\n$")
+    assert oracle.move(garbled, history)[1] == action
+    assert oracle.move(terminal("$ half a comm"), [])[1] == stop()
+
+
+def stop() -> Action:
+    found = parse("Agent.hotkey(keys=['ctrl', 'c'])", "terminal")
+    assert isinstance(found, Action)
+    return found
+
+
+def test_a_note_is_kept_before_its_window_is_left() -> None:
+    for seed in range(20):
+        task_id = f"{note_to_terminal.NAME}/train/{seed}"
+        goal, oracle = tasks.goal(task_id), tasks.oracle(task_id, seed)
+        assert not set(goal.words[0].split()) & set(goal.instruction.replace("'", " ").split())
+        note = editor(f"{goal.target} - Mousepad", f"{goal.words[0]}\n", "XTerm")
+        _, kept = oracle.move(note, [])
+        assert kept == Quote(content=goal.words[0])
+        history = [Turn("", line(kept), "")]
+        assert oracle.move(note, history)[1] == SwitchWindow(window_id="w2")
+        _, command = oracle.move(terminal("$", "Mousepad"), history)
+        assert goal.words[0] in command.text  # type: ignore[attr-defined]
+
+
+def test_a_file_is_cut_only_when_selected_and_pasted_only_in_its_folder() -> None:
+    for seed in range(20):
+        task_id = f"{files_move.NAME}/train/{seed}"
+        goal, oracle = tasks.goal(task_id), tasks.oracle(task_id, seed)
+        names = sorted({name.partition("/")[0] for name, _ in goal.files})
+        cut = Turn(f"icon {goal.target} -> cut\n{line(CUT)}", line(CUT), "")
+        assert oracle.move(manager(names), [])[1].coordinates  # type: ignore[attr-defined]
+        opening = oracle.move(manager(names, goal.target), [cut])[1]
+        assert element_names(manager(names))[opening.coordinates].label == goal.wanted  # type: ignore[attr-defined]
+        folder = manager(["other.txt"], title=goal.wanted)
+        assert oracle.move(folder, [cut])[1] == PASTE
+        assert oracle.move(folder, [])[1] != PASTE
+        assert oracle.move(manager([goal.target], title=goal.wanted), [cut])[1].success  # type: ignore[attr-defined]
+
+
+def test_words_are_replaced_by_the_dialog_or_by_writing_anew() -> None:
+    ways = set()
+    for seed in range(30):
+        task_id = f"{editor_find.NAME}/train/{seed}"
+        goal, oracle = tasks.goal(task_id), tasks.oracle(task_id, seed)
+        old, new = goal.words
+        assert goal.files[0][1].count(old) >= 2
+        assert goal.files[0][1].replace(old, new).rstrip("\n") == goal.wanted
+        ways.add(line(oracle.move(editor(f"{goal.target} - Mousepad", goal.files[0][1]), [])[1]).partition("text=")[0])
+    assert len(ways) == 3
 
 
 def test_the_file_manager_oracle_acts_on_the_right_file() -> None:

@@ -1,52 +1,80 @@
-"""Oracles solve their tasks on real desktops, in both forms; what does not solve them fails."""
+"""Oracles solve their tasks on real desktops, in both forms and within six steps; what does not solve them fails."""
 
-import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 import pytest
+import pytest_asyncio
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import oracle_play
-
+from actors.desktop.answers import Answer, Prompt
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.player import Player, demonstrated
+from actors.desktop.pool import Pool
+from actors.desktop.seat_config import SeatConfig
 from apis import tasks
 from apis.forms import Turn
 from apis.observation import Observation
+from policy.base.build import MODEL
+from policy.tokenizer import Tokenizer
+
+LIGHT = sorted(name for name, family in tasks.FAMILIES.items() if "libreoffice_calc" not in family.apps)
+FORMS: tuple[Literal["compact"], Literal["paper"]] = ("compact", "paper")
 
 
 @pytest.fixture
 def state_dir() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="crl", dir="/run") as folder:
+    with TemporaryDirectory(prefix="crl", dir="/run") as folder:
         Path(folder).chmod(0o755)  # desktops have users of their own
         yield folder
 
 
-@pytest.mark.parametrize("family", sorted(tasks.FAMILIES))
-async def test_oracles_solve_their_tasks(family: str, state_dir: str) -> None:
-    async with oracle_play.provider(state_dir) as made:
-        for task_id, form, noise in ((f"{family}/train/3", "compact", 0.2), (f"{family}/held-out/2", "paper", 0.0)):
-            oracle = tasks.oracle(task_id, seed=5, noise=noise)
-
-            def answers(
-                observation: Observation, history: list[Turn], oracle: tasks.Oracle = oracle, form: str = form
-            ) -> str:
-                return oracle.answer(observation, history, form)
-
-            played = await oracle_play.play(made, task_id, answers, form)
-            assert played.success, (played.reason, played.steps)
-            assert all(len(step["prompt"]) < 2000 for step in played.steps)
+@pytest_asyncio.fixture
+async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
+    made = await Pool.open(desktops, tmp_path / "plays")
+    yield made
+    await made.close()
 
 
-async def test_a_claim_without_the_deed_fails_and_a_refusal_is_told_at_once(state_dir: str) -> None:
-    said = iter(("Agent.clik(e1)", "Agent.type(text='x')", "Agent.exit(success=True)"))
-    async with oracle_play.provider(state_dir) as made:
-        played = await oracle_play.play(made, "text_editor/train/1", lambda _, __: next(said))
+@pytest.mark.parametrize("family", LIGHT)
+async def test_oracles_solve_their_tasks(family: str, pool: Pool) -> None:
+    form = FORMS[LIGHT.index(family) % 2]
+    player = Player(pool, SeatConfig(screenshots="none", form=form))
+    played = await player.play(f"{family}/held-out/2", demonstrated(Tokenizer.load(MODEL), form=form), seed=5)
+    assert played.success, (played.detail, played.steps)
+    assert 2 <= len(played.steps) <= 6
+
+
+@pytest.mark.parametrize("family", ["editor_find", "files_move", "note_to_terminal"])
+async def test_oracles_find_back_after_stray_steps(family: str, pool: Pool) -> None:
+    stray = demonstrated(Tokenizer.load(MODEL), noise=0.3)
+    played = await Player(pool).play(f"{family}/train/3", stray, seed=6)
+    assert played.success, (played.detail, played.steps)
+
+
+class Said:
+    """Answers what it was told to, one after the other, and keeps the prompts."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = iter(answers)
+        self.prompts: list[str] = []
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        self.prompts.append(prompt.user)
+        return Answer(next(self.answers), [1], [2], [], [], 0.0)
+
+
+async def test_a_claim_without_the_deed_fails_and_a_refusal_is_told_at_once(pool: Pool) -> None:
+    said = Said("Agent.clik(e1)", "Agent.type(text='x')", "Agent.exit(success=True)")
+    played = await Player(pool).play("text_editor/train/1", lambda _: said)
     assert not played.success
-    assert [step["prompt"].splitlines()[-1] for step in played.steps] == [
+    assert [prompt.splitlines()[-1] for prompt in said.prompts] == [
         "last: None",
         "last: there is no function Agent.clik: did you mean Agent.click?",
         "last: Type Success",
     ]
-    assert "did: refused" in played.steps[1]["prompt"].splitlines()
+    assert "did: refused" in said.prompts[1].splitlines()

@@ -29,7 +29,11 @@ def decide(view: View) -> Move:
             save = view.find("menu-item", lambda e: e.label.strip() == "Save")
             return click(view, save) if save else keys("close this", "esc")
         file_menu = view.labelled("menu", "File")
-        return click(view, file_menu, "save") if save_by_menu and file_menu else keys("save", "ctrl", "s")
+        return (
+            click(view, file_menu, "save")
+            if save_by_menu and not by_dialog and file_menu
+            else keys("save", "ctrl", "s")
+        )
     if menu is not None:
         return keys("close this", "esc")
     if by_dialog and shown == view.goal.files[0][1].rstrip("\n"):

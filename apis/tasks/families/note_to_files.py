@@ -68,7 +68,6 @@ def goal(task_id: str) -> Goal:
         files=tuple(files.items()),
         end=tuple(end.items()),
         words=(says,),
-        front=random.choice((EDITOR, FILES)) if kind == "folder" else EDITOR,
     )
 
 
@@ -83,16 +82,11 @@ def decide(view: View) -> Move:
     return file_manager_oracle.decide(replace(view, goal=told))
 
 
-def _opened(made: Goal) -> list[str]:
-    note = f"{DOCUMENTS}/{made.target}"
-    return [DOCUMENTS, note] if made.front == EDITOR else [note, DOCUMENTS]
-
-
 FAMILY = of_files(
     NAME,
     (FILES, EDITOR),
     goal,
-    opened=_opened,
+    opened=lambda made: [DOCUMENTS, f"{DOCUMENTS}/{made.target}"],
     decide=decide,
     templates=TEMPLATES,
 )
