@@ -138,7 +138,10 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
     tokenizer = models.fingerprint(model)
     source = ""
     if deploy.demos.source:
-        source = str(demosource.locate(deploy.demos.source, run_dir.parent))
+        try:
+            source = str(demosource.locate(deploy.demos.source, run_dir.parent))
+        except ConfigError as error:
+            raise ConfigError(f"demos.source: {error}") from None
         demosource.refuse_unfit(deploy, Path(source), tokenizer)
     ledger = LedgerSettings(
         seed=deploy.run.seed,

@@ -121,10 +121,10 @@ def carry_out(
     return STATUS[verdict]
 
 
-def refuse_bad_name(name: str) -> None:
+def refuse_bad_name(name: str, flag: str = "--name") -> None:
     """Raise ConfigError for what can't be a run folder's name."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
-        raise ConfigError(f"--name {name}: letters, digits, dots, dashes and underscores only")
+        raise ConfigError(f"{flag} {name}: letters, digits, dots, dashes and underscores only")
 
 
 def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:

@@ -94,7 +94,7 @@ class Player:
     async def _try(
         self, work: Reservation, answerer: Answerer, steps: _Steps
     ) -> tuple[Played, StageClock, float, float]:
-        booted = await self._pool.acquire(self._config.lease_timeout_s)
+        booted = await self._pool.acquire(self._config.lease_timeout_s, holder=work.task)
         try:
             before = (await booted.provider.probe(booted.desktop)).cpu_s
             clock = StageClock(time.monotonic())
@@ -110,6 +110,7 @@ class Player:
             played = await episode.play()
             clock.enter(Stage.REPORTING, time.monotonic())
             after = (await booted.provider.probe(booted.desktop)).cpu_s
+            self._pool.succeeded()
             return played, clock, before, max(0.0, after - before)
         finally:
             self._pool.retire(booted)

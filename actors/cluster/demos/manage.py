@@ -173,7 +173,7 @@ def import_(args: argparse.Namespace) -> int:
     folder = (runs / args.run).resolve()
     fresh = not (folder / "run.json").exists()
     if fresh:
-        runcommand.refuse_bad_name(args.run)
+        runcommand.refuse_bad_name(args.run, "RUN")
         deploy, model = Deploy(), str(models.locate(""))
         deploy = Deploy(
             run=RunConfig(),

@@ -167,8 +167,8 @@ def _show_live(rows: list[Row], results: list[Result], args: argparse.Namespace,
         for text in bad:
             say.line(text)
         solved, played = sum(found.solved for found in rows), sum(found.played for found in rows)
-        ended = "" if whole else ", interrupted"
-        say.line(f"{solved} of {played} solved{ended}: {'not good' if bad else 'good'}")
+        verdict = "not good" if bad else "good"
+        say.line(f"{solved} of {played} solved: {verdict if whole else 'interrupted'}")
     if not whole:
         return 130
     return 1 if bad else 0

@@ -1,0 +1,91 @@
+"""Demonstrations recorded once on real desktops, carried in both kinds of file, and used by other runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.cluster import cli, compose, models, runfolder
+from actors.cluster.config import Deploy
+from actors.cluster.typed import build
+from actors.replay import demofiles
+from runtime.errors import ConfigError
+
+
+def recorded(folder: Path) -> None:
+    """A run `cold` with four demonstrations of two families, below `folder`/runs."""
+    command = [sys.executable, "-P", "-m", "actors.cluster.cli", "demos", "record", "mine.yaml"]
+    text = "trained: [file_manager, text_editor]\nsplits:\n  train: {count: 50}\n"
+    (folder / "mine.yaml").write_text(text)
+    options = ["--count", "4", "--seats", "2", "--noise", "--seed", "3", "--name", "cold"]
+    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "file_manager/gui 2, text_editor/gui 2" in done.stdout
+    assert "cold: ok - 4 demonstrations in " in done.stdout
+
+
+def digests(path: Path) -> list[str]:
+    return [step.digest for demo in demofiles.read(path)[1] for step in demo.steps]
+
+
+def test_one_recording_is_shared_byte_for_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    wanted = digests(tmp_path / "runs" / "cold")
+    assert len(wanted) >= 8
+
+    def run(*words: str) -> Any:
+        assert cli.main(["demos", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    for name in ("demos.jsonl", "demos.parquet"):
+        assert run("export", "cold", name)["header"]["demos"] == 4
+        assert digests(tmp_path / name) == wanted
+        assert run("import", name, f"from-{name}")["imported"] == 4
+        assert digests(tmp_path / "runs" / f"from-{name}") == wanted
+        assert run("import", name, f"from-{name}")["imported"] == 0
+    assert {row["run"]: row["header"]["demos"] for row in run("list")} == {
+        "cold": 4,
+        "from-demos.jsonl": 4,
+        "from-demos.parquet": 4,
+    }
+    assert [(f["family"], f["route"], f["demos"]) for f in run("show", "demos.parquet")["strata"]] == [
+        ("file_manager", "gui", 2),
+        ("text_editor", "gui", 2),
+    ]
+    task = next(iter(demofiles.read(tmp_path / "demos.jsonl")[1])).task
+    assert cli.main(["demos", "show", "cold", "--task", task]) == 0
+    assert "Agent.exit(success=True)" in capsys.readouterr().out
+    assert runfolder.read_record(tmp_path / "runs" / "cold").verdict == "ok"
+    used_by_another_run(tmp_path)
+
+
+def used_by_another_run(folder: Path) -> None:
+    """A recording that holds enough leaves nothing to record; what does not fit is refused before anything starts."""
+    command = [sys.executable, "-P", "-m", "actors.cluster.cli", "run", "smoke", "--name", "second", "--runs", "runs"]
+    sets = ["demos.source=cold", "demos.count=4", "tasks.demo=[]", "entropulse.bc_steps=1"]
+    sets += ["entropulse.total_rl_steps=0", "run.require={bc_steps: 1}", "run.seed=9"]
+    words = [word for one in sets for word in ("--set", one)]
+    done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert digests(folder / "runs" / "second") == digests(folder / "runs" / "cold")
+
+    def refused(**demos: object) -> str:
+        tasks = {"train": ["text_editor/train/1"]}
+        data = {"tasks": tasks, "demos": demos, "evaluation": {"enabled": False}}
+        with pytest.raises(ConfigError) as caught:
+            compose.plan(build(data, Deploy, source="x"), run_dir=folder / "runs" / "x", incarnation="")
+        return str(caught.value)
+
+    assert "holds 4 demonstrations, demos.count asks for 9" in refused(source="cold", count=9)
+    assert "demos.source: cld: no recording of that name" in refused(source="cld")
+    other = (folder / "demos.jsonl").read_text().replace(models.fingerprint(models.bundled()), "0123", 1)
+    (folder / "other.jsonl").write_text(other)
+    assert "was recorded with tokenizer 0123" in refused(source=str(folder / "other.jsonl"), count=4)

@@ -1,0 +1,170 @@
+"""Checking tasks by their form, counting what oracles did, and one real check on desktops."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.cluster import cli
+from actors.cluster.taskcheck import form
+from actors.cluster.taskcheck.tally import Result, complaints, row
+from apis import tasks
+
+OSWORLD = Path(__file__).resolve().parents[4] / "shared" / "data" / "osworld"
+
+
+def told(_: int) -> None:
+    """Nobody watches."""
+
+
+def written(folder: Path, name: str, **changes: Any) -> Path:
+    """A sound task in OSWorld's form, with changes."""
+    home = "/home/user/Documents/list.txt"
+    file = {"url": "data:text/plain;base64,aGVubg==", "path": home}
+    task = {
+        "id": name,
+        "snapshot": "text_editor",
+        "instruction": "Write hens in list.txt",
+        "source": "ours",
+        "config": [
+            {"type": "download", "parameters": {"files": [file]}},
+            {"type": "open", "parameters": {"path": home}},
+        ],
+        "trajectory": "trajectories/",
+        "related_apps": ["text_editor"],
+        "evaluator": {
+            "func": "file_text_is",
+            "result": {"type": "vm_file", "path": home, "dest": "list.txt"},
+            "expected": {"type": "rule", "rules": {"expected": "hens"}},
+        },
+        **changes,
+    }
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(task))
+    return path
+
+
+def test_task_files_are_listed_by_file_and_key(tmp_path: Path) -> None:
+    written(tmp_path, "good")
+    web = {"files": [{"url": "https://example.org/a.xlsx", "path": "/home/user/a.xlsx"}]}
+    steps = [
+        {"type": "download", "parameters": web},
+        {"type": "execute", "parameters": {"command": ["true"]}},
+        {"type": "sleep", "parameters": {"seconds": 1}},
+    ]
+    written(tmp_path, "steps", config=steps)
+    written(
+        tmp_path,
+        "judged",
+        evaluator={
+            "func": ["file_text_is", "compare_tabel"],
+            "result": [{"type": "vm_file", "path": "/home/user/a"}, {"type": "vm_command_line"}],
+            "conj": "and",
+        },
+    )
+    written(tmp_path, "other", id="good")
+    written(tmp_path, "keys", snapshott="x")
+    written(tmp_path, "wordless", instruction=" ")
+    (tmp_path / "torn.json").write_text('{"id": ')
+    report = form.check_files(form.files_below(tmp_path), told)
+    found = {(Path(one.where).stem, one.key): one.problem for one in report.findings}
+    assert report.tasks == 7
+    assert {key for key in found if key[0] == "good"} == set()
+    assert "does not carry its content" in found["steps", "config.0"]
+    assert "can't be carried out" in found["steps", "config.1"]
+    assert ("steps", "config.2") not in found
+    assert found["judged", "evaluator.func.1"] == "there is no verifier compare_tabel"
+    assert "vm_command_line" in found["judged", "evaluator.result.1"]
+    assert "is also the id of" in found["other", "id"]
+    assert "snapshott" in found["keys", "-"]
+    assert found["wordless", "instruction"] == "it is empty"
+    assert found["torn", "-"]
+
+
+@pytest.mark.skipif(not OSWORLD.is_dir(), reason="OSWorld's own files are not here")
+def test_osworlds_own_files_all_load() -> None:
+    report = form.check_files(form.files_below(OSWORLD)[:40], told)
+    assert report.tasks == 40
+    assert all(one.key.startswith(("config.", "evaluator.")) for one in report.findings)
+
+
+def test_the_whole_suite_is_sound_by_its_form(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "check", "desktop", "--static", "--instances", "12", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["findings"] == []
+    assert report["families"] == len(tasks.FAMILIES)
+    assert report["tasks"] == sum(24 if family.trained else 12 for family in tasks.FAMILIES.values())
+
+
+def test_what_splits_share_and_what_can_not_be_judged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = tasks.FAMILIES["text_editor"]
+    ids = {"text_editor": [f"text_editor/{split}/{n}" for split in ("train", "held-out") for n in range(3)]}
+
+    def problems(**changes: Any) -> str:
+        monkeypatch.setitem(tasks.FAMILIES, "text_editor", dataclasses.replace(family, **changes))
+        tasks.task.cache_clear()
+        return "\n".join(f"{one.key}: {one.problem}" for one in form.check_families(ids, told).findings)
+
+    assert problems() == ""
+    assert "templates: 'do it' is also in training" in problems(
+        templates={"kind": {"train": ("do it",), "held-out": ("do it",)}}
+    )
+    assert "values: 'hen' is also in training" in problems(values=lambda goal: {"hen"})
+    assert "its own wanted end state does not pass" in problems(solved=lambda goal: {})
+    same = family.task("text_editor/train/0")
+    assert "it calls itself text_editor/train/0" in problems(task=lambda task_id: same)
+    tasks.task.cache_clear()
+
+
+def result(number: int, *, success: bool = True, faults: int = 0, played: bool = True) -> Result:
+    return Result(
+        task=f"a/train/{number}", family="a", split="train", route="gui", played=played, success=success and played,
+        reason="verified", detail="", steps=4, wall_s=float(number), cpu_s=0.1, faults=["boot_timeout"] * faults,
+        prompt_chars=10,
+    )  # fmt: skip
+
+
+def test_98_of_100_are_enough_and_faults_are_counted_apart() -> None:
+    def judged(results: list[Result]) -> list[str]:
+        return complaints([row("a", "train", "gui", results, trained=True, wanted=100)])
+
+    assert judged([result(n, success=n >= 2) for n in range(100)]) == []
+    assert "97 of 100 solved" in judged([result(n, success=n >= 3) for n in range(100)])[0]
+    assert judged([result(n, faults=n < 2) for n in range(100)]) == []
+    assert "3 faults in 103 episodes begun" in judged([result(n, faults=n < 3) for n in range(100)])[0]
+    assert "nothing was played" in judged([result(0, played=False, faults=3)])[0]
+    seen = row("a", "train", "gui", [result(n) for n in range(5)], trained=True, wanted=5)
+    assert (seen.played, seen.solved, seen.wall_s, seen.share) == (5, 5, 2.0, 1.0)
+    assert seen.interval == pytest.approx((0.566, 1.0), abs=1e-3)
+
+
+def test_oracles_are_played_on_real_desktops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "plays.jsonl"
+    arguments = ["tasks", "check", "file_manager", "--split", "both", "--instances", "1", "--out", str(out), "--json"]
+    assert cli.main(arguments) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"]
+    assert [(found["split"], found["solved"], found["faults"]) for found in report["rows"]] == [
+        ("held-out", 1, 0),
+        ("train", 1, 0),
+    ]
+    assert all(0 < found["cpu_s"] < 10 for found in report["rows"])
+    plays = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {play["task"] for play in plays} == {"file_manager/train/0", "file_manager/held-out/0"}
+
+
+def test_a_task_is_shown_with_set_up_verifier_and_oracles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "show", "text_editor/train/3"]) == 0
+    shown = capsys.readouterr().out
+    task = tasks.task("text_editor/train/3")
+    assert task.instruction in shown
+    assert "file_text_is" in shown
+    assert "oracles       gui" in shown
+    assert cli.main(["tasks", "show", str(written(tmp_path, "mine")), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["oracles"] == []
+    assert cli.main(["tasks", "list", "--json"]) == 0
+    assert {one["family"] for one in json.loads(capsys.readouterr().out)["families"]} == set(tasks.FAMILIES)
