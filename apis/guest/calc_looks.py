@@ -85,8 +85,7 @@ class Looks(Book):
         if decimal_places is not None and format_type not in WITH_DECIMALS:
             raise wrong(f"decimal_places: {format_type} has none; leave it out")
         formats = self._doc.NumberFormats
-        locale = uno.createUnoStruct("com.sun.star.lang.Locale")
-        locale.Language, locale.Country = "en", "US"
+        locale = uno.createUnoStruct("com.sun.star.lang.Locale")  # the office's own
         places = 2 if decimal_places is None else decimal_places
         if format_type == "general":
             key = 0

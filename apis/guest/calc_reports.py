@@ -94,15 +94,15 @@ class Reports(Book):
             if chart_type == "pie" and text is not None:
                 raise wrong(f"{argument}: a pie has no axes; leave it out")
         data = self._range(data_range)
-        charts = self._sheet.Charts
-        number = charts.Count + 1
-        while charts.hasByName(f"Chart {number}"):
-            number += 1
+        sheets = self._doc.Sheets
+        taken = {name for at in range(sheets.Count) for name in sheets.getByIndex(at).Charts.ElementNames}
+        name = next(name for number in range(1, len(taken) + 2) if (name := f"Chart {number}") not in taken)
         box = uno.createUnoStruct("com.sun.star.awt.Rectangle")
         box.X, box.Y = data.Position.X + data.Size.Width + 500, data.Position.Y
         box.Width, box.Height = CHART_SIZE
-        charts.addNewByName(f"Chart {number}", box, (data.RangeAddress,), True, True)
-        chart = charts.getByName(f"Chart {number}").EmbeddedObject
+        charts = self._sheet.Charts
+        charts.addNewByName(name, box, (data.RangeAddress,), True, True)
+        chart = charts.getByName(name).EmbeddedObject
         chart.Diagram = chart.createInstance(f"com.sun.star.chart.{DIAGRAMS[chart_type]}Diagram")
         if chart_type == "bar":
             chart.Diagram.Vertical = True  # the office's word for bars that lie
@@ -113,7 +113,7 @@ class Reports(Book):
             if text is not None:
                 setattr(chart.Diagram, f"Has{axis}AxisTitle", True)
                 getattr(chart.Diagram, f"{axis}AxisTitle").String = text
-        return f"'Chart {number}' ({chart_type}) shows {data_range}"
+        return f"{name!r} ({chart_type}) shows {data_range}"
 
     def set_chart_legend_position(self, *, position: str) -> str:
         """Place or remove the newest chart's legend."""

@@ -45,7 +45,7 @@ class Sheets(Book):
         if old_name.lower() != new_name.lower():
             self._free_name(new_name, "new_name")
         sheet.Name = new_name
-        return f"sheets: {self._names()}"
+        return f"{old_name!r} is now {new_name!r}"
 
     def copy_sheet(self, *, source_sheet: str, new_sheet_name: str | None) -> str:
         """Copy to the place behind the source."""
@@ -57,7 +57,7 @@ class Sheets(Book):
             new_sheet_name = None if sheets.hasByName(name) else name
             number += 1
         sheets.copyByName(source_sheet, self._free_name(new_sheet_name, "new_sheet_name"), place + 1)
-        return f"sheets: {self._names()}"
+        return f"{new_sheet_name!r} is a copy of {source_sheet!r} and stands at position {place + 1}"
 
     def reorder_sheets(self, *, sheet_name: str, position: int) -> str:
         """Move to a place, counted from 0."""
@@ -67,7 +67,7 @@ class Sheets(Book):
             raise wrong(f"position: write a place from 0 to {last}")
         if position != place:  # the office counts places with the sheet still where it was
             self._doc.Sheets.moveByName(sheet_name, position + (position > place))
-        return f"sheets: {self._names()}"
+        return f"{sheet_name!r} stands at position {position} of 0 to {last}"
 
     def freeze_panes(self, *, rows: int, columns: int) -> str:
         """Freeze, or free with 0 and 0."""
