@@ -137,3 +137,24 @@ class _Tail:
             for raw in whole:
                 if (line := _parse(raw)) is not None:
                     yield line
+
+
+class LogWatch:
+    """The lines of a run as they come: each `new` gives those that were written since the one before."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._tails: dict[Path, _Tail] = {}
+
+    def new(self) -> list[dict[str, Any]]:
+        """New lines of all actors in the order of their times; none while the run has no logs yet."""
+        if log_file(self._run_dir, "x").parent.is_dir():
+            for path in Filter().files(self._run_dir):
+                if path not in self._tails and not (self._tails and _is_rolled(path)):
+                    self._tails[path] = _Tail(path)
+        return list(heapq.merge(*(tail.lines() for tail in self._tails.values()), key=lambda line: str(line["ts"])))
+
+    def close(self) -> None:
+        """Close the files."""
+        for tail in self._tails.values():
+            tail.close()

@@ -40,7 +40,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     desktops = kinds.add_parser("desktops", help="cost of desktops", description=DESKTOPS, epilog=EXAMPLES)
     _desktops(desktops)
     desktops.set_defaults(parser=desktops)
-    for kind in (startup, desktops):
+    soak = kinds.add_parser("soak", help="faults at random", description=SOAK, epilog=EXAMPLES)
+    _soak(soak)
+    soak.set_defaults(parser=soak)
+    for kind in (startup, desktops, soak):
         kind.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -58,12 +61,35 @@ def _desktops(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-targets", action="store_true", help="measure only: exit status 0 whatever comes out")
 
 
+def _soak(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--minutes", type=float, default=30.0, metavar="M", help="in RL until the stop (30)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of times, kinds and victims (0)")
+    parser.add_argument("--every", type=float, default=20.0, metavar="S", help="mean seconds between faults (20)")
+    parser.add_argument("--file", default="soak", metavar="FILE", help="deploy file (default: soak)")
+    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE")
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where the run folder goes (default: runs)")
+    parser.add_argument("--out", metavar="DIR", help="write samples and faults as JSON lines, and a picture")
+
+
 def main(args: argparse.Namespace) -> int:
     """Measure and print; 1 when the verdict is bad."""
     if args.kind == "startup":
         from actors.cluster import startup
 
         return startup.measure(args.file, args.overrides, Path(args.runs), as_json=args.json)
+    if args.kind == "soak":
+        from actors.cluster.bench.soak import show
+        from actors.cluster.bench.soak.soak import Wanted
+
+        asked = Wanted(
+            file=args.file,
+            overrides=args.overrides,
+            runs=Path(args.runs),
+            minutes=args.minutes,
+            seed=args.seed,
+            every_s=args.every,
+        )
+        return show.run(asked, Path(args.out) if args.out else None, as_json=args.json)
     from actors.cluster.bench import desktops
 
     wanted = desktops.Wanted(

@@ -1,0 +1,154 @@
+"""How much a run holds, and whether it gives it back. Pure but for reading /proc.
+
+Invariant: only what carries the run's name or descends from its entry point is counted, so other runs of the machine
+don't matter; the verdict compares medians over a window, never single looks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from actors.cluster.bench.figures import median
+from actors.desktop.providers.sandbox.cgroups import MOUNTS
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """One look."""
+
+    at_s: float  # since the run works
+    processes: int  # of the run itself: entry point, hosts, engine
+    zombies: int
+    guest_processes: int
+    descriptors: int  # open files of the run's own processes
+    rss_bytes: int  # of the run's own processes
+    desktops: int  # folders of desktops
+    mounts: int
+    cgroups: int
+    folders: int  # below the run's folder
+    run_bytes: int  # of its files: logs, ledger and segments grow by design
+
+
+# field -> (factor, on top): at most level x factor + on top counts as "back at the level".
+TOLERANCE = {
+    "processes": (1.0, 3.0),
+    "zombies": (1.0, 2.0),
+    "guest_processes": (1.25, 30.0),
+    "descriptors": (1.15, 40.0),
+    "rss_bytes": (1.25, 200e6),
+    "desktops": (1.0, 2.0),
+    "mounts": (1.0, 2.0),
+    "cgroups": (1.0, 8.0),  # a desktop has one per controller
+    "folders": (1.0, 6.0),
+}
+
+
+class Return(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure at the beginning and at the end."""
+
+    name: str
+    before: float | None  # median of the first window
+    after: float | None  # median of the last one
+    most: float  # over everything
+    allowed: float | None
+
+    @property
+    def back(self) -> bool:
+        """Whether it came back."""
+        return self.after is not None and self.allowed is not None and self.after <= self.allowed
+
+
+def returns(levels: Sequence[Level], first: tuple[float, float], last: tuple[float, float]) -> list[Return]:
+    """Every figure's median within two windows (seconds), and whether the later one is back at the earlier."""
+    found = []
+    for name, (factor, more) in TOLERANCE.items():
+        before = median([float(getattr(level, name)) for level in levels if first[0] <= level.at_s <= first[1]])
+        after = median([float(getattr(level, name)) for level in levels if last[0] <= level.at_s <= last[1]])
+        most = max((float(getattr(level, name)) for level in levels), default=0.0)
+        allowed = None if before is None else before * factor + more
+        found.append(Return(name=name, before=before, after=after, most=most, allowed=allowed))
+    return found
+
+
+def mark_of(run: Path) -> str:
+    """What the names of the run's desktops, groups and mounts begin with."""
+    return f"crl.{run.name[-40:]}."
+
+
+def look(at_s: float, entry_pid: int, run: Path, state_dir: str) -> Level:
+    """Count. Blocks for some ten milliseconds. Raises psutil.NoSuchProcess when the entry point is gone."""
+    entry = psutil.Process(entry_pid)
+    guests = members(run)
+    processes = zombies = descriptors = rss = 0
+    for process in (entry, *entry.children(recursive=True)):
+        if process.pid in guests:
+            continue
+        try:
+            with process.oneshot():
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    zombies += 1
+                    continue
+                rss += process.memory_info().rss
+                descriptors += process.num_fds()
+                processes += 1
+        except psutil.NoSuchProcess:
+            continue
+    folders, size = _tree(run)
+    held = left(run, state_dir)
+    return Level(
+        at_s=at_s, processes=processes, zombies=zombies, guest_processes=len(guests), descriptors=descriptors,
+        rss_bytes=rss, desktops=len(held["folders"]), mounts=len(held["mounts"]), cgroups=len(held["cgroups"]),
+        folders=folders, run_bytes=size,
+    )  # fmt: skip
+
+
+def groups(run: Path) -> list[Path]:
+    """The control groups of the run's desktops."""
+    return [path for depth in ("*", "*/*") for path in CGROUPS.glob(depth) if path.name.startswith(mark_of(run))]
+
+
+def members(run: Path) -> set[int]:
+    """The processes of the run's desktops."""
+    found: set[int] = set()
+    for group in groups(run):
+        try:
+            found.update(int(pid) for pid in (group / "cgroup.procs").read_text().split())
+        except OSError:  # it has just gone
+            continue
+    return found
+
+
+def left(run: Path, state_dir: str) -> dict[str, list[str]]:
+    """Everything on this machine that carries the run's name."""
+    mark = mark_of(run)
+    mounts = [line.split()[1] for line in MOUNTS.read_text().splitlines() if f"/{mark}" in line]
+    base = Path(state_dir)
+    owners = [path for path in base.iterdir() if path.name.startswith(mark)] if base.is_dir() else []
+    folders = [str(path) for owner in owners for path in _numbered(owner)]
+    return {"mounts": mounts, "folders": folders, "owners": [str(path) for path in owners],
+            "cgroups": [str(path) for path in groups(run)]}  # fmt: skip
+
+
+def _numbered(owner: Path) -> list[Path]:
+    try:
+        return [path for path in owner.iterdir() if path.name.isdigit()]
+    except OSError:
+        return []
+
+
+def _tree(run: Path) -> tuple[int, int]:
+    folders = size = 0
+    for folder, below, files in os.walk(run):
+        folders += len(below)
+        for name in files:
+            try:
+                size += os.lstat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue
+    return folders, size

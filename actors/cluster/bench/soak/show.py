@@ -1,0 +1,114 @@
+"""What a soak prints and writes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import say
+from actors.cluster.bench.figures import percentile
+from actors.cluster.bench.soak.levels import Level
+from actors.cluster.bench.soak.soak import Found, Soak, Wanted, windows
+from runtime.errors import ConfigError
+
+DRAWN = ("processes", "guest_processes", "descriptors", "rss_bytes", "desktops", "folders")
+
+
+def run(wanted: Wanted, out: Path | None, *, as_json: bool) -> int:
+    """Soak, print and write; 1 when the verdict is bad."""
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    found = asyncio.run(Soak(wanted, lambda text: say.line(f"  {text}", to=sys.stderr)).go())
+    written = _write(found, out) if out is not None else []
+    if as_json:
+        say.document({"found": found, "files": [str(file) for file in written]})
+    else:
+        _print(found, written)
+    return 1 if found.reasons else 0
+
+
+def _write(found: Found, out: Path) -> list[Path]:
+    samples, faults, picture = out / "samples.jsonl", out / "faults.jsonl", out / "levels.png"
+    for file, rows in ((samples, found.samples), (faults, found.faults)):
+        file.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    draw(found, picture)
+    return [samples, faults, picture]
+
+
+def draw(found: Found, into: Path) -> None:
+    """The levels over time, with a line for every fault. Raises ConfigError where matplotlib is missing."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ConfigError("drawing needs matplotlib: make setup, or pip install 'computerrl[report]'") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(len(DRAWN), 1, figsize=(9, 1.3 * len(DRAWN)), dpi=120, sharex=True)
+    first, _, last = windows(found.minutes)
+    times = [level.at_s / 60 for level in found.samples]
+    for axis, name in zip(axes, DRAWN, strict=True):
+        axis.plot(times, [_value(level, name) for level in found.samples], lw=1.0, color="#2d5f8b")
+        for start, end in (first, last):
+            axis.axvspan(start / 60, end / 60, color="#e6f3e6", lw=0)
+        for broken in found.faults:
+            axis.axvline(broken.at_s / 60, color="#c46a5a" if broken.state == "unnamed" else "#dddddd", lw=0.6)
+        axis.set_ylabel(name.removesuffix("_bytes").replace("_", "\n") + (" MiB" if name == "rss_bytes" else ""))
+        axis.set_ylim(bottom=0)
+    axes[-1].set_xlabel("minutes in RL; grey: a fault, green: the levels compared")
+    figure.tight_layout()
+    figure.savefig(into, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _value(level: Level, name: str) -> float:
+    value = float(getattr(level, name))
+    return value / 2**20 if name == "rss_bytes" else value
+
+
+def _print(found: Found, written: list[Path]) -> None:
+    say.line(
+        f"\n{found.run}: seed {found.seed}, {found.minutes:g} minutes in RL, load {found.load_at_start:.2f} at start\n"
+    )
+    rows = []
+    for kind in sorted({broken.kind for broken in found.faults}):
+        mine = [broken for broken in found.faults if broken.kind == kind]
+        states = Counter(broken.state for broken in mine)
+        signs = Counter(broken.sign for broken in mine if broken.sign and broken.state == "named")
+        late = percentile([broken.after_s for broken in mine if broken.state == "named"], 1.0)
+        counts = (len(mine), states["named"], states["moot"], states["unnamed"])
+        latest = "-" if late is None else f"{late:.1f}"
+        named = ", ".join(f"{sign} ({count})" for sign, count in signs.most_common())
+        rows.append((kind, *counts, latest, f"{mine[0].deadline_s:g}", named))
+    say.table(("FAULT", "N", "NAMED", "MOOT", "UNNAMED", "LATEST S", "DEADLINE", "NAMES IN THE LOG"), rows)
+    say.line(
+        f"moot: the desktop's episode was over when the fault came; {found.not_injected} planned ones did not fit\n"
+    )
+    levels = [
+        (
+            one.name,
+            *(_number(v) for v in (one.before, one.after, one.most, one.allowed)),
+            "back" if one.back else "NOT BACK",
+        )
+        for one in found.returns
+    ]
+    say.table(("LEVEL", "AT FIRST", "AT THE END", "MOST", "ALLOWED", ""), levels)
+    say.line(f"\nepisodes  {', '.join(f'{name} {count}' for name, count in found.episodes.items()) or 'none'}")
+    say.line(f"warnings  {', '.join(f'{name} {count}' for name, count in found.events.items()) or 'none'}")
+    say.line(f"ledger    {found.audit or 'its counts add up'}")
+    say.line(f"left      {', '.join(found.left[:5]) or 'nothing'} after the stop (exit status {found.exit})")
+    for file in written:
+        say.line(f"wrote     {file}")
+    for reason in found.reasons:
+        say.line(f"BAD       {reason}")
+    say.line(f"verdict   {'bad' if found.reasons else 'good'}")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value / 2**20:.0f} MiB" if value > 1e7 else f"{value:.0f}"

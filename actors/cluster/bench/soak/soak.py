@@ -1,0 +1,365 @@
+"""One soak from start to verdict.
+
+Invariant: the run is a real one, started by the command that users start it by and stopped as they stop it; this
+process only looks at it from outside and breaks its parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from actors.cluster import deployfile, runfolder
+from actors.cluster.bench.soak import inject, levels, named
+from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, schedule
+from actors.desktop.config import SandboxConfig
+from actors.replay.book import Book
+from actors.replay.config import LedgerSettings
+from actors.replay.figures import audit
+from actors.replay.schema import connect
+from runtime.errors import ComputerRLError, ConfigError
+from runtime.logs_read import LogWatch
+
+TICK_S = 0.5
+SAMPLE_S = 5.0
+BEGIN_S = 900.0  # until the run is in RL
+VICTIM_S = 60.0  # until there is something to hit
+STOP_S = 180.0
+LINGER_S = 10.0  # for the kernel to bury what was killed
+LINES_KEPT_S = 300.0  # of the log, behind the oldest fault that is waited for
+NEVER = frozenset({"system_failed", "task_outlives", "shutdown_failed", "desktop_not_removed"})
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do."""
+
+    file: str = "soak"
+    overrides: list[str] = []
+    runs: Path = Path("runs")
+    minutes: float = 30.0  # in RL, from its beginning to the stop
+    seed: int = 0
+    every_s: float = 20.0
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault that was injected, and what the log made of it."""
+
+    at_s: float
+    kind: str
+    victim: str
+    state: str
+    sign: str
+    after_s: float
+    deadline_s: float
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything seen, and the verdict."""
+
+    run: str
+    seed: int
+    minutes: float
+    load_at_start: float
+    faults: list[Broken]
+    not_injected: int  # planned, but the time was over or there was no victim
+    returns: list[levels.Return]
+    samples: list[levels.Level]
+    episodes: dict[str, int]  # reasons of ended ones, and faults by cause
+    events: dict[str, int]  # warnings and errors of the log by name
+    audit: str  # empty, or what the ledger's counts differ in
+    left: list[str]  # what outlived the stop
+    exit: int | None
+    reasons: list[str]  # why the verdict is bad; empty when it is good
+
+
+Said = Callable[[str], None]
+
+
+def windows(minutes: float) -> tuple[tuple[float, float], tuple[float, float], tuple[float, float]]:
+    """Seconds from the beginning: the level to come back to, when faults are injected, the level at the end.
+
+    The first is minute 2, before the first fault; short soaks have proportionally shorter ones.
+    """
+    whole = 60.0 * minutes
+    calm, quiet = min(120.0, 0.25 * whole), min(120.0, 0.3 * whole)
+    return (calm / 2, calm), (calm, whole - quiet), (whole - quiet / 2, whole)
+
+
+class Soak:
+    """The state of one soak."""
+
+    def __init__(self, wanted: Wanted, said: Said) -> None:
+        deploy, _ = deployfile.load(wanted.file, wanted.overrides)
+        provider = deploy.desktops.provider
+        if not isinstance(provider, SandboxConfig):
+            raise ConfigError("desktops.provider: a soak breaks sandboxes of this machine, not sessions of others")
+        if os.geteuid() != 0:
+            raise ConfigError("bench soak needs root: it sends signals to other users' processes")
+        if wanted.minutes < 1 or wanted.every_s <= 0:
+            raise ConfigError("--minutes is at least 1 and --every above 0")
+        if deploy.run.limit_s is not None and deploy.run.limit_s < 60 * wanted.minutes + BEGIN_S:
+            raise ConfigError(
+                f"run.limit_s is {deploy.run.limit_s:g}: shorter than the soak (minutes and {BEGIN_S:g} s)"
+            )
+        self.wanted = wanted
+        self.said = said
+        self.state_dir = provider.state_dir
+        self.run = wanted.runs.resolve() / f"soak-{time.strftime('%Y%m%d-%H%M%S')}"
+        self.watch = LogWatch(self.run)
+        self.lines: list[dict[str, Any]] = []  # the newest; pruned by time
+        self.booted: set[str] = set()  # desktops that have answered, less those that are gone
+        self.counts: Counter[str] = Counter()
+        self.warnings: Counter[str] = Counter()
+        self.samples: list[levels.Level] = []
+        self.broken: list[Broken] = []
+        self.missed = 0
+        self.reasons: list[str] = []
+        self.process: asyncio.subprocess.Process | None = None
+        self.begun = 0.0
+
+    @property
+    def pid(self) -> int:
+        """The run's entry point."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def at_s(self) -> float:
+        """Seconds since the run works."""
+        return time.monotonic() - self.begun
+
+    async def go(self) -> Found:
+        """Start, break, stop, judge."""
+        load = os.getloadavg()[0]
+        command = [sys.executable, "-P", "-m", "actors.cluster.cli", "run", self.wanted.file, "--name", self.run.name]
+        command += ["--runs", str(self.wanted.runs)]
+        for override in self.wanted.overrides:
+            command += ["--set", override]
+        self.wanted.runs.mkdir(parents=True, exist_ok=True)
+        output = self.run.with_suffix(".out")
+        with output.open("wb") as sink:
+            self.process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+            )
+        mine = {self.pid}
+        try:
+            await self._until_works(output)
+            await self._work(mine)
+        finally:
+            status = await self._stop()
+        self._read()
+        self.watch.close()
+        left = await self._left(mine)
+        return self._found(load, status, left)
+
+    async def _until_works(self, output: Path) -> None:
+        """Until the run is in RL. Raises ConfigError when it never gets there."""
+        self.said(f"run {self.run.name}: waiting until it is in RL (demonstrations and cloning first)")
+        give_up = time.monotonic() + BEGIN_S
+        while not any(line["event"] == "phase_changed" and line["phase"] == "rl" for line in self.lines):
+            ended = self.process is None or self.process.returncode is not None
+            if ended or time.monotonic() > give_up:
+                raise ConfigError(f"{self.run.name} is not in RL after {BEGIN_S:g} s or has ended: see {output}")
+            await asyncio.sleep(TICK_S)
+            self._read()
+        self.begun = time.monotonic()
+
+    async def _work(self, mine: set[int]) -> None:
+        """Sample levels and inject faults until the time is over or the run ends."""
+        first, breaking, _ = windows(self.wanted.minutes)
+        plan = schedule(self.wanted.seed, breaking[1] - breaking[0], self.wanted.every_s)
+        self.said(
+            f"in RL; level taken until {first[1]:.0f} s, then {len(plan)} faults, stop at {self.wanted.minutes:g} min"
+        )
+        sampling = asyncio.create_task(self._sample(mine))
+        breaking_task = asyncio.create_task(self._break_all(plan, *breaking))
+        assert self.process is not None
+        ended = asyncio.create_task(self.process.wait())
+        over = asyncio.create_task(asyncio.sleep(60.0 * self.wanted.minutes))
+        tasks = {sampling, breaking_task, ended, over}
+        try:
+            while not (over.done() or ended.done()):
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done - {ended, over}:
+                    await task  # a defect of ours ends the soak
+                tasks -= done
+            if ended.done():
+                self.reasons.append(f"the run ended by itself after {self.at_s:.0f} s ({self._verdict()})")
+        finally:
+            for task in (sampling, breaking_task, ended, over):
+                task.cancel()
+            await asyncio.gather(sampling, breaking_task, ended, over, return_exceptions=True)
+
+    def _verdict(self) -> str:
+        record = runfolder.read_record(self.run)
+        return f"{record.verdict}: {record.reason}"
+
+    async def _sample(self, mine: set[int]) -> None:
+        while True:
+            try:
+                self.samples.append(await asyncio.to_thread(levels.look, self.at_s, self.pid, self.run, self.state_dir))
+                mine.update(child.pid for child in psutil.Process(self.pid).children(recursive=True))
+            except psutil.NoSuchProcess:
+                return
+            await asyncio.sleep(SAMPLE_S)
+
+    async def _break_all(self, plan: list[Planned], start_s: float, end_s: float) -> None:
+        for number, planned in enumerate(plan):
+            while self.at_s < min(start_s + planned.at_s, end_s):
+                self._read()
+                await asyncio.sleep(TICK_S)
+            if self.at_s >= end_s:
+                self.missed += len(plan) - number
+                return
+            broken = await self._break(planned)
+            if broken is None:
+                self.missed += 1
+                continue
+            self.broken.append(broken)
+            note = f"{broken.state} by {broken.sign} after {broken.after_s:.1f} s" if broken.sign else broken.state
+            self.said(f"{broken.at_s:5.0f} s  {broken.kind:<15} {broken.victim:<24} {note}")
+
+    async def _break(self, planned: Planned) -> Broken | None:
+        kind = KINDS[planned.kind]
+        hit, give_up = None, time.monotonic() + VICTIM_S
+        while hit is None:
+            if time.monotonic() > give_up:
+                return None
+            self._read()
+            at, when = time.monotonic(), self.at_s
+            arguments = (planned.kind, planned.pick, self.run, self.pid, self.state_dir)
+            hit = await asyncio.to_thread(inject.inject, *arguments)
+            if hit is None:
+                await asyncio.sleep(TICK_S)
+        ready = hit.desktop in self.booted
+        try:
+            verdict = await self._named(kind, at, hit.desktop, ready)
+            if kind.name == "ledger_lock":
+                await asyncio.sleep(max(0.0, at + kind.hold_s - time.monotonic()))
+        finally:
+            if hit.undo is not None:
+                hit.undo()
+        return Broken(
+            at_s=when, kind=kind.name, victim=hit.victim, state=str(verdict.state), sign=verdict.sign,
+            after_s=verdict.after_s, deadline_s=kind.deadline_s,
+        )  # fmt: skip
+
+    async def _named(self, kind: Kind, at: float, desktop: str, ready: bool) -> named.Judged:
+        while True:
+            self._read()
+            found = named.judged(kind, at, self.lines, desktop=desktop, ready=ready)
+            if found.state is not named.State.PENDING:
+                return found
+            if time.monotonic() > at + kind.deadline_s:
+                return named.Judged(named.State.UNNAMED, "", kind.deadline_s)
+            await asyncio.sleep(TICK_S)
+
+    def _read(self) -> None:
+        new = self.watch.new()
+        for line in new:
+            event = line["event"]
+            if event == "desktop_booted":
+                self.booted.add(line["desktop"])
+            elif event == "desktop_gone":
+                self.booted.discard(line["desktop"])
+            elif event == "episode_ended":
+                self.counts[f"ended: {line['reason']}"] += 1
+            elif event == "episode_faulted":
+                self.counts[f"faulted: {line['cause']}"] += 1
+            if line["level"] in ("warning", "error"):
+                self.warnings[event] += 1
+        self.lines += new
+        oldest = time.monotonic() - LINES_KEPT_S
+        if self.lines and self.lines[0]["t"] < oldest - 60.0:
+            self.lines = [line for line in self.lines if line["t"] >= oldest]
+
+    async def _stop(self) -> int | None:
+        """Stop the run as Ctrl-C does; its exit status."""
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.said("stopping the run")
+            self.process.send_signal(signal.SIGINT)
+            try:
+                async with asyncio.timeout(STOP_S):
+                    await self.process.wait()
+            except TimeoutError:
+                self.reasons.append(f"the run did not stop within {STOP_S:g} s")
+                self.process.kill()
+                await self.process.wait()
+        return self.process.returncode
+
+    async def _left(self, mine: set[int]) -> list[str]:
+        """What is still there after the stop, once the kernel has had time to bury it."""
+        give_up = time.monotonic() + LINGER_S
+        while True:
+            held = levels.left(self.run, self.state_dir)
+            names = [name for found in held.values() for name in found]
+            names += [f"process {pid}" for pid in sorted(mine) if _runs_for(pid, self.run)]
+            if not names or time.monotonic() > give_up:
+                return names
+            await asyncio.sleep(TICK_S)
+
+    def _found(self, load: float, status: int | None, left: list[str]) -> Found:
+        first, _, last = windows(self.wanted.minutes)
+        returned = levels.returns(self.samples, first, last)
+        unnamed = [broken for broken in self.broken if broken.state == named.State.UNNAMED]
+        bad = {event: count for event, count in self.warnings.items() if event in NEVER}
+        wrong = _audit(self.run / "ledger.sqlite")
+        reasons = [
+            *self.reasons,
+            *(f"{one.kind} at {one.at_s:.0f} s has no name in the log within {one.deadline_s:g} s" for one in unnamed),
+            *(f"{one.name} is not back: {_whole(one.before)} before, {_whole(one.after)} after" for one in returned
+              if not one.back),
+            *(f"{count} x {event} in the log" for event, count in bad.items()),
+            *([f"{len(left)} things outlived the run, the first {left[0]}"] if left else []),
+            *([wrong] if wrong else []),
+            *([] if any(one.state == named.State.NAMED for one in self.broken) else ["no fault was injected"]),
+        ]  # fmt: skip
+        return Found(
+            run=self.run.name, seed=self.wanted.seed, minutes=self.wanted.minutes, load_at_start=load,
+            faults=self.broken, not_injected=self.missed, returns=returned, samples=self.samples,
+            episodes=dict(self.counts.most_common()), events=dict(self.warnings.most_common()), audit=wrong, left=left,
+            exit=status, reasons=reasons,
+        )  # fmt: skip
+
+
+def _whole(value: float | None) -> str:
+    return "not seen" if value is None else f"{value:.0f}"
+
+
+def _runs_for(pid: int, run: Path) -> bool:
+    """Whether a process that was the run's still lives: a number may have gone to another process meanwhile."""
+    try:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+    return any(str(run) in word or levels.mark_of(run) in word for word in words)
+
+
+def _audit(ledger: Path) -> str:
+    """Compare the ledger's counters with its rows; what differs."""
+    deploy = deployfile.load("soak")[0]
+    settings = LedgerSettings(
+        seed=0, train_tasks=[], demo_tasks=[], max_steps=1, demos=deploy.demos.ledger(), rules=deploy.replay,
+        incarnation="audit",
+    )  # fmt: skip
+    if not ledger.is_file():
+        return "there is no ledger"
+    connection, _ = connect(ledger)
+    with closing(connection):
+        try:
+            audit(Book(connection, settings))
+        except ComputerRLError as error:
+            return str(error)
+    return ""
