@@ -58,7 +58,7 @@ class PoolPlan:
         self.booting -= 1
         back_off = min(self._config.longest_backoff_s, self._config.first_backoff_s * 2.0 ** min(self._failures, 30))
         self._failures += 1
-        self._not_before = now + back_off
+        self._not_before = max(self._not_before, now + back_off)
         return back_off
 
     def taken(self) -> None:

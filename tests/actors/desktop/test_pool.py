@@ -80,15 +80,26 @@ class PlanMachine(RuleBasedStateMachine):
         assert again_s == min(4.0, 0.5 * 2**self.failures)
         assert self.plan.pause_s(self.now) >= again_s
         self.failures += 1
-        self.silent_until = self.now + again_s
+        self.silent_until = max(self.silent_until, self.now + again_s)
         self.tend()
+
+    @rule(delay_s=st.sampled_from([0.25, 1.0, 8.0]))
+    def a_probe_is_wanted(self, delay_s: float) -> None:
+        self.plan.probe_after(self.now, delay_s)
+        self.silent_until = max(self.silent_until, self.now + delay_s)
+        self.tend()
+
+    @invariant()
+    def a_probe_is_made(self) -> None:
+        due = self.plan.probing and self.now >= self.silent_until
+        assert not due or self.plan.booting > 0
 
     @invariant()
     def bounded(self) -> None:
         plan = self.plan
         assert 0 <= plan.booting <= self.config.boots_at_once
         assert plan.ready >= 0
-        if self.now >= self.silent_until and not self.failures:
+        if self.now >= self.silent_until and not self.failures and not plan.probing:
             lacking = self.config.spares + plan.waiting - plan.ready - plan.booting
             assert lacking <= 0 or plan.booting == self.config.boots_at_once  # nobody waits for nothing
 
