@@ -10,15 +10,18 @@ from __future__ import annotations
 import hashlib
 import os
 import queue
+import subprocess
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from guest.errors import Refused
 
 PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
 CONNECT_S = 2.0  # an office that has just been started takes a while until it listens
+ASK_AGAIN_S = 10.0
 LOOK_S = 0.02
 
 
@@ -33,6 +36,17 @@ def reachable(argv: list[str]) -> list[str]:
     if not argv or os.path.basename(argv[0]) not in PROGRAMS or any(part.startswith("--accept") for part in argv):
         return argv
     return [argv[0], f"--accept=pipe,name={pipe_name()};urp;StarOffice.ComponentContext", *argv[1:]]
+
+
+def _running() -> bool:
+    """Whether there is an office, whoever started it."""
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and Path(f"/proc/{entry}/comm").read_text() == "soffice.bin\n":
+                return True
+        except OSError:  # it ended meanwhile
+            continue
+    return False
 
 
 class _Job:
@@ -56,6 +70,8 @@ class Office:
         self._thread: threading.Thread | None = None
         self._last: _Job | None = None
         self._desktop: Any = None
+        self._again_s = 0.0
+        self._messenger: subprocess.Popen[bytes] | None = None
 
     def call(self, name: str, work: Callable[[Any, Any], Any], timeout_s: float, connect_s: float = CONNECT_S) -> Any:
         """What `work` makes of the office's desktop object and the component in front.
@@ -77,7 +93,9 @@ class Office:
 
     def warm(self) -> None:
         """Begin to connect, so that the first call finds a connection; nobody waits for it here."""
-        if self._desktop is None and (self._last is None or self._last.done.is_set()):
+        now_s = time.monotonic()
+        if self._desktop is None and now_s >= self._again_s and (self._last is None or self._last.done.is_set()):
+            self._again_s = now_s + ASK_AGAIN_S
             self._start("the start", lambda: self._connected(CONNECT_S), CONNECT_S)
 
     def _start(self, name: str, work: Callable[[], Any], timeout_s: float) -> _Job:
@@ -118,11 +136,22 @@ class Office:
                 there = resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
                 break
             except UnoException as error:
+                if not _running():
+                    raise Refused("tool_failed", "LibreOffice is not running: open it first") from error
                 if time.monotonic() >= until:
-                    raise Refused("tool_failed", "LibreOffice can't be reached: it is not running") from error
+                    raise Refused("tool_failed", "LibreOffice can't be reached: it is still starting") from error
+                if wait_s:
+                    self._ask()
                 time.sleep(LOOK_S)
         self._desktop = there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
         return self._desktop, self._desktop.getCurrentComponent()
+
+    def _ask(self) -> None:
+        """Have an office that the user started listen, too: a second start hands its arguments to the first."""
+        if self._messenger is None or self._messenger.poll() is not None:
+            argv = reachable(["soffice", "--nodefault", "--norestore", "--nologo"])
+            null = subprocess.DEVNULL
+            self._messenger = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True)
 
 
 def document(desktop: Any, current: Any, service: str, kind: str, wait_s: float) -> Any:

@@ -335,9 +335,29 @@ async def test_an_office_that_hangs_or_dies_costs_a_call_its_deadline(calc: Calc
     assert "used: A1:C60" in await calc.tool("get_workbook_info")
     await calc.signal("KILL")
     await calc("settle", timeout_ms=3000, quiet_ms=200)
-    assert "LibreOffice can't be reached" in await calc.tool("get_workbook_info")
+    assert "LibreOffice is not running" in await calc.tool("get_workbook_info")
     assert await calc("ping") == "pong"
-    await calc("write_file", path="Documents/again.csv", data=b"a,b\n1,2\n")
     await calc("write_file", path="Documents/again.xlsx", data=make_xlsx({"new": (("a", 1),)}))
     await calc.open("Documents/again.xlsx")
     assert "'new'" in await calc.tool("get_workbook_info")
+
+
+async def test_a_dialog_does_not_stop_the_functions(calc: Calc) -> None:
+    await calc("hotkey", keys=["ctrl", "1"])
+    await calc("settle", timeout_ms=3000)
+    assert any(window.title == "Format Cells" for window in await calc("windows"))
+    assert await calc.tool("set_cell_value", cell="A2", value="plum") == "A2 = plum"
+    await calc("hotkey", keys=["Escape"])
+    await calc("settle", timeout_ms=3000)
+    assert "2: plum" in (await calc("observe"))["info"]
+
+
+async def test_an_office_that_the_user_started_is_reached_too(calc: Calc) -> None:
+    await calc.signal("KILL")
+    await calc("settle", timeout_ms=3000, quiet_ms=200)
+    await calc("write_file", path="start.sh", data=b"exec soffice --norestore --nologo --calc")
+    await calc("launch", argv=["sh", "start.sh"])
+    await calc("wait_window", title="Untitled", timeout_ms=20_000)
+    await calc("settle", timeout_ms=5000, quiet_ms=200)
+    assert await calc.tool("set_cell_value", cell="A1", value="1 1/2") == "A1 = 1 1/2"
+    assert "name it first with ctrl+s" in await calc.tool("save")
