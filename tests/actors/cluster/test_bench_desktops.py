@@ -1,0 +1,79 @@
+"""`bench desktops` on one real desktop, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.cluster import cli
+
+
+@pytest.fixture
+def state_dir() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None) as folder:
+        Path(folder).chmod(0o755)  # desktops have users of their own
+        yield folder
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="processes of other users are measured")
+def test_a_desktop_is_measured(state_dir: str) -> None:
+    counts = ["--actions", "2", "--boots", "1", "--episodes", "1", "--hold", "1", "--hold-app", "terminal"]
+    command = [
+        sys.executable, "-P", "-m", "actors.cluster.cli", "bench", "desktops", "--apps", "text_editor", *counts,
+        "--state-dir", state_dir, "--no-targets", "--json",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    click, typed = found["actions"]
+    assert (click["action"], click["n"], typed["n"]) == ("click", 2, 2)
+    assert click["p50_ms"] >= sum(click["parts_p50_ms"].values()) * 0.5 > 0
+    assert click["guest_cpu_ms"]["agent"] > 0
+    assert found["boots"]["cpu_s"] > found["boots"]["guest_cpu_s"] > 0
+    (light,) = found["episodes"]
+    assert (light["kind"], light["n"], light["faults"]) == ("light", 1, 0)
+    assert light["cpu_s"] > light["play_cpu_s"] > 0
+    assert (found["held"]["held"], found["held"]["answering"]) == (1, 1)
+    assert found["held"]["pss_median_bytes"] > 20 << 20
+    assert found["targets"] == []
+    assert "2 x click" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["desktops", "--apps", "text_edit"], "did you mean text_editor?"),
+        (["desktops", "--hold", "100000"], "at most"),
+        (["desktops", "--hold-app", "calc"], "libreoffice_calc"),
+        (["desktops", "--actions", "-1"], "counts start at 0"),
+        (["soak", "--file", "soka"], "did you mean soak?"),
+        (["soak", "--minutes", "0.1"], "--minutes"),
+        (["soak", "--set", "run.limit_s=60"], "run.limit_s"),
+        (["desktop"], "did you mean desktops?"),
+    ],
+)
+def test_bad_input_is_one_line(args: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = cli.main(["bench", *args])
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    shown = capsys.readouterr().err
+    assert status == 2
+    assert shown.count("\n") == 1
+    assert expected in shown
+
+
+@pytest.mark.parametrize("kind", ["desktops", "soak", "startup"])
+def test_help_says_what_decides_the_exit_status(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["bench", kind, "--help"])
+    shown = capsys.readouterr().out
+    assert "examples:" in shown
+    assert kind == "startup" or "Exit status 1" in shown.replace("\n", " ")

@@ -1,0 +1,94 @@
+"""The pure parts of the benches: percentiles, targets, who used the processor, what a click hits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.cluster.bench import hold, stage
+from actors.cluster.bench.actions import PARTS, Timed, places, summed
+from actors.cluster.bench.figures import Target, median, percentile
+from actors.cluster.bench.processes import KINDS, kind_of, spent
+from actors.cluster.usage import CpuMeter, part_of
+from apis.observation import Element, Observation, Window
+from runtime.errors import ConfigError
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1.0))
+def test_a_percentile_is_a_measured_value_that_its_share_does_not_exceed(values: list[float], share: float) -> None:
+    found = percentile(values, share)
+    assert found in values
+    assert sum(value <= found for value in values) >= share * len(values) - 1e-9
+    assert sum(value < found for value in values) < share * len(values)
+
+
+def test_nothing_measured_is_no_figure_and_misses_its_target() -> None:
+    assert median([]) is None
+    assert median([3.0, 1.0, 2.0, 9.0]) == 2.0
+    assert not Target(name="x", measured=None, bound=1.0, unit="s").met
+    assert Target(name="x", measured=1.0, bound=1.0, unit="s").met
+    assert not Target(name="x", measured=1.1, bound=1.0, unit="s").met
+    assert not Target(name="x", measured=127.0, bound=128.0, unit="", at_least=True).met
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "kind"),
+    [
+        ("Xvfb", ["Xvfb", "-screen"], "X server"),
+        ("python3", ["/usr/bin/python3", "-I", "/opt/computerrl/guest", "agent", "--run", "/run"], "agent"),
+        ("python3", ["/usr/bin/python3", "-I", "-S", "/opt/computerrl/guest", "session"], "other"),
+        ("sshd", ["sshd: agent@notty"], "sshd"),
+        ("soffice.bin", ["/usr/lib/libreoffice/program/soffice.bin"], "application"),
+        ("openbox", ["openbox"], "other"),
+    ],
+)
+def test_a_guest_process_has_a_kind(name: str, words: list[str], kind: str) -> None:
+    assert kind_of(name, words) == kind
+
+
+READING = st.fixed_dictionaries({kind: st.floats(0, 1e5) for kind in (*KINDS, "all")})
+
+
+@given(READING, READING)
+def test_parts_add_up_to_the_group_or_to_what_threads_used(a: dict[str, float], b: dict[str, float]) -> None:
+    parts = spent(a, b)
+    living = sum(max(0.0, b[kind] - a[kind]) for kind in KINDS)
+    assert sum(parts.values()) == pytest.approx(max(living, b["all"] - a["all"]), abs=1e-6)
+    assert all(value >= 0 for value in parts.values())
+
+
+def test_the_mean_of_actions_keeps_every_part() -> None:
+    guest = {part: {**dict.fromkeys(KINDS, 0.0), "agent": 2.0} for part in PARTS}
+    wall = {"act": 1.0, "settle": 60.0, "observe": 9.0}
+    one = Timed(wall_ms=wall, host_cpu_ms=dict.fromkeys(PARTS, 0.5), guest_cpu_ms=guest, calls=3, ping_ms=0.2)
+    cost = summed("terminal", "click", [one, one])
+    assert (cost.p50_ms, cost.n, cost.transport_p50_ms) == (70.0, 2, pytest.approx(0.6))
+    assert cost.cpu_ms == dict.fromkeys(PARTS, 2.5)
+    assert (cost.guest_cpu_ms["agent"], cost.host_cpu_ms) == (6.0, 1.5)
+    assert summed("terminal", "click", []).p50_ms is None
+
+
+def test_two_clicks_go_to_two_places() -> None:
+    window = Window(number=1, wm_class="pcmanfm", title="Documents", active=True)
+    icons = tuple(Element("icon", name, "", 10, y, 20, 20, (), 0) for y, name in enumerate(stage.NAMES))
+    for app, elements in (("file_manager", icons), ("text_editor", icons[:1]), ("terminal", ())):
+        first, second = places(Observation((window,), elements), app)
+        assert first != second
+
+
+def test_what_does_not_fit_or_does_not_exist_is_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match=r"at most \d+"):
+        hold.refuse_unless_fits("libreoffice_calc", 1_000_000)
+    with pytest.raises(ConfigError, match="did you mean terminal"):
+        stage.known("text_editor,termnal")
+
+
+def test_every_part_of_a_run_is_told_by_its_command_line() -> None:
+    assert part_of(["python", "-m", "runtime.hosts.child", "--name=desktops/3"]) == "desktop hosts"
+    assert part_of(["python", "-m", "runtime.hosts.child", "--name=ranks/0"]) == "rank"
+    assert part_of(["python", "-P", "-m", "policy.engine"]) == "engine"
+    assert part_of(["bash"]) == "other"
+    used = CpuMeter().read()
+    assert used.span_s > 0
+    assert used.seconds["entry point"] >= 0

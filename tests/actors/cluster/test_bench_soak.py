@@ -1,0 +1,161 @@
+"""The pure parts of a soak: when what is broken, whether the log names it, whether levels come back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.cluster.bench.soak import inject, levels
+from actors.cluster.bench.soak.kinds import KINDS, schedule
+from actors.cluster.bench.soak.named import State, judged
+from actors.cluster.bench.soak.soak import windows
+from runtime.logs_read import LogWatch
+
+
+@given(st.integers(0, 2**32), st.floats(60, 4000), st.floats(2, 60))
+def test_a_schedule_comes_from_its_seed_and_spares_the_restart_budgets(
+    seed: int, lasts_s: float, every_s: float
+) -> None:
+    plan = schedule(seed, lasts_s, every_s)
+    assert plan == schedule(seed, lasts_s, every_s)
+    assert [planned.at_s for planned in plan] == sorted(planned.at_s for planned in plan)
+    assert all(0 < planned.at_s <= lasts_s and 0 <= planned.pick < 1 for planned in plan)
+    last: dict[str, float] = {}
+    for planned in plan:
+        kind = KINDS[planned.kind]
+        assert planned.at_s - last.get(kind.part, float("-inf")) >= kind.rest_s
+        last[kind.part] = planned.at_s
+
+
+def test_every_kind_comes_in_half_an_hour() -> None:
+    for seed in range(20):
+        _, (start, end), _ = windows(30.0)
+        assert {planned.kind for planned in schedule(seed, end - start, 20.0)} == set(KINDS)
+
+
+@given(st.floats(1, 600))
+def test_levels_are_taken_before_the_first_fault_and_after_the_last(minutes: float) -> None:
+    first, breaking, last = windows(minutes)
+    assert 0 < first[0] < first[1] <= breaking[0] < breaking[1] < last[0] < last[1] == 60 * minutes
+
+
+def test_minute_two_is_minute_two() -> None:
+    assert windows(30.0) == ((60.0, 120.0), (120.0, 1680.0), (1740.0, 1800.0))
+
+
+def line(event: str, t: float, actor: str = "desktop/1", **fields: Any) -> dict[str, Any]:
+    return {"event": event, "t": t, "actor": actor, **fields}
+
+
+GONE = line("desktop_gone", 12.0, desktop="d7", holder="desktop/1", cpu_s=0.5)
+KILLED = line("episode_faulted", 12.5, cause="sandbox_killed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "state"),
+    [
+        ("sandbox_kill", [GONE, KILLED], State.NAMED),
+        ("sandbox_kill", [KILLED], State.PENDING),  # of whom? that desktop is not gone yet
+        ("sandbox_kill", [GONE, {**KILLED, "actor": "desktop/2"}], State.PENDING),  # another seat's fault
+        ("sandbox_kill", [GONE, {**KILLED, "t": 9.0}], State.PENDING),  # it was written before
+        ("sandbox_kill", [GONE, line("episode_ended", 12.5, reason="verified")], State.MOOT),
+        ("sandbox_kill", [GONE, line("episode_faulted", 12.5, cause="verify_timeout")], State.UNNAMED),
+        ("sandbox_kill", [line("desktop_spare_died", 11.0, desktop="d7", detail="")], State.NAMED),
+        ("sandbox_kill", [line("desktop_spare_died", 11.0, desktop="d8", detail="")], State.PENDING),
+        ("agent_kill", [GONE, line("episode_ended", 12.5, reason="agent_broke_desktop")], State.NAMED),
+        ("app_kill", [GONE, line("episode_ended", 12.5, reason="out_of_steps")], State.NAMED),
+        ("agent_kill", [line("desktop_boot_failed", 11.0, cause="boot_failed")], State.PENDING),  # it had booted
+    ],
+)
+def test_only_a_line_about_the_desktop_that_was_hit_names_its_fault(
+    kind: str, lines: list[dict[str, Any]], state: State
+) -> None:
+    assert judged(KINDS[kind], 10.0, lines, desktop="d7").state is state
+
+
+def test_other_parts_are_named_by_their_own_lines() -> None:
+    lost = line("host_lost", 11.0, "host/main", name="ranks/0")
+    assert judged(KINDS["rank_kill"], 10.0, [lost]).state is State.NAMED
+    assert judged(KINDS["host_kill"], 10.0, [lost]).state is State.PENDING
+    stalled = line("stall", 30.0, "host/main", cause="silent", whom="host/desktops/0")
+    found = judged(KINDS["host_stop"], 10.0, [stalled])
+    assert (found.state, found.after_s) == (State.NAMED, 20.0)
+    booting = line("desktop_boot_failed", 11.0, cause="boot_failed")
+    assert judged(KINDS["x_kill"], 10.0, [booting], desktop="d7", ready=False).state is State.NAMED
+
+
+def level(at_s: float, **more: int) -> levels.Level:
+    values = {
+        "processes": 4, "zombies": 0, "guest_processes": 40, "descriptors": 200, "rss_bytes": 1 << 30, "desktops": 5,
+        "mounts": 5, "cgroups": 20, "folders": 12, "run_bytes": 1,
+    }  # fmt: skip
+    return levels.Level(at_s=at_s, **{**values, **more})
+
+
+@given(st.integers(0, 400), st.integers(0, 400))
+def test_a_leak_is_what_stays(peak: int, stays: int) -> None:
+    seen = [level(float(t)) for t in range(60, 121, 5)]
+    seen += [level(float(t), descriptors=200 + peak) for t in range(125, 500, 5)]
+    seen += [level(float(t), descriptors=200 + stays) for t in range(540, 601, 5)]
+    found = {one.name: one for one in levels.returns(seen, (60.0, 120.0), (540.0, 600.0))}
+    assert found["descriptors"].back == (200 + stays <= 200 * 1.15 + 40)
+    assert found["descriptors"].most == 200 + max(peak, stays)
+    assert all(one.back for name, one in found.items() if name != "descriptors")
+
+
+def test_levels_that_were_never_seen_did_not_come_back() -> None:
+    assert not any(one.back for one in levels.returns([], (0.0, 1.0), (2.0, 3.0)))
+    assert not any(one.back for one in levels.returns([level(0.5)], (0.0, 1.0), (2.0, 3.0)))
+
+
+def test_only_the_named_run_is_looked_at(tmp_path: Path) -> None:
+    run = tmp_path / "soak-of-a-test"
+    (run / "logs").mkdir(parents=True)
+    state = tmp_path / "state"
+    (state / f"{levels.mark_of(run)}1.2.abcdabcd" / "3").mkdir(parents=True)
+    (state / "crl.another.1.2.abcdabcd" / "3").mkdir(parents=True)
+    found = levels.left(run, str(state))
+    assert [len(found[kind]) for kind in ("owners", "folders", "mounts", "cgroups")] == [1, 1, 0, 0]
+    seen = levels.look(1.0, os.getpid(), run, str(state))
+    assert (seen.desktops, seen.folders, seen.guest_processes) == (1, 1, 0)
+    assert seen.processes >= 1
+    assert inject.inject("agent_kill", 0.0, run, os.getpid(), str(state)) is None
+    assert inject.inject("engine_kill", 0.0, run, os.getpid(), str(state)) is None
+
+
+def test_a_stopped_part_is_let_go_again(tmp_path: Path) -> None:
+    sleeper = subprocess.Popen(["python3", "-c", "import time; time.sleep(30)", "--name=ranks/0"])
+    try:
+        hit = inject.inject("rank_stop", 0.0, tmp_path, os.getpid(), str(tmp_path))
+        assert hit is not None
+        assert hit.undo is not None
+        _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        hit.undo()
+        _, status = os.waitpid(sleeper.pid, os.WCONTINUED)
+        assert os.WIFCONTINUED(status)
+    finally:
+        sleeper.send_signal(signal.SIGKILL)
+        sleeper.wait(timeout=10)
+
+
+def test_a_watch_gives_each_line_once(tmp_path: Path) -> None:
+    watch = LogWatch(tmp_path)
+    assert watch.new() == []
+    (tmp_path / "logs").mkdir()
+    file = tmp_path / "logs" / "replay.jsonl"
+    text = '{"ts": "1", "t": 1.0, "level": "info", "event": "a", "actor": "replay"}\n'
+    file.write_text(text)
+    assert [found["event"] for found in watch.new()] == ["a"]
+    assert watch.new() == []
+    with file.open("a") as more:
+        more.write(text.replace('"a"', '"b"') + '{"torn')
+    assert [found["event"] for found in watch.new()] == ["b"]
+    watch.close()
