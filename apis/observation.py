@@ -94,8 +94,8 @@ _ENDINGS = (
 )  # fmt: skip
 _TAGS = frozenset(
     (
-        "alert", "canvas", "check-box", "combo-box", "entry", "icon", "image", "paragraph", "scroll-bar", "section",
-        "slider", "spin-button", "static", "table-cell", "terminal", "text",
+        "alert", "canvas", "check-box", "combo-box", "entry", "icon", "image", "page-tab", "paragraph", "scroll-bar",
+        "section", "slider", "spin-button", "static", "table-cell", "terminal", "text",
     )
 )  # fmt: skip
 
@@ -103,7 +103,8 @@ _TAGS = frozenset(
 def usable(element: Element) -> bool:
     """The published filter: a tag that says something, on the screen, with a name or a text.
 
-    One thing is added to it: an editable field stays even when it is empty, else nobody could ever fill it.
+    Two things are added to it: an editable field stays even when it is empty, else nobody could ever fill it, and
+    tabs stay, else nobody could turn to another sheet.
     """
     tag = element.tag
     kept = tag.startswith("document") or tag.endswith(_ENDINGS) or tag in _TAGS

@@ -27,6 +27,7 @@ RING_BYTES = 32 << 10
 _HEADER = struct.Struct("<QHH")  # bytes written so far, rows, columns
 FILE_BYTES = _HEADER.size + RING_BYTES
 _PIECE_BYTES = 16 << 10
+_LINE_BYTES = 1 << 10
 
 
 def path_of(window: int) -> str:
@@ -83,8 +84,8 @@ def read(path: str) -> tuple[int, int, int, bytes] | None:
     if count <= RING_BYTES:
         return count, rows, columns, ring[:count]
     at = count % RING_BYTES
-    ordered = ring[at:] + ring[:at]
-    return count, rows, columns, ordered[ordered.find(b"\n") + 1 :]
+    ordered = ring[at:] + ring[:at]  # read from the start of a line, if one is near
+    return count, rows, columns, ordered[ordered.find(b"\n", 0, _LINE_BYTES) + 1 :]
 
 
 def _same_size(source: int, target: int) -> tuple[int, int]:

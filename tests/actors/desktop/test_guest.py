@@ -5,66 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from actors.desktop.faults import LinkState
-from actors.desktop.link import GuestLink, LinkDown
-from actors.desktop.providers.abc import Desktop, DesktopSpec
-from actors.desktop.providers.outside import ReadLimits
-from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.link import LinkDown
 from apis.observation import from_guest
-from apis.tasks.verify import Wanted
 from runtime.errors import GuestRefused
 
 HARD = "The quick Brown fox, (lazy) dog; 0123456789! {a}[b]<c>|d&e%f$g#h@i^j*k+l=m~n`o\"p'q_r-s/t?u:v\\ üλ→\tend"
 
 
-class Guest:
-    """A desktop in a test's words."""
-
-    def __init__(self, provider: SandboxProvider, desktop: Desktop, link: GuestLink) -> None:
-        self.provider, self.desktop, self.link = provider, desktop, link
-
-    async def __call__(self, method: str, **args: Any) -> Any:
-        return await self.link.call(method, timeout_s=20, **args)
-
-    async def act(self, method: str, **args: Any) -> None:
-        await self(method, **args)
-        assert await self("settle", timeout_ms=5000)
-
-    async def open(self, *argv: str, title: str, accessible: bool = True) -> None:
-        await self("launch", argv=list(argv))
-        await self("wait_window", title=title, accessible=accessible)
-        assert await self("settle", timeout_ms=5000)
-
-    async def rows(self) -> list[tuple[str, str]]:
-        """What shows: (tag, name or text)."""
-        return [(element[0], element[1] or element[2]) for element in (await self("observe"))["elements"]]
-
-    async def centre(self, tag: str, label: str) -> dict[str, int]:
-        for element in (await self("observe"))["elements"]:
-            if element[0] == tag and label in (element[1], element[2]):
-                return {"x": element[3] + element[5] // 2, "y": element[4] + element[6] // 2}
-        raise AssertionError((tag, label, await self.rows()))
-
-    async def titles(self) -> list[str]:
-        return [window.title for window in await self("windows")]
-
-    async def text(self, path: str) -> str | None:
-        (seen,) = await self.provider.read_home(self.desktop, [Wanted(path)], ReadLimits())
-        return None if seen.data is None else seen.data.decode()
-
-
-@pytest.fixture
-async def guest(sandbox: SandboxProvider) -> AsyncIterator[Guest]:
-    desktop = await sandbox.boot(DesktopSpec())
-    link = await GuestLink.open(desktop, timeout_s=30)
-    yield Guest(sandbox, desktop, link)
-    await link.close()
+Guest = Any  # a desktop in a test's words: see conftest.py
 
 
 async def test_an_editor_is_seen_typed_into_and_saved(guest: Guest):
@@ -117,6 +71,17 @@ async def test_a_file_manager_is_seen_and_renames(guest: Guest):
     await guest.act("click", **await guest.centre("icon", "Archive"), n=2)
     assert await guest.titles() == ["Archive"]
     assert ("icon", "2024") in await guest.rows()
+
+
+async def test_a_menu_of_the_file_manager_is_seen_while_it_is_open(guest: Guest):
+    await guest.open("pcmanfm", "Documents", title="Documents")
+    items = ("menu-item", "Select All"), ("menu-item", "New Window")
+    for menu, shown in (("Edit", (True, False)), ("File", (False, True))):
+        await guest.act("click", **await guest.centre("menu", menu))
+        rows = await guest.rows()
+        assert tuple(item in rows for item in items) == shown
+        await guest.act("hotkey", keys=["Escape"])
+    assert not set(items) & set(await guest.rows())
 
 
 async def test_two_clicks_are_no_double_click(guest: Guest):

@@ -1,0 +1,61 @@
+"""The terminal's screen as text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apis.guest.vt import Screen, last_lines
+
+SHOWN = {
+    "plain": ("ab\r\ncd", ["ab", "cd"]),
+    "colours and titles": ("\x1b[1;31ma\x1b[0m\x1b]0;title\x07b\x1b(B", ["ab"]),
+    "a tab and a bell": ("a\tb\x07", ["a       b"]),
+    "overwritten": ("abc\rX\b\bY", ["Ybc"]),
+    "a wrapped line": ("x" * 12, ["x" * 10, "xx"]),
+    "moved about": ("\x1b[2;3Ha\x1b[Ab\x1b[1Gc\x1b[Bd", ["c  b", " da"]),
+    "erased": ("abcdef\x1b[3D\x1b[K\r\x1b[1P\x1b[1@Z", ["Zbc"]),
+    "cleared": ("abc\r\ndef\x1b[H\x1b[2Jx", ["x"]),
+    "scrolled": ("1\r\n2\r\n3\r\n4\r\n5", ["2", "3", "4", "5"]),
+    "a region scrolled": ("\x1b[2;3r\x1b[1;1Ha\x1b[3;1Hb\ncd", ["a", "b", " cd"]),
+    "lines inserted and deleted": ("a\r\nb\r\nc\x1b[1;1H\x1b[1L\x1b[3;1H\x1b[1M", ["", "a", "c"]),
+    "the second screen and back": ("keep\x1b[?1049h\x1b[Hother\x1b[?1049l!", ["keep!"]),
+    "saved and restored": ("a\x1b7bc\x1b8X", ["aXc"]),
+    "beyond ASCII": ("ü→e\u0301\u202e字", ["ü→e字"]),
+    "an unknown sequence": ("a\x1b[5;6yb\x1b%Gc", ["abc"]),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_shows(name: str) -> None:
+    written, lines = SHOWN[name]
+    screen = Screen(4, 10)
+    screen.feed(written)
+    assert screen.lines() == lines + [""] * (4 - len(lines))
+
+
+@given(
+    st.lists(
+        st.text() | st.from_regex(r"\x1b\[[?0-9;]{0,12}[@-~]") | st.sampled_from("\x1bM\x1bD\x1bc\r\n\b\t"), max_size=30
+    ),
+    st.integers(-1, 300),
+    st.integers(-1, 600),
+)
+def test_whatever_is_written_the_screen_keeps_its_size_and_holds_no_control(
+    parts: list[str], rows: int, columns: int
+) -> None:
+    screen = Screen(rows, columns)
+    screen.feed("".join(parts))
+    lines = screen.lines()
+    assert len(lines) == screen.rows <= 200
+    assert all(len(line) <= screen.columns <= 500 for line in lines)
+    assert all(char >= " " and not "\x7f" <= char < "\xa0" for line in lines for char in line)
+
+
+@given(st.lists(st.text("abc ", max_size=12).map(str.rstrip), max_size=8), st.integers(1, 40))
+def test_the_last_lines_fit_and_are_whole(lines: list[str], limit: int) -> None:
+    text = last_lines(lines, limit)
+    assert len(text) <= limit
+    filled = [line for line in lines if line]
+    if filled and len(filled[-1]) <= limit:
+        assert text.split("\n")[-1] == filled[-1]
+        assert set(text.split("\n")) <= set(lines)
