@@ -94,9 +94,10 @@ def oracle(task_id: str, seed: int = 0, noise: float = 0.0, route: str = "") -> 
 
     Raises ConfigError like `family`, and for a route the family does not have.
     """
-    routes = family(task_id).routes
+    of = family(task_id)
+    routes = of.routes
     drawn = hashlib.blake2b(f"{seed} {task_id}".encode(), digest_size=8).digest()
     chosen = route or sorted(routes)[int.from_bytes(drawn, "big") % len(routes)]
     if chosen not in routes:
         raise ConfigError(f"{task_id}: there is no route {route!r}, only {', '.join(sorted(routes))}")
-    return Oracle(goal(task_id), routes[chosen], seed, noise)
+    return Oracle(of.goal(task_id), routes[chosen], seed, noise, of.apps)

@@ -14,6 +14,7 @@ from random import Random
 import msgspec
 
 from apis.actions import Action, Click, DragAndDrop, Hotkey, Scroll, SwitchWindow, Type, Wait, line
+from apis.apps import APP_NAMES
 from apis.forms import Turn, element_names, escaped, place, window_names
 from apis.observation import Element, Observation
 from apis.tasks.family import Goal
@@ -94,8 +95,11 @@ def keys(thought: str, *names: str) -> Move:
 class Oracle:
     """Solves one task by one route; with `noise` it takes, that often, a step that does no harm and then recovers."""
 
-    def __init__(self, goal: Goal, decide: Decide, seed: int = 0, noise: float = 0.0) -> None:
+    def __init__(
+        self, goal: Goal, decide: Decide, seed: int = 0, noise: float = 0.0, apps: tuple[str, ...] = ()
+    ) -> None:
         self._goal = goal
+        self._apps = apps  # those that the task needs, the main one first; () when any will do
         self._decide = decide
         self._seed = seed
         self._noise = noise
@@ -109,6 +113,8 @@ class Oracle:
         chance = self._random(f"step {len(history)}")
         if chance.random() < self._noise and (stray := _stray(view, chance)):
             return stray
+        if self._apps and observation.app in APP_NAMES and observation.app not in self._apps:
+            return switch(view, self._apps[0])
         return self._decide(view)
 
     def answer(self, observation: Observation, history: Sequence[Turn], form: str = "compact") -> str:

@@ -8,11 +8,12 @@ from typing import Literal
 import pytest
 import pytest_asyncio
 
-from actors.desktop.answers import Answer, Prompt
+from actors.desktop.answers import Answer, Answerer, Prompt
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool import Pool
 from actors.desktop.seat_config import SeatConfig
+from actors.replay.messages import Reservation
 from apis import tasks
 from apis.forms import Turn
 from apis.observation import Observation
@@ -52,6 +53,37 @@ async def test_oracles_find_back_after_stray_steps(family: str, pool: Pool) -> N
     stray = demonstrated(Tokenizer.load(MODEL), noise=0.3)
     played = await Player(pool).play(f"{family}/train/3", stray, seed=6)
     assert played.success, (played.detail, played.steps)
+
+
+@pytest.mark.parametrize(
+    ("family", "before"),
+    [
+        ("file_manager", ("Agent.hotkey(keys=['alt', 'up'])", "Agent.open_app(app_name='gedit')")),
+        ("files_move", ("Agent.hotkey(keys=['alt', 'up'])", "Agent.hotkey(keys=['alt', 'up'])")),
+        ("terminal_read", ("Agent.type(text='echo lost')", "Agent.open_app(app_name='files')")),
+    ],
+)
+async def test_an_oracle_takes_over_where_another_went_astray(family: str, before: tuple[str, ...], pool: Pool) -> None:
+    def answers(work: Reservation) -> Answerer:
+        return Handed(Said(*before), len(before), demonstrated(Tokenizer.load(MODEL))(work))
+
+    played = await Player(pool).play(f"{family}/train/8", answers, seed=7)
+    assert played.success, (played.detail, [(step.response, step.refusal) for step in played.steps])
+
+
+class Handed:
+    """Asks one for the first steps and another for the rest."""
+
+    def __init__(self, first: Answerer, steps: int, rest: Answerer) -> None:
+        self.first = first
+        self.steps = steps
+        self.rest = rest
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        who = self.first if len(history) < self.steps else self.rest
+        return await who.answer(step, prompt, observation, history, last)
 
 
 class Said:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from apis.actions import Exit, Hotkey, Type, Wait, line
 from apis.tasks.demonstrator import Move, View, click, keys
+from apis.tasks.families.folders import to_documents
 
 NAME_DIALOGS = {"rename": "Rename File", "folder": "Creating New Folder"}
 ENTRY_OF_MENU = {"rename": ("Rename",), "delete": ("Delete", "Move to Trash")}
@@ -24,6 +25,9 @@ def decide(view: View) -> Move:
         return click(view, yes) if by_mouse else keys("yes -> enter", "enter")
     if yes is not None or view.field() is None:
         return keys("close this", "esc")
+    away = to_documents(view)
+    if away is not None:
+        return away
     if _done(view):
         return "done", Exit(success=True)
     if kind == "folder":

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from apis.actions import Click, Exit, Hotkey, Wait, line
 from apis.tasks.demonstrator import Move, View, click, keys, pointed
+from apis.tasks.families.folders import DOCUMENTS, to_documents
 
 CUT, PASTE = Hotkey(keys=("ctrl", "x")), Hotkey(keys=("ctrl", "v"))
-HOME_OF_ALL = "Documents"
 
 
 def into(view: View) -> Move:
     """The next move towards the file's being in the folder `wanted`."""
-    return _move(view, HOME_OF_ALL, view.goal.wanted)
+    return _move(view, DOCUMENTS, view.goal.wanted)
 
 
 def out(view: View) -> Move:
     """The next move towards the file's being beside the folder `wanted` that it is in."""
-    return _move(view, view.goal.wanted, HOME_OF_ALL)
+    return _move(view, view.goal.wanted, DOCUMENTS)
 
 
 def _move(view: View, origin: str, aim: str) -> Move:
     by_menu, by_button = view.route.random() < 0.4, view.route.random() < 0.6
     entry = view.labelled("menu-item", "Cut")
     if view.title not in (origin, aim):
-        return keys("close this", "esc")
+        return to_documents(view) or keys("close this", "esc")
     icon = view.find("icon", lambda e: e.label == view.goal.target)
     if view.title == aim:
         if icon is not None:
@@ -58,7 +58,7 @@ def _was_cut(view: View) -> bool:
 
 def _go(view: View, here: str, there: str, by_button: bool) -> Move:
     """From one folder to the other."""
-    if there == HOME_OF_ALL:
+    if there == DOCUMENTS:
         up = view.labelled("push-button", "Parent Folder")
         return click(view, up) if by_button and up else keys(f"{here} -> up", "alt", "up")
     folder = view.find("icon", lambda e: e.label == there)

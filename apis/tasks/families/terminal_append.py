@@ -6,7 +6,7 @@ Invariant: solved only if the line stands last in that file and nothing else in 
 from __future__ import annotations
 
 from apis.actions import Exit, Wait
-from apis.tasks.demonstrator import Move, View, keys
+from apis.tasks.demonstrator import Move, View
 from apis.tasks.families.shell import PROMPT, at, enter, go_in, ran, screen
 from apis.tasks.family import TERMINAL, Goal, of_files, seeded
 from apis.tasks.words import HELD_OUT, TRAIN, words
@@ -49,8 +49,6 @@ def goal(task_id: str) -> Goal:
 def decide(view: View) -> Move:
     """The next move of its oracle."""
     first = go_in(view)
-    if view.observation.app != "terminal":
-        return keys("close this", "esc")
     command = f"echo {view.goal.wanted} >> {at(view, view.goal.target)}"
     if ran(view, command):
         lines = screen(view)

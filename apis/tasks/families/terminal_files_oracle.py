@@ -6,15 +6,13 @@ Invariant: it ends only after its command was entered and the shell is ready aga
 from __future__ import annotations
 
 from apis.actions import Exit, Wait
-from apis.tasks.demonstrator import Move, View, keys
+from apis.tasks.demonstrator import Move, View
 from apis.tasks.families.shell import PROMPT, at, enter, go_in, ran, screen
 
 
 def decide(view: View) -> Move:
     """The next move."""
     first = go_in(view)
-    if view.observation.app != "terminal":
-        return keys("close this", "esc")
     command = _command(view)
     if ran(view, command):
         lines = screen(view)

@@ -6,15 +6,13 @@ Invariant: it acts only on what the terminal shows, never on what the instance k
 from __future__ import annotations
 
 from apis.actions import Exit, Wait
-from apis.tasks.demonstrator import Move, View, keys
+from apis.tasks.demonstrator import Move, View
 from apis.tasks.families.shell import PROMPT, at, enter, entered, go_in, output, ran, screen
 
 
 def decide(view: View) -> Move:
     """The next move."""
     first = go_in(view)
-    if view.observation.app != "terminal":
-        return keys("close this", "esc")
     if first:
         return first
     look = _look(view)
