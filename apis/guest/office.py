@@ -1,8 +1,8 @@
 """LibreOffice, reached over one UNO connection by a pipe of this session's own.
 
 Invariant: nothing here waits longer than its caller's deadline. UNO calls block for as long as the office likes, so all
-of them run in one thread; while a call is stuck there past its deadline, later ones are refused at once, and the death
-of the office ends it. The connection is made anew when the office was started again. No document is ever closed.
+of them run in one thread; while a call is stuck there, later ones are refused at once, and the death of the office
+ends it. The connection is made anew when the office was started again. No document is ever closed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from guest.errors import Refused
 PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
 CONNECT_S = 2.0  # an office that has just been started takes a while until it listens
 ASK_AGAIN_S = 10.0
+STUCK_S = 10.0  # a call that has lasted this long is not waited for any more
 LOOK_S = 0.02
 
 
@@ -52,11 +53,10 @@ def _running() -> bool:
 class _Job:
     """One piece of work for the thread."""
 
-    def __init__(self, name: str, work: Callable[[], Any], timeout_s: float) -> None:
+    def __init__(self, name: str, work: Callable[[], Any]) -> None:
         self.name = name
         self.work = work
         self.started_s = time.monotonic()
-        self.until_s = self.started_s + timeout_s
         self.done = threading.Event()
         self.value: Any = None
         self.error: Exception | None = None
@@ -70,7 +70,7 @@ class Office:
         self._thread: threading.Thread | None = None
         self._last: _Job | None = None
         self._desktop: Any = None
-        self._again_s = 0.0
+        self._again_s = self._ask_s = 0.0  # when to try again
         self._messenger: subprocess.Popen[bytes] | None = None
 
     def call(self, name: str, work: Callable[[Any, Any], Any], timeout_s: float, connect_s: float = CONNECT_S) -> Any:
@@ -80,10 +80,10 @@ class Office:
         """
         started_s = time.monotonic()
         last = self._last
-        if last is not None and not last.done.wait(max(0.0, min(timeout_s, last.until_s - started_s))):
+        if last is not None and not last.done.wait(max(0.0, min(timeout_s, last.started_s + STUCK_S - started_s))):
             since = time.monotonic() - last.started_s
             raise Refused("tool_failed", f"LibreOffice has been busy with {last.name} for {since:.1f} s")
-        job = self._start(name, lambda: work(*self._connected(connect_s)), timeout_s)
+        job = self._start(name, lambda: work(*self._connected(connect_s)))
         if not job.done.wait(max(0.0, started_s + timeout_s - time.monotonic())):
             text = f"{name}: LibreOffice did not answer within {timeout_s:g} s; what was asked may still happen"
             raise Refused("tool_failed", text)
@@ -96,10 +96,10 @@ class Office:
         now_s = time.monotonic()
         if self._desktop is None and now_s >= self._again_s and (self._last is None or self._last.done.is_set()):
             self._again_s = now_s + ASK_AGAIN_S
-            self._start("the start", lambda: self._connected(CONNECT_S), CONNECT_S)
+            self._start("the start", lambda: self._connected(CONNECT_S))
 
-    def _start(self, name: str, work: Callable[[], Any], timeout_s: float) -> _Job:
-        job = self._last = _Job(name, work, timeout_s)
+    def _start(self, name: str, work: Callable[[], Any]) -> _Job:
+        job = self._last = _Job(name, work)
         self._jobs.put(job)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="office", daemon=True)
@@ -140,7 +140,7 @@ class Office:
                     raise Refused("tool_failed", "LibreOffice is not running: open it first") from error
                 if time.monotonic() >= until:
                     raise Refused("tool_failed", "LibreOffice can't be reached: it is still starting") from error
-                if wait_s:
+                if wait_s and time.monotonic() >= until - wait_s / 2:  # no office of ours, which would listen by now
                     self._ask()
                 time.sleep(LOOK_S)
         self._desktop = there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
@@ -148,7 +148,11 @@ class Office:
 
     def _ask(self) -> None:
         """Have an office that the user started listen, too: a second start hands its arguments to the first."""
-        if self._messenger is None or self._messenger.poll() is not None:
+        now_s = time.monotonic()
+        if self._messenger is not None and self._messenger.poll() is None:
+            return
+        if now_s >= self._ask_s:
+            self._ask_s = now_s + ASK_AGAIN_S
             argv = reachable(["soffice", "--nodefault", "--norestore", "--nologo"])
             null = subprocess.DEVNULL
             self._messenger = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True)

@@ -11,7 +11,7 @@ from typing import Any
 from guest.errors import Refused
 from guest.office import Office
 
-TOOL_S = 12.0  # less than the host waits
+TOOL_S = 10.0  # less than the host waits
 INFO_S = 0.3
 TEXT_CHARS = 5000
 OWNERS = {"CalcTools": "guest.calc"}  # class -> its module, which needs the office's Python and is loaded when called
