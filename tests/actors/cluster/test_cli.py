@@ -115,6 +115,18 @@ def test_doctor_says_what_it_looked_at(tmp_path: Path) -> None:
     assert all(check["mend"] for check in report["checks"] if not check["ok"])
 
 
+def test_doctor_asks_for_office_only_where_tasks_need_it(tmp_path: Path) -> None:
+    lane = [{"family": "text_editor", "split": "held-out", "count": 2}]
+    for family in ("text_editor", "calc_cell"):
+        own = [{"family": family, "split": "train", "count": 2}]
+        content = {"tasks": {"train": own, "demo": own, "eval": lane}}
+        file = tmp_path / f"{family}.yaml"
+        file.write_text(json.dumps(content))
+        report = json.loads(call("doctor", str(file), "--json", cwd=tmp_path).stdout)
+        names = {check["name"] for check in report["checks"]}
+        assert ({"soffice", "office profile"} <= names) == (family == "calc_cell")
+
+
 def test_nobody_moves_the_readers_cursor() -> None:
     assert say.clean("a\x1b[2J\u202eb\n") == "a\\x1b[2J\\u202eb\\n"
     assert say.clean("ä\nb", lines=True) == "ä\nb"
