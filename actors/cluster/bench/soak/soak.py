@@ -149,9 +149,10 @@ class Soak:
         self.wanted.runs.mkdir(parents=True, exist_ok=True)
         output = self.run.with_suffix(".out")
         with output.open("wb") as sink:
-            self.process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
-            )
+            async with asyncio.timeout(LINGER_S):
+                self.process = await asyncio.create_subprocess_exec(
+                    *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+                )
         mine = {self.pid}
         try:
             await self._until_works(output)
@@ -190,9 +191,11 @@ class Soak:
         tasks = {sampling, breaking_task, ended, over}
         try:
             while not (over.done() or ended.done()):
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    tasks, timeout=60.0 * self.wanted.minutes, return_when=asyncio.FIRST_COMPLETED
+                )
                 for task in done - {ended, over}:
-                    await task  # a defect of ours ends the soak
+                    task.result()  # a defect of ours ends the soak
                 tasks -= done
             if ended.done():
                 self.reasons.append(f"the run ended by itself after {self.at_s:.0f} s ({self._verdict()})")
@@ -296,7 +299,8 @@ class Soak:
             except TimeoutError:
                 self.reasons.append(f"the run did not stop within {STOP_S:g} s")
                 self.process.kill()
-                await self.process.wait()
+                async with asyncio.timeout(LINGER_S):
+                    await self.process.wait()
         return self.process.returncode
 
     async def _left(self, mine: set[int]) -> list[str]:
