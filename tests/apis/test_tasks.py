@@ -15,7 +15,7 @@ from apis.execute import data_of, setup
 from apis.tasks import osworld, static
 from apis.tasks.family import Family
 from apis.tasks.osworld import in_home
-from apis.tasks.verify import CHECKS, FileView, verify
+from apis.tasks.verify import CHECKS, FileView, Verdict, verify
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN, split_of
 from runtime.errors import ConfigError
 
@@ -122,6 +122,26 @@ def test_the_verifier_accepts_the_solution_and_nothing_less(task_id: str, random
     for other in (FileView("missing"), FileView("file", b"other"), FileView("refused", reason="link")):
         broken = {p: view for p, view in files.items() if p != path and not p.startswith(path + "/")}
         assert not verify(task, static.reader(broken | {path: other})).success, path
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FAMILIES if "folder_holds" in tasks.task(f"{name}/held-out/1").evaluator.func]
+)
+def test_a_file_too_many_is_a_failure(name: str) -> None:
+    for seed in range(30):
+        task_id = f"{name}/held-out/{seed}"
+        extra = {**tasks.solved(task_id), "Documents/.extra": FileView("file", b"")}
+        verdict = verify(tasks.task(task_id), static.reader(extra))
+        assert verdict == Verdict(False, "Documents: it should not hold '.extra'")
+
+
+def test_a_folder_holds_files_and_folders_apart() -> None:
+    check = CHECKS["folder_holds"]
+    assert check(FileView("folder", names=("a", "b/")), {"expected": ["a", "b/"]}, {}).success
+    assert check(FileView("folder", names=("a", "b")), {"expected": ["a", "b/"]}, {}).reason == (
+        "it lacks 'b/' and should not hold 'b'"
+    )
+    assert not check(FileView("missing"), {"expected": []}, {}).success
 
 
 @pytest.mark.parametrize("func", sorted(CHECKS))
