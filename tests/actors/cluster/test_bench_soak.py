@@ -110,6 +110,13 @@ def test_a_leak_is_what_stays(peak: int, stays: int) -> None:
     assert all(one.back for name, one in found.items() if name != "descriptors")
 
 
+def test_desktops_that_are_asked_for_are_no_leak() -> None:
+    seen = [level(1.0, desktops=2), level(9.0, desktops=7)]
+    for asked, back in ((6, False), (7, True)):
+        found = {one.name: one for one in levels.returns(seen, (0.0, 2.0), (8.0, 10.0), asked)}
+        assert found["desktops"].back == back
+
+
 def test_levels_that_were_never_seen_did_not_come_back() -> None:
     assert not any(one.back for one in levels.returns([], (0.0, 1.0), (2.0, 3.0)))
     assert not any(one.back for one in levels.returns([level(0.5)], (0.0, 1.0), (2.0, 3.0)))

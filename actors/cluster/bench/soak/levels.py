@@ -49,6 +49,10 @@ TOLERANCE = {
 }
 
 
+# What one desktop amply has: however few were up at first, all that the deploy file asks for may be up at the end.
+EACH = {"guest_processes": 16, "desktops": 1, "mounts": 1, "cgroups": 4}
+
+
 class Return(msgspec.Struct, frozen=True, kw_only=True):
     """One figure at the beginning and at the end."""
 
@@ -64,14 +68,20 @@ class Return(msgspec.Struct, frozen=True, kw_only=True):
         return self.after is not None and self.allowed is not None and self.after <= self.allowed
 
 
-def returns(levels: Sequence[Level], first: tuple[float, float], last: tuple[float, float]) -> list[Return]:
-    """Every figure's median within two windows (seconds), and whether the later one is back at the earlier."""
+def returns(
+    levels: Sequence[Level], first: tuple[float, float], last: tuple[float, float], desktops: int = 0
+) -> list[Return]:
+    """Every figure's median within two windows (seconds), and whether the later one is back at the earlier.
+
+    `desktops` is how many the run may have up at once by its deploy file.
+    """
     found = []
     for name, (factor, more) in TOLERANCE.items():
         before = median([float(getattr(level, name)) for level in levels if first[0] <= level.at_s <= first[1]])
         after = median([float(getattr(level, name)) for level in levels if last[0] <= level.at_s <= last[1]])
         most = max((float(getattr(level, name)) for level in levels), default=0.0)
-        allowed = None if before is None else before * factor + more
+        full = float(desktops * EACH.get(name, 0))
+        allowed = None if before is None else max(before * factor + more, full)
         found.append(Return(name=name, before=before, after=after, most=most, allowed=allowed))
     return found
 

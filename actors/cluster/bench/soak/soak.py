@@ -115,6 +115,8 @@ class Soak:
         self.wanted = wanted
         self.said = said
         self.state_dir = provider.state_dir
+        seats = deploy.desktops
+        self.desktops = seats.seats + seats.hosts * (seats.spares + 1)  # leased, spare, one that is thrown away
         self.run = wanted.runs.resolve() / f"soak-{time.strftime('%Y%m%d-%H%M%S')}"
         self.watch = LogWatch(self.run)
         self.lines: list[dict[str, Any]] = []  # the newest; pruned by time
@@ -316,7 +318,7 @@ class Soak:
 
     def _found(self, load: float, status: int | None, left: list[str]) -> Found:
         first, _, last = windows(self.wanted.minutes)
-        returned = levels.returns(self.samples, first, last)
+        returned = levels.returns(self.samples, first, last, self.desktops)
         unnamed = [broken for broken in self.broken if broken.state == named.State.UNNAMED]
         bad = {event: count for event, count in self.warnings.items() if event in NEVER}
         wrong = _audit(self.run / "ledger.sqlite")
