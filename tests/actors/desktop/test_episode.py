@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -120,6 +121,22 @@ async def test_a_refusal_is_told_in_the_very_next_observation(stand: Stand) -> N
     assert "did: refused" in script.prompts[1]
     assert [step.well_formed for step in played.steps] == [False, True]
     assert played.outcome.reason == "not_verified"
+
+
+@pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
+async def test_what_a_tool_says_is_the_result_of_the_action(stand: Stand) -> None:
+    script = Scripted(
+        "Agent.open_app(app_name='libreoffice calc')",
+        "CalcTools.set_cell_value(cell='B3', value='=6*7')",
+        "CalcTools.set_cell_value(cell='B3', value='=6*(')",
+        "Agent.exit(success=False)",
+    )
+    played = await stand.play(script, reservation())
+    assert "last: B3 = 42" in script.prompts[2]
+    assert "table-cell B3 42" in script.prompts[2]
+    assert "last: Failed: value: Calc does not understand the formula '=6*('" in script.prompts[3]
+    assert stand.payload(played, 1).result == "B3 = 42"
+    assert '"name":"set_cell_value"' in (stand.payload(played, 1).action or "")
 
 
 async def test_running_out_of_steps_is_never_success(stand: Stand) -> None:
