@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -26,7 +26,7 @@ _EPISODES = (
 
 def read_run(folder: Path) -> tuple[Header, Iterator[Demo]]:
     """As `demofiles.read`. Raises StoreError when there is no ledger of this build's form."""
-    with closing(_connect(folder)) as database:
+    with _opened(folder) as database:
         meta = {row["key"]: row["value"] for row in database.execute("SELECT key, value FROM meta")}
         count = database.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()[0]
     header = Header(format=FORMAT, tokenizer=meta.get("tokenizer", ""), form=meta.get("form", ""), demos=count)
@@ -35,30 +35,31 @@ def read_run(folder: Path) -> tuple[Header, Iterator[Demo]]:
 
 def counts(folder: Path) -> dict[str, int]:
     """Successful demonstrations by `family/route`. Raises StoreError."""
-    with closing(_connect(folder)) as database:
+    with _opened(folder) as database:
         rows = database.execute("SELECT name, value FROM counters WHERE name LIKE 'demos:%'").fetchall()
     return {row["name"].removeprefix("demos:"): row["value"] for row in rows}
 
 
-def _connect(folder: Path) -> sqlite3.Connection:
+@contextmanager
+def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
+    """The ledger of the run in `folder`, read-only; what goes wrong with the file is a StoreError."""
     path = folder / LEDGER
     if not path.is_file():
         raise StoreError(f"no demonstrations in {folder}: it has no {LEDGER}")
     try:
-        database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10.0)
-        database.row_factory = sqlite3.Row
-        form = database.execute("PRAGMA user_version").fetchone()[0]
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10.0)) as database:
+            database.row_factory = sqlite3.Row
+            form = database.execute("PRAGMA user_version").fetchone()[0]
+            if form != FORM:
+                raise StoreError(f"the ledger of {folder} has form {form}, this build reads form {FORM}")
+            yield database
     except sqlite3.Error as error:
         raise StoreError(f"the ledger of {folder} can't be read: {error}") from error
-    if form != FORM:
-        database.close()
-        raise StoreError(f"the ledger of {folder} has form {form}, this build reads form {FORM}")
-    return database
 
 
 def _demos(folder: Path, count: int) -> Iterator[Demo]:
     segments = folder / "segments"
-    with closing(_connect(folder)) as database:
+    with _opened(folder) as database:
         # A live run may add more meanwhile: as many as the header says are read.
         for row in database.execute(f"{_EPISODES} LIMIT ?", (count,)).fetchall():
             refs = database.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (row["token"],)).fetchall()

@@ -78,7 +78,11 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.demos import record
 
         return record.record(args)
+    if args.verb == "import":
+        from actors.cluster.demos import taking
+
+        return taking.take_in(args)
     from actors.cluster.demos import manage
 
-    verbs = {"list": manage.list_runs, "show": manage.show, "export": manage.export, "import": manage.import_}
+    verbs = {"list": manage.list_runs, "show": manage.show, "export": manage.export}
     return verbs[args.verb](args)

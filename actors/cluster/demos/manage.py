@@ -1,33 +1,23 @@
-"""`demos list|show|export|import`: recordings as files and as runs.
+"""`demos list|show|export`: what recordings there are, and as files.
 
-Invariant: looking and exporting change nothing; an import is whole or has not happened, and a run that is going on is
-left alone.
+Invariant: looking and exporting change nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from actors.cluster import demosource, deployfile, models, runcommand, runfolder, say, typed
-from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig
-from actors.replay import demofiles, demorun, demos
-from actors.replay.actor import DATABASE, SEGMENTS
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.cluster import demosource, runfolder, say
+from actors.replay import demofiles, demorun
 from actors.replay.demofiles import Demo, Header
-from actors.replay.store import Ledger
 from actors.replay.strata import family_of, name_of
-from runtime.errors import ComputerRLError, ConfigError, StoreError
-from runtime.origin import check_origin
-from runtime.segments import SegmentStore
-
-ALL = 10**9  # demonstrations: an import by hand takes in what the file holds
+from runtime.errors import ConfigError, StoreError
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,91 +153,6 @@ def export(args: argparse.Namespace) -> int:
     else:
         say.line(f"{file}: {header.demos} demonstrations, {file.stat().st_size >> 10} KiB")
     return 0
-
-
-def import_(args: argparse.Namespace) -> int:
-    """Take a file's demonstrations into a run, or into a new one of that name."""
-    begun, runs = time.time(), Path(args.runs)
-    source = demosource.locate(args.file, runs)
-    header = demosource.header_of(source)
-    folder = (runs / args.run).resolve()
-    fresh = not (folder / "run.json").exists()
-    if fresh:
-        runcommand.refuse_bad_name(args.run, "RUN")
-        deploy, model = Deploy(), str(models.locate(""))
-        deploy = Deploy(
-            run=RunConfig(),
-            demos=DemonstrationsConfig(count=header.demos),
-            desktops=SeatsConfig(form="paper" if header.form == "paper" else "compact"),
-        )
-    else:
-        deploy = typed.read(folder / "deploy.yaml", Deploy)
-        model = str(models.locate(deploy.run.base))
-    settings = LedgerSettings(
-        seed=deploy.run.seed,
-        train_tasks=[],
-        demo_tasks=[],
-        max_steps=deploy.tasks.max_steps,
-        demos=DemosConfig(count=ALL),
-        rules=ReplayConfig() if fresh else deploy.replay,
-        # A new run has no model of its own yet: it takes the tokenizer that the file names.
-        tokenizer=header.tokenizer if fresh else models.fingerprint(model),
-        form=header.form if fresh else deploy.desktops.form,
-    )
-    _refuse_foreign(source, header, settings)
-    record = runfolder.RunRecord(
-        name=folder.name,
-        file=f"demos import {args.file}",
-        seed=deploy.run.seed,
-        build=check_origin().build,
-        versions={},
-        started=runfolder.iso(begun),
-        started_s=begun,
-    )
-    before = None if fresh else runfolder.read_record(folder)
-    run = runfolder.claim(folder, record, resume=not fresh)
-    if fresh:
-        (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
-    verdict: tuple[str, str | None] = ("failed", "the import was broken off")
-    try:
-        moved = _take_in(folder, source, settings)
-        verdict = ("ok", f"{moved} demonstrations from {source.name}")
-    except ComputerRLError as error:
-        verdict = ("failed", str(error))
-        raise ConfigError(str(error)) from None
-    finally:
-        if before is not None:  # what an old run was and how it ended stays as it is
-            run.record, verdict = before, (before.verdict or "stopped", before.reason)
-        run.end(*verdict)
-    if args.json:
-        say.document({"run": folder.name, "imported": moved, "offered": header.demos})
-    else:
-        held = header.demos - moved
-        say.line(f"{folder.name}: {moved} demonstrations taken in{f', {held} were there already' if held else ''}")
-    return 0
-
-
-def _refuse_foreign(source: Path, header: Header, settings: LedgerSettings) -> None:
-    try:
-        demos.refuse_foreign(source, header, tokenizer=settings.tokenizer, form=settings.form)
-    except ComputerRLError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _take_in(folder: Path, source: Path, settings: LedgerSettings) -> int:
-    ledger = Ledger(folder / DATABASE, settings)
-    try:
-        segments = SegmentStore(folder / SEGMENTS, "import")
-        try:
-            ledger.run([demos.label])
-            (moved,) = ledger.run([lambda book: demos.import_demos(book, source, segments, folder)])
-        finally:
-            segments.close()
-    finally:
-        ledger.close()
-    if isinstance(moved, ComputerRLError):
-        raise moved
-    return int(moved.demos)
 
 
 def _read(path: Path) -> tuple[Header, Iterable[Demo]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,40 @@ import pytest
 from actors.cluster import cli, compose, models, runfolder
 from actors.cluster.config import Deploy
 from actors.cluster.typed import build
-from actors.replay import demofiles
-from runtime.errors import ConfigError
+from actors.replay import demofiles, demorun
+from runtime.errors import ConfigError, StoreError
+
+COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
+PATIENCE_S = 120.0
 
 
 def recorded(folder: Path) -> None:
-    """A run `cold` with four demonstrations of two families, below `folder`/runs."""
-    command = [sys.executable, "-P", "-m", "actors.cluster.cli", "demos", "record", "mine.yaml"]
+    """A run `cold` with four demonstrations of two families, below `folder`/runs; it is killed once on the way."""
     text = "trained: [file_manager, text_editor]\nsplits:\n  train: {count: 50}\n"
     (folder / "mine.yaml").write_text(text)
-    options = ["--count", "4", "--seats", "2", "--noise", "--seed", "3", "--name", "cold"]
-    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=False, timeout=240)
+    words = [*COMMAND, "demos", "record", "mine.yaml", "--name", "cold"]
+    options = ["--count", "4", "--seats", "2", "--noise", "--seed", "3"]
+    with subprocess.Popen([*words, *options], cwd=folder, stdout=subprocess.DEVNULL) as victim:
+        give_up = time.monotonic() + PATIENCE_S
+        while not held(folder / "runs" / "cold"):
+            assert victim.poll() is None
+            assert time.monotonic() < give_up
+            time.sleep(0.2)
+        victim.kill()
+    before = digests(folder / "runs" / "cold")
+    done = subprocess.run([*words, "--resume"], cwd=folder, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "file_manager/gui 2, text_editor/gui 2" in done.stdout
     assert "cold: ok - 4 demonstrations in " in done.stdout
+    assert before
+    assert digests(folder / "runs" / "cold")[: len(before)] == before, "what was recorded is kept"
+
+
+def held(run: Path) -> int:
+    try:
+        return sum(demorun.counts(run).values())
+    except StoreError:
+        return 0
 
 
 def digests(path: Path) -> list[str]:
@@ -69,7 +90,7 @@ def test_one_recording_is_shared_byte_for_byte(
 
 def used_by_another_run(folder: Path) -> None:
     """A recording that holds enough leaves nothing to record; what does not fit is refused before anything starts."""
-    command = [sys.executable, "-P", "-m", "actors.cluster.cli", "run", "smoke", "--name", "second", "--runs", "runs"]
+    command = [*COMMAND, "run", "smoke", "--name", "second", "--runs", "runs"]
     sets = ["demos.source=cold", "demos.count=4", "tasks.demo=[]", "entropulse.bc_steps=1"]
     sets += ["entropulse.total_rl_steps=0", "run.require={bc_steps: 1}", "run.seed=9"]
     words = [word for one in sets for word in ("--set", one)]
