@@ -61,10 +61,10 @@ def goal(task_id: str) -> Goal:
     _, split, _ = task_id.split("/")
     random = seeded(task_id)
     kind = random.choice(sorted(TEMPLATES))
-    stems = words(random, split, 6)
+    stems = words(random, split, 7)
     note, other, third, new = (f"{stem}.{random.choice(EXTENSIONS)}" for stem in stems[:4])
-    says = {"folder": stems[4], "delete": other, "write": " ".join(stems[4:][: random.choice((1, 2))])}[kind]
-    files = {note: f"{says}\n", other: f"{stems[5]}\n", third: f"{stems[4]}\n"}
+    says = {"folder": stems[4], "delete": other, "write": " ".join(stems[4 : 5 + random.choice((0, 1))])}[kind]
+    files = {note: f"{says}\n", other: f"{stems[5]}\n", third: f"{stems[6]}\n"}
     end: dict[str, str | None] = dict(files)
     match kind:
         case "folder":

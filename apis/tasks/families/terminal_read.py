@@ -5,6 +5,8 @@ Invariant: what has to be found out stands in no instruction.
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families import terminal_read_oracle
 from apis.tasks.family import TERMINAL, Goal, of_files, seeded
 from apis.tasks.words import HELD_OUT, TRAIN, words
@@ -68,7 +70,7 @@ def goal(task_id: str) -> Goal:
             files[name] = end[name] = f"{found}\n"
             end[found] = None
         case "holds":
-            found, name = name, files[name].strip()
+            found, name = _only(files, random)
             del end[found]
         case "lists":
             del files[name], end[name]
@@ -84,6 +86,13 @@ def goal(task_id: str) -> Goal:
         files=tuple(files.items()),
         end=tuple(end.items()),
     )
+
+
+def _only(files: dict[str, str], random: Random) -> tuple[str, str]:
+    """One of `files` whose text stands in no other, and that text."""
+    alone = [name for name, text in files.items() if sum(text.strip() in other for other in files.values()) == 1]
+    name = random.choice(alone)
+    return name, files[name].strip()
 
 
 FAMILY = of_files(
