@@ -20,7 +20,7 @@ _MOST_CELLS = 10_000  # of a range that is expanded
 
 
 def workbook_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
-    """The workbook's sheets are `expected`, in this order and with nothing else in them.
+    """The workbook's sheets are `expected`, in this order, none hidden, and with nothing else in them.
 
     Each is {"name", "cells": {address: value}, "formulas": {address: range}}. A formula stands exactly in the cells of
     `formulas`; together its references name exactly the cells of the range, and its value is the one in `cells`.
@@ -39,6 +39,8 @@ def workbook_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Ver
 
 
 def _troubles(sheet: Sheet, wanted: Mapping[str, Any], formulas: Mapping[str, str]) -> Iterator[str]:
+    if sheet.hidden:
+        yield "it is hidden"
     for place in sorted(wanted.keys() | sheet.cells.keys() | sheet.formulas.keys()):
         if place not in wanted:
             yield f"{place} should be empty"

@@ -78,7 +78,8 @@ def test_sheets_count_with_names_and_order() -> None:
     one, two = Sheet("a", START), Sheet("b", TOTAL)
     rules = {"expected": [{"name": "a", "cells": START}, {"name": "b", "cells": TOTAL}]}
     assert workbook_is(view(one, two), rules, {}).success
-    for other in ((two, one), (one,), (one, two, Sheet("c", {})), (one, Sheet("B", TOTAL))):
+    shy = Sheet("b", TOTAL, hidden=True)
+    for other in ((one, shy), (two, one), (one,), (one, two, Sheet("c", {})), (one, Sheet("B", TOTAL))):
         assert not workbook_is(view(*other), rules, {}).success
     changed = workbook_is(view(one, Sheet("b", START)), rules, {})
     assert changed.reason == "sheet 2: B4 is empty"
