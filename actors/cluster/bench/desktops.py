@@ -16,7 +16,8 @@ from actors.cluster import say
 from actors.cluster.bench import actions, hold, lives, stage
 from actors.cluster.bench.figures import Target
 from actors.cluster.bench.processes import KINDS
-from runtime.errors import ConfigError
+from actors.desktop.link import LinkDown
+from runtime.errors import ConfigError, DesktopFault, GuestRefused
 
 ACT_MS = {True: 150.0, False: 500.0}  # light, Calc: a click with settle and observation at the 50th percentile
 BOOT_CPU_S = 0.3
@@ -117,7 +118,11 @@ def _targets(
 
 def run(wanted: Wanted, *, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
-    found = asyncio.run(measure(wanted))
+    try:
+        found = asyncio.run(measure(wanted))
+    except (DesktopFault, LinkDown, GuestRefused) as error:
+        say.line(f"computerrl bench desktops: a desktop was lost while it was measured: {error}", to=sys.stderr)
+        return 1
     if as_json:
         say.document(found)
     else:

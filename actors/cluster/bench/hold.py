@@ -70,6 +70,7 @@ async def hold(made: SandboxProvider, app: str, count: int, said: Callable[[str]
     before = psutil.virtual_memory().available
     gate = asyncio.Semaphore(BOOTS_AT_ONCE)
     up: list[stage.Booted] = []
+    ready: list[str] = []  # names
     lost: list[str] = []
     began = time.monotonic()
 
@@ -82,17 +83,19 @@ async def hold(made: SandboxProvider, app: str, count: int, said: Callable[[str]
                 booted = await stage.boot(made)
                 up.append(booted)
                 await stage.prepare(booted, app)
+                ready.append(booted.desktop.name)
             except (DesktopFault, LinkDown, GuestRefused) as error:
                 lost.append(str(error)[:200])
-        if len(up) % max(1, count // 8) == 0:
-            said(f"{len(up)} of {count} desktops with {app} up after {time.monotonic() - began:.0f} s")
+                return
+        if len(ready) % max(1, count // 8) == 0:
+            said(f"{len(ready)} of {count} desktops with {app} up after {time.monotonic() - began:.0f} s")
 
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(count):
                 group.create_task(one())
         ready_s = time.monotonic() - began
-        said(f"{len(up)} up; watching them idle for {IDLE_S:g} s")
+        said(f"{len(ready)} up; watching them idle for {IDLE_S:g} s")
         cpu_before, watched = _cpu_s(up), time.monotonic()
         await asyncio.sleep(IDLE_S)
         idle = (_cpu_s(up) - cpu_before) / (time.monotonic() - watched)
@@ -109,7 +112,7 @@ async def hold(made: SandboxProvider, app: str, count: int, said: Callable[[str]
     return Held(
         app=app,
         wanted=count,
-        held=len(up),
+        held=len(ready),
         answering=sum(not answer for answer in answers),
         ready_s=ready_s,
         pss_median_bytes=int(median(pss) or 0),

@@ -6,14 +6,18 @@ import argparse
 from pathlib import Path
 
 SUMMARY = "say what a run achieved, with a curve and a picture"
-DESCRIPTION = "Print a run's evaluation rounds, phases, group endings and overlap; with --out also draw them."
+DESCRIPTION = (
+    "Print a run's evaluation rounds, phases, group endings and overlap, how its seats spent their time (busy from a"
+    " granted reservation to its verification, idle by cause) and which part used the processor; with --out also draw"
+    " them."
+)
 EXAMPLES = "examples:\n  computerrl report last\n  computerrl report last --out report/\n"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     parser.add_argument("run", metavar="RUN", nargs="?", default="last", help="a run's name, a path, or `last`")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write curve.png and desktop.jpg there")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write curve.png, seats.png and desktop.jpg there")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 

@@ -53,7 +53,8 @@ def curve(figures: RunFigures, into: Path) -> None:
         axes.errorbar(x, [f.all.value for f in rounds], yerr=[low, high], marker="o", capsize=3, lw=1.8, label=label)
     axes.set(xlabel="optimizer step", ylabel="success", ylim=(0, 1), xlim=(first, last + 1))
     axes.grid(alpha=0.25)
-    axes.legend(loc="upper left", fontsize=8)
+    if axes.get_legend_handles_labels()[0]:  # a run without a round or an RL step has nothing to name
+        axes.legend(loc="upper left", fontsize=8)
     figure.tight_layout()
     figure.savefig(into, metadata={"Software": None})
     plt.close(figure)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster.report import seats as seats_report
+from actors.cluster.report.bars import shares
 from actors.cluster.report.machine import GUESTS, OTHERS, machine_time
 from actors.cluster.report.seats import BUSY, Timeline, causes, seat_time
+from actors.cluster.report.show import show
+from actors.replay.schema import connect
 
 CHANGES = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc")))
 
@@ -101,3 +106,27 @@ def test_the_processor_is_shared_out_once() -> None:
     assert found.share("rank") == 0.2
     assert (found.desktops, found.desktops_up, found.spares) == (1, 1.0, 0.6)
     assert machine_time(lines[1:], 0.0) is None
+
+
+def test_seats_and_processor_are_printed_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "told"
+    (run / "logs").mkdir(parents=True)
+    connection, _ = connect(run / "ledger.sqlite")
+    connection.execute("INSERT INTO stays VALUES (0, 0, 'demo', NULL, '0.0', 0, 'begin', '{}', 0.0)")
+    connection.close()
+    lines: list[dict[str, Any]] = [
+        told("desktop/0", 0.0, 3.0, acting=6.0, generating=1.0),
+        {"event": "cpu_used", "actor": "host/main", "t": 10.0, "span_s": 10.0, "cores": 2, "seconds": {"rank": 4.0},
+         "machine_s": 15.0},
+    ]  # fmt: skip
+    text = "".join(json.dumps({"ts": "2026-01-01T00:00:00", "level": "info", **line}) + "\n" for line in lines)
+    (run / "logs" / "all.jsonl").write_text(text)
+    assert show(run, tmp_path / "out", as_json=False) == 1  # it has no evaluation round
+    shown = capsys.readouterr().out
+    assert "busy 70.0% of 1 seats x 10s" in shown
+    assert "rank 20.0%" in shown
+    assert seats_report.DEMOS in shown
+    assert (tmp_path / "out" / "seats.png").read_bytes().startswith(b"\x89PNG")
+    found = seat_time(lines)
+    assert found is not None
+    assert sum(shares(found).values()) == pytest.approx(1.0)
