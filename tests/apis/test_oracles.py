@@ -140,7 +140,7 @@ def test_a_file_is_cut_only_when_selected_and_pasted_only_in_its_folder() -> Non
 
 def test_words_are_replaced_by_the_dialog_or_by_writing_anew() -> None:
     ways = set()
-    for seed in range(30):
+    for seed in range(60):
         task_id = f"{editor_find.NAME}/train/{seed}"
         goal, oracle = tasks.goal(task_id), tasks.oracle(task_id, seed)
         old, new = goal.words

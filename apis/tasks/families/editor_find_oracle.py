@@ -15,7 +15,7 @@ DIALOG = "Find and Replace"
 
 def decide(view: View) -> Move:
     """The next move."""
-    by_dialog, save_by_menu, select_first = (view.route.random() < part for part in (0.6, 0.2, 0.3))
+    by_dialog, save_by_menu, select_first = (view.route.random() < part for part in (0.75, 0.2, 0.3))
     if view.title == DIALOG:
         return _dialog(view)
     field, menu = view.field(), view.find("menu-item", lambda e: True)
