@@ -56,7 +56,7 @@ def calc(goal: SheetGoal, cells: Mapping[str, Any], current: str = "A1") -> Obse
             rows.append(["table-cell", name, text, 40 + 80 * column, 120 + 20 * row, 80, 20, states, 1])
     for n, label in enumerate(("Save", "Sort Ascending", "Sort Descending")):
         rows.append(["push-button", label, "", 100 + 30 * n, 50, 24, 24, ["sen", "bar"], 1])
-    rows.append(["menu", "Sheet", "", 200, 20, 50, 20, ["sen", "bar"], 1])
+    rows.append(["menu", "Sheet", "", 200, 20, 50, 20, ["sen"], 1])
     windows = [
         {**EDITOR, "title": "note.txt - Mousepad", "active": False},
         {**OFFICE, "title": f"{goal.target} - LibreOffice Calc", "active": True},
@@ -198,3 +198,27 @@ def test_nothing_is_entered_before_the_note_was_read() -> None:
         assert line(moved(task_id, editor(goal), [], route)) == quote.line
         assert line(moved(task_id, editor(goal), [quote], route)) == "Agent.switch_window(window_id=w2)"
         assert goal.writes[0].text in line(moved(task_id, calc(goal, goal.start, goal.writes[0].cell), [quote], route))
+
+
+def test_sorting_presses_the_right_button_only_from_within_the_column() -> None:
+    for seed in range(12):
+        task_id = f"calc_sort/{TRAIN}/{seed}"
+        goal = goal_of(task_id)
+        column = address(0, goal.grid[0].index(goal.wanted))[0]
+        wanted = {"up": "Sort Ascending", "down": "Sort Descending"}[goal.kind]
+        for current in ("A1", f"{column}2", f"{column}1"):
+            observation = calc(goal, goal.start, current)
+            said = line(moved(task_id, observation, [], "gui", seed))
+            pointed = element_names(observation)[said.partition("=")[2].rstrip(")")]
+            assert pointed.name == wanted if current[0] == column else pointed.name[0] == column
+        mixed = calc(goal, {**goal.start, goal.writes[0].cell: 5.0}, f"{column}2")
+        assert line(moved(task_id, mixed, [], "gui", seed)) == "Agent.hotkey(keys=['ctrl', 'z'])"
+
+
+def test_renaming_goes_through_the_sheets_menu_or_its_function() -> None:
+    goal = goal_of(f"calc_sheet/{TRAIN}/1")
+    observation = calc(goal, goal.start)
+    menu = next(e for e, element in element_names(observation).items() if element.tag == "menu")
+    assert line(moved(f"calc_sheet/{TRAIN}/1", observation, [])) == f"Agent.click(coordinates={menu})"
+    called = line(moved(f"calc_sheet/{TRAIN}/1", observation, [], "api"))
+    assert called == f"CalcTools.rename_sheet(old_name={goal.sheet!r}, new_name={goal.renamed!r})"
