@@ -43,6 +43,13 @@ def place_of(text: str) -> Place | None:
     return int(found[2]) - 1, column - 1
 
 
+def range_of(text: str) -> tuple[Place, Place] | None:
+    """First and last cell of a range's name, as A1:B3; None for anything else."""
+    start, _, end = text.partition(":")
+    first, last = place_of(start), place_of(end)
+    return (first, last) if first and last else None
+
+
 def chosen(texts: dict[Place, str], rows: list[int], columns: list[int], current: Place | None) -> list[Place]:
     """Which of the cells that show are said, in reading order. `texts` holds those that are not empty."""
     filled = sorted(texts)[:CELLS_MAX]

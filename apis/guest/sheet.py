@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import gi
-from guest.grid import Place, address, chosen, place_of
+from guest.grid import Place, address, chosen, place_of, range_of
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi  # noqa: E402 - the version must be chosen first
 
 ROWS_MAX, COLUMNS_MAX = 64, 32
-ROWS_GAP, COLUMNS_GAP = 8, 5  # empty ones after which no more is looked for
+ROWS_GAP, COLUMNS_GAP = 5, 4  # empty ones after which no more is looked for
 TEXT_MAX = 500
 _EDGE = 3  # pixels inside the corner of a table at which its outermost cell is asked for
 
@@ -39,52 +39,49 @@ class Sheet:
         cell = Atspi.Component.get_accessible_at_point(self._table, x, y, Atspi.CoordType.SCREEN)
         return (place_of(cell.get_name() or "") if cell is not None else None) or otherwise
 
-    def _visible(self) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
-        """Top and height of each row that shows, left and width of each column, as the table itself reports them."""
+    def _corners(self) -> tuple[Place, Place]:
+        """The first and the last cell that shows, within the bounds of this module."""
         x, y, w, h = self._box
         first = self._at(x + _EDGE, y + _EDGE, (0, 0))
         last = self._at(x + w - _EDGE, y + h - _EDGE, (first[0] + ROWS_MAX, first[1] + COLUMNS_MAX))
-        last_row = min(last[0], first[0] + ROWS_MAX - 1)
-        last_column = min(last[1], first[1] + COLUMNS_MAX - 1)
-        # Heights by the last column and widths by the last row: titles that span several cells stand at the start.
-        rows, columns = {}, {}
-        for row in range(first[0], last_row + 1):
-            box = self._cell(row, last_column).get_extents(Atspi.CoordType.SCREEN)
-            if box.height > 0:
-                rows[row] = (box.y, box.height)
-        for column in range(first[1], last_column + 1):
-            box = self._cell(last_row, column).get_extents(Atspi.CoordType.SCREEN)
-            if box.width > 0:
-                columns[column] = (box.x, box.width)
-        return rows, columns
+        return first, (min(last[0], first[0] + ROWS_MAX - 1), min(last[1], first[1] + COLUMNS_MAX - 1))
 
-    def _texts(self, rows: dict[int, Any], columns: dict[int, Any], until: float) -> dict[Place, str]:
+    def _texts(self, first: Place, last: Place, until: float) -> dict[Place, str]:
         """What the cells show, up to where a row or the sheet stays empty for a while."""
         found: dict[Place, str] = {}
-        rightmost, lowest = 0, 0  # positions among what shows
-        for down, row in enumerate(rows):
-            if time.monotonic() > until or down > lowest + ROWS_GAP:
+        rightmost, lowest = first[1], first[0]
+        for row in range(first[0], last[0] + 1):
+            if time.monotonic() > until or row > lowest + ROWS_GAP:
                 break
-            for right, column in enumerate(columns):
-                if right > rightmost + COLUMNS_GAP:
-                    break
-                cell = self._cell(row, column)
-                count = Atspi.Text.get_character_count(cell)
-                if count > 0:
-                    found[row, column] = Atspi.Text.get_text(cell, 0, min(count, TEXT_MAX))
-                    rightmost, lowest = max(rightmost, right), down
+            for column in range(first[1], min(last[1], rightmost + COLUMNS_GAP) + 1):
+                text = Atspi.Text.get_text(self._cell(row, column), 0, -1)  # the application bounds a cell's length
+                if text:
+                    found[row, column] = text[:TEXT_MAX]
+                    rightmost, lowest = max(rightmost, column), row
         return found
 
-    def cells(self, current: Place | None, until: float) -> Iterator[tuple[str, str, Box, list[str]]]:
-        """Name, shown text, box and states of each cell that is said; `until` is a moment of the monotonic clock."""
-        rows, columns = self._visible()
-        texts = self._texts(rows, columns, until)
-        for row, column in chosen(texts, list(rows), list(columns), current):
-            (y, h), (x, w) = rows[row], columns[column]
-            states = self._cell(row, column).get_state_set()
-            said = ["sen", "edt"]
-            if (row, column) == current or states.contains(Atspi.StateType.FOCUSED):
-                said.append("foc")
-            if states.contains(Atspi.StateType.SELECTED):
-                said.append("sel")
-            yield address(row, column), texts.get((row, column), ""), (x, y, w, h), said
+    def cells(self, now: str, until: float) -> Iterator[tuple[str, str, Box, list[str]]]:
+        """Name, shown text, box and states of each cell that is said.
+
+        `now` is the Name Box's text: the current cell or the selected range; `until` a moment of the monotonic clock.
+        """
+        first, last = self._corners()
+        texts = self._texts(first, last, until)
+        current, selected = place_of(now), range_of(now)
+        rows, columns = range(first[0], last[0] + 1), range(first[1], last[1] + 1)
+        said = chosen(texts, list(rows), list(columns), current)
+        # Heights by the last column and widths by the last row: titles that span several cells stand at the start.
+        heights = {row: self._extents(row, last[1]) for row in {row for row, _ in said}}
+        widths = {column: self._extents(last[0], column) for column in {column for _, column in said}}
+        for row, column in said:
+            y, h, x, w = heights[row].y, heights[row].height, widths[column].x, widths[column].width
+            states = ["sen", "edt"]
+            if (row, column) == current:
+                states.append("foc")
+            if selected and selected[0][0] <= row <= selected[1][0] and selected[0][1] <= column <= selected[1][1]:
+                states.append("sel")
+            if w > 0 and h > 0:  # else its row or column is hidden
+                yield address(row, column), texts.get((row, column), ""), (x, y, w, h), states
+
+    def _extents(self, row: int, column: int) -> Any:
+        return self._cell(row, column).get_extents(Atspi.CoordType.SCREEN)

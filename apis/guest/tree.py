@@ -22,7 +22,6 @@ from typing import Any
 
 import gi
 from guest.errors import Refused
-from guest.grid import place_of
 from guest.sheet import Sheet
 
 gi.require_version("Atspi", "2.0")
@@ -34,7 +33,7 @@ CHILDREN_MAX = 64
 DEPTH_MAX = 40
 TEXT_MAX = 500
 APPS_MAX = 16
-CALL_MS = 800
+CALL_MS = 2000
 WALK_S = 3.0
 MENU_FRAME = 10  # pixels, both sides together
 
@@ -188,7 +187,7 @@ class Walk:
 
     def _cells(self, at: int, table: Any, spot: Spot) -> None:
         found = []
-        for name, text, (x, y, w, h), states in Sheet(table).cells(place_of(self._current), self._until):
+        for name, text, (x, y, w, h), states in Sheet(table).cells(self._current, self._until):
             box = (x, y + spot.dy, w, h)
             if _inside(box, (0, 0, *self.size)) and not self._covered(x + w // 2, box[1] + h // 2, spot.window):
                 found.append(["table-cell", name, text, *box, states, spot.window])
