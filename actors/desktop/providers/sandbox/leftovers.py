@@ -127,7 +127,8 @@ def reap(state_dir: str) -> Reaped:
         left = cgroups.remove(folders)
         gone = 0
         for folder in base.iterdir():
-            if not _dead(folder.name):
+            # An owner that was alive when the folders were listed removes its own before it ends.
+            if not _dead(folder.name) or not folder.exists():
                 continue
             for mounted in folder.glob("*/disk"):
                 disk.unmount(mounted)

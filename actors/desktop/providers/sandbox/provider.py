@@ -51,8 +51,13 @@ class SandboxProvider(abc.Provider):
             raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r} is too long for a Unix socket's path")
         if missing := [name for name in ("bwrap", "Xvfb", "openbox", "dbus-daemon") if shutil.which(name) is None]:
             raise ConfigError(f"missing programs: {', '.join(missing)}; install deploy/guest/packages.txt")
+        laying_out = asyncio.ensure_future(asyncio.to_thread(provider._lay_out))
         try:
-            await asyncio.to_thread(provider._lay_out)
+            await asyncio.shield(laying_out)
+        except asyncio.CancelledError:  # a thread can't be stopped; what it makes must be there to be removed
+            await asyncio.wait([laying_out], timeout=START_S)
+            shutil.rmtree(provider._folder, ignore_errors=True)
+            raise
         except OSError as error:
             raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r}: {error.strerror}") from error
         return provider
