@@ -36,12 +36,21 @@ def wrong(view: View) -> list[Write]:
     asked = [write for write in goal.writes if now.get(write.cell, "") != str(write.value)]
     kept = {name: value for name, value in goal.start.items() if name not in {write.cell for write in goal.writes}}
     back = [
-        Write(name, text, text)
-        for name, value in kept.items()
-        if name in now and now[name] != (text := value if isinstance(value, str) else f"{value:g}")
+        Write(name, text, text) for name, value in kept.items() if name in now and now[name] != (text := _typed(value))
     ]
     extra = [Write(name, "", "") for name, text in now.items() if text and name not in goal.finish]
     return asked + back + extra
+
+
+def untouched(view: View) -> bool:
+    """Whether the listed cells say what they said at the start."""
+    start = {name: _typed(value) for name, value in goal_of(view).start.items()}
+    return {name: text for name, text in shown(view).items() if text} == start
+
+
+def _typed(value: str | float | bool) -> str:
+    """What is typed to make a cell say `value`, and what it shows then."""
+    return value if isinstance(value, str) else f"{value:.15g}"
 
 
 def saved(view: View) -> bool:

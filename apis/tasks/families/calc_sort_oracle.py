@@ -22,7 +22,7 @@ def by_gui(view: View) -> Move:
     button = view.labelled("push-button", BUTTONS[goal.kind])
     if not now or button is None or not calc_oracle.wrong(view):
         return calc_oracle.by_gui(view)
-    if calc_oracle.wrong(view) != list(goal.writes):
+    if not calc_oracle.untouched(view):
         return calc_oracle.by_gui(view) if view.did(_UNDO) else ("something else changed -> undo", _UNDO)
     column = address(0, goal.grid[0].index(goal.wanted))[0]
     current = view.find("table-cell", lambda e: "foc" in e.states and e.name in goal.start and e.name[0] == column)
