@@ -26,6 +26,20 @@ def test_home_is_written_alike_each_time(tmp_path: Path):
     assert "gtk-cursor-blink=0" in (tmp_path / "one" / ".config/gtk-3.0/settings.ini").read_text()
 
 
+def test_a_finished_office_profile_is_found_and_given_to_every_home(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(home, "_PROJECT", tmp_path / "project")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert home.office_profile() is None
+    for made in (home.user_template(), tmp_path / "project" / ".cache" / home.TEMPLATE):  # the second comes first
+        profile = made / home.OFFICE_PROFILE
+        (profile / "4").mkdir(parents=True)
+        (profile / "4" / "settings").write_text(str(made))
+        assert home.office_profile() == profile
+    home.write(tmp_path / "home", profile)
+    assert (tmp_path / "home" / home.OFFICE_PROFILE / "4" / "settings").read_text() == str(made)
+    assert (tmp_path / "home" / ".bashrc").exists()
+
+
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x"])
 def test_nothing_is_written_outside_home(monkeypatch, path: str):
     found = home.HomeFiles(folders=[], files={path: ""})
