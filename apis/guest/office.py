@@ -120,14 +120,15 @@ class Office:
 
     def _connected(self, wait_s: float) -> tuple[Any, Any]:
         """The office's desktop object, on a connection that answers, and the component in front."""
-        import uno
-        from com.sun.star.uno import Exception as UnoException
-
         if self._desktop is not None:
             try:
                 return self._desktop, self._desktop.getCurrentComponent()
-            except UnoException:
+            except Exception as error:  # of a class that the bridge makes
+                if not _of_bridge(error):
+                    raise
                 self._desktop = None
+        import uno  # late, for it costs 10 MB and changes how modules are imported
+
         here = uno.getComponentContext()
         resolver = here.ServiceManager.createInstanceWithContext("com.sun.star.bridge.UnoUrlResolver", here)
         until = time.monotonic() + wait_s
@@ -135,7 +136,9 @@ class Office:
             try:
                 there = resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
                 break
-            except UnoException as error:
+            except Exception as error:
+                if not _of_bridge(error):
+                    raise
                 if not _running():
                     raise Refused("tool_failed", "LibreOffice is not running: open it first") from error
                 if time.monotonic() >= until:
@@ -185,6 +188,11 @@ def _is(component: Any, service: str) -> bool:
         return component is not None and component.supportsService(service)
     except AttributeError:  # not every component says what it is
         return False
+
+
+def _of_bridge(error: Exception) -> bool:
+    """Whether an exception comes from the office or the connection to it, and not from a defect here."""
+    return hasattr(error, "typeName") and type(error).__name__.startswith("com.sun.star.")
 
 
 def _said(error: Exception) -> str:
