@@ -6,6 +6,7 @@ the first press; and a stroke is sent only after the pace that its application n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from guest.errors import Refused
@@ -28,6 +29,7 @@ AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the wi
 # GTK's file dialogs swallow a Return that comes while they complete a name: 120 ms after the last character is too
 # soon, 160 enough on an idle machine. So a dialog must have rested this long.
 BEFORE_RETURN_S = 0.2
+CAREFUL_S = 8.0  # of waiting at lines and cells in one text; what is longer goes on at the application's pace
 TEXT_MAX = 20_000
 KEYS_MAX = 6
 
@@ -112,6 +114,7 @@ class Keyboard:
         if len(text) > TEXT_MAX:
             raise Refused("bad_request", f"at most {TEXT_MAX} characters")
         pace = PACES_S.get(app.lower(), PACE_S)
+        until = time.monotonic() + CAREFUL_S
         office = app.lower().startswith(("libreoffice", "soffice"))
         if office:
             self._rest(OFFICE_REST_S)
@@ -121,7 +124,8 @@ class Keyboard:
             part = keysyms[start : start + spare_keys]
             self._bind(part)
             for keysym in part:
-                if dialog and keysym in _CONTROL.values():
+                careful = time.monotonic() < until and keysym in _CONTROL.values()
+                if dialog and careful:
                     self._rest(BEFORE_RETURN_S)
                 code, shifted = self._codes[keysym]
                 if shifted:
@@ -133,10 +137,10 @@ class Keyboard:
                 self._link.flush()
                 if dialog and keysym == XK.XK_Return:
                     self._link.expect_activation()
-                if office and keysym in _CONTROL.values():
+                if office and careful:
                     self._rest(OFFICE_REST_S)
                 else:
-                    self._link.pause(AFTER_LINE_S if keysym in _CONTROL.values() else pace)
+                    self._link.pause(AFTER_LINE_S if careful else pace)
 
     def hotkey(self, keys: list[str], dialog: bool = False) -> None:
         """Press keys together and release them in reverse; `dialog` tells that the focused window is a dialog."""
