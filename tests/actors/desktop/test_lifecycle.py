@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
@@ -12,8 +12,8 @@ from actors.desktop.quarantine import QuarantinePolicy
 from actors.desktop.wards import Wards
 from runtime.errors import DesktopFault, LeaseLost, ProtocolError
 
-HELD = (State.LEASED, State.ACTED, State.FROZEN)
 ORDER = list(State)
+GENERATED = [Phase.explicit, Phase.reuse, Phase.generate]  # a failing history is short enough to read
 
 
 class LivesMachine(RuleBasedStateMachine):
@@ -44,8 +44,12 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def one_answers(self, data: st.DataObject) -> None:
-        if (name := self.pick(data, State.BOOTING)) is not None:
+        name = self.pick(data, *State)
+        if name is not None and self.lives.state(name) is State.BOOTING:
             self.lives.booted(name)
+        elif name is not None:
+            with pytest.raises(ProtocolError):
+                self.lives.booted(name)
 
     @rule(target=leases, data=st.data(), lasts_s=st.sampled_from([1.0, 2.0, 8.0]), who=st.sampled_from("abc"))
     def one_is_handed_out(self, data: st.DataObject, lasts_s: float, who: str) -> object:
@@ -134,7 +138,7 @@ class LivesMachine(RuleBasedStateMachine):
 
 
 TestLives = LivesMachine.TestCase
-TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, phases=GENERATED)
 
 
 class WardsMachine(RuleBasedStateMachine):
@@ -180,4 +184,4 @@ class WardsMachine(RuleBasedStateMachine):
 
 
 TestWards = WardsMachine.TestCase
-TestWards.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestWards.settings = settings(max_examples=50, stateful_step_count=30, deadline=None, phases=GENERATED)

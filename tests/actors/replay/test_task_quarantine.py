@@ -92,6 +92,17 @@ TestWard = WardMachine.TestCase
 TestWard.settings = hypothesis_settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
+def test_while_it_is_probed_only_the_probe_counts() -> None:
+    ward = Ward()
+    for token in range(FAULTS_IN_A_ROW):
+        ward = ward.broken(token, "task", 0.0)
+    probed = ward.handed_out(9)
+    assert (probed.state, probed.probe) == (WardState.PROBING, 9)
+    assert probed.ended(4) == probed.broken(4, "task", 70.0) == probed, "4 was handed out before the rest"
+    assert probed.ended(9).state is WardState.WELL
+    assert probed.broken(9, "task", 70.0).probe_at == 70.0 + 2 * FIRST_PROBE_S
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     opened: list[Play] = []
