@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from actors.cluster.bench.soak import inject, levels
 from actors.cluster.bench.soak.kinds import KINDS, schedule
 from actors.cluster.bench.soak.named import State, judged
-from actors.cluster.bench.soak.soak import windows
+from actors.cluster.bench.soak.verdict import Broken, audited, bad, windows
+from actors.replay.schema import connect
 from runtime.logs_read import LogWatch
 
 
@@ -115,6 +116,28 @@ def test_desktops_that_are_asked_for_are_no_leak() -> None:
     for asked, back in ((6, False), (7, True)):
         found = {one.name: one for one in levels.returns(seen, (0.0, 2.0), (8.0, 10.0), asked)}
         assert found["desktops"].back == back
+
+
+def broken(state: State) -> Broken:
+    return Broken(at_s=1.0, kind="x_kill", victim="", state=str(state), sign="", after_s=1.0, deadline_s=9.0)
+
+
+def test_a_verdict_is_good_only_when_everything_is() -> None:
+    fine = [broken(State.NAMED), broken(State.MOOT)]
+    back = [levels.Return(name="mounts", before=3.0, after=3.0, most=9.0, allowed=5.0)]
+    gone = [levels.Return(name="mounts", before=3.0, after=6.0, most=9.0, allowed=5.0)]
+    assert bad(fine, back, {"episode_faulted": 3}, [], "") == []
+    assert bad(fine[1:], back, {}, [], "") == ["no fault was injected"]
+    assert len(bad([*fine, broken(State.UNNAMED)], gone, {"task_outlives": 1}, ["process 7"], "counts differ")) == 5
+
+
+def test_a_ledger_whose_counts_differ_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.sqlite"
+    assert audited(file) == "there is no ledger"
+    connection, _ = connect(file)
+    connection.execute("INSERT INTO counters VALUES ('episodes:demo', 2)")
+    connection.close()
+    assert "2 for episodes:demo" in audited(file)
 
 
 def test_levels_that_were_never_seen_did_not_come_back() -> None:

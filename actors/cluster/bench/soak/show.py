@@ -12,7 +12,8 @@ import msgspec
 from actors.cluster import say
 from actors.cluster.bench.figures import percentile
 from actors.cluster.bench.soak.levels import Level
-from actors.cluster.bench.soak.soak import Found, Soak, Wanted, windows
+from actors.cluster.bench.soak.soak import Soak, Wanted
+from actors.cluster.bench.soak.verdict import Found, windows
 from runtime.errors import ConfigError
 
 DRAWN = ("processes", "guest_processes", "descriptors", "rss_bytes", "desktops", "folders")

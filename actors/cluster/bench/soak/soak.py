@@ -13,7 +13,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,9 @@ import psutil
 from actors.cluster import deployfile, runfolder
 from actors.cluster.bench.soak import inject, levels, named
 from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, schedule
+from actors.cluster.bench.soak.verdict import Broken, Found, audited, bad, windows
 from actors.desktop.config import SandboxConfig
-from actors.replay.book import Book
-from actors.replay.config import LedgerSettings
-from actors.replay.figures import audit
-from actors.replay.schema import connect
-from runtime.errors import ComputerRLError, ConfigError
+from runtime.errors import ConfigError
 from runtime.logs_read import LogWatch
 
 TICK_S = 0.5
@@ -38,7 +34,6 @@ VICTIM_S = 60.0  # until there is something to hit
 STOP_S = 180.0
 LINGER_S = 10.0  # for the kernel to bury what was killed
 LINES_KEPT_S = 300.0  # of the log, behind the oldest fault that is waited for
-NEVER = frozenset({"system_failed", "task_outlives", "shutdown_failed", "desktop_not_removed"})
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,48 +47,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     every_s: float = 20.0
 
 
-class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault that was injected, and what the log made of it."""
-
-    at_s: float
-    kind: str
-    victim: str
-    state: str
-    sign: str
-    after_s: float
-    deadline_s: float
-
-
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything seen, and the verdict."""
-
-    run: str
-    seed: int
-    minutes: float
-    load_at_start: float
-    faults: list[Broken]
-    not_injected: int  # planned, but the time was over or there was no victim
-    returns: list[levels.Return]
-    samples: list[levels.Level]
-    episodes: dict[str, int]  # reasons of ended ones, and faults by cause
-    events: dict[str, int]  # warnings and errors of the log by name
-    audit: str  # empty, or what the ledger's counts differ in
-    left: list[str]  # what outlived the stop
-    exit: int | None
-    reasons: list[str]  # why the verdict is bad; empty when it is good
-
-
 Said = Callable[[str], None]
-
-
-def windows(minutes: float) -> tuple[tuple[float, float], tuple[float, float], tuple[float, float]]:
-    """Seconds from the beginning: the level to come back to, when faults are injected, the level at the end.
-
-    The first is minute 2, before the first fault; short soaks have proportionally shorter ones.
-    """
-    whole = 60.0 * minutes
-    calm, quiet = min(120.0, 0.25 * whole), min(120.0, 0.3 * whole)
-    return (calm / 2, calm), (calm, whole - quiet), (whole - quiet / 2, whole)
 
 
 class Soak:
@@ -319,29 +273,14 @@ class Soak:
     def _found(self, load: float, status: int | None, left: list[str]) -> Found:
         first, _, last = windows(self.wanted.minutes)
         returned = levels.returns(self.samples, first, last, self.desktops)
-        unnamed = [broken for broken in self.broken if broken.state == named.State.UNNAMED]
-        bad = {event: count for event, count in self.warnings.items() if event in NEVER}
-        wrong = _audit(self.run / "ledger.sqlite")
-        reasons = [
-            *self.reasons,
-            *(f"{one.kind} at {one.at_s:.0f} s has no name in the log within {one.deadline_s:g} s" for one in unnamed),
-            *(f"{one.name} is not back: {_whole(one.before)} before, {_whole(one.after)} after" for one in returned
-              if not one.back),
-            *(f"{count} x {event} in the log" for event, count in bad.items()),
-            *([f"{len(left)} things outlived the run, the first {left[0]}"] if left else []),
-            *([wrong] if wrong else []),
-            *([] if any(one.state == named.State.NAMED for one in self.broken) else ["no fault was injected"]),
-        ]  # fmt: skip
+        wrong = audited(self.run / "ledger.sqlite")
+        reasons = [*self.reasons, *bad(self.broken, returned, self.warnings, left, wrong)]
         return Found(
             run=self.run.name, seed=self.wanted.seed, minutes=self.wanted.minutes, load_at_start=load,
             faults=self.broken, not_injected=self.missed, returns=returned, samples=self.samples,
             episodes=dict(self.counts.most_common()), events=dict(self.warnings.most_common()), audit=wrong, left=left,
             exit=status, reasons=reasons,
         )  # fmt: skip
-
-
-def _whole(value: float | None) -> str:
-    return "not seen" if value is None else f"{value:.0f}"
 
 
 def _runs_for(pid: int, run: Path) -> bool:
@@ -351,21 +290,3 @@ def _runs_for(pid: int, run: Path) -> bool:
     except psutil.Error:
         return False
     return any(str(run) in word or levels.mark_of(run) in word for word in words)
-
-
-def _audit(ledger: Path) -> str:
-    """Compare the ledger's counters with its rows; what differs."""
-    deploy = deployfile.load("soak")[0]
-    settings = LedgerSettings(
-        seed=0, train_tasks=[], demo_tasks=[], max_steps=1, demos=deploy.demos.ledger(), rules=deploy.replay,
-        incarnation="audit",
-    )  # fmt: skip
-    if not ledger.is_file():
-        return "there is no ledger"
-    connection, _ = connect(ledger)
-    with closing(connection):
-        try:
-            audit(Book(connection, settings))
-        except ComputerRLError as error:
-            return str(error)
-    return ""
