@@ -16,6 +16,7 @@ from actors.cluster import say
 from actors.cluster.taskcheck.tally import Row
 
 EVERY_S = 5.0
+NARROW = (0, 2, 3, 4, 6, 8)  # columns of the live table: a terminal may be 80 wide
 HEAD = ("FAMILY", "SPLIT", "ROUTE", "PLAYED", "SOLVED", "95 %", "FAULTS", "STEPS", "WALL S", "CPU S")
 
 
@@ -92,10 +93,10 @@ class Progress:
 
         caption = f"{say.duration(self._shown - self._begun)}  {say.clean(trouble)}  (Ctrl-C: finish what is under way)"
         table = Table(box=None, caption=Text(caption), caption_justify="left")
-        for name in HEAD:
-            table.add_column(name)
+        for column in NARROW:
+            table.add_column(HEAD[column], no_wrap=True)
         for row in rows:
-            table.add_row(*(Text(cell) for cell in cells(row)))
+            table.add_row(*(Text(cells(row)[column]) for column in NARROW))
         return table
 
 
