@@ -21,6 +21,7 @@ from apis.actions import Action, Hotkey, OpenApp, Quote, Type
 from apis.execute import plan
 from apis.grammar import Refusal, parse
 from apis.observation import Element, Observation, Window
+from apis.tools import call
 
 SCREEN = Observation(
     windows=(Window(42, "Mousepad", "a.txt", True),),
@@ -71,6 +72,9 @@ PAYLOADS = [
     "Agent.type(text='a'*10**9)",
     "Agent.scroll([9**9**9, 1], 'up')",
     "exec('import os')",
+    "CalcTools.set_cell_value(cell='A1', value=open('canary', 'w').write('x'))",
+    "CalcTools.set_column_values(column_name='A', data=[len('ab'), 2])",
+    "CalcTools.set_column_values(column_name='A', data=list('ab'))",
     "```python\nimport os\n```",
     "```python\nAgent.wait() if open('canary', 'w') else 0\n```",
 ]
@@ -78,9 +82,9 @@ PAYLOADS = [
 
 @pytest.mark.parametrize("answer", PAYLOADS)
 def test_model_output_is_data_and_no_payload_runs(answer: str) -> None:
-    parse(answer, "text_editor", ["e1"], ["w1"])  # imports that only the first call makes are over
+    parse(answer, "libreoffice_calc", ["e1"], ["w1"])  # imports that only the first call makes are over
     with watched() as events:
-        result = parse(answer, "text_editor", ["e1"], ["w1"])
+        result = parse(answer, "libreoffice_calc", ["e1"], ["w1"])
     assert isinstance(result, Refusal)
     assert events <= HARMLESS
 
@@ -114,8 +118,11 @@ def test_model_output_is_data_for_any_text(answer: str) -> None:
 def test_model_output_is_data_for_the_guest_too(text: str) -> None:
     """What the model wrote reaches the agent as the one value it is: never in a command line, never in another text."""
     calls = plan(Type(coordinates="e1", text=text, enter=True), SCREEN).calls
-    assert [call.args for call in calls if call.method == "type_text"] == [{"text": text}]
-    assert {call.method for call in calls} == {"click", "settle", "type_text", "hotkey"}
+    assert [made.args for made in calls if made.method == "type_text"] == [{"text": text}]
+    assert {made.method for made in calls} == {"click", "settle", "type_text", "hotkey"}
+    tool = plan(call("CalcTools", "set_cell_value", cell="A1", value=text), SCREEN).calls
+    typed = {"owner": "CalcTools", "name": "set_cell_value", "arguments": {"cell": "A1", "value": text}}
+    assert (tool[0].method, tool[0].args) == ("tool", typed)
     assert not plan(Quote(content=text), SCREEN).calls
     assert not plan(OpenApp(app_name=text), SCREEN).calls
     with pytest.raises(KeyError):
