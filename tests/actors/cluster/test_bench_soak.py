@@ -126,9 +126,21 @@ def test_a_verdict_is_good_only_when_everything_is() -> None:
     fine = [broken(State.NAMED), broken(State.MOOT)]
     back = [levels.Return(name="mounts", before=3.0, after=3.0, most=9.0, allowed=5.0)]
     gone = [levels.Return(name="mounts", before=3.0, after=6.0, most=9.0, allowed=5.0)]
-    assert bad(fine, back, {"episode_faulted": 3}, [], "") == []
-    assert bad(fine[1:], back, {}, [], "") == ["no fault was injected"]
-    assert len(bad([*fine, broken(State.UNNAMED)], gone, {"task_outlives": 1}, ["process 7"], "counts differ")) == 5
+    assert bad(fine, back, {"episode_faulted": 3}, [], wrong="", rl_steps=1) == []
+    assert bad(fine[1:], back, {}, [], wrong="", rl_steps=1) == ["no fault was injected"]
+    assert (
+        len(
+            bad(
+                [*fine, broken(State.UNNAMED)],
+                gone,
+                {"task_outlives": 1},
+                ["process 7"],
+                wrong="counts differ",
+                rl_steps=0,
+            )
+        )
+        == 6
+    )
 
 
 def test_a_ledger_whose_counts_differ_is_told(tmp_path: Path) -> None:

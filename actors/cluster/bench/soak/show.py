@@ -98,7 +98,8 @@ def _print(found: Found, written: list[Path]) -> None:
         for one in found.returns
     ]
     say.table(("LEVEL", "AT FIRST", "AT THE END", "MOST", "ALLOWED", ""), levels)
-    say.line(f"\nepisodes  {', '.join(f'{name} {count}' for name, count in found.episodes.items()) or 'none'}")
+    say.line(f"\nlearner   {found.rl_steps} steps of RL")
+    say.line(f"episodes  {', '.join(f'{name} {count}' for name, count in found.episodes.items()) or 'none'}")
     say.line(f"warnings  {', '.join(f'{name} {count}' for name, count in found.events.items()) or 'none'}")
     say.line(f"ledger    {found.audit or 'its counts add up'}")
     say.line(f"left      {', '.join(found.left[:5]) or 'nothing'} after the stop (exit status {found.exit})")

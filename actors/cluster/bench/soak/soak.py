@@ -29,7 +29,7 @@ from runtime.logs_read import LogWatch
 
 TICK_S = 0.5
 SAMPLE_S = 5.0
-BEGIN_S = 900.0  # until the run is in RL
+BEGIN_S = 1200.0  # until the run is in RL
 VICTIM_S = 60.0  # until there is something to hit
 STOP_S = 180.0
 LINGER_S = 10.0  # for the kernel to bury what was killed
@@ -80,6 +80,7 @@ class Soak:
         self.samples: list[levels.Level] = []
         self.broken: list[Broken] = []
         self.missed = 0
+        self.rl_steps = 0
         self.reasons: list[str] = []
         self.process: asyncio.subprocess.Process | None = None
         self.begun = 0.0
@@ -236,6 +237,8 @@ class Soak:
                 self.counts[f"ended: {line['reason']}"] += 1
             elif event == "episode_faulted":
                 self.counts[f"faulted: {line['cause']}"] += 1
+            elif event == "learner_step" and line["phase"] == "rl":
+                self.rl_steps += 1
             if line["level"] in ("warning", "error"):
                 self.warnings[event] += 1
         self.lines += new
@@ -274,10 +277,11 @@ class Soak:
         first, _, last = windows(self.wanted.minutes)
         returned = levels.returns(self.samples, first, last, self.desktops)
         wrong = audited(self.run / "ledger.sqlite")
-        reasons = [*self.reasons, *bad(self.broken, returned, self.warnings, left, wrong)]
+        reasons = [*self.reasons, *bad(self.broken, returned, self.warnings, left, wrong=wrong, rl_steps=self.rl_steps)]
         return Found(
             run=self.run.name, seed=self.wanted.seed, minutes=self.wanted.minutes, load_at_start=load,
             faults=self.broken, not_injected=self.missed, returns=returned, samples=self.samples,
+            rl_steps=self.rl_steps,
             episodes=dict(self.counts.most_common()), events=dict(self.warnings.most_common()), audit=wrong, left=left,
             exit=status, reasons=reasons,
         )  # fmt: skip

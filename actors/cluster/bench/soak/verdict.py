@@ -46,6 +46,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     not_injected: int  # planned, but the time was over or there was no victim
     returns: list[levels.Return]
     samples: list[levels.Level]
+    rl_steps: int  # optimizer steps of RL: whether the learner was at work while parts broke
     episodes: dict[str, int]  # reasons of ended ones, and faults by cause
     events: dict[str, int]  # warnings and errors of the log by name
     audit: str  # empty, or what the ledger's counts differ in
@@ -69,7 +70,9 @@ def bad(
     returned: Sequence[levels.Return],
     events: Mapping[str, int],
     left: Sequence[str],
+    *,
     wrong: str,
+    rl_steps: int,
 ) -> list[str]:
     """Why the verdict is bad, in words; empty when it is good. `events` are counts by name, `wrong` the audit's."""
     reasons = [
@@ -84,6 +87,8 @@ def bad(
         for one in returned
         if not one.back
     ]
+    if not rl_steps:
+        reasons.append("the learner made no step of RL: nothing was learned while parts broke")
     reasons += [f"{count} x {event} in the log" for event, count in events.items() if event in NEVER]
     if left:
         reasons.append(f"{len(left)} things outlived the run, the first {left[0]}")
