@@ -34,6 +34,7 @@ APPS: tuple[App, ...] = (
     App("google_chrome", ("chromium", "google-chrome"), "chrome", ("chromium",)),
 )
 
+PROGRAMS = {app.argv[0] for app in APPS if app.argv} | {"libreoffice"}  # what opens a window when it is started
 APP_NAMES = tuple(app.name for app in APPS)
 _BY_CLASS = {wm_class: app.name for app in APPS for wm_class in app.wm_classes}
 _BY_PUBLISHED = {app.published: app for app in APPS if app.published}

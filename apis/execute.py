@@ -26,7 +26,7 @@ from apis.actions import (
     Type,
     Wait,
 )
-from apis.apps import APPS, app_named, launch_argv
+from apis.apps import PROGRAMS, app_named, launch_argv
 from apis.forms import place, window_names
 from apis.keys import KEYS
 from apis.observation import Observation
@@ -192,8 +192,7 @@ def _setup_step(step: Step, home: str) -> list[Call]:
             return _open(in_home(step.parameters.path), home)
         case Launch() if isinstance(step.parameters.command, list) and not step.parameters.shell:
             argv = list(step.parameters.command)
-            known = any(app.argv[:1] == tuple(argv[:1]) for app in APPS)
-            return [Call("open_window" if known else "launch", {"argv": argv}), SETTLE]
+            return [Call("open_window" if argv[:1] and argv[0] in PROGRAMS else "launch", {"argv": argv}), SETTLE]
         case ActivateWindow():
             wanted = step.parameters
             args = {"title": wanted.window_name, "strict": wanted.strict, "by_class": wanted.by_class}
