@@ -28,6 +28,7 @@ from runtime.errors import ConfigError, DesktopFault
 
 SOCKET_PATH_MAX = 107
 START_S = 20.0
+LAY_OUT_S = 120.0  # dead runs' desktops are removed first, and another provider may be at it
 GUEST_SOURCE = Path(__file__).resolve().parents[4] / "apis" / "guest"
 
 
@@ -53,11 +54,15 @@ class SandboxProvider(abc.Provider):
             raise ConfigError(f"missing programs: {', '.join(missing)}; install deploy/guest/packages.txt")
         laying_out = asyncio.ensure_future(asyncio.to_thread(provider._lay_out))
         try:
-            await asyncio.shield(laying_out)
+            async with asyncio.timeout(LAY_OUT_S):
+                await asyncio.shield(laying_out)
         except asyncio.CancelledError:  # a thread can't be stopped; what it makes must be there to be removed
             await asyncio.wait([laying_out], timeout=START_S)
             shutil.rmtree(provider._folder, ignore_errors=True)
             raise
+        except TimeoutError as error:
+            place = f"desktops.provider.state_dir {config.state_dir!r}"
+            raise ConfigError(f"{place}: what dead runs left was not removed within {LAY_OUT_S:g} s") from error
         except OSError as error:
             raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r}: {error.strerror}") from error
         return provider
