@@ -41,7 +41,7 @@ class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Desktops that stand ready."""
 
     spares: int = 1
-    boots_at_once: int = 1
+    boots_at_once: int = 2
     boot_timeout_s: float = 30.0
     first_backoff_s: float = 0.5
     longest_backoff_s: float = 30.0
