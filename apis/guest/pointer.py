@@ -42,6 +42,12 @@ class Pointer:
         self._to(x, y)
         self._link.flush()
 
+    def rest(self, seconds: float) -> None:
+        """Wait until the last click is that long ago."""
+        wait = self._last[0] + seconds - time.monotonic()
+        if wait > 0:
+            self._link.pause(wait)
+
     def click(self, x: int, y: int, button: int = 1, n: int = 1) -> None:
         """Click `n` (1 to 3) times at once."""
         if button not in (1, 2, 3) or not 1 <= n <= 3:
