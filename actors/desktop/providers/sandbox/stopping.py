@@ -39,26 +39,38 @@ def _members(init_pid: int) -> dict[int, str]:
     return found
 
 
+def _stop(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except ProcessLookupError:
+        return
+
+
 async def _stop_all(init_pid: int) -> None:
     """Stop signals until a whole look finds nothing running; the first process can't fork while it is stopped."""
     until = asyncio.get_running_loop().time() + STOP_S
     while running := [pid for pid, state in _members(init_pid).items() if state not in _STOPPED]:
         for pid in running:
-            try:
-                os.kill(pid, signal.SIGSTOP)
-            except ProcessLookupError:
-                continue
+            _stop(pid)
         if asyncio.get_running_loop().time() > until:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{len(running)} processes still run after {STOP_S:g} s")
         await asyncio.sleep(0.002)
 
 
 async def freeze(outside: Outside) -> None:
-    """Stop all processes of a desktop for good. Raises DesktopFault."""
-    if cgroups.can_freeze(outside.cgroups):
-        await cgroups.freeze(outside.cgroups)
-        return
+    """Stop all processes of a desktop for good. Raises DesktopFault.
+
+    The freezer holds all of them at once; then each gets a stop signal, which it obeys before it runs again, and the
+    freezer lets go: a frozen process can't be killed, so one whose host dies would outlive it.
+    """
     try:
+        if cgroups.can_freeze(outside.cgroups):
+            try:
+                await cgroups.freeze(outside.cgroups)
+                for pid in _members(outside.init_pid):  # not the outer process, which is to bury the first one
+                    _stop(pid)
+            finally:
+                cgroups.thaw(outside.cgroups)
         await _stop_all(outside.init_pid)
     except OSError as error:
         raise fault(FaultCause.OUTSIDE_VIEW, f"stopping: {error.strerror}") from error
