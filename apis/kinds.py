@@ -188,7 +188,7 @@ def _scalar(param: Param, value: Any) -> Any:
     if isinstance(value, str):
         return _string(param, value, MAX_CELL_TEXT)
     if value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
-        if type(value) is int and abs(value) >= 1 << 53:
+        if type(value) in (int, float) and abs(value) >= 1 << 53:
             raise Unfit(f"{param.name}: a number this long is written as a string in quotes")
         return value
     raise Unfit(f"{param.name}: the list holds strings, numbers, True, False and None only")

@@ -206,7 +206,7 @@ def test_calls_by_oracles_are_checked_too() -> None:
 ROWS, COLUMNS = st.integers(1, MAX_ROW), st.integers(1, MAX_COLUMN).map(column_letters)
 CELLS = st.builds("{}{}".format, COLUMNS, ROWS)
 TYPED = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=40)
-NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53) + 1, 2**53 - 1)
+NUMBERS = st.floats(-(2**53), 2**53, exclude_min=True, exclude_max=True) | st.integers(-(2**53) + 1, 2**53 - 1)
 NAMES = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20)
 
 

@@ -31,7 +31,7 @@ def shipped() -> Tokenizer:
 
 def _words_around_holes(template: str) -> list[str]:
     """The fixed stretches of a template that say something: three words or more."""
-    return [part for part in re.split(r"\{\w*\}", template.lower()) if len(part.split()) >= 3]
+    return [part for part in re.split(r"\{\w*\}", template.lower()) if len(re.findall(r"[a-z]+", part)) >= 3]
 
 
 def _task_strings() -> list[str]:
