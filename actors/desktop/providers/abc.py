@@ -28,7 +28,7 @@ class Outside(msgspec.Struct, frozen=True, kw_only=True):
     home: str  # the guest's HOME as a path on this host
     uid: int  # the user that the guest's processes are on this host
     init_pid: int  # first process of the desktop's process namespace; its death ends all the others
-    cgroups: dict[str, str]  # folder by controller: memory, pids, cpuacct, freezer (v1), or "unified" (v2)
+    cgroups: dict[str, str]  # folder by controller: memory, pids, cpu, ... (v1), or "unified" (v2)
 
 
 class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,9 @@ MOUNTS = Path("/proc/self/mounts")
 OWN = Path("/proc/self/cgroup")
 FREEZE_S = 5.0
 UNIFIED = "unified"
-_V1 = ("memory", "pids", "cpuacct", "freezer")
+# "cpu" at its default share: else every session that a guest starts weighs as much as a whole desktop.
+_V1 = ("memory", "pids", "cpu", "cpuacct", "freezer")
+_V2 = ("memory", "pids", "cpu")
 
 
 def _controller_roots() -> dict[str, Path]:
@@ -70,6 +72,7 @@ def _make_unified(root: Path, name: str, limits: dict[str, int], folders: dict[s
         if not (place / "cgroup.procs").exists():
             continue  # the root of the hierarchy has no parent in it
         try:
+            _hand_down(place)
             folder = place / name
             folder.mkdir()
             break
@@ -82,7 +85,19 @@ def _make_unified(root: Path, name: str, limits: dict[str, int], folders: dict[s
         try:
             (folder / file).write_text(str(value))
         except OSError as error:
-            warnings.append(f"cgroup {file}: {error.strerror}")
+            warnings.append(f"no limit of {file.partition('.')[0]}: cgroup {file}: {error.strerror}")
+
+
+def _hand_down(place: Path) -> None:
+    """Let groups below `place` have the controllers that it has; where that is not allowed, their limits will tell."""
+    own = (place / "cgroup.controllers").read_text().split()
+    given = (place / "cgroup.subtree_control").read_text().split()
+    for controller in _V2:
+        if controller in own and controller not in given:
+            try:
+                (place / "cgroup.subtree_control").write_text(f"+{controller}")
+            except OSError:
+                return
 
 
 def enter(folders: dict[str, str], pids: list[int]) -> list[str]:
