@@ -100,7 +100,7 @@ def render_compact(task: str, history: Sequence[Turn], observation: Observation,
     """One step's prompt in the compact form. `last` is the result of the last action or the reason of its refusal."""
     lines = [f"task: {escaped(task, MAX_TASK)}"]
     lines += [f"did: {escaped(turn.line or 'refused', 2 * COMPACT_TEXT)}" for turn in history[-LAST_TURNS_COMPACT:]]
-    lines.append(f"app: {observation.app or 'none'}")
+    lines.append(f"app: {escaped(observation.app, 80) or 'none'}")
     for n, window in enumerate(observation.windows[:COMPACT_WINDOWS], 1):
         lines.append(f"w{n} {'* ' if window.active else ''}{escaped(window.title, COMPACT_TEXT)}".rstrip())
     elements = element_names(observation)

@@ -26,7 +26,7 @@ def line(text: str = "", *, to: TextIO | None = None) -> None:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Aligned columns; the last column is not padded."""
-    cells = [[str(cell) for cell in row] for row in (head, *rows)]
+    cells = [[clean(str(cell)) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     for row in cells:
         line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -37,7 +37,8 @@ def document(value: Any) -> None:
     import msgspec
 
     plain = msgspec.to_builtins(value, enc_hook=str)
-    sys.stdout.write(json.dumps(plain, ensure_ascii=False, indent=2) + "\n")
+    text = json.dumps(plain, ensure_ascii=False, indent=2)
+    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n")
     sys.stdout.flush()
 
 
