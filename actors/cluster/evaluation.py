@@ -1,0 +1,133 @@
+"""A run's evaluation rounds as its ledger holds them, and the gain between them.
+
+Invariant: the ledger is opened read-only; two rounds are compared only when they share task set
+and decoding.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from actors.replay.evaluation import Episode, Summary, gain, summarise
+from actors.replay.intervals import Gain
+from apis import tasks
+from runtime.errors import ConfigError
+from runtime.message import Version
+
+LEDGER = "ledger.sqlite"
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation round."""
+
+    name: str
+    version: str
+    step: int  # optimizer steps of its weights
+    temperature: float
+    max_new_tokens: int
+    task_set: str  # blake2b-64 of the sorted task ids, hex
+    closed: bool
+    summary: Summary
+    episodes: list[Episode]  # what it was made of: episodes still to be played are not among them
+
+    @property
+    def decoding(self) -> str:
+        """`greedy` or `T=1`."""
+        return "greedy" if self.temperature == 0 else f"T={self.temperature:g}"
+
+
+def untrained_families() -> frozenset[str]:
+    """The families that are never trained on."""
+    return frozenset(name for name, family in tasks.FAMILIES.items() if not family.trained)
+
+
+def read_rounds(run: Path) -> list[Round]:
+    """The rounds of the run at `run` that count, in the order of opening. Raises ConfigError without a ledger."""
+    ledger = run / LEDGER
+    if not ledger.is_file():
+        raise ConfigError(f"{run} holds no ledger: the run ended before it played anything")
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=10.0)) as db:
+        db.row_factory = sqlite3.Row
+        return rounds_of(db)
+
+
+def rounds_of(db: sqlite3.Connection) -> list[Round]:
+    """The same from an open ledger whose rows have names."""
+    return [_round(db, row) for row in db.execute("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id")]
+
+
+def _round(db: sqlite3.Connection, row: sqlite3.Row) -> Round:
+    played = db.execute("SELECT task, success, feasible FROM episodes WHERE round_id = ? ORDER BY seq", (row["id"],))
+    faulted = db.execute("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault' ORDER BY n", (row["id"],))
+    episodes = [Episode(task=r["task"], success=bool(r["success"]), feasible=bool(r["feasible"])) for r in played]
+    episodes += [Episode(task=r["task"], fault=True) for r in faulted]
+    return Round(
+        name=row["name"],
+        version=row["version"],
+        step=Version.parse(row["version"]).step,
+        temperature=row["temperature"],
+        max_new_tokens=row["max_new_tokens"],
+        task_set=row["task_set"],
+        closed=bool(row["closed"]),
+        summary=summarise(episodes, untrained_families()),
+        episodes=episodes,
+    )
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """The paired gain between two rounds, of all instances and of each part that has any."""
+
+    before: str  # names of the rounds
+    after: str
+    decoding: str
+    task_set: str
+    whole: Gain
+    trained: Gain | None
+    untrained: Gain | None
+    families: dict[str, Gain]
+
+
+def compare(before: Round, after: Round) -> Compared:
+    """What changed from one round to the other. Raises ConfigError unless they are alike."""
+    if (first := _kind(before)) != (last := _kind(after)):
+        raise ConfigError(f"{before.name} and {after.name} can't be compared: {_said(first)} and {_said(last)}")
+    one, two, never = before.episodes, after.episodes, untrained_families()
+    families = sorted({episode.family for episode in one})
+    apart = {family: gain(_of(one, [family]), _of(two, [family])) for family in families}
+    trained, untrained = ([f for f in families if (f in never) is kind] for kind in (False, True))
+    return Compared(
+        before=before.name,
+        after=after.name,
+        decoding=after.decoding,
+        task_set=after.task_set,
+        whole=gain(one, two),
+        trained=gain(_of(one, trained), _of(two, trained)) if trained else None,
+        untrained=gain(_of(one, untrained), _of(two, untrained)) if untrained else None,
+        families=apart,
+    )
+
+
+def gains(rounds: Sequence[Round]) -> list[Compared]:
+    """From the first to the last closed round of every kind that has two, the kind of the first round first."""
+    kinds: dict[tuple[object, ...], list[Round]] = {}
+    for found in rounds:
+        if found.closed:
+            kinds.setdefault(_kind(found), []).append(found)
+    return [compare(alike[0], alike[-1]) for alike in kinds.values() if len(alike) > 1]
+
+
+def _kind(found: Round) -> tuple[str, float, int]:
+    return found.task_set, found.temperature, found.max_new_tokens
+
+
+def _said(kind: tuple[str, float, int]) -> str:
+    return f"task set {kind[0]} at temperature {kind[1]:g}, {kind[2]} tokens"
+
+
+def _of(episodes: Sequence[Episode], families: Sequence[str]) -> list[Episode]:
+    return [episode for episode in episodes if episode.family in families]

@@ -1,0 +1,97 @@
+"""What an evaluation round says: success by three denominators, by family, pass@k, and gains between rounds.
+
+Invariant: pure; a fault counts as a failure among all episodes, as nothing without faults, and is never left unsaid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from actors.replay.intervals import Gain, Rate, Tally, paired, pass_at, rate
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """One episode of a round. A fault has no outcome of its own: success is False and feasible True."""
+
+    task: str
+    success: bool = False
+    feasible: bool = True
+    fault: bool = False
+
+    @property
+    def family(self) -> str:
+        """The first part of the task's id."""
+        return self.task.partition("/")[0]
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Success by denominator."""
+
+    all: Rate  # every episode; faults are failures
+    feasible: Rate  # without those that were found infeasible; faults are failures
+    without_faults: Rate
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A round. `trained` and `untrained` split it by whether a family may ever be trained on."""
+
+    instances: int
+    episodes: int
+    faults: int
+    whole: Rates
+    trained: Rates
+    untrained: Rates
+    families: dict[str, Rates]
+    pass_at: dict[int, float]  # k -> pass@k of the episodes without faults
+
+
+def summarise(episodes: Iterable[Episode], untrained: Collection[str] = ()) -> Summary:
+    """The summary of a round; `untrained` names the families that are never trained on."""
+    found = list(episodes)
+    played = [episode for episode in found if not episode.fault]
+    each = _tallies(played)
+    return Summary(
+        instances=len({episode.task for episode in found}),
+        episodes=len(found),
+        faults=len(found) - len(played),
+        whole=_rates(found),
+        trained=_rates([episode for episode in found if episode.family not in untrained]),
+        untrained=_rates([episode for episode in found if episode.family in untrained]),
+        families={
+            family: _rates([episode for episode in found if episode.family == family])
+            for family in sorted({episode.family for episode in found})
+        },
+        pass_at=_passes(list(each.values())),
+    )
+
+
+def gain(before: Sequence[Episode], after: Sequence[Episode]) -> Gain:
+    """The paired gain over the instances that both rounds played; how many were left out is part of it."""
+    one, two = (_tallies([episode for episode in found if not episode.fault]) for found in (before, after))
+    both = sorted(one.keys() & two.keys())
+    instances = {episode.task for episode in (*before, *after)}
+    return paired([one[task] for task in both], [two[task] for task in both], len(instances) - len(both))
+
+
+def _rates(episodes: Sequence[Episode]) -> Rates:
+    return Rates(
+        all=rate(list(_tallies(episodes).values())),
+        feasible=rate(list(_tallies([episode for episode in episodes if episode.feasible]).values())),
+        without_faults=rate(list(_tallies([episode for episode in episodes if not episode.fault]).values())),
+    )
+
+
+def _tallies(episodes: Iterable[Episode]) -> dict[str, Tally]:
+    found: dict[str, Tally] = {}
+    for episode in episodes:
+        won, played = found.get(episode.task, (0, 0))
+        found[episode.task] = (won + episode.success, played + 1)
+    return found
+
+
+def _passes(tallies: Sequence[Tally]) -> dict[int, float]:
+    most = max((played for _, played in tallies), default=0)
+    values = {k: pass_at(tallies, k) for k in range(1, most + 1)}
+    return {k: value for k, value in values.items() if value is not None}
