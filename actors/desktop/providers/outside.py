@@ -47,7 +47,7 @@ class Refusal(StrEnum):
     ENCRYPTED = "encrypted"
     ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
     XML_ENTITY = "xml_entity"  # has a document type or entities of its own
-    TOO_SLOW = "too_slow"  # used up the processor time of one file
+    TOO_SLOW = "too_slow"  # used up the processor time of one file, or of all
     BROKE_READER = "broke_reader"  # the parser crashed on it
 
 
@@ -58,6 +58,7 @@ class ReadLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     total_bytes: int = 64 << 20
     paths: int = 256
     listing: int = 4096  # names in one folder
+    cpu_s: float = 6.0  # for all files: far less than WORKER_S, which is a fault and no refusal
     workbook: Bounds = Bounds()
 
 

@@ -2,7 +2,8 @@
 
 Invariant: only regular files below the given folder are read and no link is followed anywhere on the way; by the first
 look at the guest's files the process has the guest's user, no other right, and bounded memory and processor time. A
-file that is wanted as a workbook is parsed in a child of its own, so what ends the child refuses that file alone.
+file that is wanted as a workbook is parsed in a child of its own, so what ends the child refuses that file alone. What
+all files together cost is bounded far below what ends this process, so that a guest's files never look like its fault.
 
 Standard library only, so that it starts in milliseconds. Input: one JSON line, and the bytes of files that were read
 elsewhere. Output: one JSON line of results, then the files' bytes, or workbooks as JSON, in the same order.
@@ -11,10 +12,12 @@ elsewhere. Output: one JSON line of results, then the files' bytes, or workbooks
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import stat
 import sys
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -43,19 +46,23 @@ def _step(name: str, folder: int) -> int:
     raise RefusedError(kind)
 
 
-def _names(folder: int, most: int) -> list[str]:
+def _names(folder: int, most: int, listing: int) -> list[str]:
     names: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if len(names) >= most:
-                raise RefusedError("too_big")
             name = os.fsencode(entry.name).decode("utf-8", "backslashreplace")
             names.append(name + "/" if entry.is_dir(follow_symlinks=False) else name)
+            most -= len(names[-1])
+            if len(names) > listing or most < 0:
+                raise RefusedError("too_big")
     return sorted(names)
 
 
 def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]:
-    """The bytes of a regular file of at most `most` bytes, or the sorted names of a folder. Raises RefusedError."""
+    """The bytes of a regular file of at most `most` bytes, or the sorted names of a folder, at most `listing`.
+
+    Raises RefusedError.
+    """
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path:
         raise RefusedError("bad_path")
@@ -67,7 +74,7 @@ def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]
             at = below
         status = os.fstat(at)
         if stat.S_ISDIR(status.st_mode):
-            return _names(at, listing)
+            return _names(at, most, listing)
         if not stat.S_ISREG(status.st_mode):
             raise RefusedError("not_regular")
         data = bytearray()
@@ -80,29 +87,40 @@ def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]
         os.close(at)
 
 
+def _cpu_s() -> float:
+    """Processor seconds of this process and of the children that it has buried."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list[dict[str, Any]], list[bytes]]:
     """One result per thing that is wanted, and the bytes of those that were read.
 
-    `home` is an open folder; an entry with a "size" is not looked for there but is the next bytes of `given`.
+    `home` is an open folder; an entry with a "size" is not looked for there but is the next bytes of `given`. What is
+    wanted once "cpu_s" of processor time are used is refused unread.
     """
     results: list[dict[str, Any]] = []
     blobs: list[bytes] = []
     left, at = int(order["total_bytes"]), 0
-    bounds = Bounds(**order["workbook"])
+    bounds, until = Bounds(**order["workbook"]), _cpu_s() + order["cpu_s"]
     for want in order["wanted"]:
         path = want["path"]
         try:
             if "size" in want:
                 found: bytes | list[str] = given[at : at + want["size"]]
                 at += want["size"]
-            else:
+            left_s = until - _cpu_s()
+            if left_s <= 0:
+                raise RefusedError("too_slow")
+            if "size" not in want:
                 found = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
             if isinstance(found, list):
+                left -= sum(map(len, found))
                 results.append({"path": path, "names": found})
                 continue
-            left -= len(found)
             as_workbook = want["as_"] == "workbook"
-            blob = parsed(found, bounds) if as_workbook else found
+            blob = parsed(found, _within(bounds, left, left_s)) if as_workbook else found
+            left -= max(len(found), len(blob))
         except RefusedError as error:
             results.append({"path": path, "refusal": str(error)})
             continue
@@ -112,6 +130,11 @@ def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list
         blobs.append(blob)
         results.append({"path": path, "size": len(blob), "workbook": as_workbook})
     return results, blobs
+
+
+def _within(bounds: Bounds, left: int, left_s: float) -> Bounds:
+    """The bounds of one workbook within what is left for all; the kernel counts whole seconds."""
+    return replace(bounds, answer_bytes=min(bounds.answer_bytes, left), cpu_s=min(bounds.cpu_s, math.ceil(left_s)))
 
 
 def drop_rights(uid: int, memory_bytes: int) -> None:

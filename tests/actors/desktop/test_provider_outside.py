@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
+from hostile import xlsx
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop.providers import outside, outside_worker
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, parse, read_home
+from actors.desktop.providers.workbooks.bounds import Bounds
 from apis.tasks.verify import Wanted
 from runtime.errors import DesktopFault
 
@@ -122,6 +127,7 @@ def test_any_path_gets_an_answer(path: str, tmp_path_factory):
             "file_bytes": 10,
             "total_bytes": 10,
             "listing": 10,
+            "cpu_s": 6.0,
             "workbook": {},
         }
         (result,), blobs = outside_worker.read_all(home, order)
@@ -130,3 +136,36 @@ def test_any_path_gets_an_answer(path: str, tmp_path_factory):
     assert blobs == []
     assert result["path"] == path
     assert "names" in result or Refusal(result["refusal"])
+
+
+def test_what_all_files_cost_is_bounded_together(guest_home: Path, monkeypatch: pytest.MonkeyPatch):
+    def slow(data: bytes, bounds: Bounds) -> bytes:
+        until = time.process_time() + 0.06
+        while time.process_time() < until:
+            pass
+        assert bounds.cpu_s == 1
+        return data
+
+    monkeypatch.setattr(outside_worker, "parsed", slow)
+    limits = ReadLimits(cpu_s=0.1)
+    order = {**msgspec.structs.asdict(limits), "workbook": dataclasses.asdict(limits.workbook)}
+    order["wanted"] = [{"path": path, "as_": "workbook"} for path in ("docs/empty", "big", "docs/plum.txt", "docs")]
+    home = os.open(guest_home, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        results, _ = outside_worker.read_all(home, order)
+    finally:
+        os.close(home)
+    assert [one.get("refusal") for one in results] == [None, None, "too_slow", "too_slow"]
+    assert limits.cpu_s + limits.workbook.cpu_s < outside_worker.CPU_S < outside.WORKER_S
+
+
+async def test_answers_and_listings_count_towards_the_total(guest_home: Path):
+    book = xlsx('<row r="1"><c r="A1" t="inlineStr"><is><t>' + "x" * 3000 + "</t></is></c></row>")
+    (guest_home / "a.xlsx").write_bytes(book)
+    (guest_home / "a.xlsx").chmod(0o644)
+    wanted = [Wanted("a.xlsx", "workbook"), Wanted("a.xlsx", "workbook"), Wanted("docs"), Wanted("docs")]
+    assert len(book) < 2000
+    seen = await read_home(str(guest_home), USER, wanted, ReadLimits(total_bytes=5000))
+    assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG, None, None]
+    seen = await read_home(str(guest_home), USER, wanted[2:], ReadLimits(total_bytes=30))
+    assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG]
