@@ -1,4 +1,4 @@
-"""Step-level GRPO advantages (ComputerRL, section 5.2 of the paper's method).
+"""GRPO advantages of one task's group, by step (the default) or by trajectory.
 
 Invariant: a group either has an advantage for every step or none at all; a group without variance is never
 given a made-up signal.
@@ -8,6 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """What a reward belongs to, and so what mean and deviation are taken over.
+
+    Under `step` a malformed action of a successful trajectory counts as failed, and a long trajectory weighs more
+    than a short one in mean and deviation. Under `trajectory` every trajectory weighs the same and all steps of one
+    share its advantage, malformed ones included.
+    """
+
+    STEP = "step"  # the paper's
+    TRAJECTORY = "trajectory"  # as GRPO is used on episodes elsewhere; for comparison
 
 
 def step_rewards(*, verified: bool, well_formed: Sequence[bool]) -> list[float]:
@@ -15,15 +28,38 @@ def step_rewards(*, verified: bool, well_formed: Sequence[bool]) -> list[float]:
     return [1.0 if verified and formed else 0.0 for formed in well_formed]
 
 
-def group_advantages(rewards: Sequence[Sequence[float]]) -> list[list[float]] | None:
+def group_advantages(rewards: Sequence[Sequence[float]], *, scaled: bool = True) -> list[list[float]] | None:
     """A_ij = (r_ij - mean(R)) / std(R), R = the rewards of all steps of all trajectories of one task.
 
     `rewards[i][j]` is step j of trajectory i; the result has the same shape. The standard deviation is the
-    population's. None when all rewards are equal (or there are none): the group has no signal.
+    population's; without `scaled` it is left out. None when all rewards are equal (or there are none): the group has
+    no signal. Source: ComputerRL (arXiv 2508.14040), step-level GRPO.
     """
-    flat = [reward for trajectory in rewards for reward in trajectory]
-    if not flat or min(flat) == max(flat):
+    advantages = _standardised([reward for trajectory in rewards for reward in trajectory], scaled=scaled)
+    if advantages is None:
         return None
-    mean = math.fsum(flat) / len(flat)
-    std = math.sqrt(math.fsum((reward - mean) ** 2 for reward in flat) / len(flat))
-    return [[(reward - mean) / std for reward in trajectory] for trajectory in rewards]
+    values = iter(advantages)
+    return [[next(values) for _ in trajectory] for trajectory in rewards]
+
+
+def trajectory_advantages(
+    rewards: Sequence[float], lengths: Sequence[int], *, scaled: bool = True
+) -> list[list[float]] | None:
+    """A_ij = (R_i - mean(R)) / std(R) for each of the `lengths[i]` steps of trajectory i, R one reward per trajectory.
+
+    Population deviation, left out without `scaled`; None when all rewards are equal. Source: GRPO (DeepSeekMath,
+    arXiv 2402.03300) with a trajectory as the response; without the deviation, Dr. GRPO (arXiv 2503.20783).
+    Raises ValueError unless every trajectory has a length.
+    """
+    advantages = _standardised(rewards, scaled=scaled)
+    if advantages is None:
+        return None
+    return [[value] * length for value, length in zip(advantages, lengths, strict=True)]
+
+
+def _standardised(rewards: Sequence[float], *, scaled: bool) -> list[float] | None:
+    if not rewards or min(rewards) == max(rewards):
+        return None
+    mean = math.fsum(rewards) / len(rewards)
+    std = math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards)) if scaled else 1.0
+    return [(reward - mean) / std for reward in rewards]

@@ -3,6 +3,9 @@
 Invariant: the loss is a plain weighted sum over tokens (the weights come with the samples), so sums over
 micro-batches and ranks are the whole Take's loss. KL is at temperature 1; the ratio and the mismatch at the
 temperature the token was drawn with.
+
+However far a token's policy is from the one that drew it, the policy term's slope in log pi stays within bounds, so
+no token has to be thrown away: at most max(1 + clip_high, c) * |A| with `direct`, and C times that with `decoupled`.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ class Objective:
     def __post_init__(self) -> None:
         if self.policy not in {"direct", "decoupled"}:
             raise ValueError(f"policy is 'direct' or 'decoupled', not {self.policy!r}")
-        if self.dual_clip <= 1.0 or self.mismatch_cap <= 0.0 or min(self.clip_low, self.clip_high) <= 0.0:
-            raise ValueError(f"dual_clip must exceed 1, clips and mismatch_cap 0: {self}")
+        if self.dual_clip <= 1.0 or self.mismatch_cap < 1.0 or min(self.clip_low, self.clip_high) <= 0.0:
+            raise ValueError(f"dual_clip exceeds 1, clips exceed 0, mismatch_cap is at least 1: {self}")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class TokenTerms:
     loss: Tensor
     ratio: Tensor  # pi / mu (direct) or pi / pi_prox (decoupled)
     clipped: Tensor  # bool: the policy term is on a flat part
+    dual_clipped: Tensor  # bool: on the flat part that the dual clip adds
     kl: Tensor  # k3 against the reference; 0 without one
 
 
@@ -68,9 +72,9 @@ def grpo_terms(
 
     `logprobs` (with gradient) and `behaviour` are at the recorded temperature, `unit_logprobs` (with gradient)
     and `reference` at temperature 1. `direct`: rho = pi / mu. `decoupled`: rho = pi / pi_prox, times
-    min(pi_prox / mu, C); `proximal` defaults to the current policy's values, which is what recomputing it when
-    the batch is taken gives as long as a batch makes one optimizer step. Where A < 0 the term is bounded by
-    c * A (dual clip, Ye et al. 2020).
+    min(pi_prox / mu, C) (Hilton et al. 2022, with the correction capped). `proximal` defaults to the current policy's
+    values, which is what recomputing it when the batch is taken gives on the batch's first optimizer step; later
+    ones pass the first's. Where A < 0 the term is bounded by c * A (dual clip, Ye et al. 2020).
     """
     correction = torch.ones_like(advantages)
     anchor = behaviour
@@ -80,11 +84,15 @@ def grpo_terms(
     ratio = log_ratio(logprobs, anchor).exp()
     plain = ratio * advantages
     surrogate = torch.minimum(plain, ratio.clamp(1.0 - objective.clip_low, 1.0 + objective.clip_high) * advantages)
-    bounded = torch.where(advantages < 0, surrogate.maximum(objective.dual_clip * advantages), surrogate)
+    floor = objective.dual_clip * advantages
+    dual_clipped = (advantages < 0) & (surrogate < floor)
+    bounded = torch.where(dual_clipped, floor, surrogate)
     loss = -correction * bounded
     kl = torch.zeros_like(advantages)
     if reference is not None and unit_logprobs is not None:
         divergence = k3(unit_logprobs, reference)
         loss = loss + objective.kl_coef * divergence
         kl = divergence.detach()
-    return TokenTerms(loss=loss, ratio=ratio.detach(), clipped=(bounded != plain).detach(), kl=kl)
+    return TokenTerms(
+        loss=loss, ratio=ratio.detach(), clipped=(bounded != plain).detach(), dual_clipped=dual_clipped, kl=kl
+    )

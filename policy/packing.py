@@ -33,6 +33,7 @@ class PackedSample(Value):
     advantage: float = 0.0  # RL only
     behaviour_logprobs: list[float] = []  # RL only, response_len of them, at `temperature`
     temperature: float = 1.0
+    fresh: bool = False  # every token was drawn with the weights that the step starts from: figures only
     spans: list[tuple[int, int]] = []
 
     def targets(self) -> Iterable[int]:

@@ -154,6 +154,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         tokenizer=tokenizer,
         form=deploy.desktops.form,
         demo_routes=routes_of(lanes.demo, deploy.demos.routes),
+        signal=deploy.learner.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
 

@@ -7,6 +7,7 @@ announced before the ledger knows it is trained, and no tensor library is loaded
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from typing import TypeVar
 
@@ -31,7 +32,6 @@ from actors.replay.messages import (
     GetFigures,
     LearnerResumed,
     NothingToTake,
-    PhaseRef,
     StepPayload,
     Take,
     Trained,
@@ -59,8 +59,6 @@ class LearnerActor(Actor):
         self._version = Version(lineage=0, step=0)
         self._saved: Version | None = None
         self._weights: Weights | None = None  # the newest announced
-        self._stay: PhaseRef | None = None
-        self._stay_steps = 0
         self._steps = 0
         self._skips = 0
         self._busy_s = 0.0
@@ -108,7 +106,7 @@ class LearnerActor(Actor):
     async def _next(self) -> bool:
         """One batch; false when the run is over."""
         self._doing = "waiting for a batch"
-        wait_s = self.config.take_wait_s
+        wait_s, began = self.config.take_wait_s, self.ctx.clock.now()
         taken = await self._ledger(
             Take(learner=self.ctx.name, request_id=uuid.uuid4().hex, trained=self._version, wait_s=wait_s),
             wait_s + LEDGER_TIMEOUT_S,
@@ -118,16 +116,14 @@ class LearnerActor(Actor):
                 await self._checkpoint("stay over" if taken.checkpoint else "run over")
             await self._tell_samplers()  # one may have restarted, and nothing newer is coming soon
             return not taken.final
-        result = await self._train(taken)
+        result = await self._train(taken, self.ctx.clock.now() - began)
         await self._report(taken, result)
         await self._announce()
         if self._version.step % self.config.learner.checkpoint_every == 0:
             await self._checkpoint("due")
         return True
 
-    async def _train(self, batch: Batch) -> StepResult:
-        if batch.phase != self._stay:
-            self._stay, self._stay_steps = batch.phase, 0
+    async def _train(self, batch: Batch, waited_s: float) -> StepResult:
         version = Version(lineage=self._version.lineage, step=self._version.step + 1)
         self._doing = f"packing {version}"
         planned = await asyncio.to_thread(self._plan, batch, version)
@@ -137,9 +133,9 @@ class LearnerActor(Actor):
         self._doing = f"step {version} ({plan.kind})"
         result = await self._ask_rank(plan, self.config.step_timeout_s)
         self._version = version
-        self._stay_steps += 1
         self._steps += 1
         self._busy_s += result.t1 - result.t0
+        result = msgspec.structs.replace(result, figures={**planned.figures, "wait_s": waited_s, **result.figures})
         figures = {key: round(value, 6) for key, value in result.figures.items()}
         self.ctx.log.emit(
             events.LEARNER_STEP,
@@ -162,12 +158,14 @@ class LearnerActor(Actor):
         return result
 
     def _plan(self, batch: Batch, version: Version) -> batches.Planned:
+        began = time.perf_counter()
         decode = msgspec.msgpack.Decoder(StepPayload).decode
         payloads = {ref: decode(read_blob(self._folders.segments, ref)) for ref in batches.blobs(batch)}
+        read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
-        return batches.plan(
-            batch, payloads, self.config.learner, plan_id=plan_id, version=version, stay_steps=self._stay_steps
-        )
+        planned = batches.plan(batch, payloads, self.config.learner, plan_id=plan_id, version=version)
+        seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
+        return msgspec.structs.replace(planned, figures={**planned.figures, **seconds})
 
     def _watch_skips(self, result: StepResult) -> None:
         self._skips = 0 if result.ok else self._skips + 1
@@ -192,6 +190,7 @@ class LearnerActor(Actor):
             ExportWeights(version=self._version, location=str(location)), self.config.load_timeout_s
         )
         self._weights = Weights(version=self._version, digest=saved.digest, location=saved.location)
+        began = self.ctx.clock.now()
         missed = await self._tell_samplers()
         self.ctx.log.emit(
             events.WEIGHTS_ANNOUNCED,
@@ -199,6 +198,7 @@ class LearnerActor(Actor):
             digest=saved.digest,
             location=saved.location,
             export_s=round(saved.seconds, 4),
+            announce_s=round(self.ctx.clock.now() - began, 4),
             samplers=[name for name in self.config.samplers if name not in missed],
             missed=missed,
         )
@@ -262,13 +262,11 @@ class LearnerActor(Actor):
         )
         if not fresh:
             await self._ledger(LearnerResumed(version=version, parent=parent), LEDGER_TIMEOUT_S)
-            figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
             self.ctx.log.emit(
                 events.LEARNER_RESUMED, version=str(version), parent=str(parent), location=where, cause=cause
             )
         self._version = version
         self._saved = version if location is not None else None
-        self._stay, self._stay_steps = figures.phase, figures.phase_steps
         self.ctx.log.emit(events.LEARNER_STARTED, version=str(version), parameters=loaded.parameters, location=where)
         await self._announce()
         if location is None:

@@ -12,8 +12,9 @@ import msgspec
 
 from actors.learner.config import LearnerConfig
 from actors.learner.messages import StepPlan
+from actors.learner.schedule import learning_rate
 from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef
-from policy.advantage import group_advantages, step_rewards
+from policy.advantage import Level, group_advantages, step_rewards, trajectory_advantages
 from policy.packing import MicroBatch, PackedSample, group_weights, pack, sample_weights
 from runtime.errors import LearnerError
 from runtime.message import BlobRef, Version
@@ -22,10 +23,11 @@ Payloads = Mapping[BlobRef, StepPayload]
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan, and the groups it leaves out because all their rewards are equal."""
+    """A plan, the groups it leaves out because all their rewards are equal, and what can be said before it is done."""
 
     plan: StepPlan
     without_signal: list[str]
+    figures: dict[str, float]
 
 
 def blobs(batch: Batch) -> list[BlobRef]:
@@ -34,16 +36,21 @@ def blobs(batch: Batch) -> list[BlobRef]:
     return [step.blob for step in [*steps, *batch.samples]]
 
 
-def plan(
-    batch: Batch, payloads: Payloads, config: LearnerConfig, *, plan_id: str, version: Version, stay_steps: int
-) -> Planned:
-    """The optimizer step that makes `version`; `stay_steps` were made in this stay before it.
+def plan(batch: Batch, payloads: Payloads, config: LearnerConfig, *, plan_id: str, version: Version) -> Planned:
+    """The step that makes `version`.
 
     Raises LearnerError for a batch nothing can be learned from.
     """
+    figures = {"stay_step": float(batch.stay_step)}
     rl = batch.phase.phase is Phase.RL
     if rl:
-        micro_batches, without_signal = _grpo(batch.groups, payloads, config)
+        before = msgspec.structs.replace(version, step=version.step - 1)
+        micro_batches, without_signal = _grpo(batch.groups, payloads, config, before)
+        figures["groups"] = float(len(batch.groups) - len(without_signal))
+        figures["groups_without_signal"] = float(len(without_signal))
+        if batch.staleness:
+            figures["staleness_mean"] = sum(batch.staleness) / len(batch.staleness)
+            figures["staleness_max"] = float(max(batch.staleness))
     else:
         micro_batches, without_signal = _cross_entropy(batch.samples, payloads, config), []
     if not micro_batches:
@@ -54,33 +61,42 @@ def plan(
             kind="grpo" if rl else "cross_entropy",
             version=version,
             micro_batches=micro_batches,
-            lr=learning_rate(config, batch.phase.phase, stay_steps),
+            lr=learning_rate(config, batch.phase.phase, batch.stay_step, batch.stay_limit),
             fresh_optimizer=batch.fresh_optimizer,
             new_reference=batch.new_reference,
             kl_coef=config.kl_coef if rl else 0.0,
             clip_low=config.clip_low,
             clip_high=config.clip_high,
+            dual_clip=config.dual_clip,
             policy=config.policy,
+            mismatch_cap=config.mismatch_cap,
+            epochs=config.epochs if rl else 1,
         ),
         without_signal=without_signal,
+        figures=figures,
     )
 
 
-def learning_rate(config: LearnerConfig, phase: Phase, stay_steps: int) -> float:
-    """The phase's rate, rising linearly over the first `warmup_steps` of a stay."""
-    full = {Phase.BC: config.bc_lr, Phase.PULSE: config.pulse_lr}.get(phase, config.rl_lr)
-    return full * min(1.0, (stay_steps + 1) / (config.warmup_steps + 1))
+def _advantages(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:
+    if config.advantage is Level.TRAJECTORY:
+        return trajectory_advantages(
+            [float(t.success) for t in group.trajectories],
+            [len(t.steps) for t in group.trajectories],
+            scaled=config.advantage_std,
+        )
+    rewards = [
+        step_rewards(verified=t.success, well_formed=[step.well_formed for step in t.steps]) for t in group.trajectories
+    ]
+    return group_advantages(rewards, scaled=config.advantage_std)
 
 
-def _grpo(groups: Sequence[GroupRef], payloads: Payloads, config: LearnerConfig) -> tuple[list[MicroBatch], list[str]]:
+def _grpo(
+    groups: Sequence[GroupRef], payloads: Payloads, config: LearnerConfig, before: Version
+) -> tuple[list[MicroBatch], list[str]]:
     trained: list[list[tuple[StepPayload, float]]] = []  # per group: its steps with their advantages
     without_signal: list[str] = []
     for group in groups:
-        rewards = [
-            step_rewards(verified=t.success, well_formed=[step.well_formed for step in t.steps])
-            for t in group.trajectories
-        ]
-        advantages = group_advantages(rewards)
+        advantages = _advantages(group, config)
         if advantages is None:
             without_signal.append(group.group)
             continue
@@ -98,6 +114,7 @@ def _grpo(groups: Sequence[GroupRef], payloads: Payloads, config: LearnerConfig)
             advantage=advantage,
             behaviour_logprobs=payload.logprobs,
             temperature=payload.temperature,
+            fresh=all(span.version == before for span in payload.spans),
         )
         for steps, step_weights in zip(trained, weights, strict=True)
         for (payload, advantage), weight in zip(steps, step_weights, strict=True)

@@ -5,11 +5,22 @@ Invariant: importing it loads no tensor library, and a combination that can't tr
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
+from policy.advantage import Level
 from policy.optim import OptimConfig
 from policy.packing import Aggregation
 from runtime.errors import ConfigError
+
+
+class Schedule(StrEnum):
+    """How the learning rate goes on after its warm-up."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+    COSINE = "cosine"
 
 
 class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -19,14 +30,21 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     rl_lr: float = 2e-4
     pulse_lr: float = 3e-4
     warmup_steps: int = 10  # optimizer steps at the start of every stay in a phase over which the rate rises
+    lr_schedule: Schedule = Schedule.CONSTANT  # over every stay in a phase
+    lr_floor: float = 0.1  # share of the rate that a falling schedule ends at
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.01
     clip_grad: float = 1.0
     token_budget: int = 8192  # tokens of one packed sequence
     loss_aggregation: Aggregation = Aggregation.TOKEN_MEAN
+    advantage: Level = Level.STEP  # what rewards belong to: step | trajectory
+    advantage_std: bool = True  # divide advantages by the group's standard deviation
     policy: str = "direct"  # or "decoupled"
+    epochs: int = 1  # optimizer steps on one batch of RL, each over all of it
     clip_low: float = 0.2
     clip_high: float = 0.2
+    dual_clip: float = 3.0  # c: a token of negative advantage A costs at most c * |A|
+    mismatch_cap: float = 2.0  # C: `decoupled` weighs a token by at most this much
     kl_coef: float = 0.0003
     checkpoint_every: int = 10  # optimizer steps
     dtype: str = "float32"  # bfloat16 pays on GPUs only
@@ -43,7 +61,13 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         for name in ("bc_lr", "rl_lr", "pulse_lr", "clip_low", "clip_high", "clip_grad"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it is above 0")
-        for name in ("token_budget", "checkpoint_every", "threads"):
+        if self.dual_clip <= 1:
+            raise ConfigError(f"learner.dual_clip is {self.dual_clip}: it is above 1")
+        if self.mismatch_cap < 1:
+            raise ConfigError(f"learner.mismatch_cap is {self.mismatch_cap}: it is at least 1")
+        if not 0 <= self.lr_floor <= 1:
+            raise ConfigError(f"learner.lr_floor is {self.lr_floor}: it is a share, from 0 to 1")
+        for name in ("token_budget", "checkpoint_every", "threads", "epochs"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it counts from 1")
         if self.kl_coef < 0 or self.warmup_steps < 0:

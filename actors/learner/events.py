@@ -20,6 +20,7 @@ WEIGHTS_ANNOUNCED = declare(
     digest=str,
     location=str,
     export_s=float,
+    announce_s=float,
     samplers=list[str],
     missed=list[str],
 )

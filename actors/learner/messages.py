@@ -32,7 +32,7 @@ class StepResult(Message):
 
 
 class StepPlan(Request[StepResult]):
-    """One optimizer step over all of `micro_batches`. A repeat of `plan_id` gets the first answer."""
+    """One training step over all of `micro_batches`. A repeat of `plan_id` gets the first answer."""
 
     plan_id: str
     kind: str  # "grpo" or "cross_entropy"
@@ -47,6 +47,7 @@ class StepPlan(Request[StepResult]):
     dual_clip: float = 3.0
     policy: str = "direct"  # or "decoupled"
     mismatch_cap: float = 2.0
+    epochs: int = 1  # optimizer steps, each over all micro-batches; together they make one version
 
 
 class ModelLoaded(Message):

@@ -139,6 +139,6 @@ class RankActor(Actor):
                 policy=msg.policy,
                 mismatch_cap=msg.mismatch_cap,
             )
-            figures = trainer.grpo_step(msg.micro_batches, msg.lr, objective)
+            figures = trainer.grpo_step(msg.micro_batches, msg.lr, objective, msg.epochs)
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=time.monotonic())

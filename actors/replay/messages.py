@@ -183,6 +183,8 @@ class Batch(Message):
     staleness: list[int]  # per trajectory of `groups`, in optimizer steps
     fresh_optimizer: bool  # true on a phase's first batch after BC
     new_reference: bool  # the current weights become the reference policy before this step
+    stay_step: int = 0  # optimizer steps of this stay before this one, those before a resume included
+    stay_limit: int | None = None  # steps that the stay has at most
 
 
 class NothingToTake(Message):

@@ -51,13 +51,13 @@ def take(book: Book, msg: Take) -> Batch | NothingToTake | None:
     if stay.step_limit is not None and done >= stay.step_limit:
         return NothingToTake(final=False, checkpoint=True) if book.checkpointed != book.trained else None
     if stay.phase is Phase.RL:
-        return _take_groups(book, stay, msg, first=done == 0)
+        return _take_groups(book, stay, msg, done)
     if stay.phase in (Phase.BC, Phase.PULSE) and (samples := pools.draw(book, stay, done)):
-        return _lease(book, stay, msg, first=done == 0, samples=samples)
+        return _lease(book, stay, msg, done, samples=samples)
     return None
 
 
-def _take_groups(book: Book, stay: Stay, msg: Take, *, first: bool) -> Batch | None:
+def _take_groups(book: Book, stay: Stay, msg: Take, done: int) -> Batch | None:
     lineages, rules = book.lineages(), book.rules
     fresh: list[Row] = []
     stale = 0
@@ -79,7 +79,7 @@ def _take_groups(book: Book, stay: Stay, msg: Take, *, first: bool) -> Batch | N
         GroupRef(group=str(row["id"]), task=row["task"], trajectories=group)
         for row, group in zip(taken, trajectories, strict=True)
     ]
-    batch = _lease(book, stay, msg, first=first, groups=refs, staleness=staleness, stale=stale)
+    batch = _lease(book, stay, msg, done, groups=refs, staleness=staleness, stale=stale)
     for row in taken:
         book.move_group(row, GroupState.LEASED, batch.lease)
     return batch
@@ -110,8 +110,8 @@ def _lease(
     book: Book,
     stay: Stay,
     msg: Take,
+    done: int,
     *,
-    first: bool,
     groups: list[GroupRef] | None = None,
     samples: list[StepRef] | None = None,
     staleness: list[int] | None = None,
@@ -125,8 +125,10 @@ def _lease(
         groups=groups,
         samples=samples,
         staleness=staleness,
-        fresh_optimizer=first and stay.phase is not Phase.BC,
-        new_reference=first and stay.phase is Phase.RL,
+        fresh_optimizer=done == 0 and stay.phase is not Phase.BC,
+        new_reference=done == 0 and stay.phase is Phase.RL,
+        stay_step=done,
+        stay_limit=stay.step_limit,
     )
     book.execute(
         "INSERT INTO leases(id, request_id, learner, stay, state, reply) VALUES(?, ?, ?, ?, 'out', ?)",

@@ -97,6 +97,7 @@ class PackedInputs:
         self.weights = self._spread([sample.weight for sample in samples], counts, device)
         self.advantages = self._spread([sample.advantage for sample in samples], counts, device)
         self.temperatures = self._spread([sample.temperature for sample in samples], counts, device)
+        self.fresh = self._spread([float(sample.fresh) for sample in samples], counts, device) > 0
         logprobs = [value for sample in samples for value in sample.behaviour_logprobs]
         self.behaviour = torch.tensor(logprobs, dtype=torch.float32, device=device)  # [r], or empty
 

@@ -7,21 +7,22 @@ samples were packed.
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from policy import checkpoints, hf_folder
-from policy.losses import Objective, grpo_terms
+from policy.losses import Objective, grpo_terms, log_ratio
 from policy.megatron import checkpoint, shim
 from policy.megatron.config import read_shape
 from policy.megatron.model import PackedInputs, PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
-from policy.megatron.vocab import entropy, token_logprobs
+from policy.megatron.tally import Tally
+from policy.megatron.vocab import entropy, predicted, token_logprobs
 from policy.optim import OptimConfig
 from policy.packing import MicroBatch
 from policy.weights import to_hf
@@ -67,20 +68,30 @@ class Trainer:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def cross_entropy_step(self, micro_batches: Sequence[MicroBatch], lr: float) -> dict[str, float]:
-        """One optimizer step on -sum(weight * log pi); figures as `grpo_step`'s, without the RL ones."""
+        """One optimizer step on -sum(weight * log pi).
+
+        Figures: those of `grpo_step` that make sense without RL, and accuracy (share of trained tokens that have the
+        largest logit).
+        """
         return self._step(micro_batches, lr, None)
 
-    def grpo_step(self, micro_batches: Sequence[MicroBatch], lr: float, objective: Objective) -> dict[str, float]:
-        """One optimizer step of step-level GRPO.
+    def grpo_step(
+        self, micro_batches: Sequence[MicroBatch], lr: float, objective: Objective, epochs: int = 1
+    ) -> dict[str, float]:
+        """`epochs` optimizer steps of GRPO, each over all samples, with pi_prox and reference from before the first.
 
-        Figures: loss, grad_norm, ok (1, or 0 where gradients were not finite: nothing changed, and figures that are
-        not finite read 0), entropy (nats per token at temperature 1), kl, clip_fraction, mismatch (mean
-        |log pi / mu|), ratio_max, tokens (trained on), packed_tokens, forward_s, backward_s, optimizer_s.
+        Figures of the first pass: loss, entropy (nats per token at temperature 1), kl (k3), mismatch_mean and
+        mismatch_max (|log pi / mu|, at most 20), far_fraction (tokens with pi / mu outside [1 / C, C]),
+        fresh_fraction and agreement_mean, agreement_max (the mismatch of fresh samples: what sampler and learner
+        disagree by on the same weights), tokens (trained on), packed_tokens. Over all passes: clip_fraction,
+        dual_clip_fraction, ratio_mean, ratio_max, grad_norm (mean, before clipping), optimizer_steps (applied),
+        forward_s, reference_s, backward_s, optimizer_s. Also lr, and ok: 1, or 0 where gradients were not finite,
+        so that nothing changed and figures that are not finite read 0.
         Raises LearnerError when there is a KL term but no reference, or log-probabilities are missing.
         """
         if objective.kl_coef and self.reference is None:
             raise LearnerError("a KL term needs a reference policy, and none was set")
-        return self._step(micro_batches, lr, objective)
+        return self._step(micro_batches, lr, objective, epochs)
 
     @torch.no_grad()
     def evaluate(self, micro_batches: Sequence[MicroBatch]) -> dict[str, float]:
@@ -92,7 +103,7 @@ class Trainer:
             logprobs = token_logprobs(logits, inputs.targets)
             sums["loss"] -= float((logprobs * inputs.weights).sum())
             sums["entropy"] += float(entropy(logits).sum())
-            sums["accuracy"] += float((logits.argmax(-1) == inputs.targets).sum())
+            sums["accuracy"] += float(predicted(logits, inputs.targets).sum())
             sums["tokens"] += inputs.targets.numel()
         count = max(sums["tokens"], 1.0)
         return {**sums, "entropy": sums["entropy"] / count, "accuracy": sums["accuracy"] / count}
@@ -151,55 +162,73 @@ class Trainer:
         logits: Tensor = model(inputs.ids, inputs.positions, inputs.packed)
         return logits
 
-    def _step(self, micro_batches: Sequence[MicroBatch], lr: float, objective: Objective | None) -> dict[str, float]:
-        sums: dict[str, float] = defaultdict(float)
-        peaks: dict[str, float] = {}
-        self.updater.zero_grad()
-        for batch in micro_batches:
-            began = time.perf_counter()
-            loss = self._forward(PackedInputs(batch, self.device), objective, sums, peaks)
-            sums["packed_tokens"] += batch.tokens
-            between = time.perf_counter()
-            loss.backward()
-            sums["forward_s"] += between - began
-            sums["backward_s"] += time.perf_counter() - between
-        began = time.perf_counter()
-        outcome = self.updater.step(lr)
-        sums["optimizer_s"] = time.perf_counter() - began
-        count = max(sums["tokens"], 1.0)
-        means = {key: sums[key] / count for key in ("entropy", "kl", "clip_fraction", "mismatch") if key in sums}
-        figures = {**sums, **means, **peaks, "grad_norm": outcome.grad_norm, "ok": float(outcome.ok), "lr": lr}
-        return {name: value if math.isfinite(value) else 0.0 for name, value in figures.items()}
+    def _step(
+        self, micro_batches: Sequence[MicroBatch], lr: float, objective: Objective | None, epochs: int = 1
+    ) -> dict[str, float]:
+        tally = Tally()
+        anchors = [_Anchors() for _ in micro_batches]
+        outcomes = []
+        for epoch in range(epochs):
+            self.updater.zero_grad()
+            for batch, anchor in zip(micro_batches, anchors, strict=True):
+                inputs = PackedInputs(batch, self.device)
+                if objective is None:
+                    loss = self._cross_entropy(inputs, tally)
+                else:
+                    loss = self._grpo(inputs, objective, tally, anchor, first=epoch == 0)
+                if epoch == 0:
+                    tally.total("loss", float(loss.detach()))
+                    tally.total("tokens", inputs.targets.numel())
+                    tally.total("packed_tokens", batch.tokens)
+                with tally.timed("backward_s"):
+                    loss.backward()
+            with tally.timed("optimizer_s"):
+                outcomes.append(self.updater.step(lr))
+        tally.total("grad_norm", sum(outcome.grad_norm for outcome in outcomes) / epochs)
+        tally.total("optimizer_steps", sum(outcome.ok for outcome in outcomes))
+        return {**tally.figures(), "ok": float(all(outcome.ok for outcome in outcomes)), "lr": lr}
 
-    def _forward(
-        self, inputs: PackedInputs, objective: Objective | None, sums: dict[str, float], peaks: dict[str, float]
+    def _cross_entropy(self, inputs: PackedInputs, tally: Tally) -> Tensor:
+        with tally.timed("forward_s"):
+            logits = self._logits(self.updater.ddp, inputs)
+            loss = -(token_logprobs(logits, inputs.targets) * inputs.weights).sum()
+            tally.mean("entropy", entropy(logits))
+            tally.mean("accuracy", predicted(logits, inputs.targets))
+        return loss
+
+    def _grpo(
+        self, inputs: PackedInputs, objective: Objective, tally: Tally, anchors: _Anchors, *, first: bool
     ) -> Tensor:
-        logits = self._logits(self.updater.ddp, inputs)
-        unit = token_logprobs(logits, inputs.targets)
-        sums["tokens"] += inputs.targets.numel()
-        sums["entropy"] += float(entropy(logits).sum())
-        if objective is None:
-            token_loss = -unit
-        else:
-            if inputs.behaviour.numel() != inputs.targets.numel() or bool((inputs.temperatures <= 0).any()):
-                raise LearnerError("a GRPO sample needs one behaviour log-probability per token, and a temperature > 0")
+        if inputs.behaviour.numel() != inputs.targets.numel() or bool((inputs.temperatures <= 0).any()):
+            raise LearnerError("a GRPO sample needs one behaviour log-probability per token, and a temperature > 0")
+        if first and objective.kl_coef:
+            with tally.timed("reference_s"):
+                anchors.reference = self._reference_logprobs(inputs)
+        with tally.timed("forward_s"):
+            logits = self._logits(self.updater.ddp, inputs)
+            unit = token_logprobs(logits, inputs.targets)
             at_unit = bool((inputs.temperatures == 1.0).all())
             drawn = unit if at_unit else token_logprobs(logits, inputs.targets, inputs.temperatures)
+            if first:
+                anchors.proximal = drawn.detach()
             terms = grpo_terms(
                 drawn,
                 inputs.behaviour,
                 inputs.advantages,
                 objective,
+                proximal=anchors.proximal,
                 unit_logprobs=unit,
-                reference=self._reference_logprobs(inputs) if objective.kl_coef else None,
+                reference=anchors.reference,
             )
-            token_loss = terms.loss
-            sums["kl"] += float(terms.kl.sum())
-            sums["clip_fraction"] += float(terms.clipped.sum())
-            sums["mismatch"] += float((drawn.detach() - inputs.behaviour).abs().sum())
-            peaks["ratio_max"] = max(peaks.get("ratio_max", 0.0), float(terms.ratio.max()))
-        loss = (token_loss * inputs.weights).sum()
-        sums["loss"] += float(loss.detach())
+            loss = (terms.loss * inputs.weights).sum()
+            if first:
+                tally.mean("entropy", entropy(logits))
+                tally.mean("kl", terms.kl)
+                _tell_mismatch(inputs, drawn.detach(), objective, tally)
+            tally.mean("clip_fraction", terms.clipped)
+            tally.mean("dual_clip_fraction", terms.dual_clipped)
+            tally.mean("ratio_mean", terms.ratio)
+            tally.peak("ratio_max", terms.ratio)
         return loss
 
     @torch.no_grad()
@@ -207,3 +236,21 @@ class Trainer:
         if self.reference is None:
             raise LearnerError("no reference policy")
         return token_logprobs(self._logits(self.reference, inputs), inputs.targets)
+
+
+@dataclass
+class _Anchors:
+    """Log-probabilities [r] that a micro-batch's later passes are held against, from before its first one."""
+
+    proximal: Tensor | None = None
+    reference: Tensor | None = None
+
+
+def _tell_mismatch(inputs: PackedInputs, logprobs: Tensor, objective: Objective, tally: Tally) -> None:
+    gap = log_ratio(logprobs, inputs.behaviour).abs()
+    tally.mean("mismatch_mean", gap)
+    tally.peak("mismatch_max", gap)
+    tally.mean("far_fraction", gap > math.log(objective.mismatch_cap))
+    tally.mean("fresh_fraction", inputs.fresh)
+    tally.mean("agreement_mean", gap[inputs.fresh])
+    tally.peak("agreement_max", gap[inputs.fresh])

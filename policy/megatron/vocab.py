@@ -41,6 +41,15 @@ def token_logprobs(logits: Tensor, targets: Tensor, temperatures: Tensor | None 
 
 
 @torch.no_grad()
+def predicted(logits: Tensor, targets: Tensor) -> Tensor:
+    """Whether [r] each target has the largest logit of its row; ties count as predicted."""
+    peak = logits.amax(-1)
+    if _split():
+        dist.all_reduce(peak, dist.ReduceOp.MAX, group=parallel_state.get_tensor_model_parallel_group())
+    return _target_logits(logits, targets) >= peak
+
+
+@torch.no_grad()
 def entropy(logits: Tensor) -> Tensor:
     """Entropy [r] of softmax(logits) in nats; a figure, so without gradient."""
     logits = logits.float()

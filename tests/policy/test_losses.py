@@ -79,7 +79,7 @@ def test_far_out_ratios_stay_finite() -> None:
         assert torch.isfinite(result.loss).all()
 
 
-@pytest.mark.parametrize("wrong", [{"policy": "other"}, {"dual_clip": 1.0}, {"mismatch_cap": 0.0}, {"clip_low": 0.0}])
+@pytest.mark.parametrize("wrong", [{"policy": "other"}, {"dual_clip": 1.0}, {"mismatch_cap": 0.5}, {"clip_low": 0.0}])
 def test_settings_without_meaning_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         Objective(**wrong)  # type: ignore[arg-type]

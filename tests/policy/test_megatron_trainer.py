@@ -74,7 +74,7 @@ def test_any_split_gives_the_same_gradient(model: Path) -> None:
     assert results[2][0] == len(samples)
     for _, figures, grads in results[1:]:
         assert torch.allclose(grads, results[0][2], rtol=1e-4, atol=1e-6)
-        for key in ("loss", "entropy", "kl", "clip_fraction", "mismatch", "ratio_max", "tokens"):
+        for key in ("loss", "entropy", "kl", "clip_fraction", "mismatch_mean", "ratio_max", "tokens"):
             assert figures[key] == pytest.approx(results[0][1][key], rel=1e-4, abs=1e-6), key
 
 
@@ -86,7 +86,7 @@ def test_the_take_decides_the_loss_not_the_packing(model: Path) -> None:
     expected = -math.fsum(s.advantage * s.weight * s.response_len for s in samples)
     assert figures["loss"] == pytest.approx(expected, rel=1e-4)
     assert figures["ratio_max"] == pytest.approx(1.0, abs=1e-4)
-    assert figures["mismatch"] == pytest.approx(0.0, abs=1e-5)
+    assert figures["mismatch_mean"] == pytest.approx(0.0, abs=1e-5)
     assert figures["clip_fraction"] == 0.0
     assert figures["kl"] == 0.0
 
@@ -98,8 +98,8 @@ def test_entropy_is_at_temperature_one_and_the_ratio_at_the_recorded_one(model: 
     cold = [msgspec.structs.replace(s, temperature=1.0) for s in warm]
     at_half = trainer.grpo_step(pack(warm, 1000), 0.0, DIRECT)
     at_one = trainer.grpo_step(pack(cold, 1000), 0.0, DIRECT)
-    assert at_half["mismatch"] == pytest.approx(0.0, abs=1e-5)
-    assert at_one["mismatch"] > 0.01
+    assert at_half["mismatch_mean"] == pytest.approx(0.0, abs=1e-5)
+    assert at_one["mismatch_mean"] > 0.01
     assert at_half["entropy"] == pytest.approx(at_one["entropy"])
     assert at_half["kl"] == pytest.approx(0.0, abs=1e-6)
     logits = trainer.logits(MicroBatch(samples=warm))
@@ -137,7 +137,7 @@ def test_decoupled_steps_are_on_policy_with_capped_corrections(model: Path) -> N
     figures = trainer.grpo_step(pack(samples, 100), 0.0, replace(DIRECT, kl_coef=0.0, policy="decoupled"))
     assert figures["ratio_max"] == pytest.approx(1.0)
     assert figures["clip_fraction"] == 0.0
-    assert figures["mismatch"] > 0.1
+    assert figures["mismatch_mean"] > 0.1
 
 
 def test_missing_log_probabilities_and_greedy_samples_are_refused(model: Path) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from actors.learner.batches import blobs, learning_rate, plan
+from actors.learner.batches import blobs, plan
 from actors.learner.config import LearnerConfig
 from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef
 from policy.packing import Aggregation, PackedSample
@@ -66,7 +66,7 @@ def test_rl_batches_carry_advantages_and_the_papers_weights() -> None:
     even = group("even", (True, [stored.step(9)]), (True, [stored.step(9)]))
     taken = batch(Phase.RL, [group("g", good, bad), even], [], first=True)
     config = LearnerConfig(loss_aggregation=Aggregation.STEP_MEAN, kl_coef=0.5, rl_lr=1e-3, warmup_steps=0)
-    planned = plan(taken, stored.payloads, config, plan_id="p", version=V1, stay_steps=0)
+    planned = plan(taken, stored.payloads, config, plan_id="p", version=V1)
     assert planned.without_signal == ["even"]
     made = planned.plan
     assert (made.kind, made.version, made.lr, made.kl_coef) == ("grpo", V1, 1e-3, 0.5)
@@ -89,7 +89,7 @@ def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float) -
     stored = Stored()
     steps = [stored.step(2, drawn=False), stored.step(6, drawn=False)]
     config = LearnerConfig(bc_lr=3e-3, pulse_lr=4e-3, warmup_steps=0, loss_aggregation=Aggregation.TOKEN_MEAN)
-    made = plan(batch(phase, [], steps), stored.payloads, config, plan_id="p", version=V1, stay_steps=3).plan
+    made = plan(batch(phase, [], steps), stored.payloads, config, plan_id="p", version=V1).plan
     assert (made.kind, made.lr, made.kl_coef) == ("cross_entropy", lr, 0.0)
     samples = flat([s for micro in made.micro_batches for s in micro.samples])
     assert {n: s.weight for n, s in samples.items()} == {2: 1 / 8, 6: 1 / 8}
@@ -100,19 +100,15 @@ def test_a_batch_without_any_signal_is_refused() -> None:
     even = group("even", (False, [stored.step(2)]), (False, [stored.step(2)]))
     for taken in (batch(Phase.RL, [even], []), batch(Phase.BC, [], [])):
         with pytest.raises(LearnerError, match="lease 4"):
-            plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=V1, stay_steps=0)
-
-
-def test_the_rate_rises_over_the_first_steps_of_a_stay() -> None:
-    config = LearnerConfig(rl_lr=1.0, warmup_steps=3)
-    assert [learning_rate(config, Phase.RL, n) for n in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
+            plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=V1)
 
 
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
         ("ranks", 2), ("policy", "other"), ("dtype", "float16"), ("rl_lr", 0.0), ("token_budget", 0),
-        ("checkpoint_every", 0), ("kl_coef", -0.1), ("threads", 0), ("clip_grad", 0.0),
+        ("checkpoint_every", 0), ("kl_coef", -0.1), ("threads", 0), ("clip_grad", 0.0), ("epochs", 0),
+        ("dual_clip", 1.0), ("mismatch_cap", 0.9), ("lr_floor", 1.5),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_train_are_refused_by_name(setting: str, value: object) -> None:

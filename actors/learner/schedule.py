@@ -1,0 +1,30 @@
+"""The learning rate of a step.
+
+Invariant: a pure function of the settings and of the step's place in its stay, which the ledger counts, so a resume
+goes on with the very rates that the run would have had.
+"""
+
+from __future__ import annotations
+
+import math
+
+from actors.learner.config import LearnerConfig, Schedule
+from actors.replay.messages import Phase
+
+
+def learning_rate(config: LearnerConfig, phase: Phase, stay_step: int, stay_limit: int | None) -> float:
+    """Rate of 0-based step `stay_step` of a stay of at most `stay_limit` steps.
+
+    It rises linearly over the first `warmup_steps` to the phase's rate, and then stays there (`constant`) or falls
+    to `lr_floor` of it at the stay's last step, along a line or half a cosine. A stay without a limit does not fall.
+    One that a trigger ends early has not fallen all the way.
+    """
+    full = {Phase.BC: config.bc_lr, Phase.PULSE: config.pulse_lr}.get(phase, config.rl_lr)
+    if stay_step < config.warmup_steps:
+        return full * (stay_step + 1) / (config.warmup_steps + 1)
+    if config.lr_schedule is Schedule.CONSTANT or stay_limit is None:
+        return full
+    last = stay_limit - 1 - config.warmup_steps  # steps from the top to the end
+    done = min(1.0, (stay_step - config.warmup_steps) / last) if last > 0 else 0.0
+    left = 1.0 - done if config.lr_schedule is Schedule.LINEAR else 0.5 * (1.0 + math.cos(math.pi * done))
+    return full * (config.lr_floor + (1.0 - config.lr_floor) * left)
