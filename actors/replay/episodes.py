@@ -10,7 +10,7 @@ from collections import Counter
 
 import msgspec
 
-from actors.replay import admission, events, groups, phases, rounds, shown, strata, wards
+from actors.replay import admission, events, groups, phases, rounds, strata, wards
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
 from actors.replay.memory import keep_success, store_steps
@@ -84,7 +84,6 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reser
         pin=work.pin,
         phase=stay.ref,
         route=work.route,
-        member=work.member,
         round=work.round,
     )
     book.execute(
@@ -99,8 +98,6 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reser
 
 def _next_demo(book: Book) -> rounds.Work | None:
     demos = book.settings.demos
-    if (rules := shown.rules_of(book)) is not None:
-        return shown.next_attempt(book, rules)
     rows = book.rows("SELECT reply FROM reservations WHERE state = 'out' AND lane = ?", Lane.DEMO)
     out = [_reservation(row) for row in rows]
     attempts = book.counter("demo_attempts")
@@ -211,11 +208,9 @@ def commit(book: Book, msg: Commit) -> Done:
     )  # fmt: skip
     if lane is Lane.DEMO:
         book.count("demo_attempts")
-        work = _reservation(row)
-        shown.ended(book, work.task, work.member, success=msg.outcome.success)
         if msg.outcome.success:
             book.count("demos")
-            book.count(f"demos:{strata.name_of(strata.family_of(work.task), work.member or work.route)}")
+            book.count(f"demos:{strata.name_of(strata.family_of(row['task']), _reservation(row).route)}")
             book.execute("UPDATE episodes SET place = 0 WHERE seq = ?", seq)
     elif lane is Lane.EVAL:
         rounds.played(book, row)
@@ -317,8 +312,6 @@ def _release(book: Book, row: Row, fault: Fault, *, counts: bool) -> None:
     )  # fmt: skip
     if row["lane"] == Lane.EVAL:
         rounds.faulted(book, row, counts=counts)
-    elif row["lane"] == Lane.DEMO:
-        shown.broken(book, row["task"], _reservation(row).member, counts=counts)
     elif row["lane"] == Lane.TRAIN:
         group = book.group(row["group_id"])
         if group["state"] == GroupState.OPEN:
