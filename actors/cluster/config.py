@@ -119,6 +119,8 @@ EXPERT = frozenset(
         "entropulse.plateau_gain",
         "entropulse.entropy_share",
         "entropulse.patience",
+        "evaluation.episodes",
+        "run.require.gain_above",
     }
 )
 

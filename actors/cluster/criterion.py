@@ -5,8 +5,12 @@ Invariant: pure; a run that trained nothing it was asked to train never counts a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from actors.cluster.evaluation import Compared
+from actors.replay.intervals import Gain
 from actors.replay.messages import EvalFigures, Figures, Phase
 
 
@@ -16,10 +20,11 @@ class RequireConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     bc_steps: int = 0  # optimizer steps of behaviour cloning
     rl_steps: int = 0  # optimizer steps of RL, each on groups whose rewards differ
     gain: float | None = None  # success of the last evaluation minus that of the first, share of all tasks
+    gain_above: float | None = None  # the 95 % interval of the paired gain over trained families lies above this
 
 
-def unmet(require: RequireConfig, figures: Figures) -> list[str]:
-    """What is missing, in words; empty when all is there."""
+def unmet(require: RequireConfig, figures: Figures, gains: Sequence[Compared] = ()) -> list[str]:
+    """What is missing, in words; empty when all is there. `gains` are those of `evaluation.gains`."""
     missing: list[str] = []
     for phase, wanted in ((Phase.BC, require.bc_steps), (Phase.RL, require.rl_steps)):
         done = figures.steps.get(phase.value, 0)
@@ -33,6 +38,13 @@ def unmet(require: RequireConfig, figures: Figures) -> list[str]:
             missing.append(f"{len(rounds)} evaluation rounds, a gain needs two")
         elif (got := rate(rounds[-1]) - rate(rounds[0])) < require.gain:
             missing.append(f"success changed by {got:+.3f}, {require.gain:+.3f} was asked")
+    if require.gain_above is not None:
+        if not gains:
+            missing.append("no two evaluation rounds to compare, a paired gain needs them")
+        elif (low := headline(gains[0]).low) <= require.gain_above:
+            missing.append(
+                f"the paired gain's interval begins at {low:+.3f}, above {require.gain_above:+.3f} was asked"
+            )
     return missing
 
 
@@ -49,4 +61,21 @@ def complete(figures: Figures) -> list[EvalFigures]:
 
 def rate(figures: EvalFigures) -> float:
     """Successes over all tasks of the round, faults counted as failures."""
-    return figures.successes / figures.tasks
+    return figures.successes / figures.planned
+
+
+def headline(compared: Compared) -> Gain:
+    """The gain that a run is judged by: over the families that may be trained on, where it has any."""
+    return compared.trained or compared.whole
+
+
+def told(compared: Compared) -> str:
+    """The gain with its numbers in one line."""
+    found = headline(compared)
+    kind = "trained families, " if compared.trained and compared.untrained else ""
+    left_out = f", {found.left_out} left out for faults" if found.left_out else ""
+    return (
+        f"held-out success {found.before.value:.3f} -> {found.after.value:.3f} from {compared.before} to"
+        f" {compared.after}: {found.value:+.3f} (95 % {found.low:+.3f} to {found.high:+.3f}; {kind}"
+        f"{found.instances} instances{left_out}, {compared.decoding})"
+    )

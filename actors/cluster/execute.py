@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from actors.cluster import criterion, progress, usage
+from actors.cluster import criterion, evaluation, progress, usage
 from actors.cluster.compose import Plan
 from actors.cluster.runfolder import RunRecord
 from actors.learner.messages import GetLearnerState
@@ -131,5 +131,7 @@ async def close(system: ActorSystem) -> None:
 
 
 def _judge(plan: Plan, figures: Figures) -> Verdict:
-    missing = criterion.unmet(plan.deploy.run.require, figures)
-    return ("failed", "; ".join(missing)) if missing else ("ok", None)
+    gains = evaluation.gains(evaluation.read_rounds(plan.run_dir))
+    missing = criterion.unmet(plan.deploy.run.require, figures, gains)
+    said = [criterion.told(gains[0])] if gains else []
+    return "failed" if missing else "ok", "; ".join([*missing, *said]) or None

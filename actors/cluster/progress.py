@@ -60,7 +60,7 @@ class Meter:
             step=figures.phase_steps,
             steps=figures.phase_limit,
             success=sum(tail) / len(tail) if tail else None,
-            held_out=closed[-1].successes / closed[-1].tasks if closed else None,
+            held_out=closed[-1].successes / closed[-1].planned if closed else None,
             entropy=figures.entropy[-1] if figures.entropy else None,
             episodes_min=(episodes - episodes_before) / span * 60 if span > 1 else 0.0,
             seats_busy=figures.seats_busy,

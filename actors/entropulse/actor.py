@@ -96,7 +96,13 @@ class EntropulseActor(Actor):
         await self._pin(state.version, wanted.name)
         sampling = Sampling(temperature=wanted.temperature, max_new_tokens=self.config.max_new_tokens)
         await self.ctx.ref(self.config.replay).ask(
-            OpenEval(round=wanted.name, version=state.version, tasks=self.config.eval_tasks, sampling=sampling),
+            OpenEval(
+                round=wanted.name,
+                version=state.version,
+                tasks=self.config.eval_tasks,
+                sampling=sampling,
+                episodes=self.config.evaluation.episodes if wanted.temperature else 1,
+            ),
             timeout_s=ASK_S,
         )
 

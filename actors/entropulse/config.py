@@ -41,6 +41,13 @@ class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     temperature: float = 1.0
     greedy: bool = False  # every round once more at temperature 0
     enabled: bool = True
+    episodes: int = 1  # per instance and round; greedy ones would repeat themselves and are played once
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise ConfigError(f"evaluation.episodes is {self.episodes}: it counts from 1")
+        if self.every_steps < 0 or self.temperature < 0:
+            raise ConfigError("evaluation.every_steps and evaluation.temperature are not below 0")
 
 
 class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

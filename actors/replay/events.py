@@ -28,12 +28,24 @@ BATCH_TAKEN = declare(
     "batch_taken", "info", lease=int, phase=str, groups=int, samples=int, staleness=dict[str, int], stale_groups=int
 )
 STEP_TRAINED = declare("step_trained", "info", lease=int, phase=str, version=str, success=float, final=bool)
+# After every optimizer step of RL; the fields are those of `messages.StepEvidence`.
+RL_EVIDENCE = declare(
+    "rl_evidence", "info",
+    lease=int, version=str, stay=int, stay_step=int, rl_step=int, success=float, success_mean=float,
+    success_batch=float, action_entropy_nats=float, call_entropy_nats=float, group_call_entropy_nats=float,
+    parsed=int, refused=int, distinct_trajectories=float, coverage=float, tasks_solved=int, wasted=dict[str, int],
+    wasted_total=dict[str, int], staleness=dict[str, int], episodes_per_min=float, steps_per_min=float,
+    elapsed_s=float,
+)  # fmt: skip
 PHASE_CHANGED = declare("phase_changed", "info", phase=str, index=int, before=str, cause=str, evidence=dict[str, float])
-EVAL_ROUND_OPENED = declare("eval_round_opened", "info", round=str, version=str, tasks=int, temperature=float)
+EVAL_ROUND_OPENED = declare(
+    "eval_round_opened", "info", round=str, version=str, tasks=int, temperature=float, episodes=int
+)
 EVAL_ROUND_CLOSED = declare(
     "eval_round_closed", "info",
     round=str, version=str, temperature=float, tasks=int, played=int, successes=int, feasible=int, faults=int,
-    task_set=str,
+    task_set=str, episodes=int, success=float, low=float, high=float, families=dict[str, float],
+    pass_at=dict[str, float],
 )  # fmt: skip
 LINEAGE_STARTED = declare("lineage_started", "warning", version=str, parent=str, returned=int, orphaned=int)
 PAYLOADS_COLLECTED = declare("payloads_collected", "debug", freed_bytes=int, not_freed=int, segments_deleted=int)

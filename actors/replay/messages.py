@@ -259,6 +259,7 @@ class OpenEval(Request[Done]):
     version: Version
     tasks: list[str]
     sampling: Sampling
+    episodes: int = 1  # per task, all drawn alike
 
 
 class SetPhase(Request[Done]):
@@ -272,20 +273,56 @@ class SetPhase(Request[Done]):
 
 
 class EvalFigures(Value):
-    """One evaluation round so far. A rate's denominator is `tasks` (all), `feasible`, or `played` (without faults)."""
+    """One evaluation round so far. Denominators of a rate: `planned` (all), `feasible`, `played` (without faults)."""
 
     round: str
     version: Version
     temperature: float
     tasks: int
-    played: int
+    played: int  # episodes, like all that follow
     successes: int
-    feasible: int  # tasks not found infeasible; those that faulted count as feasible
-    faults: int  # tasks that faulted beyond the retry budget
+    feasible: int  # planned and not found infeasible; those that faulted count as feasible
+    faults: int  # faulted beyond the retry budget
     feasible_successes: int = 0
     closed: bool = False
     task_set: str = ""  # blake2b-64 of the sorted task ids, hex
     max_new_tokens: int = 0
+    episodes: int = 1  # per task
+
+    @property
+    def planned(self) -> int:
+        """Episodes of the whole round."""
+        return self.tasks * self.episodes
+
+
+class StepEvidence(Value):
+    """What one RL step shows. `actors.replay.diversity` has the formulas of entropies and distinct trajectories.
+
+    Counts of `wasted` and rates go back to the RL step before; rates not beyond the stay's begin or a pause of the run.
+    """
+
+    lease: int
+    version: Version
+    stay: int  # index of the stay's first part, where a resume cut it
+    stay_step: int  # from 1
+    rl_step: int  # from 1, over all stays
+    success: float  # of the training episodes committed since the step before, zero-variance groups among them
+    success_mean: float  # mean of `success` over the stay's last ten steps
+    success_batch: float  # of the trained groups alone
+    action_entropy_nats: float  # over the functions of parsed actions
+    call_entropy_nats: float  # over functions with their arguments
+    group_call_entropy_nats: float  # the same within a group
+    parsed: int  # steps of the batch whose answer was an action
+    refused: int
+    distinct_trajectories: float  # different sequences of actions over trajectories, per group
+    coverage: float  # tasks of the train lane ever solved, over all of them
+    tasks_solved: int
+    wasted: dict[str, int]  # ending other than `trained` -> groups
+    wasted_total: dict[str, int]
+    staleness: dict[str, int]  # optimizer steps -> trajectories of the batch
+    episodes_per_min: float  # train lane
+    steps_per_min: float  # answers of the model, train lane
+    elapsed_s: float
 
 
 class Figures(Message):

@@ -1,6 +1,6 @@
-"""Evaluation rounds: each task once, with pinned weights, outside every group.
+"""Evaluation rounds: every task the same number of times, with pinned weights, outside every group.
 
-Invariant: a round closes when every task was played or has faulted beyond the budget; a fault never counts as a
+Invariant: a round closes when every episode was played or has faulted beyond the budget; a fault never counts as a
 failure of the policy, and a round of weights that a resume abandoned counts for nothing.
 """
 
@@ -12,6 +12,7 @@ import msgspec
 
 from actors.replay import events
 from actors.replay.book import Book, Row
+from actors.replay.evaluation import Episode, summarise
 from actors.replay.messages import EvalFigures, Lane, OpenEval, Sampling
 from actors.replay.reservoir import stable_seed
 from runtime.errors import LedgerError
@@ -30,6 +31,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     round_id: int | None = None
     round: str = ""
     route: str = ""
+    member: str = ""
     pin: Version | None = None
 
 
@@ -45,22 +47,23 @@ def open_round(book: Book, msg: OpenEval) -> Done:
     if known is not None:
         if (known["version"], known["task_set"], known["temperature"]) != (
             str(msg.version), name, msg.sampling.temperature,
-        ):  # fmt: skip
+        ) or _planned(book, known["id"]) != len(msg.tasks) * msg.episodes:  # fmt: skip
             raise LedgerError(f"evaluation round {msg.round} exists with weights {known['version']} and other settings")
         return Done()
-    if not msg.tasks:
-        raise LedgerError(f"evaluation round {msg.round} has no tasks")
+    if not msg.tasks or msg.episodes < 1:
+        raise LedgerError(f"evaluation round {msg.round} has no episodes")
     round_id = book.execute(
         "INSERT INTO rounds(name, version, temperature, max_new_tokens, task_set, tasks) VALUES(?, ?, ?, ?, ?, ?)",
         msg.round, str(msg.version), msg.sampling.temperature, msg.sampling.max_new_tokens, name, len(msg.tasks),
     ).lastrowid  # fmt: skip
     book.many(
         "INSERT INTO round_tasks(round_id, n, task, state) VALUES(?, ?, ?, 'free')",
-        [(round_id, n, task) for n, task in enumerate(msg.tasks)],
+        # One episode of every task before the second of any: a round that is cut short has seen them all.
+        [(round_id, n, task) for n, task in enumerate(msg.tasks * msg.episodes)],
     )
     book.emit(
         events.EVAL_ROUND_OPENED, round=msg.round, version=str(msg.version), tasks=len(msg.tasks),
-        temperature=msg.sampling.temperature,
+        temperature=msg.sampling.temperature, episodes=msg.episodes,
     )  # fmt: skip
     return Done()
 
@@ -74,8 +77,8 @@ def next_task(book: Book) -> Work | None:
     ):
         _set_task(book, left_out["round_id"], left_out["n"], "fault", book.rules.retries + 1)
     row = book.row(
-        "SELECT t.round_id, t.n, t.task, r.name, r.version, r.temperature, r.max_new_tokens FROM round_tasks t "
-        "JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' AND t.task NOT IN "
+        "SELECT t.round_id, t.n, t.task, r.name, r.version, r.temperature, r.max_new_tokens, r.tasks "
+        "FROM round_tasks t JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' AND t.task NOT IN "
         "(SELECT task FROM wards WHERE state = 'probing' OR (state = 'resting' AND probe_at > ?)) "
         "ORDER BY t.round_id, t.n LIMIT 1",
         book.now,
@@ -83,12 +86,13 @@ def next_task(book: Book) -> Work | None:
     if row is None:
         return None
     book.execute("UPDATE round_tasks SET state = 'out' WHERE round_id = ? AND n = ?", row["round_id"], row["n"])
+    again = row["n"] // row["tasks"]  # which episode of its task this is
     return Work(
         lane=Lane.EVAL,
         task=row["task"],
         slot=row["n"],
         # Equal in every round, so that two points of a curve differ by their weights alone.
-        seed=stable_seed(book.settings.seed, "eval", row["task"]),
+        seed=stable_seed(book.settings.seed, "eval", row["task"], *([again] if again else [])),
         sampling=Sampling(temperature=row["temperature"], max_new_tokens=row["max_new_tokens"]),
         round_id=row["round_id"],
         round=row["name"],
@@ -126,7 +130,7 @@ def _set_task(book: Book, round_id: int, number: int, state: str, faults: int) -
         book.emit(
             events.EVAL_ROUND_CLOSED, round=done.round, version=str(done.version), temperature=done.temperature,
             tasks=done.tasks, played=done.played, successes=done.successes, feasible=done.feasible, faults=done.faults,
-            task_set=done.task_set,
+            task_set=done.task_set, episodes=done.episodes, **_said(book, row["id"]),
         )  # fmt: skip
 
 
@@ -153,6 +157,7 @@ def _figures(book: Book, row: Row, *, closed: bool) -> EvalFigures:
     assert counts is not None
     played_tasks, successes, infeasible, feasible_successes = (value or 0 for value in counts)
     faults = book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state = 'fault'", row["id"])
+    planned = _planned(book, row["id"]) or row["tasks"]
     return EvalFigures(
         round=row["name"],
         version=Version.parse(row["version"]),
@@ -160,10 +165,31 @@ def _figures(book: Book, row: Row, *, closed: bool) -> EvalFigures:
         tasks=row["tasks"],
         played=played_tasks,
         successes=successes,
-        feasible=row["tasks"] - infeasible,
+        feasible=planned - infeasible,
         faults=faults,
         feasible_successes=feasible_successes,
         closed=closed,
         task_set=row["task_set"],
         max_new_tokens=row["max_new_tokens"],
+        episodes=planned // row["tasks"],
     )
+
+
+def _planned(book: Book, round_id: int) -> int:
+    return book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ?", round_id)
+
+
+def _said(book: Book, round_id: int) -> dict[str, object]:
+    """The round's success with its interval, by family and by number of tries, for the log."""
+    rows = book.rows("SELECT task, success, feasible FROM episodes WHERE round_id = ?", round_id)
+    found = [Episode(task=row["task"], success=bool(row["success"]), feasible=bool(row["feasible"])) for row in rows]
+    lost = book.rows("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault'", round_id)
+    summary = summarise([*found, *(Episode(task=row["task"], fault=True) for row in lost)])
+    low, high = summary.whole.all.interval
+    return {
+        "success": summary.whole.all.value,
+        "low": low,
+        "high": high,
+        "families": {family: rates.all.value for family, rates in summary.families.items()},
+        "pass_at": {str(k): value for k, value in summary.pass_at.items()},
+    }

@@ -3,10 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from actors.cluster import progress
-from actors.cluster.criterion import RequireConfig, complete, unmet
+from actors.cluster.criterion import RequireConfig, complete, told, unmet
+from actors.cluster.evaluation import Compared, Round, compare, gains
+from actors.replay.evaluation import Episode, summarise
 from actors.replay.messages import EvalFigures, Figures, Phase, PhaseRef
+from runtime.errors import ConfigError
 from runtime.message import Version
 
 ROUND = EvalFigures(
@@ -65,6 +69,41 @@ def test_a_gain_needs_two_alike_rounds() -> None:
     assert unmet(require, figures(evals=[ROUND, later(4)])) == ["success changed by +0.000, +0.100 was asked"]
     assert len(complete(figures(evals=[ROUND, later(9, temperature=1.0)]))) == 1
     assert len(complete(figures(evals=[ROUND, later(9, closed=False)]))) == 1
+
+
+def held_out(name: str, successes: int, *, temperature: float = 1.0, closed: bool = True, tasks: int = 40) -> Round:
+    """A round of `tasks` of a trained family, the first `successes` solved, and as many of an untrained one, none."""
+    episodes = [Episode(task=f"text_editor/held-out/{n}", success=n < successes) for n in range(tasks)]
+    episodes += [Episode(task=f"calc_column/held-out/{n}") for n in range(tasks)]
+    return Round(
+        name=name, version="0.1", step=1, temperature=temperature, max_new_tokens=64, task_set=str(tasks),
+        closed=closed, summary=summarise(episodes), episodes=episodes,
+    )  # fmt: skip
+
+
+def test_an_interval_above_a_value_is_of_the_trained_families_and_says_its_numbers() -> None:
+    require = RequireConfig(gain_above=0.0)
+    assert "no two evaluation rounds" in unmet(require, figures())[0]
+    found = gains([held_out("after_bc", 10), held_out("rl20", 2), held_out("final", 25)])
+    assert unmet(require, figures(), found) == []
+    (line,) = [told(one) for one in found]
+    assert line.startswith("held-out success 0.250 -> 0.625 from after_bc to final: +0.375 (95 % +0.2")
+    assert "trained families, 40 instances, T=1" in line
+    weak = gains([held_out("after_bc", 10), held_out("final", 11)])
+    (missing,) = unmet(require, figures(), weak)
+    assert "begins at -" in missing
+
+
+def test_only_closed_rounds_of_one_kind_are_compared() -> None:
+    mixed = [held_out("after_bc", 9), held_out("after_bc.greedy", 12, temperature=0.0), held_out("rl20", 3, tasks=20)]
+    assert gains([*mixed, held_out("final", 20, closed=False)]) == []
+    found: list[Compared] = gains([*mixed, held_out("final", 20), held_out("final.greedy", 30, temperature=0.0)])
+    assert [(one.before, one.after, one.decoding) for one in found] == [
+        ("after_bc", "final", "T=1"), ("after_bc.greedy", "final.greedy", "greedy"),
+    ]  # fmt: skip
+    assert found[0].families.keys() == {"text_editor", "calc_column"}
+    with pytest.raises(ConfigError, match="can't be compared"):
+        compare(mixed[0], mixed[1])
 
 
 def test_progress_shows_rates_over_the_last_minute() -> None:

@@ -34,11 +34,11 @@ def of_cells(both: int, lost: int, won: int, neither: int) -> tuple[list[Tally],
 @pytest.mark.parametrize(
     ("cells", "low", "high"),
     [
-        ((36, 12, 2, 0), 0.0569, 0.3404),  # Newcombe 1998, Table II, method 10, cases (a) and (c)
-        ((53, 0, 0, 1), -0.0729, 0.0729),
+        ((36, 12, 2, 0), 0.0569, 0.3404),  # published with method 10
+        ((53, 0, 0, 1), -0.0729, 0.0729),  # by hand: no pair changed, and the interval still has a width
     ],
 )
-def test_paired_interval_of_published_cases(cells: tuple[int, int, int, int], low: float, high: float) -> None:
+def test_paired_interval_of_known_cases(cells: tuple[int, int, int, int], low: float, high: float) -> None:
     before, after = of_cells(*cells)
     found = paired(after, before)  # the published difference is that of the first rating minus the second
     assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))

@@ -325,6 +325,27 @@ def test_evaluation_comes_first_and_enters_no_group(start: Start) -> None:
         play.open_eval("after_bc", "0.0", ["e0"])
 
 
+def test_a_round_of_several_episodes_sees_all_tasks_first_and_logs_its_summary_once(start: Start) -> None:
+    play = start(retries=0)
+    play.open_eval("after_bc", "0.0", ["a/held-out/0", "b/held-out/0"], episodes=3)
+    with pytest.raises(LedgerError, match="after_bc exists"):
+        play.open_eval("after_bc", "0.0", ["a/held-out/0", "b/held-out/0"], episodes=2)
+    works = [play.reserve() for _ in range(6)]
+    assert [work.task for work in works] == ["a/held-out/0", "b/held-out/0"] * 3
+    assert len({work.seed for work in works}) == 6
+    for work, success in zip(works[:5], (True, False, False, False, True), strict=True):
+        play.commit(work, success)
+    assert not play.events("eval_round_closed")
+    play.release(works[5])
+    (closed,) = play.events("eval_round_closed")
+    (seen,) = play.figures().evals
+    assert (seen.tasks, seen.episodes, seen.planned, seen.played, seen.faults, seen.successes) == (2, 3, 6, 5, 1, 2)
+    assert (closed["episodes"], closed["success"]) == (3, pytest.approx(2 / 6))
+    assert closed["low"] < 2 / 6 < closed["high"]
+    assert closed["families"] == {"a": pytest.approx(2 / 3), "b": 0.0}
+    assert closed["pass_at"] == {"1": pytest.approx(1 / 3), "2": pytest.approx(1 / 2), "3": 1.0}
+
+
 def test_the_end_answers_final(start: Start) -> None:
     play = start()
     play.rl()
