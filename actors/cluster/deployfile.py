@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import yaml
@@ -36,10 +37,19 @@ def locate(name: str) -> Path:
     raise ConfigError(f"{name}: no such deploy file; {hint(bare, known)}")
 
 
-def load(name: str, overrides: Sequence[str] = ()) -> tuple[Deploy, Path]:
-    """The deploy file `name` with `--set` overrides. Raises ConfigError."""
+def parsed(name: str) -> tuple[dict[Any, Any], Path]:
+    """The plain keys and values of the deploy file `name`. Raises ConfigError."""
     path = locate(name)
-    deploy = typed.read(path, Deploy, overrides, name=name)
+    data = typed.plain(path, name)
+    return (data if data is not None else {}), path
+
+
+def load(name: str, overrides: Sequence[str] = ()) -> tuple[Deploy, Path]:
+    """The deploy file `name` with `--set` overrides; of one with arms and seeds what they share. Raises ConfigError."""
+    data, path = parsed(name)
+    if isinstance(data, dict):
+        data = {key: value for key, value in data.items() if key not in ("arms", "seeds")}
+    deploy = typed.build(data, Deploy, overrides, source=name)
     refuse_expert_keys(deploy, name)
     return deploy, path
 

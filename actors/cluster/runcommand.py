@@ -71,6 +71,8 @@ class Labels(NamedTuple):
     file: str  # a deploy file, or the command that the run was started by
     runs: str  # --runs as given
     begun: float  # wall seconds
+    experiment: str = ""  # what this run is one of
+    arm: str = ""
 
 
 def carry_out(
@@ -94,6 +96,8 @@ def carry_out(
         versions=_versions(),
         started=runfolder.iso(labels.begun),
         started_s=labels.begun,
+        experiment=labels.experiment,
+        arm=labels.arm,
     )
     run = runfolder.claim(folder, record, resume=resume)
     (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")

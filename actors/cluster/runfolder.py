@@ -33,6 +33,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
     verdict: str | None = None  # "ok", "failed", "stopped", "crashed"; None while it runs or when it was killed
     reason: str | None = None
     resumed: int = 0  # how many times
+    experiment: str = ""  # of the runs that one file with arms or seeds became; "" for a run of its own
+    arm: str = ""
 
 
 class Owner(msgspec.Struct, kw_only=True):
@@ -110,7 +112,7 @@ def owner(path: Path) -> Owner | None:
 def to_continue(record: RunRecord) -> str:
     """The command that goes on with a run."""
     verb = record.file if record.file.startswith("demos ") else f"run {record.file}"
-    return f"computerrl {verb} --resume --name {record.name}"
+    return f"computerrl {verb} --resume --name {record.experiment or record.name}"
 
 
 def _describe(held: Owner | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import yaml
@@ -61,20 +61,38 @@ def parse_yaml(text: str, source: str) -> Any:
 def read(path: Path, root: type[T], overrides: Sequence[str] = (), *, name: str | None = None) -> T:
     """The file at `path` with `--set` `overrides` applied, as a `root`. Raises ConfigError."""
     source = name or str(path)
+    return build(plain(path, source), root, overrides, source=source)
+
+
+def plain(path: Path, source: str) -> Any:
+    """The YAML file at `path` as plain values. Raises ConfigError naming `source`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{source}: cannot be read: {error}") from None
-    return build(parse_yaml(text, source), root, overrides, source=source)
+    return parse_yaml(text, source)
 
 
-def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str) -> T:
-    """Plain `data` with `overrides` applied, as a `root`. Raises ConfigError."""
+class Placed(NamedTuple):
+    """A value put at a path before the overrides, and what is to blame for it."""
+
+    path: str
+    value: Any
+    who: str
+
+
+def build(
+    data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str, placed: Sequence[Placed] = ()
+) -> T:
+    """Plain `data` with `placed` and then `overrides` applied, as a `root`; `data` changes. Raises ConfigError."""
     if data is None:
         data = {}
     if not isinstance(data, dict):
         raise ConfigError(f"{source}: expected keys and values at the top, got {type(data).__name__}")
     sources: dict[str, str] = {}
+    for one in placed:
+        _place(data, one.path, one.value, one.who)
+        sources[one.path] = one.who
     for override in overrides:
         sources[_override(data, override)] = f"--set {override}"
     shape = inspect.type_info(root)
@@ -136,7 +154,11 @@ def _override(data: dict[Any, Any], override: str) -> str:
     path = path.strip()
     if not equals or not path or not all(path.split(".")):
         raise ConfigError(f"--set {override}: expected path=value, for example run.seed=7")
-    value = parse_yaml(text, f"--set {override}")
+    _place(data, path, parse_yaml(text, f"--set {override}"), f"--set {override}")
+    return path
+
+
+def _place(data: dict[Any, Any], path: str, value: Any, who: str) -> None:
     *parents, last = path.split(".")
     here: Any = data
     for done, key in enumerate(parents):
@@ -146,15 +168,14 @@ def _override(data: dict[Any, Any], override: str) -> str:
             if child is None:
                 child = here[key] = {}
         if not isinstance(child, dict | list):
-            raise ConfigError(f"--set {override}: {'.'.join(parents[: done + 1])} holds no keys of its own")
+            raise ConfigError(f"{who}: {'.'.join(parents[: done + 1])} holds no keys of its own")
         here = child
     if isinstance(here, list):
         if not (last.isdigit() and int(last) < len(here)):
-            raise ConfigError(f"--set {override}: {'.'.join(parents)} is a list of {len(here)}, it has no item {last}")
+            raise ConfigError(f"{who}: {'.'.join(parents)} is a list of {len(here)}, it has no item {last}")
         here[int(last)] = value
     else:
         here[last] = value
-    return path
 
 
 def _check(data: Any, shape: inspect.Type, at: str, blame: Any, known: tuple[str, ...]) -> None:

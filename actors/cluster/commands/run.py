@@ -8,6 +8,8 @@ SUMMARY = "train: run a deploy file"
 DESCRIPTION = (
     "Run a deploy file: boot desktops, record demonstrations, clone them, train online, evaluate.\n"
     "FILE is a path or the name of a bundled file (local, smoke). Ctrl-C ends the run cleanly, a second one at once.\n"
+    "A file with arms and seeds becomes runs NAME-ARM-SEED, one after the other on one recording of demonstrations,\n"
+    "and one report in NAME-report; --resume passes by what has ended and goes on with the rest.\n"
     "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted."
 )
 EXAMPLES = (
@@ -16,6 +18,8 @@ EXAMPLES = (
     "  computerrl run local --dry-run                         check and show the plan, start nothing\n"
     "  computerrl run smoke --set desktops.seats=2 --set run.seed=7\n"
     "  computerrl run local --resume                          continue the newest run of that file\n"
+    "  computerrl run local --seed 0 1 2                      the same job from three seeds\n"
+    "  computerrl run ablation-async --arm full --seed 0      one run of an experiment\n"
 )
 
 
@@ -24,6 +28,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="deploy file: a path, or the name of a bundled one")
     parser.add_argument(
         "--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE", help="change one key (repeatable)"
+    )
+    parser.add_argument("--arm", nargs="+", default=[], metavar="NAME", help="only these arms of an experiment's file")
+    parser.add_argument(
+        "--seed", nargs="+", type=int, default=[], metavar="N", help="only these seeds of FILE; any where it names none"
     )
     parser.add_argument("--resume", action="store_true", help="continue the newest run of FILE, or --name")
     parser.add_argument("--dry-run", action="store_true", help="check the file, print the plan and start nothing")
@@ -34,10 +42,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run it."""
-    from actors.cluster import deployfile, runcommand
+    from actors.cluster import deployfile, experimentrun, runcommand
 
     if args.json and not args.dry_run:
         args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl status RUN --json")
+    if experimentrun.is_one(args):
+        return experimentrun.dry_run(args) if args.dry_run else experimentrun.start(args)
     if args.dry_run:
         deploy, _ = deployfile.load(args.file, args.overrides)
         return runcommand.dry_run(deploy, args.file, as_json=args.json)

@@ -45,14 +45,17 @@ def record(args: argparse.Namespace) -> int:
         deploy = deploy_of(args)
         refuse_expert_keys(deploy, "demos record")
         label = f"{RECORD} {args.suite or '--tasks ' + ' '.join(args.tasks)}"
-    folder = folder.resolve()
+    return record_into(folder.resolve(), deploy, runcommand.Labels(label, args.runs, begun), resume=args.resume)
+
+
+def record_into(folder: Path, deploy: Deploy, labels: runcommand.Labels, *, resume: bool) -> int:
+    """Record what `deploy` asks for into the run at `folder`, or go on with it; the exit status."""
 
     def planned() -> Plan:
         return compose.recording(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
 
-    labels = runcommand.Labels(label, args.runs, begun)
     job = execute.Job(_watch, _judge)
-    return runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
+    return runcommand.carry_out(deploy, folder, planned, labels, resume=resume, job=job)
 
 
 def _to_resume(runs: Path, name: str | None) -> Path:

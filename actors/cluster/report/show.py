@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from actors.cluster import say
@@ -89,3 +90,8 @@ def _share(rate: Rate) -> str:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+
+
+def show_all(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
+    """Print the reports of the runs at `paths`, one after the other."""
+    return max((show(path, out / path.name if out else None, as_json=as_json) for path in paths), default=1)

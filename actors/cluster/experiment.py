@@ -1,0 +1,112 @@
+"""Deploy files that stand for several runs: arms that differ in some keys, and seeds. Pure but for reading the file.
+
+Invariant: a key has one owner, the file, the arms, the seeds or the command line; two runs of one experiment differ in
+nothing but what their arm and seed say.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actors.cluster import deployfile, typed
+from actors.cluster.config import Deploy, refuse_expert_keys
+from actors.cluster.nearest import hint
+from runtime.errors import ConfigError
+
+SEED = "run.seed"
+
+
+class ExperimentFile(Deploy, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A deploy file with what differs between its runs."""
+
+    arms: dict[str, dict[str, Any]] = {}  # name -> path -> value
+    seeds: list[int] = []
+
+
+class OneRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of an experiment."""
+
+    arm: str  # "" where the file has none
+    seed: int
+    changes: dict[str, Any]  # path -> value of the arm
+    deploy: Deploy
+
+    def name(self, experiment: str) -> str:
+        """The name of its run folder."""
+        return "-".join(part for part in (experiment, self.arm, str(self.seed)) if part)
+
+
+def is_one(file: str) -> bool:
+    """Whether deploy file `file` has arms or seeds. Raises ConfigError."""
+    found = _parsed(file)
+    return any(key in found for key in ("arms", "seeds"))
+
+
+def expand(
+    file: str, overrides: Sequence[str] = (), *, arms: Sequence[str] = (), seeds: Sequence[int] = ()
+) -> list[OneRun]:
+    """The runs of `file`, seed by seed, so that an experiment broken off has compared what it has.
+
+    `arms` and `seeds` choose among the file's (all when empty); a file without seeds takes any. Raises ConfigError.
+    """
+    data = _parsed(file)
+    typed.build(copy.deepcopy(data), ExperimentFile, overrides, source=file)
+    found: Mapping[str, Mapping[str, Any]] = data.pop("arms", None) or {}
+    listed: list[int] = data.pop("seeds", None) or []
+    for arm in found:
+        if not arm.replace("_", "").isalnum():
+            raise ConfigError(f"{file}: arms.{arm}: an arm's name has letters, digits and underscores")
+    if len(set(listed)) != len(listed):
+        raise ConfigError(f"{file}: seeds: {listed} names one twice")
+    _refuse_owned(file, found, [*listed, *seeds], overrides)
+    for arm in arms:
+        if arm not in found:
+            raise ConfigError(f"--arm {arm}: {file} has no such arm; {hint(arm, found) if found else 'it has none'}")
+    for seed in seeds:
+        if listed and seed not in listed:
+            raise ConfigError(f"--seed {seed}: {file} has seeds {', '.join(map(str, listed))}")
+    chosen = list(dict.fromkeys(arms)) or list(found) or [""]
+    made: list[OneRun] = []
+    order: list[int | None] = [*dict.fromkeys(seeds or listed)] or [None]
+    for seed in order:
+        made += [_one(file, data, overrides, (arm, found.get(arm, {})), seed) for arm in chosen]
+    return made
+
+
+def _one(
+    file: str, data: dict[str, Any], overrides: Sequence[str], arm: tuple[str, Mapping[str, Any]], seed: int | None
+) -> OneRun:
+    name, changes = arm
+    placed = [typed.Placed(path, value, f"{file}: arms.{name}") for path, value in changes.items()]
+    if seed is not None:
+        placed.append(typed.Placed(SEED, seed, f"{file}: seeds"))
+    deploy = typed.build(copy.deepcopy(data), Deploy, overrides, source=file, placed=copy.deepcopy(placed))
+    refuse_expert_keys(deploy, f"{file}: arms.{name}" if name else file)
+    return OneRun(arm=name, seed=deploy.run.seed, changes=dict(changes), deploy=deploy)
+
+
+def _refuse_owned(
+    file: str, arms: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], overrides: Sequence[str]
+) -> None:
+    """Raise ConfigError where --set would undo what an arm or a seed says, or an arm what the seeds say."""
+    for arm, changes in arms.items():
+        if seeds and SEED in changes:
+            raise ConfigError(f"{file}: arms.{arm}: {SEED} is what seeds are for")
+    for override in overrides:
+        path = override.partition("=")[0].strip()
+        if path.partition(".")[0] in ("arms", "seeds"):
+            raise ConfigError(f"--set {override}: choose among arms and seeds with --arm and --seed")
+        if seeds and path == SEED:
+            raise ConfigError(f"--set {override}: seeds are chosen with --seed here")
+        for arm, changes in arms.items():
+            for own in changes:
+                if own == path or own.startswith(path + ".") or path.startswith(own + "."):
+                    raise ConfigError(f"--set {override}: arm {arm} of {file} sets {own}")
+
+
+def _parsed(file: str) -> dict[str, Any]:
+    return deployfile.parsed(file)[0]

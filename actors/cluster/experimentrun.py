@@ -1,0 +1,143 @@
+"""Carries an experiment out: its runs one after the other on one recording of demonstrations, then one report.
+
+Invariant: every run was found good before the first is started; a run that has ended on its own account is never
+started again, so an experiment is resumed by saying it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import compose, deployfile, experiment, runcommand, runfolder, say, typed
+from actors.cluster.config import Deploy
+from actors.cluster.experiment import OneRun
+from actors.cluster.nearest import hint
+from actors.cluster.runcommand import STATUS, Labels
+from runtime.errors import ConfigError
+
+DEMOS, REPORT = "demos", "report"
+ENDED = ("ok", "failed")
+
+
+def is_one(args: argparse.Namespace) -> bool:
+    """Whether the arguments of `run` ask for an experiment. Raises ConfigError."""
+    return bool(args.arm or args.seed) or experiment.is_one(args.file)
+
+
+def dry_run(args: argparse.Namespace) -> int:
+    """Print every run and the plan of the first."""
+    runs = experiment.expand(args.file, args.overrides, arms=args.arm, seeds=args.seed)
+    stem = deployfile.locate(args.file).stem
+    for one in runs:
+        _planned(one.deploy, Path("runs") / one.name(stem))
+    if args.json:
+        say.document({"file": args.file, "runs": [{"name": one.name(stem), **_row(one)} for one in runs]})
+        return 0
+    rows = [(one.name(stem), one.seed, _said(one)) for one in runs]
+    say.table(("RUN", "SEED", "ARM"), rows)
+    say.line(f"\ndemonstrations are {_demos_said(runs[0].deploy)}; each run looks like the first:\n")
+    return runcommand.dry_run(runs[0].deploy, args.file, as_json=False)
+
+
+def start(args: argparse.Namespace) -> int:
+    """Carry it out, or go on with it; the worst exit status of its runs."""
+    begun = time.time()
+    folder = Path(args.runs)
+    runs = experiment.expand(args.file, args.overrides, arms=args.arm, seeds=args.seed)
+    stem = deployfile.locate(args.file).stem
+    name = args.name or f"{stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+    if args.resume:
+        name = _to_resume(folder, args.name, args.file)
+    runcommand.refuse_bad_name(name)
+    for one in runs:
+        if not args.resume and (folder / one.name(name)).exists():
+            raise ConfigError(f"run {one.name(name)} exists already: continue with --resume, or give another --name")
+        _planned(one.deploy, folder.resolve() / one.name(name))
+    source = _recorded(folder, name, runs[0].deploy, args)
+    if isinstance(source, int):
+        return source
+    worst = 0
+    for number, one in enumerate(runs, 1):
+        say.line(f"\n{number} of {len(runs)}: {_said(one) or 'no arm'}, seed {one.seed}")
+        status = _carry_out(folder, name, one, source, args)
+        worst = max(worst, status)
+        if status == STATUS["stopped"]:
+            return status
+    played = [folder / one.name(name) for one in runs]
+    from actors.cluster.report import show
+
+    out = folder / f"{name}-{REPORT}"
+    show.show_all([path for path in played if (path / "ledger.sqlite").is_file()], out, as_json=False)
+    return worst
+
+
+def _carry_out(folder: Path, name: str, one: OneRun, source: str, args: argparse.Namespace) -> int:
+    path = (folder / one.name(name)).resolve()
+    deploy = _with_source(one.deploy, source)
+    known = (path / "run.json").is_file()
+    if known:
+        record = runfolder.read_record(path)
+        if record.verdict in ENDED and runfolder.owner(path) is None:
+            say.line(f"run {path.name}: {record.verdict} already")
+            return STATUS[record.verdict]
+        deploy = typed.read(path / "deploy.yaml", Deploy)
+    labels = Labels(args.file, args.runs, time.time(), experiment=name, arm=one.arm)
+    return runcommand.carry_out(deploy, path, lambda: _planned(deploy, path), labels, resume=known)
+
+
+def _recorded(folder: Path, name: str, deploy: Deploy, args: argparse.Namespace) -> str | int:
+    """The recording that all runs begin from, "" for none; the exit status of a recording that failed."""
+    if deploy.demos.source or not deploy.demos.count:
+        return deploy.demos.source
+    path = (folder / f"{name}-{DEMOS}").resolve()
+    known = (path / "run.json").is_file()
+    if known and runfolder.read_record(path).verdict in ENDED and runfolder.owner(path) is None:
+        return str(path)
+    from actors.cluster.demos import record
+
+    say.line(f"recording {deploy.demos.count} demonstrations that all runs begin from")
+    quiet = msgspec.structs.replace(
+        deploy, evaluation=msgspec.structs.replace(deploy.evaluation, enabled=False),
+        run=msgspec.structs.replace(deploy.run, limit_s=None),
+    )  # fmt: skip
+    status = record.record_into(path, quiet, Labels(args.file, args.runs, time.time(), name, DEMOS), resume=known)
+    return str(path) if status == 0 else status
+
+
+def _with_source(deploy: Deploy, source: str) -> Deploy:
+    return msgspec.structs.replace(deploy, demos=msgspec.structs.replace(deploy.demos, source=source))
+
+
+def _planned(deploy: Deploy, path: Path) -> compose.Plan:
+    return compose.plan(deploy, run_dir=path, incarnation=uuid.uuid4().hex)
+
+
+def _to_resume(folder: Path, name: str | None, file: str) -> str:
+    mine = [found.experiment for _, found in runfolder.all_runs(folder) if found.experiment and found.file == file]
+    if name is None:
+        if not mine:
+            raise ConfigError(f"nothing to resume: no experiment of {file} in {folder}")
+        return mine[-1]
+    if name not in mine:
+        raise ConfigError(f"--name {name}: no such experiment of {file} in {folder}; {hint(name, set(mine))}")
+    return name
+
+
+def _row(one: OneRun) -> dict[str, object]:
+    return {"arm": one.arm, "seed": one.seed, "changes": one.changes}
+
+
+def _said(one: OneRun) -> str:
+    changes = ", ".join(f"{path}: {value}" for path, value in one.changes.items())
+    return f"{one.arm} ({changes})" if one.arm and changes else one.arm
+
+
+def _demos_said(deploy: Deploy) -> str:
+    if deploy.demos.source:
+        return f"those of {deploy.demos.source}"
+    return f"{deploy.demos.count}, recorded once for all" if deploy.demos.count else "none"
