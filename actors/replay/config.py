@@ -53,6 +53,17 @@ class DemosConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     count: int = 64  # successful demonstrations before behaviour cloning begins
     attempts_per_demo: float = 4.0  # recording stops, whatever it got, after count times this many attempts
     source: str = ""  # recorded demonstrations to begin from: a run (name or folder), a .jsonl or a .parquet file
+    attempts: int = 0  # at every task, by the pool's members in turn, before its stratum is known; 0: without strata
+    mixed_attempts: int = 2  # at a task never solved, each step by a random member of the pool
+    resample_rounds: int = 0  # after cloning, the policy tries what was sometimes solved, and is then cloned again
+    resamples: int = 2  # of its attempts per such task and round
+
+    def __post_init__(self) -> None:
+        for name in ("attempts", "mixed_attempts", "resample_rounds", "resamples"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"demos.{name} is {getattr(self, name)}: it counts, from 0")
+        if self.resample_rounds and not (self.attempts and self.resamples):
+            raise ConfigError("demos.resample_rounds goes with demos.attempts and demos.resamples of at least 1")
 
 
 class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -90,6 +101,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     tokenizer: str = ""  # fingerprint that imported demonstrations must share; "" takes any
     form: str = ""  # of prompts and answers, likewise
     demo_routes: dict[str, list[str]] = {}  # family -> routes that its demonstrations take in turn; none: any
+    demo_members: dict[str, list[str]] = {}  # family -> demonstrators that can show its tasks
     signal: str = "step"  # what must differ in a group for the learner to learn from it: "step" or "trajectory" rewards
 
     def __post_init__(self) -> None:

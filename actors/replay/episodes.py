@@ -10,7 +10,7 @@ from collections import Counter
 
 import msgspec
 
-from actors.replay import admission, events, groups, phases, rounds, strata, wards
+from actors.replay import admission, events, evidence, groups, phases, rounds, shown, strata, wards
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
 from actors.replay.memory import keep_success, store_steps
@@ -84,6 +84,7 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reser
         pin=work.pin,
         phase=stay.ref,
         route=work.route,
+        member=work.member,
         round=work.round,
     )
     book.execute(
@@ -98,6 +99,8 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reser
 
 def _next_demo(book: Book) -> rounds.Work | None:
     demos = book.settings.demos
+    if (rules := shown.rules_of(book)) is not None:
+        return shown.next_attempt(book, rules)
     rows = book.rows("SELECT reply FROM reservations WHERE state = 'out' AND lane = ?", Lane.DEMO)
     out = [_reservation(row) for row in rows]
     attempts = book.counter("demo_attempts")
@@ -124,7 +127,9 @@ def _next_demo(book: Book) -> rounds.Work | None:
                 slot=number,
                 seed=stable_seed(seed, "demo", number),
                 sampling=_train_sampling(book),
-                route=one.route,
+                # Where a pool is declared, its members take the place of routes.
+                route="" if book.settings.demo_members else one.route,
+                member=one.route if book.settings.demo_members else "",
             )
     return None
 
@@ -208,14 +213,17 @@ def commit(book: Book, msg: Commit) -> Done:
     )  # fmt: skip
     if lane is Lane.DEMO:
         book.count("demo_attempts")
+        work = _reservation(row)
+        shown.ended(book, work.task, work.member, success=msg.outcome.success)
         if msg.outcome.success:
             book.count("demos")
-            book.count(f"demos:{strata.name_of(strata.family_of(row['task']), _reservation(row).route)}")
+            book.count(f"demos:{strata.name_of(strata.family_of(work.task), work.member or work.route)}")
             book.execute("UPDATE episodes SET place = 0 WHERE seq = ?", seq)
     elif lane is Lane.EVAL:
         rounds.played(book, row)
     else:
         root = book.stay(row["stay"]).root
+        evidence.committed(book, row["task"], success=msg.outcome.success, steps=len(msg.steps))
         # A stay that ended keeps the reservoir it ended with: a pulse may be learning from it.
         if msg.outcome.success and root == book.stay().root:
             keep_success(book, seq, root, row["task"])
@@ -312,6 +320,8 @@ def _release(book: Book, row: Row, fault: Fault, *, counts: bool) -> None:
     )  # fmt: skip
     if row["lane"] == Lane.EVAL:
         rounds.faulted(book, row, counts=counts)
+    elif row["lane"] == Lane.DEMO:
+        shown.broken(book, row["task"], _reservation(row).member, counts=counts)
     elif row["lane"] == Lane.TRAIN:
         group = book.group(row["group_id"])
         if group["state"] == GroupState.OPEN:

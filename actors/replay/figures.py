@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from actors.replay import rounds, wards
+from actors.replay import evidence, rounds, shown, wards
 from actors.replay.book import Book
 from actors.replay.groups import Ending, GroupState
 from actors.replay.messages import Figures, Lane
@@ -43,6 +43,8 @@ def figures(book: Book, revision: int) -> Figures:
         demos=counters.get("demos", 0),
         demo_attempts=counters.get("demo_attempts", 0),
         demo_strata=_named(counters, "demos:"),
+        demo_tasks=shown.counts(book),
+        demo_left=shown.attempts_left(book),
         groups_open=live[GroupState.OPEN],
         groups_ready=live[GroupState.READY],
         groups_leased=live[GroupState.LEASED],
@@ -58,6 +60,7 @@ def figures(book: Book, revision: int) -> Figures:
         seats_busy=book.number("SELECT COUNT(*) FROM reservations WHERE state = 'out'"),
         staleness=_named(counters, "staleness:"),
         tasks_resting=len(wards.resting_tasks(book)),
+        evidence=evidence.newest(book),
     )
 
 

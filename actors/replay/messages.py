@@ -68,6 +68,7 @@ class StepPayload(Value):
     observe_ms: float
     generate_ms: float
     act_ms: float
+    by: str = ""  # of a demonstration: the member of the pool that took the step, or "policy"
 
 
 class StepRef(Value):
@@ -79,6 +80,8 @@ class StepRef(Value):
     well_formed: bool
     oldest: Version | None  # version of the oldest token; None for demonstrations
     screenshot: BlobRef | None = None  # as in the payload; named here so that its segment lives as long as the step
+    function: str = ""  # what the action calls ("click", "calc.set_cell"); "" when the answer was refused
+    line: str = ""  # 16 hex digits: digest of the action with its arguments, or of an answer that was refused
 
 
 class Fault(Value):
@@ -111,6 +114,7 @@ class Reservation(Message):
     pin: Version | None  # evaluation: the only version that may be sampled from
     phase: PhaseRef
     route: str = ""  # demonstrations: the way to go ("gui", "api"), "" for any
+    member: str = ""  # demonstrations: who shows it: a member of the pool, "mixed", "policy"; "" goes by `route`
     round: str = ""  # evaluation round, "" outside the eval lane; `slot` is the task's number in it
 
     @property
@@ -253,7 +257,7 @@ class StoppedServing(Request[Done]):
 
 
 class OpenEval(Request[Done]):
-    """Entropulse opens an evaluation round: `tasks` played once each at `sampling` with weights `version`."""
+    """Entropulse opens an evaluation round: `tasks`, `episodes` of each, at `sampling` with weights `version`."""
 
     round: str
     version: Version
@@ -358,7 +362,10 @@ class Figures(Message):
     seats_busy: int
     staleness: dict[str, int]  # staleness -> trajectories trained so far
     tasks_resting: int = 0  # not handed out because they kept breaking episodes
-    demo_strata: dict[str, int] = {}  # family/route -> successful demonstrations stored
+    evidence: StepEvidence | None = None  # of the newest RL step
+    demo_strata: dict[str, int] = {}  # family/route or family/member -> successful demonstrations stored
+    demo_tasks: dict[str, int] = {}  # family/stratum -> tasks always, sometimes or never solved; {} without strata
+    demo_left: int | None = None  # attempts that this stay still calls for; None outside demo stays or without strata
 
 
 class GetFigures(Request[Figures]):

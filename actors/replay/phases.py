@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from actors.replay import events
+from actors.replay import events, shown
+from actors.replay import evidence as pace
 from actors.replay.book import Book, Stay
 from actors.replay.groups import Ending, GroupState
 from actors.replay.messages import Phase, PhaseRef, Serving, SetPhase, StoppedServing
@@ -36,6 +37,8 @@ def set_phase(book: Book, msg: SetPhase) -> Done:
     if msg.next.index != stay.idx + 1:
         raise LedgerError(f"after {_name(stay.ref)} comes stay {stay.idx + 1}, not {msg.next.index}")
     _close(book)
+    if stay.phase is Phase.DEMO:
+        shown.log(book)
     _enter(book, msg.next.phase, msg.next.index, root=msg.next.index, steps=msg.steps, cause=msg.cause,
            evidence=msg.evidence, before=stay)  # fmt: skip
     return Done()
@@ -79,6 +82,7 @@ def _enter(
         "INSERT INTO stays VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
         idx, root, phase, steps, str(start), bound, cause, msgspec.json.encode(evidence).decode(), book.now,
     )  # fmt: skip
+    pace.mark(book)
     if before is not None:
         book.emit(events.PHASE_CHANGED, phase=phase, index=idx, before=before.phase, cause=cause, evidence=evidence)
 
@@ -112,5 +116,7 @@ def stopped_serving(book: Book, msg: StoppedServing) -> Done:
 
 def close_run(book: Book) -> Done:
     """Nothing new from now on, until the run is resumed."""
+    if not book.closed and book.stay().phase is Phase.DEMO:
+        shown.log(book)
     book.set_meta("closed", "1")
     return Done()

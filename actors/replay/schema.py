@@ -11,7 +11,7 @@ from pathlib import Path
 
 from runtime.errors import StoreError
 
-FORM = 2  # raise when a table changes
+FORM = 3  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # Versions are stored as `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
@@ -62,6 +62,8 @@ CREATE TABLE leases(
   state TEXT NOT NULL, made TEXT, final INTEGER NOT NULL DEFAULT 0, success REAL, entropy REAL, figures TEXT,
   seq_bound INTEGER, reply BLOB);
 CREATE INDEX leases_stay ON leases(stay, state);
+CREATE TABLE evidence(lease INTEGER PRIMARY KEY, wasted TEXT NOT NULL, body TEXT NOT NULL);
+CREATE TABLE solved(task TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE rounds(
   id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, version TEXT NOT NULL, temperature REAL NOT NULL,
   max_new_tokens INTEGER NOT NULL, task_set TEXT NOT NULL, tasks INTEGER NOT NULL, closed INTEGER NOT NULL DEFAULT 0,
@@ -74,6 +76,12 @@ CREATE INDEX round_tasks_free ON round_tasks(round_id, n) WHERE state = 'free';
 CREATE TABLE wards(
   task TEXT PRIMARY KEY, state TEXT NOT NULL, streak INTEGER NOT NULL, failed_probes INTEGER NOT NULL,
   probe_at REAL NOT NULL, probe INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE shown(
+  n INTEGER PRIMARY KEY, task TEXT NOT NULL UNIQUE, faults INTEGER NOT NULL DEFAULT 0,
+  imported INTEGER NOT NULL DEFAULT 0, first_tries INTEGER NOT NULL DEFAULT 0, first_wins INTEGER NOT NULL DEFAULT 0,
+  first_out INTEGER NOT NULL DEFAULT 0, mixed_tries INTEGER NOT NULL DEFAULT 0, mixed_wins INTEGER NOT NULL DEFAULT 0,
+  mixed_out INTEGER NOT NULL DEFAULT 0, policy_tries INTEGER NOT NULL DEFAULT 0,
+  policy_wins INTEGER NOT NULL DEFAULT 0, policy_out INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE imports(digest TEXT PRIMARY KEY, demos INTEGER NOT NULL) WITHOUT ROWID;
 """
 
