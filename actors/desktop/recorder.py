@@ -8,9 +8,10 @@ his, the log names the file after some seconds, and after `STUCK_S` the disk cou
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,7 +23,18 @@ from runtime.slow_disk import Log, on_disk
 
 MAX_PICTURE = 4 << 20  # bytes; a guest that sends more sends no picture
 STUCK_S = 300.0
+TOOL = "tool"  # the function of an action that calls an application's tool, which `owner` and `name` tell
 T = TypeVar("T")
+
+
+def called(payload: StepPayload) -> tuple[str, str]:
+    """`StepRef.function` and `StepRef.line` of a step."""
+    line = hashlib.blake2b((payload.action or payload.response).encode(), digest_size=8).hexdigest()
+    if payload.action is None:
+        return "", line
+    action = msgspec.json.decode(payload.action, type=dict[str, Any])
+    name = f"{action['owner']}.{action['name']}" if action["function"] == TOOL else str(action["function"])
+    return name, line
 
 
 class Recorder:
@@ -44,6 +56,7 @@ class Recorder:
         """Store one step and describe it for the ledger. Raises StoreError."""
         encoded = self._encoder.encode(payload)
         blob = await self._do("append", lambda: self._store.append(encoded))
+        function, line = called(payload)
         return StepRef(
             blob=blob,
             prompt_tokens=len(payload.prompt_ids),
@@ -51,6 +64,8 @@ class Recorder:
             well_formed=well_formed,
             oldest=min((span.version for span in payload.spans), default=None),
             screenshot=payload.screenshot,
+            function=function,
+            line=line,
         )
 
     async def flush(self) -> None:

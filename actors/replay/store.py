@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from actors.replay import episodes, figures, phases, training, wards
+from actors.replay import episodes, evidence, figures, phases, training, wards
 from actors.replay.book import Book
 from actors.replay.config import LedgerSettings
 from actors.replay.schema import connect
@@ -106,6 +106,7 @@ def _recover(book: Book, fresh: bool) -> Opened:
         book.execute("DELETE FROM samplers")
         book.execute("DELETE FROM meta WHERE key = 'closed'")
         book.set_meta("incarnation", book.settings.incarnation)
+        evidence.mark(book)
     figures.audit(book)
     return Opened(
         fresh=fresh, released=released, returned=returned, phase=book.stay().phase, resting=wards.resting_tasks(book)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from actors.replay import events, phases, pools, rounds
+from actors.replay import events, evidence, phases, pools, rounds
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState
 from actors.replay.memory import load_steps
@@ -176,6 +176,8 @@ def trained(book: Book, msg: Trained) -> Done:
     book.emit(
         events.STEP_TRAINED, lease=msg.lease, phase=stay.phase, version=str(msg.version), success=success, final=False
     )
+    if stay.phase is Phase.RL:
+        evidence.step_made(book, stay, batch, msg.version, success)
     return Done()
 
 
