@@ -22,8 +22,8 @@ def kind_of(name: str, words: list[str]) -> str:
         return "X server"
     if name == "sshd":
         return "sshd"
-    if "agent" in words and any(word.endswith("/guest") for word in words):
-        return "agent"
+    if name != "bwrap" and "agent" in words and any(word.endswith("/guest") for word in words):
+        return "agent"  # a sandbox's own command line names both as well
     return "other" if name in _SESSION else "application"
 
 
