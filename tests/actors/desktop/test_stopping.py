@@ -1,0 +1,88 @@
+"""Which processes of a desktop count as held still, and that nothing a guest can start runs on while it is read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from conftest import Guest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.desktop.providers.outside import ReadLimits
+from actors.desktop.providers.sandbox import cgroups
+from actors.desktop.providers.sandbox.stopping import Member, running
+from apis.tasks.verify import Wanted
+
+# Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
+# namespaces of its own, and through children that leave their session.
+WRITERS = {
+    "vfork": ["sh", "-c", "while :; do head -c 512 /dev/zero; done > WHERE"],
+    "thread": [
+        "python3",
+        "-c",
+        "import ctypes, threading, os\n"
+        "def go():\n"
+        "    with open('WHERE', 'wb', 0) as f:\n"
+        "        while True: f.write(b'x'); os.sched_yield()\n"
+        "threading.Thread(target=go).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n",
+    ],
+    "namespace": [
+        "unshare", "--user", "--map-root-user", "--pid", "--fork",
+        "sh", "-c", "while :; do echo x; done > WHERE",
+    ],
+    "session": ["sh", "-c", "while :; do setsid sh -c 'echo x >> WHERE'; done"],
+}  # fmt: skip
+
+
+def member(parent: int, states: str) -> Member:
+    return Member(parent, frozenset(states))
+
+
+def test_only_stopped_ones_and_those_that_wait_for_them_are_still():
+    stopped = {1: member(0, "T"), 2: member(1, "TZ"), 3: member(1, "Z")}
+    assert running(stopped, set()) == []
+    assert running({1: member(0, "TR")}, {1}) == [1]
+    assert running({1: member(0, "ZR")}, {1}) == [1]
+    chain = {1: member(0, "T"), 2: member(1, "D"), 3: member(2, "DT"), 4: member(3, "T")}
+    assert running(chain, {2, 3}) == []
+    assert running(chain, {2}) == [2, 3]  # 3 was not told, so it may run once its child does
+    assert running({**chain, 4: member(3, "S")}, {2, 3, 4}) == [2, 3, 4]
+    assert running({1: member(0, "D")}, {1}) == [1]  # no child is waited for: it will come back by itself
+
+
+@given(
+    st.dictionaries(st.integers(1, 9), st.builds(member, st.integers(0, 9), st.text("RSDTtZ", min_size=1, max_size=3))),
+    st.sets(st.integers(1, 9)),
+)
+def test_whoever_may_run_is_named(members: dict[int, Member], told: set[int]):
+    left = running(members, told)
+    for pid, one in members.items():
+        if one.states & {"R", "S"}:
+            assert pid in left
+        if one.states <= {"T", "t", "Z"}:
+            assert pid not in left
+
+
+@pytest.mark.parametrize("way", ["own", "signals"])
+async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: pytest.MonkeyPatch, way: str):
+    for name, argv in WRITERS.items():
+        await guest("launch", argv=[part.replace("WHERE", name) for part in argv])
+    wanted = [Wanted(name) for name in WRITERS]
+    until = time.monotonic() + 10
+    while not all(one.data for one in await guest.provider.read_home(guest.desktop, wanted, ReadLimits())):
+        assert time.monotonic() < until
+        await asyncio.sleep(0.05)
+    desktop = guest.desktop
+    if way == "signals":
+        monkeypatch.setattr(cgroups, "can_freeze", lambda _: False)
+    await guest.provider.freeze(desktop)
+    sizes = []
+    for _ in range(2):
+        seen = await guest.provider.read_home(desktop, wanted, ReadLimits())
+        sizes.append([len(one.data) for one in seen if one.data is not None])
+        await asyncio.sleep(0.2)
+    assert sizes[0] == sizes[1]
+    assert len(sizes[0]) == len(WRITERS)
