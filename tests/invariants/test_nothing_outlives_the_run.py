@@ -32,10 +32,19 @@ async def main():
     desktops = await asyncio.gather(*(provider.boot(DesktopSpec()) for _ in range(2)))
     link = await GuestLink.open(desktops[0], timeout_s=30)
     await link.call("launch", argv=["sh", "-c", "setsid sleep 1000 & sleep 1000"], timeout_s=5)
+    if sys.argv[4:] == ["busy"]:
+        office = ["soffice", "--calc", "--norestore", "--nologo"]
+        await link.call("open_window", argv=office, timeout_ms=40_000, timeout_s=45)
+        other = await GuestLink.open(desktops[1], timeout_s=30)
+        for argv in (["sh", "-c", "while :; do head -c 1 /dev/zero; done > x"], NAMESPACE):
+            await other.call("launch", argv=argv, timeout_s=5)
     await provider.freeze(desktops[1])
+    booting = [asyncio.ensure_future(provider.boot(DesktopSpec())) for _ in sys.argv[4:]]
+    await asyncio.sleep(float(bool(booting)) / 20)
     print("owns", flush=True)
     await asyncio.Event().wait()
 
+NAMESPACE = ["unshare", "--user", "--pid", "--fork", "setsid", "sh", "-c", "while :; do sleep 0.01; done"]
 asyncio.run(main())
 """
 
@@ -52,7 +61,7 @@ def state_dir() -> Iterator[str]:
     shutil.rmtree(folder)
 
 
-Start = Callable[[str], "subprocess.Popen[str]"]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -60,8 +69,8 @@ def start(state_dir: str) -> Iterator[Start]:
     """Starts a process that owns two desktops; killed at the end."""
     owners: list[subprocess.Popen[str]] = []
 
-    def begin(run: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", OWNER, str(ROOT), state_dir, run]
+    def begin(run: str, *doing: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", OWNER, str(ROOT), state_dir, run, *doing]
         owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         owners.append(owner)
         return owner
@@ -128,6 +137,24 @@ def test_nothing_outlives_the_run_of_a_killed_owner(state_dir: str, start: Start
     assert left_of(living)["processes"]
     assert len(folders_of(living, state_dir)) == 1
     assert leftovers.reap(state_dir).folders == 0
+
+
+def test_nothing_outlives_the_run_killed_amid_work(state_dir: str, start: Start):
+    """One desktop has a spreadsheet open, one was just frozen while it started programs, one is being booted."""
+    owner = start("busy", "busy")
+    until(owner, "owns")
+    if os.geteuid() == 0:
+        assert len(left_of(owner)["mounts"]) >= 2
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    give_up = time.monotonic() + 10
+    while left_of(owner)["processes"]:  # nobody reaps yet: the sandboxes themselves end
+        assert time.monotonic() < give_up, left_of(owner)
+        time.sleep(0.05)
+    reaped = leftovers.reap(state_dir)
+    assert (reaped.processes, reaped.folders, reaped.left) == (0, 1, [])
+    assert left_of(owner) == NOTHING
+    assert folders_of(owner, state_dir) == []
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.05, 0.15])
