@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from actors.cluster import criterion, evaluation, progress, usage
+from actors.cluster import criterion, evaluation, progress, tensorboard, usage
 from actors.cluster.compose import Plan
 from actors.cluster.runfolder import RunRecord
 from actors.learner.messages import GetLearnerState
@@ -59,15 +59,17 @@ async def _until_the_end(
     failed = asyncio.ensure_future(system.failed())
     stopped = asyncio.ensure_future(stop.wait())
     used = asyncio.ensure_future(usage.log_cpu(system.log))
-    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used}
+    drawn = asyncio.ensure_future(tensorboard.follow(plan.run_dir, system.log))
+    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used, drawn}
     try:
         async with asyncio.timeout(limit_s) as limit:
-            await asyncio.wait({start, failed, stopped, used}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({start, failed, stopped, used, drawn}, return_when=asyncio.FIRST_COMPLETED)
             if start.done():
                 start.result()
-                await asyncio.wait({watch, failed, stopped, used}, return_when=asyncio.FIRST_COMPLETED)
-        if used.done():
-            used.result()
+                await asyncio.wait({watch, failed, stopped, used, drawn}, return_when=asyncio.FIRST_COMPLETED)
+        for aside in (used, drawn):
+            if aside.done():
+                aside.result()
         if failed.done():
             return "crashed", failed.result()
         if watch.done():

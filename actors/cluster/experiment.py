@@ -72,8 +72,8 @@ def expand(
     chosen = list(dict.fromkeys(arms)) or list(found) or [""]
     made: list[OneRun] = []
     order: list[int | None] = [*dict.fromkeys(seeds or listed)] or [None]
-    for seed in order:
-        made += [_one(file, data, overrides, (arm, found.get(arm, {})), seed) for arm in chosen]
+    for number in order:
+        made += [_one(file, data, overrides, (arm, found.get(arm, {})), number) for arm in chosen]
     return made
 
 
