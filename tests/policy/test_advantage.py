@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.advantage import group_advantages, step_rewards
+from policy.advantage import group_advantages, step_rewards, trajectory_advantages
 
 REWARDS = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6), min_size=1, max_size=6)
 
@@ -23,6 +23,30 @@ def test_longer_trajectories_weigh_more() -> None:
     assert advantages is not None
     assert advantages[0] == pytest.approx([1 / math.sqrt(3)] * 3)
     assert advantages[1] == pytest.approx([-math.sqrt(3)])
+
+
+def test_every_trajectory_weighs_the_same_where_it_is_what_is_rewarded() -> None:
+    # The same outcomes, R = {1, 0}: mean 1/2, std 1/2, and all three steps of the first share its advantage.
+    assert trajectory_advantages([1.0, 0.0], [3, 1]) == [[1.0, 1.0, 1.0], [-1.0]]
+    # R = {1, 0, 0}: mean 1/3, std sqrt(2)/3.
+    found = trajectory_advantages([1.0, 0.0, 0.0], [1, 2, 1])
+    assert found is not None
+    root = math.sqrt(2.0)
+    assert [value for steps in found for value in steps] == pytest.approx([root, -1 / root, -1 / root, -1 / root])
+
+
+def test_without_the_deviation_only_the_mean_is_taken_off() -> None:
+    assert trajectory_advantages([1.0, 0.0, 0.0, 0.0], [1, 1, 1, 2], scaled=False) == [
+        [0.75], [-0.25], [-0.25], [-0.25, -0.25],
+    ]  # fmt: skip
+    assert group_advantages([[1.0, 1.0, 1.0], [0.0]], scaled=False) == [[0.25, 0.25, 0.25], [-0.75]]
+
+
+def test_equal_trajectories_give_no_signal() -> None:
+    assert trajectory_advantages([1.0, 1.0], [2, 3]) is None
+    assert trajectory_advantages([], []) is None
+    with pytest.raises(ValueError):
+        trajectory_advantages([1.0, 0.0], [2])
 
 
 @pytest.mark.parametrize("rewards", [[], [[]], [[0.0, 0.0], [0.0]], [[1.0], [1.0, 1.0]], [[0.1] * 3, [0.1] * 7]])

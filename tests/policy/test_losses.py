@@ -4,9 +4,13 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
+from policy.advantage import group_advantages
 from policy.losses import Objective, TokenTerms, grpo_terms, k3
+from policy.packing import Aggregation, group_weights
 
 
 def terms(ratio: float, advantage: float, objective: Objective, **extra: Tensor) -> tuple[TokenTerms, float]:
@@ -36,6 +40,7 @@ def test_direct_policy(ratio: float, advantage: float, loss: float, *, clipped: 
     assert float(result.loss.detach()) == pytest.approx(loss, rel=1e-5)
     assert float(result.ratio) == pytest.approx(ratio, rel=1e-5)
     assert bool(result.clipped) is clipped
+    assert bool(result.dual_clipped) is (ratio == 5.0)
     assert gradient == pytest.approx(0.0 if clipped else -ratio * advantage, rel=1e-5, abs=1e-6)
 
 
@@ -58,6 +63,57 @@ def test_decoupled_policy_recomputes_the_proximal_policy_and_caps_the_correction
     result, gradient = terms(4.0, 1.0, objective)
     assert float(result.loss.detach()) == pytest.approx(-2.0, rel=1e-5)
     assert gradient == pytest.approx(-2.0, rel=1e-5)
+
+
+def test_a_group_worked_out_by_hand() -> None:
+    """One group, c = 2, eps = 0.2, beta = 0.1: two trajectories with steps of 1 and 2 tokens, and of 1 token.
+
+    R = {1, 1, 0}: mean 2/3, population std sqrt(2)/3, so A = 1/sqrt(2) for the first two steps, -sqrt(2) for the last.
+    mu = 1/4 for all; pi / mu = 1.1 | 1.5, 0.5 | 3. pi_ref / pi = 1 but for the last token, where it is 2.
+    """
+    advantages = group_advantages([[1.0, 1.0], [0.0]])
+    assert advantages is not None
+    (first, second), (last,) = advantages
+    weights = group_weights([[1, 2, 1]], Aggregation.STEP_MEAN)[0]
+    assert weights == pytest.approx([1 / 3, 1 / 6, 1 / 3])
+    behaviour = torch.full((4,), math.log(0.25))
+    logprobs = behaviour + torch.tensor([1.1, 1.5, 0.5, 3.0]).log()
+    reference = logprobs + torch.tensor([1.0, 1.0, 1.0, 2.0]).log()
+    found = grpo_terms(
+        logprobs,
+        behaviour,
+        torch.tensor([first, second, second, last]),
+        Objective(dual_clip=2.0, kl_coef=0.1),
+        unit_logprobs=logprobs,
+        reference=reference,
+    )
+    # Surrogates: 1.1 A; min(1.5, 1.2) A; 0.5 A; max(3 * -sqrt(2), 2 * -sqrt(2)). k3 of the last: 2 - 1 - ln 2.
+    root = math.sqrt(2.0)
+    terms_ = [-1.1 / root, -1.2 / root, -0.5 / root, 2.0 * root + 0.1 * (1.0 - math.log(2.0))]
+    assert found.loss.tolist() == pytest.approx(terms_, rel=1e-5)
+    assert found.clipped.tolist() == [False, True, False, True]
+    assert found.dual_clipped.tolist() == [False, False, False, True]
+    per_token = torch.tensor([weights[0], weights[1], weights[1], weights[2]])
+    # (-1.1 - 1.7 / 2) / (3 root) + (2 root + 0.1 (1 - ln 2)) / 3 = -0.459619 + 0.942809 + 0.010228
+    assert float((found.loss * per_token).sum()) == pytest.approx(0.493418, abs=1e-5)
+
+
+@given(
+    st.floats(-1000, 0), st.floats(-1000, 0), st.floats(-3, 3), st.sampled_from(["direct", "decoupled"]),
+    st.none() | st.floats(-1000, 0),
+)  # fmt: skip
+def test_no_mismatch_makes_a_slope_beyond_the_documented_bound(
+    now: float, then: float, advantage: float, policy: str, proximal: float | None
+) -> None:
+    objective = Objective(policy=policy, clip_high=0.3, dual_clip=3.0, mismatch_cap=2.0)
+    logprobs = torch.tensor([now], requires_grad=True)
+    anchor = None if proximal is None else torch.tensor([proximal])
+    found = grpo_terms(logprobs, torch.tensor([then]), torch.tensor([advantage]), objective, proximal=anchor)
+    found.loss.sum().backward()
+    assert logprobs.grad is not None
+    bound = 3.0 * abs(advantage) * (2.0 if policy == "decoupled" else 1.0)
+    assert abs(float(logprobs.grad)) <= bound * (1 + 1e-5)
+    assert torch.isfinite(found.loss).all()
 
 
 def test_kl_is_k3_at_temperature_one() -> None:

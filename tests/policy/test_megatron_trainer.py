@@ -140,6 +140,57 @@ def test_decoupled_steps_are_on_policy_with_capped_corrections(model: Path) -> N
     assert figures["mismatch_mean"] > 0.1
 
 
+def test_the_proximal_policy_is_that_of_the_take(model: Path) -> None:
+    """Later passes are held against the policy from before the first, not against the one before them."""
+    settings = OptimConfig(weight_decay=0.0)
+    objective = replace(DIRECT, kl_coef=0.0, policy="decoupled")
+    together, apart = Trainer(model, settings), Trainer(model, settings)
+    samples = rollouts(together)  # mu = pi_prox: decoupled is then what direct is
+    figures = together.grpo_step(pack(samples, 100), 3e-3, objective, epochs=3)
+    assert figures["optimizer_steps"] == 3
+    assert figures["tokens"] == sum(s.response_len for s in samples)
+    assert figures["mismatch_max"] == pytest.approx(0.0, abs=1e-5)
+    assert figures["ratio_max"] > 1.01
+    for _ in range(3):
+        apart.grpo_step(pack(samples, 40), 3e-3, replace(objective, policy="direct"))
+    probe = MicroBatch(samples=samples)
+    for one, other in zip(together.logprobs(probe), apart.logprobs(probe), strict=True):
+        assert one == pytest.approx(other, abs=2e-3)
+    assert apart.grpo_step(pack(samples, 100), 0.0, objective)["ratio_max"] == pytest.approx(1.0)
+
+
+def test_only_fresh_tokens_tell_how_well_sampler_and_learner_agree(model: Path) -> None:
+    trainer = trainer_of(model)
+    samples = rollouts(trainer)
+    stale = [msgspec.structs.replace(s, behaviour_logprobs=[v - 1.0 for v in s.behaviour_logprobs]) for s in samples]
+    fresh = [msgspec.structs.replace(s, fresh=True) for s in samples]
+    figures = trainer.grpo_step(pack(stale[:2] + fresh[2:], 100), 0.0, Objective())
+    assert figures["agreement_max"] < 1e-5
+    assert figures["mismatch_max"] == pytest.approx(1.0, abs=1e-4)
+    tokens = [s.response_len for s in samples]
+    assert figures["fresh_fraction"] == pytest.approx(sum(tokens[2:]) / sum(tokens))
+    assert figures["far_fraction"] == pytest.approx(sum(tokens[:2]) / sum(tokens))
+    assert "agreement_max" not in trainer.grpo_step(pack(stale, 100), 0.0, Objective())
+
+
+def test_cross_entropy_is_on_responses_with_each_sample_s_weight(model: Path) -> None:
+    trainer = trainer_of(model)
+    samples = [
+        PackedSample(ids=[1, 2, 3, 4, 5, 6], response_len=2, weight=0.25),
+        PackedSample(ids=[9, 8, 7, 6], response_len=3, weight=2.0),
+    ]
+    figures = trainer.cross_entropy_step([MicroBatch(samples=samples)], 0.0)
+    logits = trainer.logits(MicroBatch(samples=samples))
+    expected = right = 0.0
+    for sample, rows in zip(samples, logits, strict=True):
+        targets = torch.tensor(sample.ids[-sample.response_len :])
+        expected += sample.weight * float(torch.nn.functional.cross_entropy(rows, targets, reduction="sum"))
+        right += float((rows.argmax(-1) == targets).sum())
+    assert figures["loss"] == pytest.approx(expected, rel=1e-5)
+    assert figures["accuracy"] == pytest.approx(right / 5)
+    assert figures["tokens"] == 5
+
+
 def test_missing_log_probabilities_and_greedy_samples_are_refused(model: Path) -> None:
     trainer = trainer_of(model)
     samples = rollouts(trainer)

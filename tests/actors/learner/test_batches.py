@@ -2,11 +2,13 @@
 
 import random
 
+import msgspec
 import pytest
 
 from actors.learner.batches import blobs, plan
-from actors.learner.config import LearnerConfig
+from actors.learner.config import LearnerConfig, Schedule
 from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef
+from policy.advantage import Level
 from policy.packing import Aggregation, PackedSample
 from runtime.errors import ConfigError, LearnerError
 from runtime.message import BlobRef, Version
@@ -82,6 +84,49 @@ def test_rl_batches_carry_advantages_and_the_papers_weights() -> None:
     assert samples[2].ids == first.prompt_ids + first.response_ids
     assert samples[2].behaviour_logprobs == first.logprobs
     assert len(blobs(taken)) == 5
+    assert planned.figures == {"stay_step": 0.0, "groups": 1.0, "groups_without_signal": 1.0}
+
+
+def test_trajectory_level_advantages_are_shared_by_all_steps() -> None:
+    stored = Stored()
+    good = (True, [stored.step(2), stored.step(3, well_formed=False)])
+    bad = (False, [stored.step(4)])
+    malformed = group("m", (True, [stored.step(5, well_formed=False)]), (True, [stored.step(6)]))
+    taken = batch(Phase.RL, [group("g", good, bad), malformed], [])
+    planned = plan(taken, stored.payloads, LearnerConfig(advantage=Level.TRAJECTORY), plan_id="p", version=V1)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert {n: s.advantage for n, s in samples.items()} == {2: 1.0, 3: 1.0, 4: -1.0}
+    assert planned.without_signal == ["m"]
+    unscaled = LearnerConfig(advantage=Level.TRAJECTORY, advantage_std=False)
+    planned = plan(taken, stored.payloads, unscaled, plan_id="p", version=V1)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert {n: s.advantage for n, s in samples.items()} == {2: 0.5, 3: 0.5, 4: -0.5}
+
+
+def test_what_was_drawn_with_the_step_s_own_weights_is_fresh() -> None:
+    stored = Stored()  # drawn with 0.1
+    taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))], [])
+    for made, fresh in ((2, True), (3, False)):
+        planned = plan(
+            taken, stored.payloads, LearnerConfig(), plan_id="p", version=Version(lineage=0, step=made)
+        )  # fmt: skip
+        assert all(s.fresh is fresh for micro in planned.plan.micro_batches for s in micro.samples)
+
+
+def test_the_objective_s_settings_reach_the_plan() -> None:
+    stored = Stored()
+    config = LearnerConfig(
+        epochs=3, dual_clip=4.0, mismatch_cap=5.0, clip_low=0.1, clip_high=0.4, policy="decoupled",
+        lr_schedule=Schedule.LINEAR, rl_lr=1.0, bc_lr=1.0, warmup_steps=0, lr_floor=0.0,
+    )  # fmt: skip
+    rl = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))], [])
+    rl = msgspec.structs.replace(rl, stay_step=3, stay_limit=5)
+    made = plan(rl, stored.payloads, config, plan_id="p", version=V1).plan
+    assert (made.epochs, made.dual_clip, made.mismatch_cap, made.clip_low, made.clip_high) == (3, 4.0, 5.0, 0.1, 0.4)
+    assert (made.policy, made.lr) == ("decoupled", 0.25)
+    cloning = msgspec.structs.replace(batch(Phase.BC, [], [stored.step(4)]), stay_step=1, stay_limit=3)
+    made = plan(cloning, stored.payloads, config, plan_id="p", version=V1).plan
+    assert (made.epochs, made.lr) == (1, 0.5)
 
 
 @pytest.mark.parametrize(("phase", "lr"), [(Phase.BC, 3e-3), (Phase.PULSE, 4e-3)])

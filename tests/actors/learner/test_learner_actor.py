@@ -151,7 +151,15 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         seconds = {"wait_s", "read_s", "pack_s", "forward_s", "backward_s", "optimizer_s"}
         assert seconds | {"accuracy"} <= steps[0]["figures"].keys()
         assert [line["figures"]["stay_step"] for line in steps[:4]] == [0.0, 1.0, 2.0, 0.0]
-        of_rl = {"kl", "clip_fraction", "dual_clip_fraction", "mismatch_mean", "mismatch_max", "ratio_mean", "ratio_max"}
+        of_rl = {
+            "kl",
+            "clip_fraction",
+            "dual_clip_fraction",
+            "mismatch_mean",
+            "mismatch_max",
+            "ratio_mean",
+            "ratio_max",
+        }
         assert seconds | of_rl | {"reference_s", "staleness_max", "agreement_max"} <= steps[3]["figures"].keys()
         announced = run.logged("weights_announced")[-1]
         assert (announced["samplers"], announced["missed"]) == (["sampler/0"], ["sampler/1"])

@@ -1,0 +1,141 @@
+"""One batch, split into micro-batches in every way there is, gives one gradient."""
+
+import math
+import random
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+import torch
+
+from policy.losses import Objective
+from policy.megatron.trainer import OptimConfig, Trainer
+from policy.packing import Aggregation, MicroBatch, PackedSample, group_weights, sample_weights
+from tests.policy import tiny_models
+
+TOLERANCE = 1e-5
+GROUPS = [[1, 7, 3], [12, 2]]  # response lengths; prompts are as unequal
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    model = tiny_models.write(tmp_path_factory.mktemp("splits") / "model", "qwen2")
+    made = Trainer(model, OptimConfig(clip_grad=0.0, weight_decay=0.0))
+    made.new_reference()
+    # Away from the reference, so that the KL term pulls.
+    made.cross_entropy_step([MicroBatch(samples=[PackedSample(ids=[5, 6, 7, 8], response_len=3, weight=0.3)])], 1e-3)
+    return made
+
+
+def rollouts(trainer: Trainer, aggregation: Aggregation) -> list[PackedSample]:
+    """Two groups, some tokens far from the policy that drew them, at a temperature of its own."""
+    rng = random.Random(11)
+    drafts = [
+        PackedSample(
+            ids=[rng.randrange(tiny_models.VOCAB) for _ in range(rng.randint(2, 40) + length)],
+            response_len=length,
+            weight=weight,
+            advantage=rng.choice([-1.5, -0.4, 0.6, 1.2]),
+            temperature=0.8,
+        )
+        for lengths, weights in zip(GROUPS, group_weights(GROUPS, aggregation), strict=True)
+        for length, weight in zip(lengths, weights, strict=True)
+    ]
+    logprobs = trainer.logprobs(MicroBatch(samples=drafts))
+    return [
+        msgspec.structs.replace(s, behaviour_logprobs=[value + rng.uniform(-1.5, 1.5) for value in values])
+        for s, values in zip(drafts, logprobs, strict=True)
+    ]
+
+
+def splits(samples: list[PackedSample]) -> Iterator[list[MicroBatch]]:
+    """Every way to share the samples out: all set partitions, 52 of five."""
+
+    def parts(rest: list[PackedSample]) -> Iterator[list[list[PackedSample]]]:
+        if not rest:
+            yield []
+            return
+        for smaller in parts(rest[1:]):
+            for k in range(len(smaller)):
+                yield [*smaller[:k], [rest[0], *smaller[k]], *smaller[k + 1 :]]
+            yield [[rest[0]], *smaller]
+
+    for partition in parts(samples):
+        yield [MicroBatch(samples=part) for part in partition]
+
+
+def gradient(trainer: Trainer) -> torch.Tensor:
+    return torch.cat([p.main_grad.flatten() for p in trainer.model.parameters()]).clone()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("aggregation", list(Aggregation))
+def test_every_split_gives_the_same_gradient(trainer: Trainer, aggregation: Aggregation) -> None:
+    policy = "decoupled" if aggregation is Aggregation.STEP_MEAN else "direct"
+    objective = Objective(kl_coef=0.5, dual_clip=1.5, mismatch_cap=1.5, policy=policy)
+    samples = rollouts(trainer, aggregation)
+    whole = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective)
+    expected = gradient(trainer)
+    assert whole["kl"] > 1e-6
+    assert whole["far_fraction"] > 0.2
+    if policy == "direct":
+        assert whole["dual_clip_fraction"] > 0
+    tried = 0
+    for batches in splits(samples):
+        tried += 1
+        figures = trainer.grpo_step(batches, 0.0, objective)
+        off = gradient(trainer) - expected
+        assert float(off.norm() / expected.norm()) < TOLERANCE
+        assert float(off.abs().max() / expected.abs().max()) < TOLERANCE
+        for key in sorted(whole.keys() - {name for name in whole if name.endswith("_s")}):
+            assert figures[key] == pytest.approx(whole[key], rel=1e-4, abs=1e-6), key
+    assert tried == 52
+
+
+def test_every_split_of_a_cross_entropy_batch_does(trainer: Trainer) -> None:
+    rng = random.Random(3)
+    lengths = [2, 9, 1, 30]
+    samples = [
+        PackedSample(ids=[rng.randrange(tiny_models.VOCAB) for _ in range(n + 5)], response_len=n, weight=weight)
+        for n, weight in zip(lengths, sample_weights(lengths, Aggregation.STEP_MEAN), strict=True)
+    ]
+    whole = trainer.cross_entropy_step([MicroBatch(samples=samples)], 0.0)
+    expected = gradient(trainer)
+    for batches in splits(samples):
+        figures = trainer.cross_entropy_step(batches, 0.0)
+        assert float((gradient(trainer) - expected).norm() / expected.norm()) < TOLERANCE
+        assert figures["accuracy"] == whole["accuracy"]
+        assert figures["loss"] == pytest.approx(whole["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["direct", "decoupled"])
+def test_the_loss_is_the_sum_worked_out_token_by_token(trainer: Trainer, policy: str) -> None:
+    """In plain Python, from log-probabilities alone: clip, dual clip, cap, k3 and denominators of two groups."""
+    samples = rollouts(trainer, Aggregation.STEP_MEAN)
+    figures = trainer.grpo_step(
+        [MicroBatch(samples=samples)], 0.0, Objective(policy=policy, kl_coef=0.5, dual_clip=1.5, mismatch_cap=1.5)
+    )
+    groups = [samples[:3], samples[3:]]
+    at_one = [msgspec.structs.replace(s, temperature=1.0) for s in samples]
+    unit = iter(trainer.logprobs(MicroBatch(samples=at_one)))
+    assert trainer.reference is not None
+    kept, trainer.model = trainer.model, trainer.reference
+    reference = iter(trainer.logprobs(MicroBatch(samples=at_one)))
+    trainer.model = kept
+    drawn = iter(trainer.logprobs(MicroBatch(samples=samples)))
+    objective = kl = 0.0
+    for group in groups:
+        for sample in group:
+            total = 0.0
+            for now, then, one, ref in zip(
+                next(drawn), sample.behaviour_logprobs, next(unit), next(reference), strict=True
+            ):
+                far, a = math.exp(now - then), sample.advantage
+                rho, weight = (far, 1.0) if policy == "direct" else (1.0, min(far, 1.5))
+                term = min(rho * a, min(max(rho, 0.8), 1.2) * a)
+                term = max(term, 1.5 * a) if a < 0 else term
+                k3 = math.exp(ref - one) - 1.0 - (ref - one)
+                total += weight * term - 0.5 * k3
+                kl += k3 / sum(map(sum, GROUPS))
+            objective += total / sample.response_len / len(group) / len(groups)
+    assert figures["loss"] == pytest.approx(-objective, rel=1e-4)
+    assert figures["kl"] == pytest.approx(kl, rel=1e-3)
