@@ -111,6 +111,11 @@ def render_compact(task: str, history: Sequence[Turn], observation: Observation,
     return "\n".join(lines)
 
 
+def compact_system(app: str) -> str:
+    """What a model that was not trained on the compact form has to be told of it, with the functions of `app`."""
+    return f"{_SETUP}\n\n{_functions(app)}\n\n{_COMPACT_NOTES}"
+
+
 def render_paper(
     task: str, app: str, history: Sequence[Turn], observation: Observation, last: str | None
 ) -> list[dict[str, str]]:
@@ -178,6 +183,15 @@ _NOTES = (
     "with literal arguments. Nothing else is run.\n"
     "- Coordinates are screen pixels; the tree lists the centre of every element.\n"
     "- Menus and dialogs appear in the next state; look before you go on.\n"
+    "- When the task is done call Agent.exit(success=True); if it can't be done, Agent.exit(success=False)."
+)
+_COMPACT_NOTES = (
+    "Notes:\n"
+    "- The state lists windows as w1, w2, ... and elements as e1, e2, ..., one a line: name, tag, text; a star marks "
+    "what is selected.\n"
+    "- Where a function wants coordinates give an element's name as a string, for example Agent.click('e3'); where it "
+    "wants a window give a window's name.\n"
+    "- Answer with two lines: a few words of thought, then a call of a listed function with literal arguments.\n"
     "- When the task is done call Agent.exit(success=True); if it can't be done, Agent.exit(success=False)."
 )
 _ASK = "**IMPORTANT** You are asked to complete the following task: "

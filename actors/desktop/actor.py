@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.desktop.answers import Answerer, DemonstratedAnswers, SampledAnswers
+from actors.desktop import demonstrators
+from actors.desktop.answers import POLICY, Answerer, DemonstratedAnswers, SampledAnswers
 from actors.desktop.body import Body
 from actors.desktop.config import DesktopsConfig
 from actors.desktop.episode import Episode, Played
@@ -25,6 +26,7 @@ from actors.desktop.events import (
     SEAT_TIME,
 )
 from actors.desktop.machine import Stage, StageClock
+from actors.desktop.members import Member
 from actors.desktop.messages import GetSeat, SeatState
 from actors.desktop.pool import Pool
 from actors.desktop.quarantine import Quarantine
@@ -62,6 +64,7 @@ class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tokenizer: str  # folder of tokenizer.json
     samplers: list[str]  # names of sampler actors
     demo_noise: float = 0.0  # how often a demonstrator takes a harmless wrong step
+    pool: list[Member] = []  # of demonstrators; [] has the tasks' oracles alone
     replay: str = "replay"
 
 
@@ -79,6 +82,7 @@ class DesktopController(Actor):
         self._tokenizer = Tokenizer.load(self.config.tokenizer)
         self._pool = await self.ctx.shared("desktops", self._make_pool)
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
+        self._demonstrators = await self.ctx.shared("demonstrators", self._make_demonstrators)
         self._clock = StageClock(self.ctx.clock.now())  # a seat's time begins when its host has desktops
         self._quarantine = Quarantine(self.config.seat.quarantine)
         self._work: Reservation | None = None
@@ -95,6 +99,9 @@ class DesktopController(Actor):
 
     async def _make_pool(self) -> Pool:
         return await Pool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
+
+    async def _make_demonstrators(self) -> demonstrators.Pool:
+        return demonstrators.Pool(self.config.pool, self.config.seat.form)
 
     async def _make_recorder(self) -> Recorder:
         folder: Path = self.ctx.run_dir / "segments"
@@ -215,7 +222,9 @@ class DesktopController(Actor):
             self._pool.retire(booted)
 
     def _answerer(self, work: Reservation, trace: str) -> Answerer:
-        if work.lane is Lane.DEMO:
+        if work.lane is Lane.DEMO and work.member != POLICY:
+            if work.member:
+                return self._demonstrators.answers(work, self._tokenizer)
             return DemonstratedAnswers(work, self._tokenizer, self.config.seat.form, self.config.demo_noise)
         timeout_s = self.config.seat.generate_timeout_s
         return SampledAnswers(self._samplers, self._tokenizer, work, trace, timeout_s)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from actors.replay.messages import Reservation, VersionSpan
+from actors.replay.messages import Lane, Reservation, VersionSpan
 from actors.sampler.messages import Generate, Refused
 from apis.forms import Turn
 from apis.observation import Observation
@@ -18,6 +18,8 @@ from apis.tasks import oracle
 from policy.tokenizer import Tokenizer
 from runtime.errors import ActorGone, DeadlineExceeded, DesktopFault, MailboxFull, SamplerError
 from runtime.refs import Ref
+
+POLICY = "policy"  # the ledger's word for an attempt by the model that is trained
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -36,6 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
     logprobs: list[float]
     spans: list[VersionSpan]
     seconds: float
+    by: str = ""  # of a demonstration: who gave it
 
 
 class PromptTooLong(Exception):  # noqa: N818 - ends an episode as the policy's failure, no error of the program
@@ -89,6 +92,7 @@ class SampledAnswers:
             logprobs=reply.logprobs,
             spans=reply.spans,
             seconds=time.monotonic() - start,
+            by=POLICY if self._work.lane is Lane.DEMO else "",
         )
 
 
@@ -115,4 +119,5 @@ class DemonstratedAnswers:
             logprobs=[],
             spans=[],
             seconds=0.0,
+            by="oracle",
         )

@@ -185,6 +185,7 @@ class Episode:
             refusal=action.reason if isinstance(action, Refusal) else None,
             result=result,
             screenshot=stored,
+            by=answer.by,
             **timing,
         )
         self._steps.append(await self._recorder.step(payload, well_formed=not refused))

@@ -16,8 +16,18 @@ from actors.replay.messages import StepPayload
 from runtime.errors import StoreError
 from runtime.segments import digest_of
 
-FORMAT = "computerrl-demos-2"
+FORMAT = "computerrl-demos-3"
 LEDGER = "ledger.sqlite"
+
+
+class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How often a task was tried: by members of the pool, and with each step by a random one."""
+
+    task: str
+    tries: int
+    wins: int
+    mixed_tries: int = 0
+    mixed_wins: int = 0
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -27,6 +37,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tokenizer: str  # fingerprint of what made the token ids, "" when unknown
     form: str  # of prompts and answers: compact or paper, "" when unknown
     demos: int
+    tasks: list[Tried] = []  # all that were tried, solved or not; [] where tasks have no strata
 
 
 class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -41,7 +52,8 @@ class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """One successful demonstration: one line of a JSON lines file."""
 
     task: str
-    route: str
+    route: str  # "" where members of a pool demonstrate
+    member: str = ""  # who made it: a member's name, "mixed" for several, "policy"; "" goes by the route
     reason: str
     wall_s: float
     busy_s: float
@@ -49,8 +61,8 @@ class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def digest(self) -> str:
-        """blake2b-128 of task, route and the steps' digests, hex: what makes it the same one elsewhere."""
-        text = "\n".join([self.task, self.route, *(step.digest for step in self.steps)])
+        """blake2b-128 of task, route, member and the steps' digests, hex: what makes it the same one elsewhere."""
+        text = "\n".join([self.task, self.route, self.member, *(step.digest for step in self.steps)])
         return digest_of(text.encode()).hex()
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 KEY = b"computerrl"  # of the metadata that holds the header
 GROUP = 512  # demonstrations per row group: what is in memory at once
-_OF_DEMO = ("task", "route", "reason", "wall_s", "busy_s")
-_OF_STEP = ("prompt_ids", "response_ids", "temperature", "observation", "response", "action", "refusal", "result")
+_OF_DEMO = ("task", "route", "member", "reason", "wall_s", "busy_s")
+_OF_STEP = ("prompt_ids", "response_ids", "temperature", "observation", "response", "action", "refusal", "result", "by")
 _TIMES = ("observe_ms", "generate_ms", "act_ms")
 
 
@@ -33,7 +33,7 @@ def _schema(header: Header) -> pa.Schema:
     columns = [
         ("demo", pa.int64()),
         ("step", pa.int32()),
-        *((name, text if name in ("task", "route", "reason") else real) for name in _OF_DEMO),
+        *((name, text if name in ("task", "route", "member", "reason") else real) for name in _OF_DEMO),
         ("digest", text),
         ("well_formed", pa.bool_()),
         *((name, {"prompt_ids": ids, "response_ids": ids, "temperature": real}.get(name, text)) for name in _OF_STEP),

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from actors.replay.demofiles import FORMAT, LEDGER, Demo, DemoStep, Header
+from actors.replay.demofiles import FORMAT, LEDGER, Demo, DemoStep, Header, Tried
 from actors.replay.messages import Reservation, StepPayload, StepRef
 from actors.replay.schema import FORM
 from runtime.errors import StoreError
 from runtime.segments import digest_of, read_blob
 
+_TRIED = "SELECT task, first_tries, first_wins, mixed_tries, mixed_wins FROM shown WHERE first_tries > 0 ORDER BY n"
 _EPISODES = (
     "SELECT e.token, e.task, e.reason, e.wall_s, e.busy_s, r.reply FROM episodes e "
     "JOIN reservations r ON r.token = e.token WHERE e.lane = 'demo' AND e.success = 1 ORDER BY e.seq"
@@ -29,12 +30,17 @@ def read_run(folder: Path) -> tuple[Header, Iterator[Demo]]:
     with _opened(folder) as database:
         meta = {row["key"]: row["value"] for row in database.execute("SELECT key, value FROM meta")}
         count = database.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()[0]
-    header = Header(format=FORMAT, tokenizer=meta.get("tokenizer", ""), form=meta.get("form", ""), demos=count)
+        tried = [
+            Tried(task=row[0], tries=row[1], wins=row[2], mixed_tries=row[3], mixed_wins=row[4])
+            for row in database.execute(_TRIED)
+        ]
+    tokenizer, form = meta.get("tokenizer", ""), meta.get("form", "")
+    header = Header(format=FORMAT, tokenizer=tokenizer, form=form, demos=count, tasks=tried)
     return header, _demos(folder, count)
 
 
 def counts(folder: Path) -> dict[str, int]:
-    """Successful demonstrations by `family/route`. Raises StoreError."""
+    """Successful demonstrations by `family/route`, or `family/member` of a pool. Raises StoreError."""
     with _opened(folder) as database:
         rows = database.execute("SELECT name, value FROM counters WHERE name LIKE 'demos:%'").fetchall()
     return {row["name"].removeprefix("demos:"): row["value"] for row in rows}
@@ -64,9 +70,11 @@ def _demos(folder: Path, count: int) -> Iterator[Demo]:
         for row in database.execute(f"{_EPISODES} LIMIT ?", (count,)).fetchall():
             refs = database.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (row["token"],)).fetchall()
             told = bytes(row["reply"])
+            work = msgspec.msgpack.decode(told, type=Reservation) if told else None
             yield Demo(
                 task=row["task"],
-                route=msgspec.msgpack.decode(told, type=Reservation).route if told else "",
+                route=work.route if work else "",
+                member=work.member if work else "",
                 reason=row["reason"],
                 wall_s=row["wall_s"],
                 busy_s=row["busy_s"],
@@ -75,11 +83,13 @@ def _demos(folder: Path, count: int) -> Iterator[Demo]:
 
 
 def portable(step: StepRef, segments: Path) -> DemoStep:
-    """A stored step without its screenshot, which lies in its own run's segments. Raises StoreError."""
+    """A stored step by itself: without its screenshot, which lies in its own run's segments, and without what a draw
+    of the policy was worth to that run's weights. Raises StoreError.
+    """
     try:
         payload = msgspec.msgpack.decode(read_blob(segments, step.blob), type=StepPayload)
     except msgspec.DecodeError as error:
         raise StoreError(f"{step.blob.segment} at {step.blob.offset} holds no step: {error}") from error
-    alone = msgspec.structs.replace(payload, screenshot=None)
+    alone = msgspec.structs.replace(payload, screenshot=None, logprobs=[], spans=[])
     digest = digest_of(msgspec.msgpack.encode(alone)).hex()
     return DemoStep(digest=digest, well_formed=step.well_formed, payload=alone)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from actors.replay import demofiles, events
+from actors.replay import demofiles, events, shown
 from actors.replay.book import Book
-from actors.replay.demofiles import Demo, DemoStep, Header
+from actors.replay.cold import Shown, Tally
+from actors.replay.demofiles import Demo, DemoStep, Header, Tried
 from actors.replay.memory import store_steps
 from actors.replay.messages import DemosMoved, Lane, PhaseRef, Reservation, Sampling, StepRef
 from actors.replay.strata import family_of, name_of
@@ -42,11 +43,15 @@ def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) 
     if book.counter("demo_attempts"):
         held |= {demo.digest for demo in demofiles.read(run_dir)[1]}
     added = 0
+    solved: set[str] = set()
     for demo in found:  # to its end: one that was cut short adds nothing
         if added < wanted and demo.digest not in held:
             _add(book, demo, [_stored(step, segments) for step in demo.steps])
             held.add(demo.digest)
+            solved.add(demo.task)
             added += 1
+    # Of a recording that was not taken in whole, only the tasks of what was; those never solved have nothing to take.
+    shown.take_in(book, [_shown(one) for one in header.tasks if one.task in solved or not one.wins + one.mixed_wins])
     segments.flush()
     book.emit(events.DEMOS_MOVED, direction="in", path=str(path), demos=added)
     return DemosMoved(demos=added)
@@ -60,6 +65,14 @@ def refuse_foreign(path: Path, header: Header, *, tokenizer: str, form: str) -> 
         )
     if header.form and form and header.form != form:
         raise LedgerError(f"{path} was recorded in form {header.form}, desktops.form is {form}: record anew")
+
+
+def _shown(one: Tried) -> Shown:
+    return Shown(
+        task=one.task,
+        first=Tally(tries=one.tries, wins=one.wins),
+        mixed=Tally(tries=one.mixed_tries, wins=one.mixed_wins),
+    )
 
 
 def _stored(step: DemoStep, segments: SegmentStore) -> StepRef:
@@ -87,6 +100,7 @@ def _add(book: Book, demo: Demo, steps: list[StepRef]) -> None:
         pin=None,
         phase=PhaseRef(phase=stay.phase, index=stay.idx),
         route=demo.route,
+        member=demo.member,
     )
     book.execute(
         "INSERT INTO reservations(token, request_id, seat, lane, task, stay, slot, state, wall, expires, reply) "
@@ -101,7 +115,8 @@ def _add(book: Book, demo: Demo, steps: list[StepRef]) -> None:
     )  # fmt: skip
     store_steps(book, token, steps)
     book.execute("INSERT INTO imports VALUES(?, 1)", demo.digest)
-    for counter in ("demos", f"episodes:{Lane.DEMO}", f"demos:{name_of(family_of(demo.task), demo.route)}"):
+    stratum = name_of(family_of(demo.task), demo.member or demo.route)
+    for counter in ("demos", f"episodes:{Lane.DEMO}", f"demos:{stratum}"):
         book.count(counter)
 
 

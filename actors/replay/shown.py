@@ -6,8 +6,6 @@ are the same after any kill; what is decided from them is decided in `cold`.
 
 from __future__ import annotations
 
-import msgspec
-
 from actors.replay import admission, cold, events, strata, wards
 from actors.replay.book import Book, Row
 from actors.replay.cold import Shown, Stage, Tally
@@ -201,8 +199,3 @@ def log(book: Book) -> None:
         events.DEMO_STRATA, rule=rules.text(), tasks=counts(book), first=total([shown.first for shown in known]),
         mixed=total([shown.mixed for shown in known]), policy=total([shown.policy for shown in known]),
     )  # fmt: skip
-
-
-def tried(book: Book) -> list[Shown]:
-    """What a recording says of its tasks."""
-    return [msgspec.structs.replace(shown, policy=Tally(), faults=0, imported=False) for shown in all_shown(book)]

@@ -12,6 +12,7 @@ DESCRIPTION = (
 EXAMPLES = (
     "examples:\n"
     "  computerrl demos record desktop --count 400 --seats 4 --name cold\n"
+    "  computerrl demos record --deploy local --name cold\n"
     "  computerrl demos record --resume --name cold\n"
     "  computerrl demos list\n"
     "  computerrl demos show cold --task text_editor/train/3\n"
@@ -21,7 +22,9 @@ EXAMPLES = (
 )
 RECORD = (
     "Record COUNT successful demonstrations, as many of each family and route, into a run's folder. Only training\n"
-    "tasks are demonstrated. After a kill, --resume goes on where it stood; Ctrl-C ends it cleanly.\n"
+    "tasks are demonstrated. With --deploy everything is taken from a deploy file: also its pool of demonstrators\n"
+    "(demos.pool) and how often each task is tried (demos.attempts); --set changes a key of it. After a kill,\n"
+    "--resume goes on where it stood; Ctrl-C ends it cleanly.\n"
     "Exit status: 0 all recorded, 1 the attempts (two per demonstration) were used up, 2 bad input, 130 interrupted."
 )
 LIST = "List the runs that hold demonstrations."
@@ -39,6 +42,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     record = verbs.add_parser("record", help="play oracles and keep what succeeds", description=RECORD, epilog=EXAMPLES)
     record.add_argument("suite", metavar="SUITE", nargs="?", help="suite, YAML file or family (see computerrl tasks)")
     record.add_argument("--tasks", nargs="+", default=[], metavar="ID", help="these tasks in place of a suite")
+    record.add_argument(
+        "--deploy", metavar="FILE", help="tasks, pool, strata, seats and seed of a deploy file in place of a suite"
+    )
+    record.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="with --deploy: change a key",
+    )
     record.add_argument("--count", type=int, default=64, metavar="N", help="successes wanted (default: 64)")
     record.add_argument("--seats", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
     record.add_argument("--seed", type=int, default=0, metavar="N", help="chooses tasks' order and strays (default: 0)")

@@ -12,7 +12,9 @@ import time
 import uuid
 from pathlib import Path
 
-from actors.cluster import compose, execute, progress, runcommand, runfolder, suites, typed
+import msgspec
+
+from actors.cluster import compose, deployfile, execute, progress, runcommand, runfolder, suites, typed
 from actors.cluster.compose import Plan
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
 from actors.cluster.nearest import hint
@@ -37,14 +39,15 @@ def record(args: argparse.Namespace) -> int:
         deploy = typed.read(folder / "deploy.yaml", Deploy)
         label = runfolder.read_record(folder).file
     else:
-        if args.suite is None and not args.tasks:
-            raise ConfigError("nothing to record: name a SUITE, or tasks with --tasks ID ...")
+        if args.suite is None and not args.tasks and not args.deploy:
+            raise ConfigError("nothing to record: name a SUITE, tasks with --tasks ID ..., or --deploy FILE")
         name = args.name or f"demos-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
         runcommand.refuse_bad_name(name)
         folder = runs / name
         deploy = deploy_of(args)
         refuse_expert_keys(deploy, "demos record")
-        label = f"{RECORD} {args.suite or '--tasks ' + ' '.join(args.tasks)}"
+        what = f"--deploy {args.deploy}" if args.deploy else args.suite or "--tasks " + " ".join(args.tasks)
+        label = f"{RECORD} {what}"
     return record_into(folder.resolve(), deploy, runcommand.Labels(label, args.runs, begun), resume=args.resume)
 
 
@@ -71,6 +74,8 @@ def _to_resume(runs: Path, name: str | None) -> Path:
 
 def deploy_of(args: argparse.Namespace) -> Deploy:
     """The deploy file that records what the arguments ask for. Raises ConfigError."""
+    if args.deploy:
+        return _of_file(args)
     for name in ("count", "seats"):
         if getattr(args, name) < 1:
             raise ConfigError(f"--{name} is {getattr(args, name)}: it counts from 1")
@@ -81,6 +86,27 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
         tasks=TasksConfig(demo=_listed(args), max_steps=args.max_steps),
         demos=DemonstrationsConfig(count=args.count, noise=args.noise, routes=args.routes, attempts_per_demo=2.0),
         desktops=SeatsConfig(seats=args.seats, spares=min(2, args.seats), form=args.form),
+        evaluation=EvaluationConfig(enabled=False),
+    )
+
+
+def _of_file(args: argparse.Namespace) -> Deploy:
+    """A deploy file's tasks, pool and strata, for a run that only records."""
+    if args.suite or args.tasks:
+        raise ConfigError("--deploy FILE says which tasks are demonstrated: leave SUITE and --tasks out")
+    deploy, _ = deployfile.load(args.deploy, args.overrides)
+    if not deploy.tasks.demo or not deploy.demos.count:
+        raise ConfigError(f"{args.deploy}: it asks for no demonstrations: tasks.demo or demos.count is empty")
+    return for_recording(deploy)
+
+
+def for_recording(deploy: Deploy) -> Deploy:
+    """`deploy` as it records its demonstrations beforehand: from nothing, and without what a policy takes part in."""
+    demos = msgspec.structs.replace(deploy.demos, source="", resample_rounds=0)
+    return msgspec.structs.replace(
+        deploy,
+        tasks=msgspec.structs.replace(deploy.tasks, train=[], eval=[]),
+        demos=demos,
         evaluation=EvaluationConfig(enabled=False),
     )
 
@@ -121,9 +147,11 @@ async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Fi
             continue
         revision = figures.revision
         shown.show(meter.read(time.monotonic(), started, figures, None, plan.deploy.demos.count))
-        if figures.demos >= plan.deploy.demos.count or figures.demo_attempts >= attempts(plan.deploy):
+        if over(figures, plan.deploy):
             await execute.close(system)
             shown.note(strata_line(figures.demo_strata))
+            if figures.demo_tasks:
+                shown.note("tasks: " + strata_line(figures.demo_tasks))
             return figures
         await asyncio.sleep(execute.REFRESH_S)
 
@@ -133,6 +161,13 @@ def _judge(plan: Plan, figures: Figures) -> execute.Verdict:
     if figures.demos >= wanted:
         return "ok", f"{figures.demos} demonstrations in {figures.demo_attempts} attempts"
     return "failed", f"{figures.demos} of {wanted} demonstrations in {figures.demo_attempts} attempts"
+
+
+def over(figures: Figures, deploy: Deploy) -> bool:
+    """Whether nothing more is to be recorded: with strata the ledger says so, as begun tasks get all their attempts."""
+    if figures.demo_left is not None:
+        return figures.demo_left == 0
+    return figures.demos >= deploy.demos.count or figures.demo_attempts >= attempts(deploy)
 
 
 def attempts(deploy: Deploy) -> int:

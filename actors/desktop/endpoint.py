@@ -1,0 +1,154 @@
+"""Asks a model behind a server that speaks the OpenAI chat completions protocol.
+
+Invariant: every try has a deadline and every answer a size limit; no more requests are open than the member allows;
+the key goes into one header and nowhere else. What can't be had is `EndpointDown`, with a cause and without the key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from actors.desktop.members import EndpointMember
+from runtime.errors import ConfigError
+
+MAX_ANSWER_BYTES = 1 << 20
+MAX_SAID = 200  # characters of a refusal's body that an error repeats
+AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504})  # the server may answer later
+
+
+class EndpointDown(Exception):  # noqa: N818 - becomes a fault of the infrastructure where the episode is known
+    """No answer within the tries allowed, or one that no later try will better."""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    message: _Message
+
+
+class _Completion(msgspec.Struct, frozen=True):
+    choices: list[_Choice]
+
+
+class _AgainError(Exception):
+    """This try failed; the next may not."""
+
+    def __init__(self, cause: str, after_s: float = 0.0) -> None:
+        super().__init__(cause)
+        self.after_s = after_s
+
+
+def key_of(member: EndpointMember, environment: Mapping[str, str]) -> str:
+    """The member's key, "" when it needs none. Raises ConfigError naming the variable that is not set."""
+    if not member.key_env:
+        return ""
+    key = environment.get(member.key_env, "")
+    if not key:
+        raise ConfigError(f"demos.pool: {member.name}: key_env names {member.key_env}, which is not set")
+    return key
+
+
+def backoff_s(member: EndpointMember, tried: int, draw: float) -> float:
+    """Seconds to wait after `tried` failures: doubling up to the longest, times 0.5 to 1 by `draw` (0 to 1)."""
+    longest = min(member.longest_backoff_s, member.first_backoff_s * 2.0 ** min(tried - 1, 30))
+    return longest * (0.5 + 0.5 * draw)
+
+
+class Endpoint:
+    """One member of the pool. Usable from any task of one event loop."""
+
+    def __init__(self, member: EndpointMember, key: str) -> None:
+        self._member = member
+        headers = {"Content-Type": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        self._session = aiohttp.ClientSession(
+            headers=headers, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
+        )
+        self._free = asyncio.Semaphore(member.concurrent)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def ask(self, messages: Sequence[Mapping[str, str]], seed: int) -> str:
+        """The model's answer to chat `messages`; `seed` is passed on and draws the back-off. Raises EndpointDown."""
+        member = self._member
+        body = msgspec.json.encode(
+            {
+                "model": member.model,
+                "messages": list(messages),
+                "temperature": member.temperature,
+                "max_tokens": member.max_tokens,
+                "seed": seed % 2**31,
+            }
+        )
+        jitter = random.Random(seed)  # noqa: S311 - spreads retries, nothing secret
+        for tried in range(1, member.retries + 2):
+            try:
+                async with self._free:
+                    return await self._try(body)
+            except _AgainError as error:
+                if tried > member.retries:
+                    raise EndpointDown(f"{member.name}: {error}, {tried} tries") from error
+                await asyncio.sleep(
+                    min(member.longest_backoff_s, max(error.after_s, backoff_s(member, tried, jitter.random())))
+                )
+        raise AssertionError("the loop returns or raises")
+
+    async def _try(self, body: bytes) -> str:
+        member = self._member
+        url = member.url.rstrip("/") + "/chat/completions"
+        try:
+            async with (
+                asyncio.timeout(member.timeout_s),
+                self._session.post(
+                    url, data=body, allow_redirects=False, headers={"Accept-Encoding": "identity"}
+                ) as reply,
+            ):
+                raw = await _read(reply)
+        except TimeoutError as error:
+            raise _AgainError(f"no answer within {member.timeout_s:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            # The error's own text may hold what was sent.
+            raise _AgainError(f"connection failed ({type(error).__name__})") from error
+        if reply.status in AGAIN:
+            raise _AgainError(f"status {reply.status}", _retry_after_s(reply.headers))
+        if reply.status != 200:
+            said = ascii(raw[:MAX_SAID].decode("utf-8", "replace"))
+            raise EndpointDown(f"{member.name}: status {reply.status}: {said}")
+        return _text(raw, member.name)
+
+
+async def _read(reply: aiohttp.ClientResponse) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in reply.content.iter_any():
+        size += len(part)
+        if size > MAX_ANSWER_BYTES:
+            raise EndpointDown(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _retry_after_s(headers: Mapping[str, Any]) -> float:
+    text = str(headers.get("Retry-After", ""))
+    return float(text) if text.isdecimal() and len(text) < 6 else 0.0
+
+
+def _text(raw: bytes, name: str) -> str:
+    try:
+        found = msgspec.json.decode(raw, type=_Completion)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _AgainError(f"no chat completion: {ascii(str(error))[:MAX_SAID]}") from error
+    if not found.choices:
+        raise _AgainError("no choice in the completion")
+    return found.choices[0].message.content or ""
