@@ -163,10 +163,9 @@ def _phases(deploy: Deploy) -> str:
     phases = deploy.entropulse
     parts = [f"{deploy.demos.count} demonstrations"]
     parts += [f"{phases.bc_steps} steps of cloning"] * bool(phases.bc_steps)
-    parts += [f"{phases.total_rl_steps} steps of RL in {_count(phases.pulses + 1, 'stay')}"] * bool(
-        phases.total_rl_steps
-    )
-    parts += [f"{phases.pulses} x {phases.pulse_steps} steps of pulse"] * bool(phases.pulses)
+    stays = 1 if phases.pulse == "none" else phases.pulses + 1
+    parts += [f"{phases.rl_steps_in_all} steps of RL in {_count(stays, 'stay')}"] * bool(phases.total_rl_steps)
+    parts += [f"{phases.pulses} x {phases.pulse_steps} steps of pulse"] * bool(phases.pulses and phases.pulse == "full")
     return ", ".join(parts)
 
 

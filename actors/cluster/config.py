@@ -119,6 +119,7 @@ EXPERT = frozenset(
         "entropulse.plateau_gain",
         "entropulse.entropy_share",
         "entropulse.patience",
+        "entropulse.pulse",
         "evaluation.episodes",
         "run.require.gain_above",
     }

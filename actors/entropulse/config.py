@@ -6,6 +6,8 @@ the run finite.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from runtime.errors import ConfigError
@@ -15,15 +17,16 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """When the phases change. Steps are optimizer steps."""
 
     bc_steps: int = 200  # behaviour cloning; 0 skips it
-    total_rl_steps: int = 100  # over all stays in RL, after which the run is done
+    total_rl_steps: int = 100  # over all stays in RL, after which the run is done; see `rl_steps_in_all`
     rl_steps: int = 0  # a stay in RL with a pulse still to come ends after this many; 0: by its plateau alone
     pulses: int = 1
     pulse_steps: int = 40
+    pulse: Literal["full", "reference_reset", "none"] = "full"  # the others are for comparison, see `rl_steps_in_all`
     min_stay: int = 20  # a plateau is not looked for before this many steps of a stay
-    window: int = 20  # steps over which the slope of success is fitted
-    plateau_gain: float = 0.02  # success has levelled off when the fitted rise over the window is below this
-    entropy_share: float = 0.5  # entropy has fallen when it is below this share of its start
-    patience: int = 3  # steps in a row that must agree
+    window: int = 20  # the fewest steps that the slope of success is fitted over
+    plateau_gain: float = 0.05  # success has levelled off when it surely gains less than this per window
+    entropy_share: float = 0.5  # entropy has fallen when it is surely below this share of its start
+    patience: int = 3  # steps that a plateau must hold
     max_waste: int = 0  # RL ends when so many groups in a row ended without a step; 0: never
 
     def __post_init__(self) -> None:
@@ -32,6 +35,16 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
                 raise ConfigError(f"entropulse.{name} is {getattr(self, name)}: it counts, from 0")
         if self.window < 2 or self.patience < 1:
             raise ConfigError("entropulse.window is at least 2 steps and entropulse.patience at least 1")
+
+    @property
+    def rl_steps_in_all(self) -> int:
+        """RL steps of the whole run. An arm without pulses gets theirs as RL steps, so that all arms take as many.
+
+        A pulse's step costs no episodes, so this favours the arms that a pulse is compared with. `reference_reset`
+        begins a new stay at the same triggers (new reference, fresh optimizer); `none` has one stay.
+        """
+        instead = 0 if self.pulse == "full" else self.pulses * self.pulse_steps
+        return self.total_rl_steps and self.total_rl_steps + instead
 
 
 class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from actors.entropulse.config import EntropulseSettings
-from actors.entropulse.plateau import plateau
+from actors.entropulse.config import EntropulseConfig, EntropulseSettings
+from actors.entropulse.plateau import measured, plateau
 from actors.replay.messages import Figures, Phase, PhaseRef, SetPhase
 from runtime.errors import LedgerError
 
@@ -87,14 +87,12 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
     config = settings.phases
     done = figures.steps.get(Phase.RL, 0)
     evidence = {"steps": float(figures.phase_steps), "rl_steps": float(done), "wasted": float(figures.groups_wasted)}
-    if done >= config.total_rl_steps or figures.phase_limit == 0:
+    if done >= config.rl_steps_in_all or figures.phase_limit == 0:
         return _finish(figures, settings, evidence)
-    pulse_can_follow = bool(
-        config.pulses > figures.stays.get(Phase.PULSE, 0) and config.pulse_steps and figures.successes_kept
-    )
+    pulse_can_follow = _pulses_left(figures, config) > 0 and bool(figures.successes_kept or config.pulse != "full")
     if config.max_waste and figures.groups_wasted >= config.max_waste:
         if pulse_can_follow:
-            return _switch(figures, Phase.PULSE, "no_signal", evidence, config.pulse_steps)
+            return _pulse(figures, settings, "no_signal", evidence)
         # A stay without steps: the learner stands still while its final weights are evaluated.
         return _switch(figures, Phase.RL, "no_signal", evidence, 0)
     if _limit_reached(figures):
@@ -102,12 +100,29 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
             return Stay("a checkpoint of the last step")
         if not pulse_can_follow:
             return _switch(figures, Phase.RL, "no_success", evidence, 0)
-        return _switch(figures, Phase.PULSE, "counted", evidence, config.pulse_steps)
+        # What decided is the count; what the test for a plateau would have said stands beside it.
+        seen = measured(figures.train_success, figures.entropy, config)
+        return _pulse(figures, settings, "counted", evidence | {"limit": float(figures.phase_limit or 0)} | seen)
     if pulse_can_follow:
         found = plateau(figures.train_success, figures.entropy, config)
         if found is not None:
-            return _switch(figures, Phase.PULSE, "plateau", evidence | found, config.pulse_steps)
-    return _periodic(figures, settings, done) or Stay(f"RL steps {done} of {config.total_rl_steps}")
+            return _pulse(figures, settings, "plateau", evidence | found)
+    return _periodic(figures, settings, done) or Stay(f"RL steps {done} of {config.rl_steps_in_all}")
+
+
+def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
+    """How many of the run's pulses (or what stands for them) are still to come."""
+    if config.pulse == "none" or not config.pulse_steps:
+        return 0
+    begun = figures.stays.get(Phase.PULSE, 0) if config.pulse == "full" else max(0, figures.stays.get(Phase.RL, 0) - 1)
+    return config.pulses - begun
+
+
+def _pulse(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> Switch:
+    if settings.phases.pulse == "full":
+        return _switch(figures, Phase.PULSE, cause, evidence, settings.phases.pulse_steps)
+    # A new stay in RL is all that a reset is: its first batch makes a new reference and a fresh optimizer.
+    return _to_rl(figures, settings, cause, evidence, resets=1)
 
 
 def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, float]) -> Decision:
@@ -145,10 +160,12 @@ def _next_round(figures: Figures, settings: EntropulseSettings, names: list[str]
     return None
 
 
-def _to_rl(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> Switch:
+def _to_rl(
+    figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float], *, resets: int = 0
+) -> Switch:
     config = settings.phases
-    left = max(0, config.total_rl_steps - figures.steps.get(Phase.RL, 0))
-    pulse_follows = config.pulses > figures.stays.get(Phase.PULSE, 0) and config.pulse_steps
+    left = max(0, config.rl_steps_in_all - figures.steps.get(Phase.RL, 0))
+    pulse_follows = _pulses_left(figures, config) > resets
     steps = min(config.rl_steps, left) if config.rl_steps and pulse_follows else left
     return _switch(figures, Phase.RL, cause, evidence, steps)
 
