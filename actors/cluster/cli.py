@@ -16,7 +16,21 @@ from typing import Any, NoReturn
 
 from actors.cluster.nearest import hint
 
-COMMANDS = ("run", "logs", "runs", "status", "report", "parse", "doctor", "tasks", "demos", "base", "bench")
+COMMANDS = (
+    "run",
+    "logs",
+    "runs",
+    "status",
+    "report",
+    "parse",
+    "doctor",
+    "tasks",
+    "demos",
+    "eval",
+    "export",
+    "base",
+    "bench",
+)
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 

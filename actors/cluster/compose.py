@@ -20,8 +20,10 @@ from actors.learner.config import LearnerSettings, RankSettings
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings
 from runtime.errors import ConfigError
+from runtime.message import Version
 from runtime.system import ActorSpec, HostSpec
 
+BEGIN = Version(lineage=0, step=0)  # of the base model's weights
 RANK_HOST = "ranks/0"
 RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
 # Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
@@ -134,6 +136,18 @@ def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=_desktop_hosts(deploy), stages=stages)
 
 
+def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: str) -> Plan:
+    """The plan of a run that only plays an evaluation round: the ledger, samplers that serve the base model as
+    `version`, and the seats. Raises ConfigError like `plan`.
+    """
+    model = str(models.locate(deploy.run.base))
+    lanes = lanes_of(deploy.tasks)
+    samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
+    later = (*_samplers(deploy, model, samplers, version), *_seats(deploy, model, samplers))
+    stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), later)
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=_desktop_hosts(deploy), stages=stages)
+
+
 def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
     tokenizer = models.fingerprint(model)
     source = ""
@@ -189,13 +203,13 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         )
 
 
-def _samplers(deploy: Deploy, model: str, names: list[str]) -> list[ActorSpec]:
+def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = BEGIN) -> list[ActorSpec]:
     attached = deploy.samplers.attach or [""] * len(names)
     return [
         ActorSpec(
             name=name,
             factory="actors.sampler.actor:SamplerActor",
-            config=SamplerSettings(samplers=deploy.samplers, model=model, attach=url),
+            config=SamplerSettings(samplers=deploy.samplers, model=model, attach=url, version=version),
         )
         for name, url in zip(names, attached, strict=True)
     ]

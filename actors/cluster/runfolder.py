@@ -111,7 +111,7 @@ def owner(path: Path) -> Owner | None:
 
 def to_continue(record: RunRecord) -> str:
     """The command that goes on with a run."""
-    verb = record.file if record.file.startswith("demos ") else f"run {record.file}"
+    verb = record.file if record.file.startswith(("demos ", "eval ")) else f"run {record.file}"
     return f"computerrl {verb} --resume --name {record.experiment or record.name}"
 
 

@@ -1,0 +1,59 @@
+"""`computerrl eval`: how well a model does, on real desktops."""
+
+from __future__ import annotations
+
+import argparse
+
+SUMMARY = "evaluate a model or a run's weights on real desktops"
+DESCRIPTION = (
+    "Play held-out instances with fixed weights and decoding on real desktops; nothing learns. MODEL is `base` (the\n"
+    "bundled model), a Hugging Face folder, or a run's name or folder, of which --at chooses the weights: `newest`\n"
+    "(default), the name of an evaluation round (after_bc, final, ...), or a version such as 0.240.\n"
+    "Success comes with a 95 % interval (Wilson), by family, over all episodes, feasible ones and those without\n"
+    "faults; with several episodes per instance also pass@k. Without --tasks, a run's own held-out instances are\n"
+    "played, with its form of prompts and length of episodes. The evaluation is itself a run: logs, report and\n"
+    "--resume work on it.\n"
+    "Exit status: 0 played, 1 more than 2 % of the episodes were lost to faults, 2 bad input, 130 interrupted."
+)
+EXAMPLES = (
+    "examples:\n"
+    "  computerrl eval base --tasks desktop --instances 20 --untrained\n"
+    "  computerrl eval last --at after_bc --decoding t=1\n"
+    "  computerrl eval last --decoding t=1 --episodes 4 --json\n"
+    "  computerrl eval exported/ --like local --decoding t=1 --against eval-before\n"
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    parser.add_argument("model", metavar="MODEL", help="base, a model folder, a run's name or folder, `last`")
+    parser.add_argument("--at", default="", metavar="POINT", help="of a run: newest, a round's name, or a version")
+    parser.add_argument("--tasks", metavar="SUITE", help="suite, suite file or family (see computerrl tasks list)")
+    parser.add_argument("--like", metavar="FILE|RUN", help="its held-out instances, form and lengths")
+    parser.add_argument("--split", default="held-out", choices=("train", "held-out"), metavar="S", help="held-out")
+    parser.add_argument("--instances", type=int, metavar="N", help="of each family of the suite (default: 20)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="number of each family's first instance (0)")
+    parser.add_argument("--untrained", action="store_true", help="also the suite's families that are never trained on")
+    parser.add_argument("--episodes", type=int, metavar="K", help="of each instance (default: 1)")
+    parser.add_argument("--decoding", default="greedy", metavar="D", help="greedy (default), or t=1 for temperature 1")
+    parser.add_argument("--seats", type=int, metavar="N", help="desktops at the same time (default: 4, or the run's)")
+    parser.add_argument("--form", choices=("compact", "paper"), help="of prompts and answers (default: compact)")
+    parser.add_argument("--max-steps", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the run (default: 0)")
+    parser.add_argument(
+        "--attach", action="append", default=[], metavar="URL",
+        help="a running SGLang server in place of an engine (repeatable); it is told to load the model's folder",
+    )  # fmt: skip
+    parser.add_argument("--against", metavar="RUN", help="print the paired gain over its newest round of this kind")
+    parser.add_argument("--name", metavar="NAME", help="name of the run (default: eval and the time)")
+    parser.add_argument("--resume", action="store_true", help="go on with the newest evaluation, or --name")
+    parser.add_argument("--out", metavar="DIR", help="write result.json and episodes.jsonl there")
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document; progress goes to standard error")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Evaluate; 1 when too many faults fell into it."""
+    from actors.cluster.evaluate import play
+
+    return play.play(args)

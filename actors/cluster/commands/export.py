@@ -1,0 +1,31 @@
+"""`computerrl export`: a run's weights for others to serve."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "write a run's weights as a Hugging Face folder"
+DESCRIPTION = (
+    "Write weights to a new folder in Hugging Face's layout: weights, configuration, tokenizer and a model card with\n"
+    "what was measured; and print the lines that serve it with SGLang and with the embedded engine.\n"
+    "RUN is a run's name or folder, `last`, `base` or a model folder; --at chooses among a run's weights: `newest`\n"
+    "(default), the name of an evaluation round (after_bc, final), or a version."
+)
+EXAMPLES = "examples:\n  computerrl export last model/\n  computerrl export last cloned/ --at after_bc --json\n"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    parser.add_argument("run", metavar="RUN", help="a run's name or folder, `last`, base, or a model folder")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="folder to write; it must not exist")
+    parser.add_argument("--at", default="", metavar="POINT", help="newest, a round's name, or a version")
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write it; 0."""
+    from actors.cluster import exporting, weights
+
+    return exporting.export(weights.locate(args.run, Path(args.runs), args.at), args.folder, as_json=args.json)

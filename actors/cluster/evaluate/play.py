@@ -1,0 +1,168 @@
+"""`eval`: one evaluation round as a run of its own.
+
+Invariant: the weights are fixed before the first episode and kept in the run's folder while it lasts; what was played
+is kept whatever kills it, and --resume plays the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import compose, evaluation, execute, progress, runcommand, runfolder, typed
+from actors.cluster import weights as weights_of
+from actors.cluster.compose import Plan
+from actors.cluster.config import Deploy
+from actors.cluster.evaluate import settings, show
+from actors.cluster.nearest import hint
+from actors.cluster.weights import Weights
+from actors.entropulse.pins import PinnedFolders
+from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling, WaitFigures
+from actors.sampler.messages import Pin
+from runtime.errors import ActorFailed, ConfigError, StoreError
+from runtime.message import Version
+from runtime.system import ActorSystem
+
+EVAL = "eval"
+ROUND = "eval"
+PIN_S = 120.0
+FAULTS_MOST = 0.02  # share of a round's episodes beyond which its numbers are not to be trusted
+_EVALUATED = "evaluated.json"
+
+
+def play(args: argparse.Namespace) -> int:
+    """Evaluate, or go on evaluating; the exit status."""
+    begun = time.time()
+    runs = Path(args.runs)
+    before = _round_of(args.against, runs) if args.against else None
+    if args.resume:
+        folder = _to_resume(runs, args.name).resolve()
+        deploy = typed.read(folder / "deploy.yaml", Deploy)
+        weights = read_weights(folder)
+    else:
+        weights = weights_of.locate(args.model, runs, args.at)
+        name = args.name or f"eval-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+        runcommand.refuse_bad_name(name)
+        folder = (runs / name).resolve()
+        if (folder / "run.json").exists():
+            raise ConfigError(f"run {name} exists already: continue it with --resume, or give another --name")
+        deploy = settings.deploy_of(args, weights)
+    version, kept = Version.parse(weights.version), _place(weights, folder)
+    deploy = msgspec.structs.replace(deploy, run=msgspec.structs.replace(deploy.run, base=kept))
+
+    def planned() -> Plan:
+        _keep(weights, folder)
+        return compose.evaluating(deploy, version=version, run_dir=folder, incarnation=uuid.uuid4().hex)
+
+    label = f"{EVAL} {args.model}" if not args.resume else runfolder.read_record(folder).file
+    labels = runcommand.Labels(label, args.runs, begun)
+    # With --json, standard output is for the one document.
+    elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
+    with elsewhere:
+        job = execute.Job(lambda system, plan, shown: _watch(system, plan, shown, version), _judge)
+        status = runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
+    show.result(folder, weights, deploy, before, Path(args.out) if args.out else None, as_json=args.json)
+    return status
+
+
+def _place(weights: Weights, folder: Path) -> str:
+    """Where the weights lie while the run at `folder` evaluates them."""
+    return str(PinnedFolders(folder).location(Version.parse(weights.version))) if weights.run else weights.folder
+
+
+def _keep(weights: Weights, folder: Path) -> None:
+    """Put a run's weights where nobody removes them: a run that goes on deletes its older exports."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if weights.run:
+        try:
+            PinnedFolders(folder).pin(Version.parse(weights.version), Path(weights.folder))
+        except StoreError as error:
+            raise ConfigError(str(error)) from None
+    (folder / _EVALUATED).write_bytes(msgspec.json.format(msgspec.json.encode(weights)))
+
+
+def read_weights(folder: Path) -> Weights:
+    """Which weights the run at `folder` evaluates. Raises ConfigError when it is none of `eval`."""
+    try:
+        return msgspec.json.decode((folder / _EVALUATED).read_bytes(), type=Weights)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{folder} is no run of eval: {error}") from None
+
+
+def _to_resume(runs: Path, name: str | None) -> Path:
+    mine = [path.name for path, _ in runfolder.all_runs(runs) if (path / _EVALUATED).is_file()]
+    if not mine:
+        raise ConfigError(f"nothing to resume: no evaluation in {runs}")
+    if name is not None and name not in mine:
+        raise ConfigError(f"--name {name}: no such evaluation in {runs}; {hint(name, mine)}")
+    return runs / (name or mine[-1])
+
+
+def _round_of(name: str, runs: Path) -> list[evaluation.Round]:
+    """The closed rounds of the run that `--against` names."""
+    return [found for found in evaluation.read_rounds(runfolder.find(runs, name)) if found.closed]
+
+
+async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, version: Version) -> Figures:
+    """Open the round and show figures until it is closed."""
+    started, revision = time.monotonic(), -1
+    replay = system.ref("replay", "progress")
+    meter = progress.Meter(plan.deploy.desktops.seats)
+    opened = False
+    while True:
+        try:
+            if not opened:
+                await _open(system, plan, version)
+                opened = True
+            figures = await replay.ask(WaitFigures(since=revision, wait_s=5.0), timeout_s=execute.ASK_S)
+        except (*execute.TRANSIENT, ActorFailed):  # a part starts or restarts; its supervisor says when it can't
+            await asyncio.sleep(execute.REFRESH_S)
+            continue
+        revision = figures.revision
+        found = _this(figures)
+        shot = meter.read(time.monotonic(), started, figures, None, 0)
+        done = found.played + found.faults
+        rate = found.successes / done if done else None
+        shot = msgspec.structs.replace(shot, phase=ROUND, demos="", step=done, steps=found.planned, held_out=rate)
+        shown.show(shot)
+        if found.closed:
+            await execute.close(system)
+            return figures
+        await asyncio.sleep(execute.REFRESH_S)
+
+
+async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
+    """Fix the weights at every engine, then begin. Doing it again changes nothing."""
+    deploy = plan.deploy
+    if not deploy.samplers.attach:  # an attached server holds one version, and nothing here gives it another
+        for index in range(deploy.samplers.actors()):
+            pin = Pin(version=version, location=deploy.run.base)
+            await system.ref(f"sampler/{index}", "progress").ask(pin, timeout_s=PIN_S)
+    evaluated = deploy.evaluation
+    sampling = Sampling(temperature=evaluated.temperature, max_new_tokens=deploy.replay.max_new_tokens)
+    opening = OpenEval(
+        round=ROUND, version=version, tasks=plan.lanes.eval, sampling=sampling, episodes=evaluated.episodes
+    )
+    await system.ref("replay", "progress").ask(opening, timeout_s=execute.ASK_S)
+
+
+def _this(figures: Figures) -> EvalFigures:
+    return next(found for found in figures.evals if found.round == ROUND)
+
+
+def _judge(plan: Plan, figures: Figures) -> execute.Verdict:
+    found = next((one for one in figures.evals if one.round == ROUND), None)
+    if found is None:
+        return "failed", "the round was never opened"
+    if not found.closed:
+        return "failed", f"{found.played} of {found.planned} episodes"
+    if found.faults > FAULTS_MOST * found.planned:
+        return "failed", f"{found.faults} of {found.planned} episodes were lost to faults, {FAULTS_MOST:.0%} may be"
+    return "ok", None

@@ -1,0 +1,101 @@
+"""From the arguments of `eval` to a deploy file.
+
+Invariant: what two evaluations share by their arguments they share to the letter: instances, form of prompts, length
+of answers and episodes; where nothing is said, a run is evaluated as it was trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import deployfile, lanes, runfolder, suites, typed
+from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig
+from actors.cluster.weights import Weights
+from actors.entropulse.config import EntropulseConfig, EvaluationConfig
+from actors.replay.config import TasksConfig
+from apis.tasks.words import HELD_OUT
+from runtime.errors import ConfigError
+
+GREEDY = "greedy"
+INSTANCES = 20  # per family
+
+
+def temperature(decoding: str) -> float:
+    """`greedy` or `t=NUMBER` as a temperature. Raises ConfigError."""
+    if decoding == GREEDY:
+        return 0.0
+    head, _, number = decoding.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if head.lower() != "t" or not 0 < value < 100:
+        raise ConfigError(f"--decoding {decoding}: greedy, or t=1 for temperature 1")
+    return value
+
+
+def deploy_of(args: argparse.Namespace, weights: Weights) -> Deploy:
+    """What evaluates `weights` as the arguments ask. Raises ConfigError."""
+    for name in ("instances", "episodes", "seats"):
+        if (value := getattr(args, name)) is not None and value < 1:
+            raise ConfigError(f"--{name} is {value}: it counts from 1")
+    heat = temperature(args.decoding)
+    if heat == 0 and (args.episodes or 1) > 1:
+        raise ConfigError(f"--episodes {args.episodes}: greedy episodes repeat each other; add --decoding t=1")
+    like = _like(args, weights)
+    ids = _tasks(args, like)
+    seats = args.seats or min(like.desktops.seats, len(ids))
+    return Deploy(
+        run=RunConfig(seed=args.seed, base=weights.folder, expert=True, log_level=like.run.log_level),
+        tasks=TasksConfig(eval=list(ids), max_steps=args.max_steps or like.tasks.max_steps),
+        demos=DemonstrationsConfig(count=0),
+        desktops=msgspec.structs.replace(
+            like.desktops,
+            seats=seats,
+            hosts=min(like.desktops.hosts, seats),
+            spares=min(2, seats),
+            form=args.form or like.desktops.form,
+        ),
+        samplers=msgspec.structs.replace(like.samplers, attach=list(args.attach)),
+        replay=like.replay,
+        entropulse=EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
+        evaluation=EvaluationConfig(temperature=heat, episodes=args.episodes or 1),
+    )
+
+
+def _like(args: argparse.Namespace, weights: Weights) -> Deploy:
+    """The deploy file whose settings stand where the arguments say nothing."""
+    if args.like:
+        runs = Path(args.runs)
+        named = {path.name: path for path, _ in runfolder.all_runs(runs)}
+        if args.like in named or (Path(args.like) / "run.json").is_file():
+            return _of_run(named.get(args.like, Path(args.like)))
+        return deployfile.load(args.like)[0]
+    return _of_run(Path(weights.run)) if weights.run else Deploy()
+
+
+def _of_run(run: Path) -> Deploy:
+    return typed.read(run / "deploy.yaml", Deploy)
+
+
+def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
+    """The instances to play."""
+    if args.tasks is None:
+        ids = lanes.lanes_of(TasksConfig(eval=like.tasks.eval)).eval
+        if not ids:
+            raise ConfigError("nothing to play: name a suite or a family with --tasks, or a run or file with --like")
+        if args.instances or args.untrained or args.split != HELD_OUT or args.first:
+            raise ConfigError("--instances, --first, --split and --untrained choose from a suite: add --tasks SUITE")
+        return ids
+    suite = suites.load(args.tasks)
+    both = args.untrained or not suite.trained
+    found: list[str] = []
+    for family in (*suite.trained, *(suite.untrained if both else ())):
+        if family in suite.trained or args.split == HELD_OUT:
+            found += suite.ids(family, args.split, args.first, args.instances or INSTANCES)
+    if not found:
+        raise ConfigError(f"--split {args.split}: {args.tasks} has no such instances")
+    return found

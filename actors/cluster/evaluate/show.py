@@ -1,0 +1,109 @@
+"""What `eval` prints and writes.
+
+Invariant: a rate never stands without its interval, its decoding and its task-set hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actors.cluster import criterion, evaluation, say
+from actors.cluster.config import Deploy
+from actors.cluster.evaluation import Compared, Round
+from actors.cluster.weights import Weights
+from actors.replay.evaluation import Rates, Summary
+from actors.replay.intervals import Rate
+from runtime.errors import ConfigError
+
+
+def result(
+    folder: Path, weights: Weights, deploy: Deploy, before: Sequence[Round] | None, out: Path | None, *, as_json: bool
+) -> None:
+    """Print the round of the run at `folder`, write it into `out`, and compare it with the like of `before`."""
+    rounds = evaluation.read_rounds(folder)
+    if not rounds:
+        return
+    (found,) = rounds
+    compared = _against(found, before) if before is not None and found.closed else None
+    document = _document(folder, weights, deploy, found, compared)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
+        lines = b"".join(msgspec.json.encode(episode) + b"\n" for episode in found.episodes)
+        (out / "episodes.jsonl").write_bytes(lines)
+    if as_json:
+        say.document(document)
+        return
+    _print(weights, deploy, found, compared)
+    if out is not None:
+        say.line(f"wrote {out / 'result.json'} and {out / 'episodes.jsonl'}")
+
+
+def _against(found: Round, before: Sequence[Round]) -> Compared:
+    for one in reversed(before):
+        alike = (one.task_set, one.temperature, one.max_new_tokens)
+        if alike == (found.task_set, found.temperature, found.max_new_tokens):
+            return evaluation.compare(one, found)
+    raise ConfigError(
+        f"--against: no closed round there over task set {found.task_set} at temperature {found.temperature:g}"
+    )
+
+
+def _document(
+    folder: Path, weights: Weights, deploy: Deploy, found: Round, compared: Compared | None
+) -> dict[str, Any]:
+    return {
+        "run": str(folder),
+        "weights": weights,
+        "decoding": found.decoding,
+        "temperature": found.temperature,
+        "max_new_tokens": found.max_new_tokens,
+        "task_set": found.task_set,
+        "form": deploy.desktops.form,
+        "max_steps": deploy.tasks.max_steps,
+        "closed": found.closed,
+        "intervals": _intervals(found.summary),
+        "summary": found.summary,
+        "gain": compared,
+    }
+
+
+def _intervals(summary: Summary) -> dict[str, tuple[float, float, float]]:
+    """Success of all episodes with its interval, of the whole and of its parts."""
+    parts = {"whole": summary.whole, "trained": summary.trained, "untrained": summary.untrained} | summary.families
+    return {name: (rates.all.value, *rates.all.interval) for name, rates in parts.items() if rates.all.n}
+
+
+def _print(weights: Weights, deploy: Deploy, found: Round, compared: Compared | None) -> None:
+    summary = found.summary
+    at = f" at {weights.at} ({weights.version})" if weights.run else ""
+    state = "" if found.closed else ", not finished"
+    say.line(
+        f"\n{weights.name}{at}: {summary.instances} instances (task set {found.task_set}), {found.decoding},"
+        f" form {deploy.desktops.form}, {summary.episodes} episodes, {summary.faults} faults{state}\n"
+    )
+    never = evaluation.untrained_families()
+    rows = [
+        _row(f"{name} (never trained)" if name in never else name, rates) for name, rates in summary.families.items()
+    ]
+    if summary.untrained.all.n and summary.trained.all.n:
+        rows += [_row("ALL TRAINED", summary.trained), _row("ALL NEVER TRAINED", summary.untrained)]
+    rows.append(_row("ALL", summary.whole))
+    say.table(("FAMILY", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT"), rows)
+    if len(summary.pass_at) > 1:
+        say.line("\n" + "  ".join(f"pass@{k} {value:.3f}" for k, value in summary.pass_at.items()))
+    if compared is not None:
+        say.line(f"\n{criterion.told(compared)}")
+
+
+def _row(name: str, rates: Rates) -> tuple[str, ...]:
+    low, high = rates.all.interval
+    return name, _share(rates.all), f"{low:.3f}-{high:.3f}", _share(rates.feasible), _share(rates.without_faults)
+
+
+def _share(rate: Rate) -> str:
+    return f"{rate.value:.3f} ({rate.successes}/{rate.n})"
