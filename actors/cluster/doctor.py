@@ -24,6 +24,7 @@ from actors.cluster.config import Deploy
 from actors.cluster.lanes import lanes_of
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import home
+from actors.desktop.providers.sandbox.identity import lends_users
 from apis.tasks import FAMILIES
 from runtime.errors import ConfigError
 from runtime.origin import check_origin as code_origin
@@ -61,6 +62,7 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
     yield from check_packages()
     if isinstance(deploy.desktops.provider, SandboxConfig):
         yield check_root()
+        yield check_state(deploy.desktops.provider.state_dir)
         yield check_debian()
         yield check_program("sshd", "openssh-server", "/usr/sbin/sshd")
         yield check_program("Xvfb", "xvfb", "/usr/bin/Xvfb")
@@ -126,11 +128,21 @@ def check_packages() -> Iterator[Check]:
 
 
 def check_root() -> Check:
-    """Root: desktops get users and limits of their own."""
-    ok = os.geteuid() == 0
+    """Root: desktops get users and limits of their own; without it they work, kept apart by namespaces alone."""
+    ok = lends_users()
+    found = f"uid {os.geteuid()}" if ok else f"uid {os.geteuid()}: desktops share it, their disks have no limit"
     return Check(
-        name="root", ok=ok, found=f"uid {os.geteuid()}", mend="run as root: each desktop is given a user of its own"
+        name="root", ok=ok, found=found, mend="run as root: each desktop is given a user of its own", needed=False
     )
+
+
+def check_state(folder: str) -> Check:
+    """Where desktops keep their folders: there, or to be made, by this user."""
+    place = Path(folder).absolute()
+    near = next(path for path in (place, *place.parents) if path.exists())
+    ok = near.is_dir() and os.access(near, os.W_OK | os.X_OK)
+    mend = f"install -d -o {os.geteuid()} {folder}, or --set desktops.provider.state_dir=FOLDER, a short path of yours"
+    return Check(name="state dir", ok=ok, found=folder if ok else f"{near} is not yours to write to", mend=mend)
 
 
 def guest_packages() -> list[str]:
@@ -173,7 +185,7 @@ def check_sandbox() -> Check:
     if bwrap is None:
         return Check(name="sandbox", ok=False, found="bwrap is missing", mend=mend)
     command = [bwrap, *_NAMESPACES, *_VIEW, "true"]
-    if os.geteuid() == 0 and shutil.which("setpriv"):
+    if lends_users() and shutil.which("setpriv"):
         command = ["setpriv", "--reuid=20000", "--regid=20000", "--clear-groups", *command]
     code, output = _output(command)
     found = "user, pid, ipc, uts and net namespaces" if code == 0 else (output.strip().splitlines() or ["refused"])[-1]

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import getpass
 import itertools
+import os
 import shlex
 import socket
 import struct
@@ -80,8 +82,17 @@ def _options(desktop: Desktop) -> dict[str, Any]:
     }
 
 
+def _name_user() -> None:
+    """Give a user that this machine has no name for, as containers run them, one: the client of SSH asks for it."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = f"uid-{os.geteuid()}"
+
+
 async def connect(desktop: Desktop) -> asyncssh.SSHClientConnection:
     """An authenticated connection. Raises OSError or asyncssh.Error."""
+    _name_user()
     options = _options(desktop)
     if not desktop.endpoint.socket:
         return await asyncssh.connect(desktop.endpoint.host, desktop.endpoint.port, **options)

@@ -47,9 +47,23 @@ def user_template() -> Path:
 
 
 def office_profile() -> Path | None:
-    """The finished LibreOffice profile that set-up has made, beside the sources or in the user's cache folder."""
+    """The finished LibreOffice profile that set-up has made, beside the sources or in the user's cache folder.
+
+    One that another user made and this one may not read is as good as none.
+    """
     places = (_PROJECT / ".cache" / TEMPLATE, user_template())
-    return next((place / OFFICE_PROFILE for place in places if (place / OFFICE_PROFILE).is_dir()), None)
+    return next((place / OFFICE_PROFILE for place in places if _readable(place / OFFICE_PROFILE)), None)
+
+
+def _readable(profile: Path) -> bool:
+    """Whether it is a folder all of which this user may copy."""
+    if not profile.is_dir():
+        return False
+    for folder, folders, files in os.walk(profile):  # what it may not enter, it leaves out without a word
+        inside = [(name, os.R_OK | os.X_OK) for name in folders] + [(name, os.R_OK) for name in files]
+        if not all(os.access(os.path.join(folder, name), rights) for name, rights in inside):
+            return False
+    return os.access(profile, os.R_OK | os.X_OK)
 
 
 def write(into: Path, profile: Path | None = None) -> None:

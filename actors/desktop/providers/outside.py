@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from actors.desktop.faults import FaultCause, fault
+from actors.desktop.providers.sandbox.identity import lends_users
 from actors.desktop.providers.workbooks.bounds import Bounds
 from apis.tasks.verify import Wanted, Workbook
 
@@ -146,7 +147,7 @@ async def as_wanted(wanted: list[Wanted], seen: list[FileSeen], limits: ReadLimi
         return seen
     wants = [{**msgspec.structs.asdict(want), "size": len(data)} for want, data in books]
     given = b"".join(data for _, data in books)
-    order: dict[str, object] = {"home": "", "uid": READER_UID, "wanted": wants}
+    order: dict[str, object] = {"home": "", "uid": READER_UID if lends_users() else 0, "wanted": wants}
     parsed = iter(await _ordered(order, [want for want, _ in books], limits, given))
     return [
         next(parsed) if want.as_ == "workbook" and one.data is not None else one

@@ -30,7 +30,7 @@ class Box:
         self.folder = folder
         self.lease = lease
         self.groups: dict[str, str] = {}
-        self.warnings: list[str] = []
+        self.warnings = ["no user of its own: it is this program's"] if lease.shared else []
         self.process: subprocess.Popen[bytes] | None = None
         self.outer: Watched | None = None
         self.init: Watched | None = None

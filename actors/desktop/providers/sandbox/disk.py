@@ -35,12 +35,13 @@ def make(folder: Path, uid: int, size_bytes: int) -> list[str]:
 
 
 def fill_home(home: Path, template: Path, uid: int) -> None:
-    """Copy the template into HOME and give it to `uid`."""
+    """Copy the template into HOME and give it to `uid`, with a group of its own where that is allowed."""
+    group = uid if uid != os.geteuid() else -1
     shutil.copytree(template, home, symlinks=True, dirs_exist_ok=True)
     for folder, folders, files in os.walk(home):
         for name in (*folders, *files):
-            os.lchown(os.path.join(folder, name), uid, uid)
-    os.chown(home, uid, uid)
+            os.lchown(os.path.join(folder, name), uid, group)
+    os.chown(home, uid, group)
     home.chmod(0o700)
 
 

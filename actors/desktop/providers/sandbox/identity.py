@@ -14,6 +14,7 @@ from actors.desktop.faults import FaultCause, fault
 
 FIRST_UID = 20_000
 LAST_UID = 29_999
+_MAPS = (Path("/proc/self/uid_map"), Path("/proc/self/gid_map"))
 
 
 class UserLease:
@@ -23,6 +24,11 @@ class UserLease:
         self.uid = uid
         self._holder = holder
 
+    @property
+    def shared(self) -> bool:
+        """Whether it is this process's own user, and that of all its other desktops."""
+        return self._holder is None
+
     def release(self) -> None:
         """Let others have it; all processes of the user must be gone."""
         if self._holder is not None:
@@ -30,12 +36,23 @@ class UserLease:
             self._holder = None
 
 
+def lends_users() -> bool:
+    """Whether this process may run others as users of their own: root, and not one who is root for himself alone."""
+    if os.geteuid() != 0:
+        return False
+    for path in _MAPS:
+        ranges = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
+        if not any(first < FIRST_UID and first + count > LAST_UID for first, _, count in ranges):
+            return False
+    return True
+
+
 def lease_user(start: int = 0) -> UserLease:
-    """A user id that no other desktop of this machine has; without root rights it is this process's own.
+    """A user id that no other desktop of this machine has; without root's rights it is this process's own.
 
     `start` is where to begin looking, counted from `FIRST_UID`. Raises DesktopFault when all are taken.
     """
-    if os.geteuid() != 0:
+    if not lends_users():
         return UserLease(os.geteuid(), None)
     count = LAST_UID - FIRST_UID + 1
     for step in range(count):

@@ -64,7 +64,9 @@ class SandboxProvider(abc.Provider):
             place = f"desktops.provider.state_dir {config.state_dir!r}"
             raise ConfigError(f"{place}: what dead runs left was not removed within {LAY_OUT_S:g} s") from error
         except OSError as error:
-            raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r}: {error.strerror}") from error
+            shutil.rmtree(provider._folder, ignore_errors=True)
+            detail = error.strerror or str(error)[:300]  # a copy that failed has no number of its own
+            raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r}: {detail}") from error
         return provider
 
     def _lay_out(self) -> None:
@@ -137,7 +139,7 @@ class SandboxProvider(abc.Provider):
             block_fd=block,
             go_fd=waits,
         )
-        identity = box.lease.uid if os.geteuid() == 0 else None
+        identity = None if box.lease.shared else box.lease.uid
         try:
             with (box.disk / "log").open("wb") as log:
                 box.process = subprocess.Popen(  # noqa: ASYNC220 - must be started by the loop's thread, see above
