@@ -117,7 +117,7 @@ def _able(guest: Guest, kind: str) -> bool:
     return bool(guest.pids(KINDS.get(kind.rpartition("_")[0], "sshd")))
 
 
-def _hit_guest(kind: str, guest: Guest, state_dir: str) -> Hit:
+def _hit_guest(kind: str, guest: Guest, state_dir: str) -> Hit | None:
     if kind == "sandbox_kill":
         os.kill(guest.outer, signal.SIGKILL)
         return Hit(f"pid {guest.outer}", guest.name)
@@ -125,7 +125,8 @@ def _hit_guest(kind: str, guest: Guest, state_dir: str) -> Hit:
         owner, _, number = guest.name.rpartition(".")
         return Hit(f"{_fill(Path(state_dir, owner, number, 'disk', 'tmp', 'filler')) >> 20} MiB", guest.name)
     if kind == "connection_cut":
-        return Hit(f"{_cut(guest.pids('sshd'))} sockets", guest.name)
+        sockets = _cut(guest.pids("sshd"))
+        return Hit(f"{sockets} sockets", guest.name) if sockets else None
     part, _, how = kind.rpartition("_")
     pids = guest.pids(KINDS[part])
     for pid in pids:
