@@ -44,13 +44,15 @@ def curve(figures: RunFigures, into: Path) -> None:
             values = smooth([point.success or 0.0 for point in inside], WINDOW)
             axes.plot([point.step for point in inside], values, color="#8a8a8a", lw=1, label=label)
             label = None
-    for temperature in sorted({found.temperature for found in figures.rounds}, reverse=True):
-        rounds = [found for found in figures.rounds if found.temperature == temperature]
-        low = [found.all.value - found.all.interval[0] for found in rounds]
-        high = [found.all.interval[1] - found.all.value for found in rounds]
-        label = f"held out, {'greedy' if temperature == 0 else f'T = {temperature:g}'}, n = {rounds[0].all.n}"
+    closed = [found for found in figures.rounds if found.closed]
+    for temperature in sorted({found.temperature for found in closed}, reverse=True):
+        rounds = [found for found in closed if found.temperature == temperature]
+        rates = [found.summary.whole.all for found in rounds]
+        low = [rate.value - rate.interval[0] for rate in rates]
+        high = [rate.interval[1] - rate.value for rate in rates]
+        label = f"held out, {'greedy' if temperature == 0 else f'T = {temperature:g}'}, n = {rates[0].n}"
         x = [found.step for found in rounds]
-        axes.errorbar(x, [f.all.value for f in rounds], yerr=[low, high], marker="o", capsize=3, lw=1.8, label=label)
+        axes.errorbar(x, [rate.value for rate in rates], yerr=[low, high], marker="o", capsize=3, lw=1.8, label=label)
     axes.set(xlabel="optimizer step", ylabel="success", ylim=(0, 1), xlim=(first, last + 1))
     axes.grid(alpha=0.25)
     if axes.get_legend_handles_labels()[0]:  # a run without a round or an RL step has nothing to name

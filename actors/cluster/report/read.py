@@ -6,15 +6,15 @@ denominators.
 
 from __future__ import annotations
 
-import math
 import sqlite3
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from actors.cluster import evaluation
+from actors.cluster.evaluation import Compared, Round
 from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
@@ -30,42 +30,6 @@ OF_INTEREST = frozenset(
         "learner_step", "phase_changed", "seat_time", "weights_loaded",
     )
 )  # fmt: skip
-Z95 = 1.959964  # two-sided 95 % quantile of the normal distribution
-
-
-class Rate(msgspec.Struct, frozen=True):
-    """Successes of `n` with Wilson's 95 % interval (E. B. Wilson, 1927)."""
-
-    successes: int
-    n: int
-
-    @property
-    def value(self) -> float:
-        """The share, 0 of an empty set."""
-        return self.successes / self.n if self.n else 0.0
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Lower and upper bound."""
-        if not self.n:
-            return 0.0, 1.0
-        p, n, z2 = self.value, self.n, Z95 * Z95
-        middle, spread = p + z2 / (2 * n), Z95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-        return max(0.0, (middle - spread) / (1 + z2 / n)), min(1.0, (middle + spread) / (1 + z2 / n))
-
-
-class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """One evaluation round. Denominators: all tasks, feasible ones, those played without a fault."""
-
-    name: str
-    version: str
-    step: int  # optimizer steps of its weights
-    temperature: float
-    task_set: str
-    all: Rate
-    feasible: Rate
-    without_faults: Rate
-    families: dict[str, Rate]
 
 
 class Stay(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +55,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     stays: list[Stay]
     points: list[Point]
     rounds: list[Round]
+    gains: list[Compared]  # from the first to the last round of each decoding
     endings: dict[str, int]
     episodes: dict[str, int]
     overlap: Overlap
@@ -111,7 +76,7 @@ def read_run(path: Path) -> RunFigures:
         ]
         made = db.execute("SELECT made, success, entropy FROM leases WHERE made IS NOT NULL ORDER BY id")
         points = [Point(step=Version.parse(r["made"]).step, success=r["success"], entropy=r["entropy"]) for r in made]
-        rounds = [_round(db, row) for row in db.execute("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id")]
+        rounds = evaluation.rounds_of(db)
         ended = db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")
         played = db.execute("SELECT lane, count(*) FROM episodes GROUP BY 1")
         endings, episodes = dict(map(tuple, ended)), dict(map(tuple, played))
@@ -123,30 +88,12 @@ def read_run(path: Path) -> RunFigures:
         stays=stays,
         points=points,
         rounds=rounds,
+        gains=evaluation.gains(rounds),
         endings=endings,
         episodes=episodes,
         overlap=_overlap(lines),
         seats=seats,
         machine=machine_time(lines, leased_s),
-    )
-
-
-def _round(db: sqlite3.Connection, row: sqlite3.Row) -> Round:
-    played = list(db.execute("SELECT task, success, feasible FROM episodes WHERE round_id = ?", (row["id"],)))
-    wins = sum(episode["success"] for episode in played)
-    by_family: Counter[str] = Counter(episode["task"].split("/")[0] for episode in played)
-    won: Counter[str] = Counter(episode["task"].split("/")[0] for episode in played if episode["success"])
-    feasible = [episode for episode in played if episode["feasible"]]
-    return Round(
-        name=row["name"],
-        version=row["version"],
-        step=Version.parse(row["version"]).step,
-        temperature=row["temperature"],
-        task_set=row["task_set"],
-        all=Rate(wins, row["tasks"]),
-        feasible=Rate(sum(episode["success"] for episode in feasible), len(feasible)),
-        without_faults=Rate(wins, len(played)),
-        families={family: Rate(won[family], n) for family, n in sorted(by_family.items())},
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.cluster import say
+from actors.cluster import criterion, say
+from actors.cluster.evaluation import Round
 from actors.cluster.report.bars import bars
 from actors.cluster.report.draw import curve
 from actors.cluster.report.machine import MachineTime
-from actors.cluster.report.read import Rate, Round, RunFigures, last_picture, read_run
+from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
+from actors.replay.intervals import Rate
 
 
 def show(path: Path, out: Path | None, *, as_json: bool) -> int:
@@ -39,6 +41,8 @@ def _print(figures: RunFigures, written: list[Path]) -> None:
     say.line(f"{figures.run}\n")
     rows = [_round(found) for found in figures.rounds]
     say.table(("ROUND", "WEIGHTS", "DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TASKS", "FAMILIES"), rows)
+    for compared in figures.gains:
+        say.line(f"gain      {criterion.told(compared)}")
     phases = [f"{stay.phase} from step {stay.start} ({stay.cause})" for stay in figures.stays]
     say.line(f"\nphases    {', '.join(phases)}")
     say.line(f"groups    {_counts(figures.endings)}")
@@ -77,11 +81,12 @@ def _print_machine(machine: MachineTime) -> None:
 
 
 def _round(found: Round) -> tuple[str, ...]:
-    low, high = found.all.interval
-    families = ", ".join(f"{family} {_share(rate)}" for family, rate in found.families.items())
-    decoding = "greedy" if found.temperature == 0 else f"T={found.temperature:g}"
-    shares = (_share(found.all), f"{low:.3f}-{high:.3f}", _share(found.feasible), _share(found.without_faults))
-    return found.name, found.version, decoding, *shares, found.task_set[:12], families
+    whole = found.summary.whole
+    low, high = whole.all.interval
+    families = ", ".join(f"{family} {_share(rates.all)}" for family, rates in found.summary.families.items())
+    shares = (_share(whole.all), f"{low:.3f}-{high:.3f}", _share(whole.feasible), _share(whole.without_faults))
+    name = found.name if found.closed else f"{found.name} (open)"
+    return name, found.version, found.decoding, *shares, found.task_set[:12], families
 
 
 def _share(rate: Rate) -> str:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster.report.read import Rate, read_run
+from actors.cluster.report.read import read_run
 from actors.cluster.report.show import show
 from actors.cluster.report.spans import common_s, overlap, union
+from actors.replay.intervals import Rate
 from actors.replay.schema import connect
 from runtime.errors import ConfigError
 
@@ -62,20 +63,28 @@ def run(tmp_path: Path) -> Path:
         )
         for token, (task, success) in enumerate([("a/held-out/0", 1), ("a/held-out/1", 0), ("b/held-out/0", 1)]):
             connection.execute(episode, (token, task, success))
+        tasks = ["a/held-out/0", "a/held-out/1", "b/held-out/0", "b/held-out/1"]
+        for n, task in enumerate(tasks):
+            state = "played" if n < 3 else "fault"
+            connection.execute(
+                "INSERT INTO round_tasks(round_id, n, task, state) VALUES (1, ?, ?, ?)", (n, task, state)
+            )
     return folder
 
 
 def test_a_round_has_three_denominators(run: Path) -> None:
     (found,) = read_run(run).rounds
-    assert (found.all, found.feasible, found.without_faults) == (Rate(2, 4), Rate(2, 3), Rate(2, 3))
-    assert found.families == {"a": Rate(1, 2), "b": Rate(1, 1)}
+    whole = found.summary.whole
+    assert (whole.all, whole.feasible, whole.without_faults) == (Rate(2, 4), Rate(2, 4), Rate(2, 3))
+    assert {family: rates.all for family, rates in found.summary.families.items()} == {"a": Rate(1, 2), "b": Rate(1, 2)}
 
 
 def test_the_command_prints_and_draws(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert show(run, out, as_json=True) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["figures"]["rounds"][0]["all"] == {"successes": 2, "n": 4}
+    whole = document["figures"]["rounds"][0]["summary"]["whole"]
+    assert (whole["all"]["successes"], whole["all"]["n"]) == (2, 4)
     assert (out / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
