@@ -37,6 +37,7 @@ class World:
         self.causes: list[tuple[str, str]] = []
         self.rounds: list[tuple[str, str]] = []
         self.entropy = 1.0
+        self.taken: list[Batch] = []
 
     def supervise(self) -> bool:
         decision = decide(self.play.figures(), self.config)
@@ -64,6 +65,7 @@ class World:
                 self.play.commit(work, success, [step(trained)] if work.lane is Lane.TRAIN else None)
         taken = self.play.take()
         if isinstance(taken, Batch):
+            self.taken.append(taken)
             self.play.trained(taken, entropy=self.entropy)
             self.entropy *= 0.8
         elif isinstance(taken, NothingToTake) and taken.checkpoint:
@@ -103,11 +105,58 @@ def test_greedy_twins_see_the_same_weights(tmp_path: Path) -> None:
 
 
 def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:
-    phases_ = {"pulses": 1, "total_rl_steps": 12, "min_stay": 4, "window": 4, "patience": 2}
+    phases_: dict[str, Any] = {"pulses": 1, "total_rl_steps": 12, "min_stay": 4, "window": 4, "patience": 2}
     world = World(tmp_path, settings(**phases_))
     world.run()
     assert ("pulse", "plateau") in world.causes
+    (pulse,) = [line for line in world.play.events("phase_changed") if line["phase"] == "pulse"]
+    evidence = pulse["evidence"]
+    assert evidence["rise_upper"] < evidence["plateau_gain"]
+    assert evidence["entropy_ratio_upper"] < evidence["entropy_share"]
+    assert evidence["steps"] == evidence["stay_steps"] >= 4
     assert world.play.figures().steps["rl"] == 12
+
+
+@pytest.mark.parametrize(("arm", "stays"), [("reference_reset", 2), ("none", 1)])
+def test_arms_without_a_pulse_take_as_many_steps(tmp_path: Path, arm: str, stays: int) -> None:
+    world = World(tmp_path, settings(pulses=1, rl_steps=2, total_rl_steps=5, pulse=arm))
+    world.run()
+    figures = world.play.figures()
+    assert figures.steps == {"bc": 2, "rl": 7}, "as many in all as with 5 of RL and 2 of pulse"
+    assert figures.stays["rl"] == stays
+    resets = [("rl", "counted")] if arm == "reference_reset" else []
+    assert world.causes == [("bc", "demos_complete"), ("rl", "bc_complete"), *resets, ("done", "counted")]
+
+
+def test_a_reset_makes_a_new_reference_and_a_fresh_optimizer_without_tuning(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(pulses=2, rl_steps=2, total_rl_steps=5, pulse="reference_reset"))
+    world.run()
+    rl = [batch for batch in world.taken if batch.phase.phase is Phase.RL]
+    firsts = [n for n, batch in enumerate(rl) if batch.new_reference]
+    assert firsts == [0, 2, 4], "5 + 2 * 2 steps, of which two stays are counted to 2"
+    assert [n for n, batch in enumerate(rl) if batch.fresh_optimizer] == firsts
+    assert not any(batch.phase.phase is Phase.PULSE for batch in world.taken)
+
+
+def test_the_pulse_begins_with_a_fresh_optimizer_and_its_result_is_the_new_reference(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(pulses=1, rl_steps=2, total_rl_steps=4, pulse_steps=3))
+    world.run()
+    found = [(str(b.phase.phase), b.fresh_optimizer, b.new_reference) for b in world.taken]
+    assert found == [
+        ("bc", False, False), ("bc", False, False),
+        ("rl", True, True), ("rl", False, False),
+        ("pulse", True, False), ("pulse", False, False), ("pulse", False, False),
+        ("rl", True, True), ("rl", False, False),
+    ]  # fmt: skip
+
+
+def test_a_counted_switch_says_what_the_curves_showed(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(pulses=1, rl_steps=6, total_rl_steps=7, window=4, min_stay=7))
+    world.run()
+    (pulse,) = [line for line in world.play.events("phase_changed") if line["phase"] == "pulse"]
+    assert pulse["cause"] == "counted"
+    assert pulse["evidence"]["steps"] == pulse["evidence"]["limit"] == 6.0
+    assert pulse["evidence"].keys() >= {"rise", "rise_upper", "noise", "entropy_ratio", "entropy_ratio_upper"}
 
 
 def test_no_behaviour_cloning(tmp_path: Path) -> None:
@@ -163,9 +212,10 @@ def test_a_counted_stay_waits_for_its_checkpoint(tmp_path: Path) -> None:
     assert isinstance(decide(world.play.figures(), world.config), OpenRound)
 
 
-def test_the_supervisor_may_be_killed_between_any_two_decisions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arm", ["full", "reference_reset", "none"])
+def test_the_supervisor_may_be_killed_between_any_two_decisions(tmp_path: Path, arm: str) -> None:
     # The machine has no state, so deciding twice from the same figures is what a restart does.
-    world = World(tmp_path, settings(pulses=1, rl_steps=1, total_rl_steps=2))
+    world = World(tmp_path, settings(pulses=1, rl_steps=1, total_rl_steps=2, pulse=arm))
     for _ in range(200):
         first = decide(world.play.figures(), world.config)
         world.play.reopen()

@@ -160,7 +160,7 @@ def test_the_evidence_names_every_number_that_decided() -> None:
 
 
 def test_without_noise_the_numbers_speak_for_themselves() -> None:
-    flat, rising = [0.4] * 60, [0.1 + 0.01 * n for n in range(40)]
+    flat, rising = [0.4] * 60, [0.1 + 0.01 * n for n in range(60)]
     entropy = [1.0] * 10 + [0.2] * 50
     assert plateau(flat, entropy, CONFIG) is not None
     assert plateau(rising, entropy, CONFIG) is None
