@@ -1,17 +1,18 @@
 """From a deploy file to actors and hosts.
 
-Invariant: pure but for reading what tasks, models and recordings exist; the same file gives the same plan, and an actor
-stands in a later stage than those it needs to start.
+Invariant: pure but for reading what tasks, models, recordings and keys exist; the same file gives the same plan, and an
+actor stands in a later stage than those it needs to start.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
 import msgspec
 
-from actors.cluster import demosource, models
+from actors.cluster import demopool, demosource, models
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import Lanes, lanes_of, routes_of
 from actors.desktop.actor import DesktopSeat
@@ -112,6 +113,8 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
                 demo_attempts=int(deploy.demos.count * deploy.demos.attempts_per_demo),
                 max_new_tokens=deploy.replay.max_new_tokens,
                 samplers=samplers,
+                resample_rounds=deploy.demos.resample_rounds,
+                resample_bc_steps=deploy.demos.resample_bc_steps,
             ),
         ),
         *_seats(deploy, model, samplers),
@@ -157,6 +160,9 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         except ConfigError as error:
             raise ConfigError(f"demos.source: {error}") from None
         demosource.refuse_unfit(deploy, Path(source), tokenizer)
+    pool = demopool.pool_of(deploy.demos)
+    if not source:
+        demopool.refuse_missing_keys(pool, os.environ)
     ledger = LedgerSettings(
         seed=deploy.run.seed,
         train_tasks=lanes.train,
@@ -167,7 +173,8 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         incarnation=incarnation,
         tokenizer=tokenizer,
         form=deploy.desktops.form,
-        demo_routes=routes_of(lanes.demo, deploy.demos.routes),
+        demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes),
+        demo_members=demopool.members_of(lanes.demo, pool),
         signal=deploy.learner.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
@@ -223,6 +230,7 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
         tokenizer=model,
         samplers=samplers,
         demo_noise=deploy.demos.noise,
+        pool=demopool.pool_of(deploy.demos),
     )
     return [
         ActorSpec(

@@ -12,6 +12,7 @@ import msgspec
 
 from actors.cluster.criterion import RequireConfig
 from actors.desktop.config import DesktopsConfig, HostsConfig, PoolConfig, SandboxConfig
+from actors.desktop.members import EndpointMember, OracleMember
 from actors.desktop.seat_config import SeatConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
@@ -65,10 +66,12 @@ class DemonstrationsConfig(DemosConfig, frozen=True, forbid_unknown_fields=True,
 
     noise: float = 0.0  # how often a demonstrator takes a harmless wrong step and recovers
     routes: list[str] = []  # ways that demonstrators go in turn ("gui", "api"); none: all that a family has
+    pool: list[OracleMember | EndpointMember] = []  # who demonstrates; none: the tasks' oracles, by every route
+    resample_bc_steps: int = 0  # of the cloning after a round of resampling; 0: entropulse.bc_steps
 
     def ledger(self) -> DemosConfig:
         """What the ledger is told."""
-        return DemosConfig(count=self.count, attempts_per_demo=self.attempts_per_demo, source=self.source)
+        return DemosConfig(**{name: getattr(self, name) for name in DemosConfig.__struct_fields__})
 
 
 class Deploy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,6 +91,12 @@ class Deploy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 # Keys whose defaults suit every first run: without `run.expert` they stay as they are.
 EXPERT = frozenset(
     {
+        "demos.pool",
+        "demos.attempts",
+        "demos.mixed_attempts",
+        "demos.resample_rounds",
+        "demos.resamples",
+        "demos.resample_bc_steps",
         "desktops.provider.state_dir",
         "desktops.provider.memory_mib",
         "desktops.provider.disk_mib",

@@ -73,5 +73,7 @@ class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     demo_attempts: int  # recording stops after this many
     max_new_tokens: int
     samplers: list[str]
+    resample_rounds: int = 0  # after cloning, the policy tries what was sometimes solved, and is cloned again
+    resample_bc_steps: int = 0  # of that cloning; 0: as many as of the first
     replay: str = "replay"
     learner: str = "learner"

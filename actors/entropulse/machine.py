@@ -1,5 +1,7 @@
 """Which phase comes next, and which evaluation rounds stand before it: demo, bc, rl, pulse, rl, ..., done.
 
+With rounds of resampling cloning comes more than once: demo, bc, demo (played by the policy), bc, ..., rl.
+
 Invariant: a pure function of the ledger's figures. It keeps no state, so the supervisor may be killed at any moment;
 it never leaves a counted stay before a checkpoint covers it, and never ends the run while a round is open.
 """
@@ -64,13 +66,19 @@ def decide(figures: Figures, settings: EntropulseSettings) -> Decision:
 def _demo(figures: Figures, settings: EntropulseSettings) -> Decision:
     evidence = {"demos": float(figures.demos), "attempts": float(figures.demo_attempts)}
     exhausted = figures.demo_attempts >= settings.demo_attempts
-    if figures.demos < settings.demos and not exhausted:
+    if figures.demo_left:
+        return Stay(f"{figures.demo_left} attempts at demonstrations")
+    # With strata a task that was begun gets all its attempts, so the ledger says when the last one is over.
+    if figures.demo_left is None and figures.demos < settings.demos and not exhausted:
         return Stay(f"{settings.demos - figures.demos} demonstrations")
     if settings.demos and not figures.demos:
         raise LedgerError(f"none of {figures.demo_attempts} demonstrations succeeded: there is nothing to learn from")
     cause = "demos_complete" if figures.demos >= settings.demos else "demos_exhausted"
+    steps = settings.phases.bc_steps
+    if _resamplings(figures):
+        cause, steps = "resampled", settings.resample_bc_steps or steps
     if settings.phases.bc_steps and figures.demos:
-        return _switch(figures, Phase.BC, cause, evidence, settings.phases.bc_steps)
+        return _switch(figures, Phase.BC, cause, evidence, steps)
     return _next_round(figures, settings, [AFTER_BC], exact=True) or _to_rl(figures, settings, cause, evidence)
 
 
@@ -80,7 +88,20 @@ def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, r
     if figures.checkpointed != figures.trained:
         return Stay("a checkpoint of the last step")
     evidence = {"steps": float(figures.phase_steps)}
+    again = figures.phase.phase is Phase.BC and _resamplings(figures) < settings.resample_rounds
+    if again and (sometimes := _sometimes(figures)):
+        return _switch(figures, Phase.DEMO, "resample", evidence | {"sometimes": float(sometimes)}, None)
     return _next_round(figures, settings, rounds, exact=True) or _to_rl(figures, settings, cause, evidence)
+
+
+def _resamplings(figures: Figures) -> int:
+    """Rounds of resampling begun: stays among demonstrations but the first."""
+    return max(0, figures.stays.get(Phase.DEMO, 0) - 1)
+
+
+def _sometimes(figures: Figures) -> int:
+    """Tasks that the pool solved sometimes."""
+    return sum(count for name, count in figures.demo_tasks.items() if name.endswith("/sometimes"))
 
 
 def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:

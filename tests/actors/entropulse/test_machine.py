@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from ledger_tools import Play, step
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.entropulse.machine import Finished, OpenRound, Stay, Switch, decide
-from actors.replay import phases
+from actors.replay import phases, shown
+from actors.replay.config import DemosConfig
 from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation
 from runtime.errors import LedgerError
 
@@ -55,14 +57,16 @@ class World:
                 pass
         return False
 
+    def solves(self, work: Reservation) -> bool:
+        return work.lane is not Lane.TRAIN or work.slot == 0
+
     def act(self) -> None:
         trained = str(self.play.ledger.book.trained)
         self.play.serving(trained)
         for seat in range(2):
             work = self.play.ask(f"desktop/{seat}")
             if isinstance(work, Reservation):
-                success = work.lane is not Lane.TRAIN or work.slot == 0
-                self.play.commit(work, success, [step(trained)] if work.lane is Lane.TRAIN else None)
+                self.play.commit(work, self.solves(work), [step(trained)] if work.lane is Lane.TRAIN else None)
         taken = self.play.take()
         if isinstance(taken, Batch):
             self.taken.append(taken)
@@ -223,4 +227,64 @@ def test_the_supervisor_may_be_killed_between_any_two_decisions(tmp_path: Path, 
         if world.supervise():
             break
         world.act()
+    assert world.causes[-1] == ("done", "counted")
+
+
+# -- resampling by the fine-tuned policy
+
+
+class Resampled(World):
+    """Every second first attempt at a task succeeds, all the policy's do."""
+
+    def __init__(self, folder: Path, rounds: int, bc_steps: int = 0, *, always: bool = False) -> None:
+        base = settings(demos=4, total_rl_steps=1)
+        super().__init__(
+            folder, msgspec.structs.replace(base, resample_rounds=rounds, resample_bc_steps=bc_steps, demos=4)
+        )
+        self.always = always
+        self.made: Counter[str] = Counter()
+        demos = DemosConfig(count=4, attempts=2, resample_rounds=rounds, resamples=1)
+        more = {"demos": demos, "demo_members": {"": ["one", "two"]}, "demo_tasks": [f"d{n}" for n in range(9)]}
+        folder = folder / "stratified"
+        folder.mkdir()
+        self.play = Play(folder, config=msgspec.structs.replace(self.play.settings, **more))
+
+    def solves(self, work: Reservation) -> bool:
+        if work.lane is not Lane.DEMO:
+            return super().solves(work)
+        self.made[work.member] += 1
+        self.made[work.task] += 1
+        return self.always or work.member == "policy" or self.made[work.task] == 1
+
+
+@pytest.mark.parametrize(("rounds", "bc_steps"), [(1, 0), (2, 1)])
+def test_cloning_resampling_cloning(tmp_path: Path, rounds: int, bc_steps: int) -> None:
+    world = Resampled(tmp_path, rounds, bc_steps)
+    world.run()
+    again = [("demo", "resample"), ("bc", "resampled")] * rounds
+    assert world.causes == [("bc", "demos_complete"), *again, ("rl", "bc_complete"), ("done", "counted")]
+    sometimes = world.play.figures().demo_tasks["/sometimes"]
+    assert world.made["policy"] == rounds * sometimes
+    rows = world.play.do(shown.all_shown)
+    assert sum(row.policy.tries for row in rows) == rounds * sometimes, "each of them once a round"
+    assert world.play.figures().steps["bc"] == 2 + rounds * (bc_steps or 2)
+    assert [name for name, _ in world.rounds] == ["after_bc", "final"], "evaluated once, after the last cloning"
+
+
+def test_nothing_is_resampled_where_nothing_was_sometimes_solved(tmp_path: Path) -> None:
+    world = Resampled(tmp_path, 1, always=True)
+    world.run()
+    assert [cause for _, cause in world.causes] == ["demos_complete", "bc_complete", "counted"]
+
+
+def test_a_killed_supervisor_decides_the_same(tmp_path: Path) -> None:
+    world = Resampled(tmp_path, 1)
+    for _ in range(300):
+        first = decide(world.play.figures(), world.config)
+        world.play.reopen()
+        assert decide(world.play.figures(), world.config) == first
+        if world.supervise():
+            break
+        world.act()
+    assert ("demo", "resample") in world.causes
     assert world.causes[-1] == ("done", "counted")

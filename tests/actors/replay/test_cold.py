@@ -1,0 +1,309 @@
+"""Strata of demonstrated tasks: pure decisions, and the same decisions in a ledger that is killed on the way."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from ledger_tools import FAULT, Play, settings, step
+
+from actors.replay import cold, demofiles, demos, pools, shown
+from actors.replay.cold import MIXED, POLICY, Rules, Shown, Stage, Stratum, Tally
+from actors.replay.config import DemosConfig
+from actors.replay.messages import Lane, Phase, Reservation, StepPayload
+from runtime.errors import ConfigError
+from runtime.segments import SegmentStore, digest_of
+
+RULES = Rules(attempts=3, mixed=2, resamples=2, retries=1)
+FIELDS = {Stage.FIRST: "first", Stage.MIXED: "mixed", Stage.POLICY: "policy"}
+small = st.integers(1, 4)
+rules_of = st.builds(Rules, attempts=small, mixed=st.integers(0, 3), resamples=small, retries=st.integers(0, 2))
+
+
+def put(task: Shown, stage: Stage, **by: int) -> Shown:
+    tally = task.tally(stage)
+    after = {name: getattr(tally, name) + more for name, more in by.items()}
+    return msgspec.structs.replace(task, **{FIELDS[stage]: msgspec.structs.replace(tally, **after)})
+
+
+@given(rules_of, st.integers(0, 2), st.data())
+def test_every_task_gets_exactly_the_attempts_that_its_stratum_calls_for(
+    rules: Rules, rounds: int, data: st.DataObject
+) -> None:
+    """Attempts overlap, end in any order and break; a stratum once settled stays."""
+    task = Shown(task="a/train/1")
+    settled: Stratum | None = None
+    stays = range(rounds + 1)  # the pool's, then the policy's
+    for now in stays:
+        out: list[Stage] = []
+        for _ in range(200):
+            stage = cold.next_stage(task, rules, now)
+            assert (cold.left(task, rules, now) == 0) == (stage is None and not out), (
+                "over exactly when nothing is left"
+            )
+            if stage is not None and (not out or data.draw(st.booleans())):
+                out.append(stage)
+                task = put(task, stage, out=1)
+            elif out:
+                ended = out.pop(data.draw(st.integers(0, len(out) - 1)))
+                fate = data.draw(st.sampled_from(["win", "loss", "win", "loss", "fault"]))
+                if fate == "fault":
+                    task = msgspec.structs.replace(put(task, ended, out=-1), faults=task.faults + 1)
+                else:
+                    task = put(task, ended, out=-1, tries=1, wins=fate == "win")
+            else:
+                break
+            found = cold.stratum(task, rules)
+            assert settled is None or found is settled
+            settled = found
+        assert task.out == 0
+    if cold.set_aside(task, rules, rounds) or cold.set_aside(task, rules, 0):
+        assert task.faults > rules.retries
+        return
+    assert task.first.tries == rules.attempts
+    assert task.mixed.tries == (rules.mixed if settled is Stratum.NEVER else 0)
+    assert task.policy.tries == (rules.resamples * rounds if settled is Stratum.SOMETIMES else 0)
+
+
+@pytest.mark.parametrize(
+    ("tries", "wins", "imported", "where"),
+    [
+        (3, 3, False, Stratum.ALWAYS),
+        (3, 1, False, Stratum.SOMETIMES),
+        (3, 0, False, Stratum.NEVER),
+        (2, 2, False, None),
+        (2, 0, False, None),
+        (2, 2, True, Stratum.ALWAYS),
+        (2, 1, True, Stratum.SOMETIMES),
+        (0, 0, True, None),
+    ],
+)
+def test_the_rule(tries: int, wins: int, imported: bool, where: Stratum | None) -> None:
+    task = Shown(task="t", first=Tally(tries=tries, wins=wins), imported=imported)
+    assert cold.stratum(task, RULES) is where
+    if imported:
+        assert cold.next_stage(task, RULES, 0) is None, "what was recorded elsewhere is not tried again by the pool"
+        assert (cold.next_stage(task, RULES, 1) is Stage.POLICY) == (where is Stratum.SOMETIMES)
+
+
+@given(st.lists(st.text("abc", min_size=1), min_size=1, max_size=5, unique=True), st.integers(0, 2**60))
+def test_members_take_turns(names: list[str], seed: int) -> None:
+    tasks = [Shown(task="t", first=Tally(tries=tries), faults=faults) for tries in range(5) for faults in range(2)]
+    assert [cold.member_of(task, names, seed) in names for task in tasks] == [True] * 10
+    turns = [cold.member_of(Shown(task="t", first=Tally(tries=n)), names, seed) for n in range(len(names))]
+    assert sorted(turns) == sorted(names)
+    broken = Shown(task="t", faults=1)
+    assert len(names) == 1 or cold.member_of(broken, names, seed) != cold.member_of(Shown(task="t"), names, seed)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+def test_opening_is_bounded(stored: int, pending: int, opened: int) -> None:
+    if cold.may_open(stored, pending, opened, count=5, most=12, attempts=3):
+        assert stored + pending < 5
+        assert opened < 4
+
+
+# -- the same in a ledger
+
+
+def stratified(**more: object) -> DemosConfig:
+    plain: dict[str, object] = {"count": 6, "attempts": 2, "mixed_attempts": 1, "resample_rounds": 1, "resamples": 2}
+    return msgspec.convert(plain | more, DemosConfig)
+
+
+class Show:
+    """A ledger whose tasks d0.. of two families are solved as their number says: always, sometimes, never."""
+
+    def __init__(self, folder: Path, config: DemosConfig | None = None) -> None:
+        self.play = Play(
+            folder,
+            config=msgspec.structs.replace(
+                settings(demos=1),
+                demos=config or stratified(),
+                demo_tasks=[f"{family}/train/{n}" for n in range(6) for family in "ab"],
+                demo_members={"a": ["gui", "api"], "b": ["gui", "hasty"]},
+                tokenizer="t1",
+            ),
+        )
+        self.tried: Counter[tuple[str, str]] = Counter()
+        self.firsts: Counter[str] = Counter()
+
+    def success(self, work: Reservation) -> bool:
+        number = int(work.task[-1]) % 3
+        if work.member in (MIXED, POLICY):
+            return True
+        self.firsts[work.task] += 1
+        return number == 0 or (number == 1 and self.firsts[work.task] == 1)
+
+    def run(self, seats: int = 2, kill_every: int = 0) -> None:
+        for turn in range(400):
+            works = [self.play.ask(f"desktop/{seat}") for seat in range(seats)]
+            works = [work for work in works if isinstance(work, Reservation)]
+            if not works:
+                assert self.play.figures().demo_left == 0
+                return
+            assert (self.play.figures().demo_left or 0) >= len(works)
+            if kill_every and turn % kill_every == 0:
+                self.play.reopen(incarnation=f"life {turn}")
+                continue
+            for work in works:
+                assert work.lane is Lane.DEMO
+                self.tried[work.task, work.member] += 1
+                self.play.commit(work, self.success(work), [step("0.0" if work.member == POLICY else None)])
+        raise AssertionError("never over")
+
+
+def test_all_three_strata_and_resampling_in_a_ledger(tmp_path: Path) -> None:
+    show = Show(tmp_path)
+    show.run()
+    figures = show.play.figures()
+    held = figures.demo_tasks
+    assert figures.demos >= 6
+    assert {name.partition("/")[2] for name in held} == {"always", "sometimes", "never"}
+    for (task, member), times in show.tried.items():
+        assert member in {"a": ("gui", "api", MIXED), "b": ("gui", "hasty", MIXED)}[task[0]]
+        assert times == 1, "each member once, and one mixed attempt"
+        assert (member == MIXED) <= (int(task[-1]) % 3 == 2)
+    show.play.phase(Phase.BC)
+    assert show.play.events("demo_strata")[0]["tasks"] == held
+    assert "sometimes: some did" in show.play.events("demo_strata")[0]["rule"]
+    assert len(show.play.do(lambda book: pools.tokens(book, book.stay()))) == figures.demos
+    show.play.phase(Phase.DEMO)
+    assert show.play.figures().demo_left
+    assert not isinstance(show.play.ask("desktop/0"), Reservation), "no sampler has said what it serves"
+    show.play.serving("0.0")
+    show.tried.clear()
+    show.run()
+    sometimes = sum(count for name, count in held.items() if name.endswith("/sometimes"))
+    assert sometimes > 0
+    assert {member for _, member in show.tried} == {POLICY}
+    assert Counter(show.tried.values()) == {2: sometimes}
+    assert show.play.figures().demos == figures.demos + 2 * sometimes
+    show.play.phase(Phase.BC)
+    assert show.play.events("demo_strata")[-1]["policy"] == {"tries": 2 * sometimes, "wins": 2 * sometimes}
+    assert show.play.figures().demo_left is None
+
+
+@pytest.mark.parametrize("kill_every", [2, 3])
+def test_kills_change_nothing_about_what_is_tried(tmp_path: Path, kill_every: int) -> None:
+    show = Show(tmp_path)
+    show.run(kill_every=kill_every)
+    rows = show.play.do(shown.all_shown)
+    assert all(row.out == 0 and row.faults == 0 for row in rows), "work cut off by a kill is held against no task"
+    assert all(row.first.tries == 2 for row in rows)
+
+
+def test_a_task_that_keeps_breaking_is_set_aside(tmp_path: Path) -> None:
+    show = Show(tmp_path, stratified(count=2, attempts_per_demo=2.0))
+    for _ in range(30):
+        work = show.play.ask("desktop/0")
+        if not isinstance(work, Reservation):
+            break
+        show.play.release(work, FAULT)
+    else:
+        raise AssertionError("faults without end")
+    figures = show.play.figures()
+    assert figures.demo_left == 0
+    assert set(figures.demo_tasks) == {"a/aside", "b/aside"}
+
+
+def test_a_recording_carries_its_strata(tmp_path: Path) -> None:
+    tasks = [
+        demofiles.Tried(task="a/train/0", tries=2, wins=2),
+        demofiles.Tried(task="a/train/1", tries=2, wins=1),
+        demofiles.Tried(task="b/train/1", tries=2, wins=1),
+        demofiles.Tried(task="b/train/2", tries=2, wins=0, mixed_tries=1),
+    ]
+    wanted = {"a/always": 1, "a/sometimes": 1, "b/sometimes": 1, "b/never": 1}
+    made = [demo("a/train/0", "gui"), demo("a/train/1", "api"), demo("b/train/1", MIXED)]
+    header = demofiles.Header(format=demofiles.FORMAT, tokenizer="t1", form="", demos=3, tasks=tasks)
+    for number, name in enumerate(("x.jsonl", "x.parquet")):
+        demofiles.write(tmp_path / name, header, made)
+        assert demofiles.read(tmp_path / name)[0] == header
+        assert list(demofiles.read(tmp_path / name)[1]) == made
+        for count in (3, 2):
+            folder = tmp_path / f"{number}.{count}"
+            folder.mkdir()
+            show = Show(folder, stratified(count=count))
+            taken = take_in(show, tmp_path / name, folder)
+            assert taken == count
+            assert show.play.figures().demo_left == 0, "a source that suffices leaves nothing to record"
+            held = show.play.figures().demo_tasks
+            # Of a recording not taken in whole: the tasks of what was, and those that gave nothing.
+            assert (
+                held == wanted if count == 3 else held == {key: wanted[key] for key in wanted if key != "b/sometimes"}
+            )
+            assert not isinstance(show.play.ask(), Reservation)
+            show.play.phase(Phase.BC)
+            show.play.phase(Phase.DEMO)
+            show.play.serving("0.0")
+            work = show.play.reserve()
+            assert (work.member, work.task) == (POLICY, "a/train/1")
+            assert demofiles.read(folder)[0].tasks[0] == tasks[0]
+
+
+def demo(task: str, member: str) -> demofiles.Demo:
+    content = msgspec.convert(
+        {
+            "prompt_ids": [1], "response_ids": [2], "logprobs": [], "spans": [], "temperature": 1.0, "observation": "o",
+            "response": task, "action": None, "refusal": None, "result": None, "screenshot": None, "observe_ms": 0.0,
+            "generate_ms": 0.0, "act_ms": 0.0, "by": member,
+        },
+        StepPayload,
+    )  # fmt: skip
+    digest = digest_of(msgspec.msgpack.encode(content)).hex()
+    one = demofiles.DemoStep(digest=digest, well_formed=True, payload=content)
+    return demofiles.Demo(task=task, route="", member=member, reason="verified", wall_s=1.0, busy_s=1.0, steps=[one])
+
+
+def take_in(show: Show, path: Path, folder: Path) -> int:
+    store = SegmentStore(folder / "segments", "x")
+    try:
+        return int(show.play.do(lambda book: demos.import_demos(book, path, store, folder)).demos)
+    finally:
+        store.close()
+
+
+@hypothesis_settings(max_examples=15, deadline=None)
+@given(st.lists(st.sampled_from(["ask", "win", "loss", "fault", "kill", "time"]), max_size=60))
+def test_tallies_equal_what_happened(happenings: list[str]) -> None:
+    """Against a model of its own: commits counted by hand."""
+    with tempfile.TemporaryDirectory() as folder:
+        show = Show(Path(folder))
+        out: list[Reservation] = []
+        wins: Counter[str] = Counter()
+        tries: Counter[str] = Counter()
+        for number, what in enumerate(happenings):
+            if what == "ask":
+                found = show.play.ask(f"seat/{number}")
+                out += [found] if isinstance(found, Reservation) else []
+            elif what == "kill":
+                show.play.reopen(incarnation=f"life {number}")
+                out = []
+            elif what == "time":
+                show.play.wall += 1.0
+            elif out:
+                work = out.pop(0)
+                if what == "fault":
+                    show.play.release(work, FAULT)
+                else:
+                    show.play.commit(work, what == "win", [step(None)])
+                    show.play.commit(work, what != "win", [step(None)])
+                    tries[work.task] += 1
+                    wins[work.task] += what == "win"
+        rows = show.play.do(shown.all_shown)
+        assert {row.task: row.first.tries + row.mixed.tries for row in rows if tries[row.task]} == +tries
+        assert Counter({row.task: row.first.wins + row.mixed.wins for row in rows}) == wins
+        assert sum(row.out for row in rows) == len(out)
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": -1}, {"resample_rounds": 1, "attempts": 0}, {"resamples": 0}])
+def test_numbers_that_do_not_fit_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=r"demos\.(attempts|resample_rounds)"):
+        DemosConfig(**({"attempts": 2, "resample_rounds": 1} | wrong))  # type: ignore[arg-type]
