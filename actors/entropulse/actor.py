@@ -12,7 +12,7 @@ from pathlib import Path
 
 from actors.entropulse import events
 from actors.entropulse.config import EntropulseSettings
-from actors.entropulse.machine import Finished, OpenRound, Stay, Switch, decide
+from actors.entropulse.machine import AFTER_BC, FINAL, Finished, OpenRound, Stay, Switch, decide
 from actors.entropulse.pins import PinnedFolders
 from actors.learner.messages import GetLearnerState
 from actors.replay.messages import Figures, OpenEval, Sampling, WaitFigures
@@ -25,6 +25,7 @@ LOOK_S = 0.5  # figures change with every commit; more often than this nobody ne
 WAIT_S = 15.0  # at most so long between two looks: samplers that restarted are told their pins again
 ASK_S = 30.0
 PIN_S = 120.0
+KEPT_ROUNDS = (AFTER_BC, FINAL)  # their weights stay, to be evaluated and exported after the run
 TRANSIENT = (ActorGone, DeadlineExceeded, MailboxFull)
 
 
@@ -36,6 +37,7 @@ class EntropulseActor(Actor):
     def __init__(self, config: EntropulseSettings) -> None:
         super().__init__(config)
         self._doing = "starting"
+        self._kept: set[Version] = set()  # of the rounds in KEPT_ROUNDS that the ledger knows
         self._told: dict[Version, float] = {}  # when samplers were last told a pin, by the actor's clock
 
     async def on_start(self) -> None:
@@ -93,6 +95,8 @@ class EntropulseActor(Actor):
             self._doing = f"waits for the export of {figures.trained} to open evaluation {wanted.name}"
             return
         await asyncio.to_thread(self._pins.pin, state.version, Path(state.location))
+        if wanted.name in KEPT_ROUNDS:
+            await asyncio.to_thread(self._pins.keep, state.version, Path(state.location))
         await self._pin(state.version, wanted.name)
         sampling = Sampling(temperature=wanted.temperature, max_new_tokens=self.config.max_new_tokens)
         await self.ctx.ref(self.config.replay).ask(
@@ -119,6 +123,10 @@ class EntropulseActor(Actor):
 
     async def _keep_pins(self, figures: Figures) -> None:
         """Tell samplers the pins of open rounds once more; let go of the others."""
+        wanted = {found.version for found in figures.evals if found.round in KEPT_ROUNDS}
+        if wanted != self._kept:
+            await asyncio.to_thread(self._pins.forget, wanted)
+            self._kept = wanted
         open_rounds = {found.version: found.round for found in figures.evals if not found.closed}
         for version, name in open_rounds.items():
             if self.ctx.clock.now() - self._told.get(version, -math.inf) >= WAIT_S:

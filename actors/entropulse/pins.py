@@ -1,6 +1,7 @@
 """Exports that evaluation rounds need, kept where nobody else deletes them.
 
-Invariant: a folder under `pinned/` is complete from the moment it has its name, and goes when no round needs it.
+Invariant: a folder under `pinned/` or `kept/` is complete from the moment it has its name; a pinned one goes when no
+round needs it, and those kept for good are the weights of a few named rounds.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from runtime.message import Version
 
 
 class PinnedFolders:
-    """`<run_dir>/pinned/<version>`: links to the learner's exports, or copies across file systems."""
+    """`<run_dir>/pinned/<version>`: links to the learner's exports, or copies across file systems.
+
+    `<run_dir>/kept/<version>` likewise, for those that stay after the run.
+    """
 
     def __init__(self, run_dir: Path) -> None:
         self._folder = run_dir / "pinned"
+        self._kept = run_dir / "kept"
 
     def location(self, version: Version) -> Path:
         """Where `version` is pinned."""
@@ -26,10 +31,20 @@ class PinnedFolders:
 
     def pin(self, version: Version, export: Path) -> Path:
         """Keep `export`. Raises StoreError when it is gone, because the learner removed it meanwhile."""
-        target = self.location(version)
+        return self._take(version, export, self.location(version))
+
+    def keep(self, version: Version, export: Path) -> Path:
+        """Keep `export` after its round, too. Raises StoreError like `pin`."""
+        return self._take(version, export, self._kept / str(version))
+
+    def forget(self, wanted: Collection[Version]) -> None:
+        """Delete what is kept of versions not in `wanted`: a resume abandoned their rounds."""
+        _remove_all_but(self._kept, wanted)
+
+    def _take(self, version: Version, export: Path, target: Path) -> Path:
         if target.exists():
             return target
-        scratch = self._folder / f".{version}.part"
+        scratch = target.with_name(f".{version}.part")
         try:
             shutil.rmtree(scratch, ignore_errors=True)
             shutil.copytree(export, scratch, copy_function=_link)
@@ -40,13 +55,17 @@ class PinnedFolders:
 
     def release(self, needed: Collection[Version]) -> list[Version]:
         """Delete all versions not in `needed`; which they were."""
-        gone = []
-        for path in sorted(self._folder.glob("[0-9]*")):
-            version = Version.parse(path.name)
-            if version not in needed:
-                shutil.rmtree(path)
-                gone.append(version)
-        return gone
+        return _remove_all_but(self._folder, needed)
+
+
+def _remove_all_but(folder: Path, needed: Collection[Version]) -> list[Version]:
+    gone = []
+    for path in sorted(folder.glob("[0-9]*")):
+        version = Version.parse(path.name)
+        if version not in needed:
+            shutil.rmtree(path)
+            gone.append(version)
+    return gone
 
 
 def _link(source: str, target: str) -> None:

@@ -175,6 +175,8 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
     pinned, unpinned = msgspec.json.decode(record.location)
     assert set(pinned) == {"0.2", "0.5"}
     assert "0.2" in unpinned, "the round is over"
+    kept = sorted((tmp_path / "kept").glob("*/model.safetensors"))
+    assert [path.read_text() for path in kept] == ["0.2", "0.5"], "after cloning and at the end"
     changes = list(read_logs(tmp_path, event="phase_changed"))
     assert [line["phase"] for line in changes] == ["bc", "rl", "pulse", "rl", "done"]
     assert [line["cause"] for line in changes] == [
@@ -210,6 +212,11 @@ def test_pinned_folders_outlive_the_export(tmp_path: Path) -> None:
         path.unlink()
     export.rmdir()
     assert (location / "model.safetensors").read_text() == "weights"
+    kept = pins.keep(version, location)
     assert pins.release([version]) == []
     assert pins.release([]) == [version]
     assert not location.exists()
+    pins.forget([version])
+    assert (kept / "model.safetensors").read_text() == "weights"
+    pins.forget([])
+    assert not kept.exists()
