@@ -1,0 +1,195 @@
+"""What is kept of every RL step, and the formulas behind it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ledger_tools import Play, step
+
+from actors.desktop.recorder import called
+from actors.replay import evidence
+from actors.replay.diversity import distinct_share, diversity, entropy
+from actors.replay.messages import Batch, Phase, StepEvidence, StepPayload, StepRef
+from apis.actions import Click
+from apis.functions import Action, Tool
+
+
+def did(line: str, function: str = "click", version: str = "0.0") -> StepRef:
+    """A step of a known action; `function` "" refuses it."""
+    return msgspec.structs.replace(step(version, well_formed=bool(function)), function=function, line=line)
+
+
+# -- formulas
+
+
+def test_entropy_by_hand() -> None:
+    assert entropy([]) == entropy("aaaa") == 0.0
+    assert entropy("ab") == pytest.approx(math.log(2))
+    assert entropy("aaab") == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(4))
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
+def test_entropy_is_bounded_and_ignores_order_and_repetition(items: list[int]) -> None:
+    found = entropy(items)
+    assert -1e-12 <= found <= math.log(len(set(items))) + 1e-9
+    assert entropy(sorted(items) * 3) == pytest.approx(found)
+
+
+def test_diversity_by_hand() -> None:
+    first = [[did("a"), did("b", "type")], [did("a"), did("b", "type")], [did("a"), did("c", "type")], [did("x", "")]]
+    second = [[did("d")], [did("d")]]
+    found = diversity([first, second])
+    assert (found.parsed, found.refused) == (8, 1)
+    assert found.functions == pytest.approx(5 / 8 * math.log(8 / 5) + 3 / 8 * math.log(8 / 3))
+    # a 3, b 2, c 1, d 2 of 8; within the first group a 3, b 2, c 1 of 6, and nothing to choose in the second.
+    assert found.lines == pytest.approx(sum(n / 8 * math.log(8 / n) for n in (3, 2, 1, 2)))
+    assert found.lines_in_group == pytest.approx(6 / 8 * sum(n / 6 * math.log(6 / n) for n in (3, 2, 1)))
+    assert found.distinct == pytest.approx((3 / 4 + 1 / 2) / 2)
+
+
+def test_refused_answers_tell_trajectories_apart() -> None:
+    assert distinct_share([[did("x", "")], [did("y", "")]]) == 1.0
+    assert distinct_share([[did("x")], [did("x"), did("x")]]) == 1.0
+    assert distinct_share([]) == 0.0
+    nothing = diversity([])
+    assert (nothing.functions, nothing.lines_in_group, nothing.distinct) == (0.0, 0.0, 0.0)
+
+
+def test_an_action_is_named_by_what_it_calls() -> None:
+    def payload(action: Action | None, response: str) -> StepPayload:
+        text = None if action is None else msgspec.json.encode(action).decode()
+        return StepPayload(
+            prompt_ids=[], response_ids=[], logprobs=[], spans=[], temperature=1.0, observation="", response=response,
+            action=text, refusal=None, result=None, screenshot=None, observe_ms=0.0, generate_ms=0.0, act_ms=0.0,
+        )  # fmt: skip
+
+    here, same, there = (called(payload(Click(coordinates=at), "")) for at in ("e1", "e1", "e2"))
+    assert here == same
+    assert here[0] == there[0] == "click"
+    assert here[1] != there[1]
+    tool = Tool(owner="CalcTools", name="set_cell", arguments={"cell": "A1"})
+    assert called(payload(tool, "x"))[0] == "CalcTools.set_cell"
+    assert called(payload(None, "x"))[0] == called(payload(None, "y"))[0] == ""
+    assert called(payload(None, "x"))[1] != called(payload(None, "y"))[1]
+
+
+# -- in the ledger
+
+
+def play_group(play: Play, outcomes: list[bool], version: str = "0.0") -> None:
+    for n, outcome in enumerate(outcomes):
+        play.commit(play.reserve(), outcome, [did("a", version=version), did(f"b{n}", "type", version=version)])
+
+
+def learn(play: Play) -> StepEvidence:
+    """One optimizer step; its evidence."""
+    batch = play.take()
+    assert isinstance(batch, Batch)
+    play.trained(batch)
+    play.serving(str(play.ledger.book.trained))
+    found = play.figures().evidence
+    assert found is not None
+    return found
+
+
+def test_evidence_of_a_step(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.rl()
+    assert play.figures().evidence is None
+    play_group(play, [False, False])
+    play.wall += 60.0
+    play_group(play, [True, False])
+    found = learn(play)
+    assert (found.stay, found.stay_step, found.rl_step) == (1, 1, 1)
+    assert (found.success, found.success_mean, found.success_batch) == (0.25, 0.25, 0.5)
+    assert found.action_entropy_nats == pytest.approx(math.log(2))
+    assert found.call_entropy_nats == found.group_call_entropy_nats == pytest.approx(1.5 * math.log(2))
+    assert (found.parsed, found.refused, found.distinct_trajectories) == (4, 0, 1.0)
+    assert (found.coverage, found.tasks_solved) == (pytest.approx(1 / 3), 1)
+    assert found.wasted["zero_variance"] == found.wasted_total["zero_variance"] == 1
+    assert sum(found.wasted.values()) == 1
+    assert found.staleness == {"0": 2}
+    assert (found.episodes_per_min, found.steps_per_min, found.elapsed_s) == pytest.approx((4.0, 8.0, 60.0))
+    (logged,) = play.events("rl_evidence")
+    assert logged == {name: getattr(found, name) for name in found.__struct_fields__} | {"version": "0.1"}
+
+
+def test_each_step_counts_from_the_one_before(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.rl()
+    play_group(play, [False, False])
+    play_group(play, [True, False])
+    learn(play)
+    play.wall += 30.0
+    play_group(play, [False, True], "0.1")
+    found = learn(play)
+    assert (found.stay_step, found.rl_step, found.success_mean) == (2, 2, pytest.approx((0.25 + 0.5) / 2))
+    assert (found.wasted["zero_variance"], found.wasted_total["zero_variance"]) == (0, 1)
+    assert (found.episodes_per_min, found.elapsed_s) == pytest.approx((4.0, 30.0))
+    assert [one.rl_step for one in evidence.series(play.ledger.book)] == [1, 2]
+
+
+def test_a_pulse_is_in_no_rate_and_counting_goes_on_after_it(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.rl()
+    play_group(play, [True, False])
+    learn(play)
+    play.phase(Phase.PULSE, steps=1)
+    play.trained(play.batch())
+    assert len(evidence.series(play.ledger.book)) == 1, "cross-entropy steps have none"
+    play.wall += 1000.0
+    play.rl()
+    play.wall += 10.0
+    play_group(play, [True, False], "0.2")
+    found = learn(play)
+    assert (found.stay_step, found.rl_step, found.elapsed_s) == (1, 2, pytest.approx(10.0))
+
+
+def test_a_resume_goes_on_counting(tmp_path: Path) -> None:
+    play = Play(tmp_path, incarnation="one")
+    play.rl()
+    for n in range(2):
+        play_group(play, [True, False], f"0.{n}")
+        learn(play)
+        if n == 0:
+            play.checkpointed("0.1")
+    assert [one.rl_step for one in evidence.series(play.ledger.book)] == [1, 2]
+    play.wall += 5000.0
+    play.reopen("two")
+    play.resumed("1.1", "0.1")
+    standing = play.figures().evidence
+    assert standing is not None
+    assert standing.rl_step == 1, "the second step was undone with its weights"
+    play.serving("1.1")
+    play.wall += 20.0
+    play_group(play, [True, False], "1.1")
+    found = learn(play)
+    assert (found.rl_step, found.stay_step) == (2, 2)
+    assert (found.elapsed_s, found.tasks_solved) == (pytest.approx(20.0), len({"t0", "t1", "t2"}))
+    assert [str(one.version) for one in evidence.series(play.ledger.book)] == ["0.1", "1.2"]
+
+
+def test_a_repeated_report_of_a_step_is_one_piece_of_evidence(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.rl()
+    play_group(play, [True, False])
+    batch = play.batch()
+    play.trained(batch, "0.1")
+    play.reopen()
+    play.trained(batch, "0.1")
+    assert len(evidence.series(play.ledger.book)) == 1
+
+
+def test_coverage_counts_tasks_once_and_only_of_the_train_lane(tmp_path: Path) -> None:
+    play = Play(tmp_path, max_staleness=50, demos=2)
+    play.demonstrate(2)
+    play.rl()
+    for _ in range(9):
+        play_group(play, [True, False])
+    found = learn(play)
+    assert (found.tasks_solved, found.coverage) == (3, 1.0)

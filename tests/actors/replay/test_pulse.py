@@ -1,0 +1,133 @@
+"""What a pulse learns from: some of each task's committed successes of the stay before it, and of them what earned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from ledger_tools import Play, step
+
+from actors.replay import pools
+from actors.replay.messages import Lane, Phase, Reservation, StepRef
+
+
+class Run:
+    """A ledger whose episodes are remembered."""
+
+    def __init__(self, folder: Path, **rules: Any) -> None:
+        self.play = Play(folder, **({"max_staleness": 50} | rules))
+        self.task: dict[int, str] = {}  # token -> task of a successful training episode
+        self.good: dict[str, int] = {}  # blob digest -> token, of well-formed steps of those
+        self.rest: set[str] = set()  # digests of every other step
+
+    def commit(self, work: Reservation, success: bool, version: str | None = "0.0") -> None:
+        steps = [step(version), step(version, well_formed=False), step(version)]
+        earned = success and work.lane is Lane.TRAIN
+        if earned:
+            self.task[work.token] = work.task
+        for one in steps:
+            if earned and one.well_formed:
+                self.good[one.blob.digest] = work.token
+            else:
+                self.rest.add(one.blob.digest)
+        self.play.commit(work, success, steps)
+
+    def group(self, version: str = "0.0") -> None:
+        for success in (True, False):
+            self.commit(self.play.reserve(), success, version)
+
+    def pool(self) -> list[StepRef]:
+        """Every step of the pulse's pool, each once: an epoch of minibatches."""
+        book = self.play.ledger.book
+        stay = book.stay()
+        drawn = [ref for batch in range(50) for ref in pools.draw(book, stay, batch)]
+        return list({ref.blob.digest: ref for ref in drawn}.values())
+
+    def tokens(self) -> list[int]:
+        return sorted({self.good[ref.blob.digest] for ref in self.pool()})
+
+
+def test_only_steps_that_earned_a_reward(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.play.rl()
+    for _ in range(6):
+        run.group()
+    run.play.phase(Phase.PULSE, steps=5)
+    digests = {ref.blob.digest for ref in run.pool()}
+    assert digests == set(run.good), "every well-formed step of every success"
+    assert not digests & run.rest, "no malformed step, no failure"
+
+
+def test_some_per_task_at_random(tmp_path: Path) -> None:
+    run = Run(tmp_path, reservoir_per_task=8, pulse_per_task=2)
+    run.play.rl()
+    for _ in range(24):
+        run.group()
+    run.play.phase(Phase.PULSE, steps=5)
+    tokens = run.tokens()
+    assert Counter(run.task[token] for token in tokens) == {"t0": 2, "t1": 2, "t2": 2}
+    run.play.reopen()
+    assert run.tokens() == tokens, "the same after a restart"
+    book = run.play.ledger.book
+    times: Counter[int] = Counter()
+    for seed in range(80):
+        book.settings = msgspec.structs.replace(run.play.settings, seed=seed)
+        times.update(pools.tokens(book, book.stay()))
+    # 2 of 8 in 80 draws: 20 on average, with a standard deviation of 3.9.
+    assert set(times) == set(run.task)
+    assert 6 <= min(times.values()) <= max(times.values()) <= 36
+
+
+def test_of_that_stay_alone(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.play.rl()
+    for _ in range(3):
+        run.group()
+    before = set(run.task)
+    run.play.phase(Phase.PULSE, steps=1)
+    run.play.trained(run.play.batch())
+    run.play.rl()
+    version = str(run.play.ledger.book.trained)
+    for _ in range(3):
+        run.group(version)
+    run.play.phase(Phase.PULSE, steps=1)
+    tokens = run.tokens()
+    assert set(tokens) == set(run.task) - before
+
+
+def test_neither_demonstrations_nor_evaluations(tmp_path: Path) -> None:
+    run = Run(tmp_path, demos=2)
+    for _ in range(2):
+        run.commit(run.play.reserve(), True, None)
+    run.play.rl()
+    run.play.open_eval("r", "0.0", ["t0", "t1"])
+    for _ in range(2):
+        run.commit(run.play.reserve(), True)
+    run.group()
+    run.play.phase(Phase.PULSE, steps=1)
+    assert run.tokens() == sorted(run.task)
+    assert len(run.task) == 1
+
+
+def test_nothing_committed_after_the_pulse_began(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.play.rl()
+    run.group()
+    late = run.play.reserve()
+    run.play.phase(Phase.PULSE, steps=1)
+    before = run.tokens()
+    run.commit(late, True)
+    assert late.token in run.task
+    assert run.tokens() == before
+
+
+def test_uncommitted_and_faulted_episodes_are_not_in_it(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.play.rl()
+    run.group()
+    run.play.reserve()
+    run.play.release(run.play.reserve())
+    run.play.phase(Phase.PULSE, steps=1)
+    assert run.tokens() == sorted(run.task)
