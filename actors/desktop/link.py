@@ -32,6 +32,8 @@ _WINDOW_BYTES = 8 << 20
 _PACKET_BYTES = 256 << 10
 _CLOSE_S = 5.0
 _STDERR_CHARS = 2000
+_STRAYS = 64  # answers that nobody waits for: calls were cancelled; a stream of them would keep this loop busy
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last one: nested too deep
 
 
 class LinkDown(ComputerRLError):  # noqa: N818 - a state, in the words of the host
@@ -179,7 +181,7 @@ class GuestLink:
             raise GuestRefused(*reply.e)
         try:
             return msgspec.msgpack.decode(reply.r, type=RESULTS[method])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise self._fail(LinkState.NONSENSE, f"{method}: {error}"[:300]) from error
 
     def _fail(self, state: LinkState, detail: str, late_s: float = 0.0) -> LinkDown:
@@ -196,6 +198,7 @@ class GuestLink:
         """Hand replies to those who wait for them, until the link fails."""
         stream = self._process.stdout
         decoder = msgspec.msgpack.Decoder(Reply)
+        strays = 0
         try:
             while True:
                 (size,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
@@ -206,7 +209,12 @@ class GuestLink:
                 answer = self._waiting.get(reply.i)
                 if answer is not None and not answer.done():
                     answer.set_result(reply)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    continue
+                strays += 1
+                if strays > _STRAYS:
+                    self._fail(LinkState.NONSENSE, f"{strays} answers that nobody waits for")
+                    return
+        except _UNREADABLE as error:
             self._fail(LinkState.NONSENSE, f"not a frame: {error}"[:300])
         except (asyncio.IncompleteReadError, asyncssh.Error, OSError):
             self._fail(LinkState.LOST, await self._last_words())

@@ -129,6 +129,8 @@ HOSTILE = {
     "an error of another shape": frame({"i": 2, "e": "no"}),
     "an endless error": frame({"i": 2, "e": ["failed", "x" * 3000]}),
     "a result of another type": frame({"i": 2, "r": 5}),
+    "a reply that is nested deep": struct.pack(">I", 100_007) + b"\x82\xa1i\x02\xa1r" + b"\x91" * 100_000 + b"\xc0",
+    "answers to nobody": frame({"i": 99, "r": "pong"}) * 1000,
     "text that is not UTF-8": struct.pack(">I", 8) + b"\x82\xa1i\x02\xa1r\xa1\xff",
 }
 
