@@ -189,7 +189,7 @@ _COMPACT_NOTES = (
     "Notes:\n"
     "- The state lists windows as w1, w2, ... and elements as e1, e2, ..., one a line: name, tag, text; a star marks "
     "what is selected.\n"
-    "- Where a function wants coordinates give an element's name as a string, for example Agent.click('e3'); where it "
+    "- Where a function wants coordinates give an element's name, for example Agent.click(e3); where it "
     "wants a window give a window's name.\n"
     "- Answer with two lines: a few words of thought, then a call of a listed function with literal arguments.\n"
     "- When the task is done call Agent.exit(success=True); if it can't be done, Agent.exit(success=False)."
