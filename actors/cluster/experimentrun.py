@@ -18,9 +18,10 @@ from actors.cluster.config import Deploy
 from actors.cluster.experiment import OneRun
 from actors.cluster.nearest import hint
 from actors.cluster.runcommand import STATUS, Labels
+from actors.cluster.runfolder import RECORDING
 from runtime.errors import ConfigError
 
-DEMOS, REPORT = "demos", "report"
+REPORT = "report"
 ENDED = ("ok", "failed")
 
 
@@ -72,7 +73,7 @@ def start(args: argparse.Namespace) -> int:
     from actors.cluster.report import show
 
     out = folder / f"{name}-{REPORT}"
-    show.show_all([path for path in played if (path / "ledger.sqlite").is_file()], out, as_json=False)
+    show.show([path for path in played if (path / "ledger.sqlite").is_file()], out, as_json=False)
     return worst
 
 
@@ -94,7 +95,7 @@ def _recorded(folder: Path, name: str, deploy: Deploy, args: argparse.Namespace)
     """The recording that all runs begin from, "" for none; the exit status of a recording that failed."""
     if deploy.demos.source or not deploy.demos.count:
         return deploy.demos.source
-    path = (folder / f"{name}-{DEMOS}").resolve()
+    path = (folder / f"{name}-{RECORDING}").resolve()
     known = (path / "run.json").is_file()
     if known and runfolder.read_record(path).verdict in ENDED and runfolder.owner(path) is None:
         return str(path)
@@ -105,7 +106,7 @@ def _recorded(folder: Path, name: str, deploy: Deploy, args: argparse.Namespace)
         deploy, evaluation=msgspec.structs.replace(deploy.evaluation, enabled=False),
         run=msgspec.structs.replace(deploy.run, limit_s=None),
     )  # fmt: skip
-    status = record.record_into(path, quiet, Labels(args.file, args.runs, time.time(), name, DEMOS), resume=known)
+    status = record.record_into(path, quiet, Labels(args.file, args.runs, time.time(), name, RECORDING), resume=known)
     return str(path) if status == 0 else status
 
 

@@ -18,6 +18,8 @@ import msgspec
 from actors.cluster.nearest import hint
 from runtime.errors import ConfigError
 
+RECORDING = "demos"  # the arm of the run that records what all runs of an experiment begin from
+
 
 class RunRecord(msgspec.Struct, kw_only=True):
     """`run.json`."""
@@ -151,6 +153,12 @@ def find(runs: Path, name: str) -> Path:
     if name == "last" and known:
         return list(known.values())[-1]
     raise ConfigError(f"no run {name} in {runs}; {hint(name, known)}")
+
+
+def of_experiment(runs: Path, name: str) -> list[Path]:
+    """The training runs of experiment `name` that have begun to play, oldest first; none of any other name."""
+    found = [path for path, record in all_runs(runs) if record.experiment == name and record.arm != RECORDING]
+    return [path for path in found if (path / "ledger.sqlite").is_file()]
 
 
 def newest_of(runs: Path, stem: str, file: str) -> Path:

@@ -5,26 +5,38 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-SUMMARY = "say what a run achieved, with a curve and a picture"
+SUMMARY = "say what runs achieved, with a page, curves and whole episodes"
 DESCRIPTION = (
-    "Print a run's evaluation rounds, phases, group endings and overlap, how its seats spent their time (busy from a"
-    " granted reservation to its verification, idle by cause) and which part used the processor; with --out also draw"
-    " them."
+    "Print runs' evaluation rounds and gains, phases, group endings and overlap, how seats spent their time (busy\n"
+    "from a granted reservation to its verification, idle by cause) and which part used the processor. With --out\n"
+    "also write one self-contained page, report.html, with curves, causes of phase changes and whole episodes, and\n"
+    "every curve as a PNG. Runs of one deploy file that differ in the seed become a mean and a band; the name of an\n"
+    "experiment stands for its runs.\n"
+    "Exit status: 0, 1 when a run played no evaluation round, 2 bad input."
 )
-EXAMPLES = "examples:\n  computerrl report last\n  computerrl report last --out report/\n"
+EXAMPLES = (
+    "examples:\n"
+    "  computerrl report last\n"
+    "  computerrl report last --out report/                   also report/report.html and curves\n"
+    "  computerrl report local-0 local-1 local-2 --out report/   three seeds as mean and band\n"
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("run", metavar="RUN", nargs="?", default="last", help="a run's name, a path, or `last`")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write curve.png, seats.png and desktop.jpg there")
+    parser.add_argument(
+        "run", metavar="RUN", nargs="*", default=["last"], help="a run's or an experiment's name, a path, or `last`"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write report.html, a PNG per curve and desktop.jpg")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print it; 1 when no evaluation round was played."""
+    """Print it; 1 when a run played no evaluation round."""
     from actors.cluster import runfolder
     from actors.cluster.report import show
 
-    return show.show(runfolder.find(Path(args.runs), args.run), args.out, as_json=args.json)
+    runs = Path(args.runs)
+    paths = [path for name in args.run for path in runfolder.of_experiment(runs, name) or [runfolder.find(runs, name)]]
+    return show.show(list(dict.fromkeys(paths)), args.out, as_json=args.json)

@@ -6,11 +6,10 @@ Invariant: a bar's pieces add up to all of it; what is too thin for a label is s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
+from actors.cluster.report.curves import png, pyplot
 from actors.cluster.report.machine import MachineTime
 from actors.cluster.report.seats import BUSY, SeatTime
-from runtime.errors import ConfigError
 
 LABEL_SHARE = 0.04
 BUSY_COLOURS = ("#1f6f3d", "#2f8f4f", "#43a764", "#64bd80", "#8dd1a2", "#b7e3c4")
@@ -24,15 +23,9 @@ def shares(seats: SeatTime) -> dict[str, float]:
     return {name: seconds / whole for name, seconds in {**seats.stages_s, **seats.idle_s}.items()}
 
 
-def bars(seats: SeatTime, machine: MachineTime | None, into: Path) -> None:
-    """Write the picture. Raises ConfigError where matplotlib is missing."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ConfigError("drawing needs matplotlib: make setup, or pip install 'computerrl[report]'") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
+def bars_png(seats: SeatTime, machine: MachineTime | None) -> bytes:
+    """The picture. Raises ConfigError where matplotlib is missing."""
+    plt = pyplot()
     rows: list[tuple[str, Mapping[str, float]]] = [(f"{seats.seats} seats", shares(seats))]
     if machine is not None:
         used = {part: machine.share(part) for part in machine.cpu_s}
@@ -40,9 +33,7 @@ def bars(seats: SeatTime, machine: MachineTime | None, into: Path) -> None:
     figure, axes = plt.subplots(len(rows), 1, figsize=(9, 1.9 * len(rows)), dpi=120, squeeze=False)
     for row, (name, pieces) in enumerate(rows):
         _bar(axes[row][0], name, pieces, CPU_COLOURS if row else None)
-    figure.tight_layout()
-    figure.savefig(into, metadata={"Software": None})
-    plt.close(figure)
+    return png(figure)
 
 
 def _bar(axes: object, name: str, pieces: Mapping[str, float], colours: tuple[str, ...] | None) -> None:

@@ -2,43 +2,63 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from actors.cluster import criterion, say
 from actors.cluster.evaluation import Round
-from actors.cluster.report.bars import bars
-from actors.cluster.report.draw import curve
+from actors.cluster.report.gather import RunData, gather, grouped
 from actors.cluster.report.machine import MachineTime
+from actors.cluster.report.page import page
+from actors.cluster.report.pictures import pictures
 from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
 from actors.replay.intervals import Rate
 
 
-def show(path: Path, out: Path | None, *, as_json: bool) -> int:
-    """Print the report of the run at `path` and draw it into `out`; 1 when no evaluation round was played."""
-    figures = read_run(path)
-    written: list[Path] = []
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        curve(figures, out / "curve.png")
-        written.append(out / "curve.png")
-        if figures.seats is not None:
-            bars(figures.seats, figures.machine, out / "seats.png")
-            written.append(out / "seats.png")
-        picture = last_picture(path)
-        if picture is not None:
-            (out / "desktop.jpg").write_bytes(picture[1])
-            written.append(out / "desktop.jpg")
-    if as_json:
-        say.document({"figures": figures, "files": [str(file) for file in written]})
+def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
+    """Print the reports of the runs at `paths` and write page and pictures into `out`.
+
+    Returns 1 when one of them played no evaluation round. Raises ConfigError where a run has no ledger.
+    """
+    if out is None:
+        figures, written = [read_run(path) for path in paths], []
     else:
-        _print(figures, written)
-    return 0 if figures.rounds else 1
+        runs = [_gathered(path) for path in paths]
+        figures, written = [run.figures for run in runs], write(runs, paths, out)
+    if as_json:
+        told = {"figures": figures[0]} if len(figures) == 1 else {"runs": figures}
+        say.document({**told, "files": [str(file) for file in written]})
+    else:
+        for number, one in enumerate(figures):
+            say.line("\n" * bool(number) + one.run + "\n")
+            _print(one)
+        for file in written:
+            say.line(f"wrote     {file}")
+    return 0 if all(one.rounds for one in figures) else 1
 
 
-def _print(figures: RunFigures, written: list[Path]) -> None:
-    say.line(f"{figures.run}\n")
+def _gathered(path: Path) -> RunData:
+    say.line(f"reading {path.name} ...", to=sys.stderr)
+    return gather(path)
+
+
+def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Path]:
+    """Write report.html, a PNG of every curve and the last screenshot into `out`; returns what was written."""
+    out.mkdir(parents=True, exist_ok=True)
+    groups = grouped(runs)
+    drawn = list(pictures(groups))
+    files = {"report.html": page(groups, drawn).encode()} | {f"{one.name}.png": one.content for one in drawn}
+    picture = next((found for path in paths if (found := last_picture(path)) is not None), None)
+    if picture is not None:
+        files["desktop.jpg"] = picture[1]
+    for name, content in files.items():
+        (out / name).write_bytes(content)
+    return [out / name for name in files]
+
+
+def _print(figures: RunFigures) -> None:
     rows = [_round(found) for found in figures.rounds]
     say.table(("ROUND", "WEIGHTS", "DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TASKS", "FAMILIES"), rows)
     for compared in figures.gains:
@@ -56,8 +76,6 @@ def _print(figures: RunFigures, written: list[Path]) -> None:
         _print_seats(figures.seats)
     if figures.machine is not None:
         _print_machine(figures.machine)
-    for file in written:
-        say.line(f"wrote     {file}")
 
 
 def _print_seats(seats: SeatTime) -> None:
@@ -95,8 +113,3 @@ def _share(rate: Rate) -> str:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
-
-
-def show_all(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
-    """Print the reports of the runs at `paths`, one after the other."""
-    return max((show(path, out / path.name if out else None, as_json=as_json) for path in paths), default=1)

@@ -81,7 +81,7 @@ def test_a_round_has_three_denominators(run: Path) -> None:
 
 def test_the_command_prints_and_draws(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    assert show(run, out, as_json=True) == 0
+    assert show([run], out, as_json=True) == 0
     document = json.loads(capsys.readouterr().out)
     whole = document["figures"]["rounds"][0]["summary"]["whole"]
     assert (whole["all"]["successes"], whole["all"]["n"]) == (2, 4)

@@ -1,0 +1,178 @@
+"""Draws curves of one or several runs over optimizer steps.
+
+Invariant: runs of one group are one line with a band; a picture without a value is not drawn at all.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from actors.cluster.report.bands import Band, Series, band, smooth
+from runtime.errors import ConfigError
+
+SHADES = {"bc": "#dfe8f5", "rl": "#e6f3e6", "pulse": "#fbeed5"}
+LINES = ("#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86")
+WINDOW = 5  # optimizer steps over which training success is averaged
+
+
+class Stretch(NamedTuple):
+    """A stay in a phase, in optimizer steps."""
+
+    phase: str
+    start: int
+    end: int
+    cause: str = ""
+
+
+class Dots(NamedTuple):
+    """Points with intervals that belong together: a round's decoding of one group of runs."""
+
+    label: str
+    steps: list[int]
+    values: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def pyplot() -> Any:
+    """Matplotlib's, drawing into memory. Raises ConfigError where it is missing."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ConfigError("drawing needs matplotlib: make setup, or pip install 'computerrl[report]'") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+def png(figure: Any) -> bytes:
+    """The picture, and nothing of it left in memory."""
+    buffer = io.BytesIO()
+    figure.tight_layout()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    pyplot().close(figure)
+    return buffer.getvalue()
+
+
+def lines(
+    groups: Mapping[str, Sequence[Series]],
+    stretches: Sequence[Stretch],
+    ylabel: str,
+    *,
+    window: int = 1,
+    whole: bool = False,
+    share: bool = False,
+) -> bytes | None:
+    """One line per group over the steps, or None without a value. `whole`: cloning in full; `share`: from 0 to 1."""
+    bands = {label: band(several) for label, several in groups.items()}
+    if not any(found.steps for found in bands.values()):
+        return None
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(7, 2.9), dpi=110)
+    for (label, found), colour in zip(bands.items(), _colours(), strict=False):
+        for part in _parts(found, stretches):
+            _line(axes, part, colour, _named(label, found) if part.steps[0] == found.steps[0] else None, window)
+    last = max(found.steps[-1] for found in bands.values() if found.steps)
+    _dress(axes, stretches, last, whole=whole)
+    axes.set(xlabel="optimizer step", ylabel=ylabel)
+    if share:
+        axes.set_ylim(0, 1)
+    if len(bands) > 1 or any(found.seeds > 1 for found in bands.values()):
+        axes.legend(fontsize=8)
+    return png(figure)
+
+
+def success(groups: Mapping[str, Sequence[Series]], dots: Sequence[Dots], stretches: Sequence[Stretch]) -> bytes | None:
+    """Held-out rounds with intervals over training success; None where there is neither."""
+    bands = {label: band(several) for label, several in groups.items()}
+    if not dots and not any(found.steps for found in bands.values()):
+        return None
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(9, 4.2), dpi=120)
+    for (label, found), colour in zip(bands.items(), _colours() if len(bands) > 1 else ["#8a8a8a"], strict=False):
+        for part in _parts(found, stretches):
+            said = f"training, {_named(label, found)} (mean of {WINDOW} steps)"
+            first = part.steps[0] == found.steps[0]
+            _line(axes, part, colour, said if first else None, WINDOW, faint=True)
+    for one, colour in zip(dots, _colours(), strict=False):
+        below = [max(0.0, value - low) for value, low in zip(one.values, one.low, strict=True)]
+        above = [max(0.0, high - value) for value, high in zip(one.values, one.high, strict=True)]
+        axes.errorbar(
+            one.steps, one.values, yerr=[below, above], marker="o", capsize=3, lw=1.8, label=one.label, color=colour
+        )
+    steps = [step for one in dots for step in one.steps] + [s for found in bands.values() for s in found.steps[-1:]]
+    _dress(axes, stretches, max(steps), whole=False, causes=True)
+    axes.set(xlabel="optimizer step", ylabel="success", ylim=(0, 1))
+    axes.legend(fontsize=8, loc="best")
+    return png(figure)
+
+
+def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) -> bytes | None:
+    """Bars side by side by category, None without one."""
+    names = sorted({name for found in groups.values() for name in found})
+    if not names:
+        return None
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(7, 2.6), dpi=110)
+    wide = 0.8 / len(groups)
+    for number, ((label, found), colour) in enumerate(zip(groups.items(), _colours() * 4, strict=False)):
+        places = [place - 0.4 + wide * (number + 0.5) for place in range(len(names))]
+        axes.bar(places, [found.get(name, 0) for name in names], width=wide, label=label, color=colour)
+    axes.set(xticks=range(len(names)), xlabel=xlabel, ylabel=ylabel)
+    axes.set_xticklabels([str(name) for name in names])
+    if len(groups) > 1:
+        axes.legend(fontsize=8)
+    return png(figure)
+
+
+def _colours() -> list[str]:
+    return list(LINES)
+
+
+def _named(label: str, found: Band) -> str:
+    return f"{label}, {found.seeds} seeds" if found.seeds > 1 else label
+
+
+def _parts(found: Band, stretches: Sequence[Stretch]) -> list[Band]:
+    """`found` cut at changes of phase, so that no line joins what was not trained in between."""
+    cuts = [found]
+    for start in sorted({one.start for one in stretches}):
+        head, tail = _cut(cuts.pop(), start)
+        cuts += [part for part in (head, tail) if part.steps] or [tail]
+        if not cuts[-1].steps:
+            break
+    return [part for part in cuts if part.steps]
+
+
+def _cut(found: Band, at: int) -> tuple[Band, Band]:
+    n = sum(step <= at for step in found.steps)
+    halves = (slice(None, n), slice(n, None))
+    one, two = (
+        Band(found.steps[half], found.mean[half], found.low[half], found.high[half], found.seeds) for half in halves
+    )
+    return one, two
+
+
+def _line(axes: Any, found: Band, colour: str, label: str | None, window: int, *, faint: bool = False) -> None:
+    axes.plot(found.steps, smooth(found.mean, window), color=colour, lw=1 if faint else 1.5, label=label)
+    if found.seeds > 1:
+        low, high = smooth(found.low, window), smooth(found.high, window)
+        axes.fill_between(found.steps, low, high, color=colour, alpha=0.18, lw=0)
+
+
+def _dress(axes: Any, stretches: Sequence[Stretch], last: int, *, whole: bool, causes: bool = False) -> None:
+    """Shade phases; cloning is long and mostly has no curve, so unless `whole` its end is enough."""
+    rl = [one.start for one in stretches if one.phase == "rl"]
+    first = max(0, rl[0] - 0.1 * last) if rl and not whole else 0
+    for one in stretches:
+        end = min(one.end, last)
+        if one.phase in SHADES and end > one.start and end > first:
+            axes.axvspan(one.start, end, color=SHADES[one.phase], lw=0)
+            place = (max(one.start, first) + end) / 2
+            said = f"{one.phase}\n{one.cause}" if causes and one.cause else one.phase
+            axes.text(place, 1.02, said, ha="center", fontsize=8, transform=axes.get_xaxis_transform())
+    axes.set_xlim(first, last + 1)
+    axes.grid(alpha=0.25)

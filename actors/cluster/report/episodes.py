@@ -1,0 +1,95 @@
+"""Reads whole episodes: prompts, answers, what came of them, and the picture that was kept.
+
+Invariant: the newest of each kind whose steps are still stored are taken; one whose payload is gone is left out, never
+shown in part.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from actors.replay.messages import StepRef
+from runtime.errors import StoreError
+from runtime.message import BlobRef
+from runtime.segments import read_blob
+
+MOST_LOOKED_AT = 4000
+
+
+class ShownStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step as people read it; fields that an older payload lacks are empty."""
+
+    observation: str = ""
+    response: str = ""
+    action: str | None = None
+    refusal: str | None = None
+    result: str | None = None
+    temperature: float = 0.0
+    screenshot: BlobRef | None = None
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole one."""
+
+    token: int
+    task: str
+    lane: str
+    where: str  # the round's name, or the phase it was played in
+    success: bool
+    reason: str
+    steps: list[ShownStep]
+    pictures: dict[int, bytes]  # number of the step -> JPEG
+
+    @property
+    def family(self) -> str:
+        """The first part of the task's id."""
+        return self.task.partition("/")[0]
+
+
+def choose(run: Path, most: int = 24) -> list[Episode]:
+    """One success and one failure per family, evaluation before training, newest first; at most `most`."""
+    with closing(sqlite3.connect(f"file:{run / 'ledger.sqlite'}?mode=ro", uri=True, timeout=10.0)) as db:
+        db.row_factory = sqlite3.Row
+        rows = db.execute(
+            "SELECT e.token, e.task, e.lane, e.success, e.reason, coalesce(r.name, s.phase) AS whereto FROM episodes e"
+            " LEFT JOIN rounds r ON r.id = e.round_id LEFT JOIN stays s ON s.idx = e.stay"
+            " WHERE e.live = 1 AND e.lane != 'demo' ORDER BY e.lane = 'eval' DESC, e.seq DESC LIMIT ?",
+            (MOST_LOOKED_AT,),
+        )
+        found: dict[tuple[str, bool], Episode] = {}
+        for row in rows:
+            kind = (row["task"].partition("/")[0], bool(row["success"]))
+            if kind not in found and (episode := _read(run, db, row)) is not None:
+                found[kind] = episode
+    order = sorted(found, key=lambda kind: (kind[0], not kind[1]))
+    return [found[kind] for kind in order][:most]
+
+
+def _read(run: Path, db: sqlite3.Connection, row: sqlite3.Row) -> Episode | None:
+    steps, pictures = [], {}
+    refs = db.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (row["token"],)).fetchall()
+    try:
+        for number, (raw,) in enumerate(refs, 1):
+            ref = msgspec.msgpack.decode(raw, type=StepRef)
+            step = msgspec.msgpack.decode(read_blob(run / "segments", ref.blob), type=ShownStep)
+            steps.append(step)
+            if step.screenshot is not None:
+                pictures[number] = read_blob(run / "segments", step.screenshot)
+    except (StoreError, OSError, msgspec.DecodeError):
+        return None  # a run that goes on throws payloads away under its reader
+    if not steps:
+        return None
+    return Episode(
+        token=row["token"],
+        task=row["task"],
+        lane=row["lane"],
+        where=row["whereto"] or "",
+        success=bool(row["success"]),
+        reason=row["reason"],
+        steps=steps,
+        pictures=pictures,
+    )

@@ -1,0 +1,73 @@
+"""Rounds and gains of several seeds together. Pure.
+
+Invariant: seeds are pooled only over rounds of the same weights' step, task set and decoding that all of them played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from actors.cluster.evaluation import Compared, Round
+from actors.cluster.report.gather import RunData
+from actors.replay.evaluation import gain, summarise
+from actors.replay.intervals import Gain, Rate
+
+
+class Point(NamedTuple):
+    """Success of some seeds at one step."""
+
+    step: int
+    rate: Rate
+    each: list[float]  # by seed
+
+
+def pooled(runs: Sequence[RunData]) -> dict[str, list[Point]]:
+    """Decoding -> points in order; one seed's rate, or that of all seeds' episodes with instances as clusters."""
+    found: dict[str, list[Point]] = {}
+    told = [run for run in runs if run.closed()]
+    if not told:
+        return found
+    for first in told[0].closed():
+        alike = [_same(run.closed(), first) for run in told]
+        rounds = [one for one in alike if one is not None]
+        if len(rounds) == len(told):
+            whole = summarise([episode for one in rounds for episode in one.episodes]).whole.all
+            each = [one.summary.whole.all.value for one in rounds]
+            found.setdefault(first.decoding, []).append(Point(first.step, whole, each))
+    return {decoding: sorted(points, key=lambda point: point.step) for decoding, points in sorted(found.items())}
+
+
+class SeedsGain(NamedTuple):
+    """From the first to the last round, over seeds."""
+
+    decoding: str
+    each: list[Gain]
+    together: Gain  # over instances, every seed's episode of one counted into it
+
+
+def gains(runs: Sequence[RunData]) -> list[SeedsGain]:
+    """The gain of every decoding that all runs have one of."""
+    told = [run for run in runs if run.gains]
+    found = []
+    for compared in told[0].gains if told else []:
+        pairs = [pair for run in told if (pair := _rounds_of(run, compared)) is not None]
+        if len(pairs) == len(told):
+            before = [episode for one, _ in pairs for episode in one.episodes]
+            after = [episode for _, two in pairs for episode in two.episodes]
+            each = [gain(one.episodes, two.episodes) for one, two in pairs]
+            found.append(SeedsGain(compared.decoding, each, gain(before, after)))
+    return found
+
+
+def _rounds_of(run: RunData, like: Compared) -> tuple[Round, Round] | None:
+    for compared in run.gains:
+        if (compared.decoding, compared.task_set) == (like.decoding, like.task_set):
+            by_name = {one.name: one for one in run.closed()}
+            return by_name[compared.before], by_name[compared.after]
+    return None
+
+
+def _same(rounds: Sequence[Round], like: Round) -> Round | None:
+    kind = (like.step, like.task_set, like.temperature)
+    return next((one for one in rounds if (one.step, one.task_set, one.temperature) == kind), None)

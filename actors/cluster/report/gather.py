@@ -1,0 +1,142 @@
+"""Collects what the page says of each run, and which runs are seeds of one deploy file.
+
+Invariant: a run that goes on, was killed or did only part of its job gives what it has; what it has not is empty.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actors.cluster import evaluation, runfolder, typed
+from actors.cluster.evaluation import Compared, Round
+from actors.cluster.report import bands, episodes, history
+from actors.cluster.report.curves import Stretch
+from actors.cluster.report.episodes import Episode
+from actors.cluster.report.history import StepFigures
+from actors.cluster.report.read import RunFigures, read_run
+from runtime.errors import ConfigError
+from runtime.logs_read import read_logs
+from runtime.message import Version
+
+OF_STEPS = frozenset(("batch_taken", "episode_ended", "group_ended"))
+KEPT_DETAILS = 4000  # verdicts of the newest episodes; older ones are not shown whole
+
+
+class Switch(msgspec.Struct, frozen=True, kw_only=True):
+    """One stay in a phase and why it began."""
+
+    phase: str
+    start: int  # optimizer step
+    cause: str
+    evidence: dict[str, float]
+
+
+class RunData(msgspec.Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    name: str
+    state: str  # "running", "killed" or its verdict
+    reason: str
+    file: str
+    arm: str
+    seed: int | None
+    started: str
+    key: str  # shared by the seeds of one deploy file
+    switches: list[Switch]
+    rounds: list[Round]
+    gains: list[Compared]
+    steps: list[StepFigures]
+    figures: RunFigures
+    episodes: list[Episode]
+    details: dict[int, str]  # token -> what the verifier saw
+
+    def stretches(self) -> list[Stretch]:
+        """Its stays as stretches of optimizer steps, those of no length left out."""
+        last = max((one.step for one in self.steps), default=0)
+        ends = [*(switch.start for switch in self.switches[1:]), last]
+        return [
+            Stretch(s.phase, s.start, end, s.cause) for s, end in zip(self.switches, ends, strict=True) if end > s.start
+        ]
+
+    def closed(self) -> list[Round]:
+        """The rounds that were played to their end."""
+        return [found for found in self.rounds if found.closed]
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Runs that differ in nothing but their seed."""
+
+    label: str
+    runs: list[RunData]
+
+
+def gather(path: Path) -> RunData:
+    """Everything about the run at `path`. Raises ConfigError where there is no ledger."""
+    figures = read_run(path)
+    lines = [line for line in read_logs(path) if line["event"] in OF_STEPS]
+    record, state = _record(path)
+    rounds = evaluation.read_rounds(path)
+    deploy = _deploy(path)
+    details = {line["token"]: line.get("detail", "") for line in lines if line["event"] == "episode_ended"}
+    return RunData(
+        name=path.name,
+        state=state,
+        reason=(record.reason if record else None) or "",
+        file=record.file if record else "",
+        arm=record.arm if record else "",
+        seed=record.seed if record else None,
+        started=record.started if record else "",
+        key=bands.key(deploy) if deploy else path.name,
+        switches=_switches(path),
+        rounds=rounds,
+        gains=evaluation.gains(rounds),
+        steps=history.read_steps(path, lines),
+        figures=figures,
+        episodes=episodes.choose(path),
+        details=dict(list(details.items())[-KEPT_DETAILS:]),
+    )
+
+
+def grouped(runs: Sequence[RunData]) -> list[Group]:
+    """The runs by what they share, in the order of their first ones; labels differ."""
+    by_key: dict[str, list[RunData]] = {}
+    for run in runs:
+        by_key.setdefault(run.key, []).append(run)
+    labels: dict[str, list[RunData]] = {}
+    for same in by_key.values():
+        first = same[0]
+        label = first.arm or (Path(first.file).stem if first.file and len(same) > 1 else first.name)
+        while label in labels:
+            label += "'"
+        labels[label] = same
+    return [Group(label, same) for label, same in labels.items()]
+
+
+def _record(path: Path) -> tuple[runfolder.RunRecord | None, str]:
+    if not (path / "run.json").is_file():
+        return None, "unknown"
+    record = runfolder.read_record(path)
+    return record, runfolder.state(path, record)
+
+
+def _deploy(path: Path) -> dict[str, Any]:
+    file = path / "deploy.yaml"
+    found = typed.plain(file, str(file)) if file.is_file() else {}
+    if not isinstance(found, dict):
+        raise ConfigError(f"{file}: expected keys and values at the top")
+    return found
+
+
+def _switches(path: Path) -> list[Switch]:
+    with closing(sqlite3.connect(f"file:{path / 'ledger.sqlite'}?mode=ro", uri=True, timeout=10.0)) as db:
+        rows = db.execute("SELECT phase, start, cause, evidence FROM stays ORDER BY idx").fetchall()
+    return [
+        Switch(phase=phase, start=Version.parse(start).step, cause=cause, evidence=msgspec.json.decode(evidence))
+        for phase, start, cause, evidence in rows
+    ]

@@ -1,0 +1,73 @@
+"""Builds HTML without templates.
+
+Invariant: what is not made by a function here is text and is escaped, so that no word of a run becomes markup; an
+attribute never holds an address outside the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+
+from actors.cluster import say
+
+VOID = frozenset(("img", "meta", "br"))
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def text(words: object) -> Markup:
+    """`words` with markup and control characters escaped; lines stay lines."""
+    return Markup(html.escape(say.clean(str(words), lines=True)))
+
+
+def tag(name: str, *children: object, **attributes: str | None) -> Markup:
+    """An element; children that are no `Markup` are escaped. `class_` is the attribute `class`, None leaves one out."""
+    head = "".join(
+        f' {key.rstrip("_")}="{html.escape(say.clean(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in VOID:
+        return Markup(f"<{name}{head}>")
+    return Markup(f"<{name}{head}>{join(children)}</{name}>")
+
+
+def join(parts: Iterable[object]) -> Markup:
+    """One after the other."""
+    return Markup("".join(part if isinstance(part, Markup) else text(part) for part in parts))
+
+
+def picture(content: bytes, alt: str) -> Markup:
+    """An inlined PNG or JPEG."""
+    kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
+    source = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+    return Markup(f'<img src="{source}" alt="{html.escape(say.clean(alt))}">')
+
+
+def table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str | None = None) -> Markup:
+    """A table with a row of headings, in a box that scrolls by itself on a narrow screen."""
+    body = join(tag("tr", *(tag("td", cell) for cell in row)) for row in rows)
+    first = tag("tr", *(tag("th", cell, scope="col") for cell in head))
+    said = [tag("caption", caption)] if caption else []
+    return tag("div", tag("table", *said, tag("thead", first), tag("tbody", body)), class_="wide")
+
+
+def document(title: str, style: str, body: Markup) -> str:
+    """The whole page. Its policy lets a browser load nothing but what is in it."""
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    head = join(
+        (
+            Markup('<meta charset="utf-8">'),
+            Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+            Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+            tag("title", title),
+            tag("style", Markup(style)),
+        )
+    )
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'

@@ -1,0 +1,140 @@
+"""Which pictures a report has, by name.
+
+Invariant: a figure has the same name, unit and axis in every report; what no run has is no picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from actors.cluster.report import curves, history
+from actors.cluster.report.bars import bars_png
+from actors.cluster.report.curves import Dots
+from actors.cluster.report.evaluated import pooled
+from actors.cluster.report.gather import Group, RunData
+
+
+class Picture(NamedTuple):
+    """One picture."""
+
+    name: str  # of its file, without an ending
+    title: str
+    said: str  # what it shows, in a sentence
+    content: bytes
+
+
+class _Curve(NamedTuple):
+    name: str
+    title: str
+    said: str
+    figure: str | tuple[str, ...]  # names in `figures`, the first that a run has
+    label: str
+    phase: str | None = "rl"
+    window: int = 1
+    share: bool = False
+    whole: bool = False
+
+
+CURVES = (
+    _Curve("loss", "Loss", "Mean over the batch; phases minimise different things.", "loss", "loss", None, whole=True),
+    _Curve("token-entropy", "Token entropy", "Of the policy over the next token, at temperature 1.", "entropy", "nats", None),
+    _Curve(
+        "action-entropy", "Action entropy", "Of the parsed actions of a batch, by the function they call.",
+        "action_entropy_nats", "nats", window=curves.WINDOW,
+    ),
+    _Curve(
+        "call-entropy", "Call entropy within a group",
+        "Of function and arguments among the episodes of one task, mean over the batch.", "group_call_entropy_nats",
+        "nats", window=curves.WINDOW,
+    ),
+    _Curve(
+        "diversity", "Diversity", "Distinct trajectories among the episodes of one task, as a share.",
+        "distinct_trajectories", "share distinct", window=curves.WINDOW, share=True,
+    ),
+    _Curve("coverage", "Coverage", "Training tasks solved at least once so far.", "coverage", "share", share=True),
+    _Curve("kl", "KL", "k3 estimate of the divergence from the reference policy.", "kl", "nats per token"),
+    _Curve(
+        "clip-fraction", "Clip fraction", "Tokens whose gradient was clipped away.", "clip_fraction", "share of tokens"
+    ),
+    _Curve(
+        "mismatch", "Mismatch", "Mean absolute log-ratio of the policy trained to the one that acted.",
+        ("mismatch_mean", "mismatch"), "nats",
+    ),
+    _Curve("pace", "Pace", "Training episodes a minute between two steps.", "episodes_per_min", "episodes / min"),
+)  # fmt: skip
+
+
+def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
+    """All pictures of the runs, in the order of the page."""
+    runs = [run for group in groups for run in group.runs]
+    stretches = runs[0].stretches() if len({tuple(run.stretches()) for run in runs}) == 1 else []
+    trained = {group.label: [history.series(run.steps, "success", "rl") for run in group.runs] for group in groups}
+    drawn = curves.success(trained, dots(groups), stretches)
+    yield from _if("curve", "Success", "Held-out rounds with 95 % intervals, over training episodes.", drawn)
+    for curve in CURVES:
+        names = (curve.figure,) if isinstance(curve.figure, str) else curve.figure
+        found = {group.label: [_first(run, names, curve.phase) for run in group.runs] for group in groups}
+        drawn = curves.lines(
+            found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share
+        )  # fmt: skip
+        yield from _if(curve.name, curve.title, curve.said, drawn)
+    drawn = curves.counts(
+        _shares(groups, lambda run: history.total(run.steps, lambda step: step.staleness)),
+        "optimizer steps", "share of trajectories",
+    )  # fmt: skip
+    said = "Age of what was trained: the version trained minus that of a trajectory's oldest token."
+    yield from _if("staleness", "Staleness", said, drawn)
+    drawn = curves.counts(
+        _shares(groups, lambda run: {name: n for name, n in run.figures.endings.items() if name in ENDINGS}),
+        "how a group ended", "share of groups",
+    )  # fmt: skip
+    yield from _if("groups", "Groups by ending", "All but `trained` taught nothing.", drawn)
+    for run in runs:
+        if run.figures.seats is not None:
+            name = "seats" if len(runs) == 1 else f"seats-{run.name}"
+            said = "Above, the seats' time by what they did or waited for; below, the processor's by part of the run."
+            yield Picture(name, f"Time of {run.name}", said, bars_png(run.figures.seats, run.figures.machine))
+
+
+ENDINGS = frozenset(("trained", "stale", "zero_variance", "lost", "phase_closed", "orphaned"))
+
+
+def dots(groups: Sequence[Group]) -> list[Dots]:
+    """The rounds of every group and decoding; of several seeds, the pooled rate where all of them played the round."""
+    found = []
+    for group in groups:
+        for decoding, points in pooled(group.runs).items():
+            n = points[0].rate.n
+            label = f"held out, {decoding}, n = {n}"
+            found.append(
+                Dots(
+                    label if len(groups) == 1 else f"{group.label}: {label}",
+                    [point.step for point in points],
+                    [point.rate.value for point in points],
+                    [point.rate.interval[0] for point in points],
+                    [point.rate.interval[1] for point in points],
+                )
+            )
+    return found
+
+
+def _first(run: RunData, names: Sequence[str], phase: str | None) -> dict[int, float]:
+    return next((found for name in names if (found := history.series(run.steps, name, phase))), {})
+
+
+def _shares(groups: Sequence[Group], of: Callable[[RunData], dict[str, int]]) -> dict[str, dict[str, float]]:
+    shares: dict[str, dict[str, float]] = {}
+    for group in groups:
+        counts: dict[str, int] = {}
+        for run in group.runs:
+            for name, n in of(run).items():
+                counts[name] = counts.get(name, 0) + n
+        whole = sum(counts.values())
+        shares[group.label] = {name: n / whole for name, n in counts.items()} if whole else {}
+    return shares
+
+
+def _if(name: str, title: str, said: str, drawn: bytes | None) -> Iterator[Picture]:
+    if drawn is not None:
+        yield Picture(name, title, said, drawn)
