@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import shutil
 import sys
 import time
 import uuid
@@ -58,16 +59,22 @@ def play(args: argparse.Namespace) -> int:
     deploy = msgspec.structs.replace(deploy, run=msgspec.structs.replace(deploy.run, base=kept))
 
     def planned() -> Plan:
-        _keep(weights, folder)
         return compose.evaluating(deploy, version=version, run_dir=folder, incarnation=uuid.uuid4().hex)
 
     label = f"{EVAL} {args.model}" if not args.resume else runfolder.read_record(folder).file
     labels = runcommand.Labels(label, args.runs, begun)
     # With --json, standard output is for the one document.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
-    with elsewhere:
-        job = execute.Job(lambda system, plan, shown: _watch(system, plan, shown, version), _judge)
-        status = runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
+    job = execute.Job(lambda system, plan, shown: _watch(system, plan, shown, version), _judge)
+    try:
+        if not args.resume:
+            _keep(weights, folder)
+        with elsewhere:
+            status = runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
+    except ConfigError:
+        if not (folder / "run.json").exists():  # refused before it was a run
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     show.result(folder, weights, deploy, before, Path(args.out) if args.out else None, as_json=args.json)
     return status
 

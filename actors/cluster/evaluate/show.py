@@ -28,7 +28,7 @@ def result(
     if not rounds:
         return
     (found,) = rounds
-    compared = _against(found, before) if before is not None and found.closed else None
+    compared = compared_with(found, before) if before is not None and found.closed else None
     document = _document(folder, weights, deploy, found, compared)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,8 @@ def result(
         say.line(f"wrote {out / 'result.json'} and {out / 'episodes.jsonl'}")
 
 
-def _against(found: Round, before: Sequence[Round]) -> Compared:
+def compared_with(found: Round, before: Sequence[Round]) -> Compared:
+    """The gain over the newest of `before` that is of the same kind. Raises ConfigError when there is none."""
     for one in reversed(before):
         alike = (one.task_set, one.temperature, one.max_new_tokens)
         if alike == (found.task_set, found.temperature, found.max_new_tokens):

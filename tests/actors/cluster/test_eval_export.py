@@ -1,0 +1,165 @@
+"""Weights located by name, evaluated on real desktops, and exported."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.cluster import cli, criterion, deployfile, evaluation, models, weights
+from actors.cluster.config import Deploy
+from actors.cluster.evaluate import settings, show
+from actors.cluster.runfolder import RunRecord, claim
+from actors.cluster.typed import build
+from actors.replay.schema import connect
+from runtime.errors import ConfigError
+
+COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
+TASKS = [f"text_editor/held-out/{n}" for n in range(2)]
+
+
+@pytest.fixture
+def state_dir() -> Iterator[str]:
+    folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
+    os.chmod(folder, 0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, state_dir: str) -> Path:
+    """A fabricated run `mine` with three rounds; the weights of the one in the middle are gone."""
+    run = tmp_path / "runs" / "mine"
+    record = RunRecord(
+        name="mine", file="local", seed=3, build="b", versions={}, started="2026-01-01T00:00:00Z", started_s=1.0
+    )
+    claim(run, record, resume=False).end("ok", None)
+    provider = {"type": "sandbox", "state_dir": state_dir}
+    data = {"tasks": {"eval": TASKS, "max_steps": 3}, "desktops": {"seats": 2, "provider": provider}}
+    (run / "deploy.yaml").write_text(deployfile.dump(build(data, Deploy, source="x")))
+    for place in ("kept/0.5", "weights/0.9", "weights/0.10"):
+        shutil.copytree(models.bundled(), run / place)
+    connection, _ = connect(run / "ledger.sqlite")
+    with closing(connection):
+        add_round(connection, 1, "after_bc", "0.5", 0)
+        add_round(connection, 2, "rl2", "0.7", 1)
+        add_round(connection, 3, "final", "0.10", 2)
+    return run.parent
+
+
+def add_round(connection: Any, number: int, name: str, version: str, wins: int) -> None:
+    connection.execute(
+        "INSERT INTO rounds(id, name, version, temperature, max_new_tokens, task_set, tasks, closed)"
+        " VALUES (?, ?, ?, 1.0, 96, 'abc', 2, 1)",
+        (number, name, version),
+    )
+    for n, task in enumerate(TASKS):
+        connection.execute("INSERT INTO round_tasks VALUES (?, ?, ?, 'played', 0)", (number, n, task))
+        connection.execute(
+            "INSERT INTO episodes(token, lane, task, stay, round_id, success, feasible, reason, wall_s, busy_s,"
+            " ended_step) VALUES (?, 'eval', ?, 0, ?, ?, 1, 'x', 1.0, 1.0, 0)",
+            (10 * number + n, task, number, n < wins),
+        )
+
+
+def test_weights_are_found_by_round_version_and_name(runs: Path) -> None:
+    found = weights.locate("mine", runs)
+    assert (found.version, found.at, Path(found.folder).name) == ("0.10", "newest", "0.10")
+    assert weights.locate("last", runs, "after_bc").folder == str(runs / "mine" / "kept" / "0.5")
+    assert weights.locate("mine", runs, "0.9").version == "0.9"
+    assert weights.locate(str(runs / "mine"), runs, "final").version == "0.10"
+    assert weights.locate("base", runs).folder == str(models.bundled())
+    assert weights.locate(str(models.bundled()), runs).version == "0.0"
+    for name, at, said in (
+        ("mine", "rl2", "its weights 0.7 were not kept"),
+        ("mine", "after_bcc", "did you mean after_bc?"),
+        ("mne", "", "did you mean mine?"),
+        ("base", "final", "only a run has weights"),
+    ):
+        with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
+            weights.locate(name, runs, at)
+
+
+def arguments(*words: str) -> Any:
+    return cli.build_parser().parse_args(["eval", *words])
+
+
+def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
+    mine = weights.locate("mine", runs)
+    deploy = settings.deploy_of(arguments("mine", "--runs", str(runs)), mine)
+    assert (deploy.tasks.eval, deploy.tasks.max_steps, deploy.desktops.seats) == (TASKS, 3, 2)
+    assert (deploy.evaluation.temperature, deploy.evaluation.episodes, deploy.demos.count) == (0.0, 1, 0)
+    words = ("mine", "--tasks", "desktop", "--untrained", "--instances", "2", "--decoding", "T=0.5", "--episodes", "3")
+    wide = settings.deploy_of(arguments(*words, "--runs", str(runs), "--form", "paper"), mine)
+    families = {str(task).partition("/")[0] for task in wide.tasks.eval}
+    assert evaluation.untrained_families() < families
+    assert len(wide.tasks.eval) == 2 * len(families)
+    assert (wide.evaluation.temperature, wide.evaluation.episodes, wide.desktops.form) == (0.5, 3, "paper")
+    assert build(json.loads(json.dumps(deployfile.yaml.safe_load(deployfile.dump(wide)))), Deploy, source="x") == wide
+
+
+@pytest.mark.parametrize("word", ["t=0", "t=", "t=nan", "1", "hot", "t=-1"])
+def test_a_decoding_is_greedy_or_a_temperature(word: str) -> None:
+    assert settings.temperature("greedy") == 0.0
+    with pytest.raises(ConfigError, match="--decoding"):
+        settings.temperature(word)
+
+
+def test_an_export_is_whole_described_and_never_written_over(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", "mine", str(tmp_path / "out"), "--runs", str(runs), "--json"]
+    assert cli.main([*words, "--at", "final"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["serve"]["SGLang"].endswith(f"--model-path {tmp_path / 'out'} --port 30000")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| final | T=1 | 2 | abc | 1.000 (0.342 to 1.000)" in card
+    assert "from after_bc to final: +1.000" in card
+    assert "seed 3, build b, weights 0.10 (final)" in card
+    assert cli.main(words) == 2
+    assert "exists already" in capsys.readouterr().err
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from policy.hf_folder import read
+    from policy.tokenizer import Tokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    ours = read(models.bundled())
+    state = model.state_dict()
+    assert all(state[name].equal(tensor) for name, tensor in ours.items())
+    ids = Tokenizer.load(tmp_path / "out").response_ids("icon zebra.txt -> click")
+    assert AutoTokenizer.from_pretrained(tmp_path / "out")("icon zebra.txt -> click").input_ids == ids[:-1]
+
+
+def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Path) -> None:
+    words = ["eval", "mine", "--at", "after_bc", "--decoding", "t=1", "--episodes", "2", "--name", "seen", "--json"]
+    done = subprocess.run(
+        [*COMMAND, *words, "--out", "out"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert (document["decoding"], document["weights"]["version"], document["closed"]) == ("T=1", "0.5", True)
+    assert (document["summary"]["episodes"], document["summary"]["instances"]) == (4, 2)
+    assert set(document["summary"]["pass_at"]) == {"1", "2"}
+    assert json.loads((tmp_path / "out" / "result.json").read_text()) == document
+    assert len((tmp_path / "out" / "episodes.jsonl").read_text().splitlines()) == 4
+    (found,) = evaluation.read_rounds(runs / "seen")
+    assert (found.version, found.closed, found.summary.faults) == ("0.5", True, 0)
+    again = subprocess.run([*COMMAND, "report", "seen"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "eval   0.5" in again.stdout
+    assert not (runs / "seen" / "checkpoints").exists(), "nothing learned"
+    same = show.compared_with(found, [found])
+    assert (same.whole.value, same.whole.instances) == (0.0, 2)
+    assert criterion.told(same).startswith("held-out success ")
+    with pytest.raises(ConfigError, match="no closed round"):
+        show.compared_with(found, evaluation.read_rounds(runs / "mine"))
