@@ -1,0 +1,30 @@
+"""Which groups the ledger hands to a learner that rewards trajectories, not steps."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.actors.replay.ledger_tools import Play, settings, step
+
+
+@pytest.mark.parametrize(("signal", "ready"), [("step", 1), ("trajectory", 0)])
+def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path, signal: str, ready: int) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(), signal=signal))
+    play.rl()
+    first, second = play.reserve(), play.reserve()
+    play.commit(first, True, [step(), step(well_formed=False)])
+    play.commit(second, True)
+    figures = play.figures()
+    assert figures.groups_ready == ready
+    assert figures.endings.get("zero_variance", 0) == 1 - ready
+
+
+@pytest.mark.parametrize("signal", ["step", "trajectory"])
+def test_a_success_beside_a_failure_is_a_signal_for_both(tmp_path: Path, signal: str) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(), signal=signal))
+    play.rl()
+    play.group([True, False])
+    batch = play.batch()
+    assert [group.group for group in batch.groups]
+    assert (batch.stay_step, batch.stay_limit) == (0, None)
