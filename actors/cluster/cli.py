@@ -79,12 +79,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, rest = build_parser().parse_known_args(argv)
     if rest:
         args.parser.unknown(rest)
+    from actors.cluster.say import clean
     from runtime.errors import ConfigError
 
     try:
         return int(args.main(args))
     except ConfigError as error:
-        sys.stderr.write(f"{args.parser.prog}: {error}\n")
+        sys.stderr.write(clean(f"{args.parser.prog}: {error}") + "\n")
         return 2
     except KeyboardInterrupt:
         return 130

@@ -24,6 +24,12 @@ def line(text: str = "", *, to: TextIO | None = None) -> None:
     stream.flush()
 
 
+def quoted(text: str) -> None:
+    """Lines of somebody else's text, marked so that none of them can pass for one of this program's."""
+    for part in text.split("\n"):
+        line(f"| {part}")
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Aligned columns; the last column is not padded."""
     cells = [[clean(str(cell)) for cell in row] for row in (head, *rows)]

@@ -34,11 +34,12 @@ def show(path: Path, *, as_json: bool) -> int:
         say.document({"run": str(path), "state": state, "trouble": trouble, "record": plain, "actors": actors})
         return int(bad)
     ended = f", ended {record.ended}" if record.ended else ""
-    say.line(f"{record.name}: {state}, started {record.started}{ended}{f' - {record.reason}' if record.reason else ''}")
+    reason = f" - {record.reason}" if record.reason else ""  # it may quote a guest: one line, whatever it says
+    say.line(say.clean(f"{record.name}: {state}, started {record.started}{ended}{reason}"))
     if trouble:
-        say.line(f"it does not answer: {trouble}")
+        say.line(say.clean(f"it does not answer: {trouble}"))
     if state == "killed":
-        say.line(f"continue it with  {runfolder.to_continue(record)}")
+        say.line(say.clean(f"continue it with  {runfolder.to_continue(record)}"))
     if actors:
         say.line()
         say.table(

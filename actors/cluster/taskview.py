@@ -89,16 +89,15 @@ def show(args: argparse.Namespace) -> int:
         plain = msgspec.to_builtins(task)
         say.document({"task": plain, "oracles": routes, "feasible": task.feasible})
         return 0
-    say.line(
-        f"{task.id}   ({', '.join(task.related_apps)}{'' if task.feasible else '; infeasible: giving up is right'})"
-    )
-    say.line(f"\ninstruction   {task.instruction}")
+    kind = "" if task.feasible else "; infeasible: giving up is right"
+    say.line(say.clean(f"{task.id}   ({', '.join(task.related_apps)}{kind})"))
+    say.line("\n" + say.clean(f"instruction   {task.instruction}"))
     say.line("\nset-up")
     for text in _set_up(task):
-        say.line(f"  {text}")
+        say.line(say.clean(f"  {text}"))
     say.line("\nverifier" if task.feasible else "\nverifier: none")
     for text in _verifier(task):
-        say.line(f"  {text}")
+        say.line(say.clean(f"  {text}"))
     say.line(f"\noracles       {', '.join(routes) if routes else 'none: a task file has none'}")
     return 0
 

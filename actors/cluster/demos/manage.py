@@ -24,7 +24,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """One stratum of a recording."""
 
     family: str
-    route: str
+    route: str  # or who of a pool made them
     demos: int
     tasks: int  # different ones
     steps: float  # mean
@@ -78,18 +78,32 @@ def show(args: argparse.Namespace) -> int:
         return _show_task(path, _stated(found), args)
     figures = figures_of(_stated(found))
     if args.json:
-        say.document({"recording": str(path), "header": header, "strata": figures})
+        say.document({"recording": str(path), "header": header, "strata": figures, "tasks": tasks_of(header)})
         return 0
     say.line(f"{path}: {header.demos} demonstrations, form {header.form or '-'}, tokenizer {header.tokenizer or '-'}\n")
     say.table(
-        ("FAMILY", "ROUTE", "DEMOS", "TASKS", "STEPS", "PROMPT TOKENS", "RESPONSE TOKENS", "WALL S"),
+        ("FAMILY", "BY", "DEMOS", "TASKS", "STEPS", "PROMPT TOKENS", "RESPONSE TOKENS", "WALL S"),
         [
             (f.family, f.route or "-", f.demos, f.tasks, f"{f.steps:.1f}", f.prompt_tokens, f.response_tokens,
              f"{f.wall_s:.1f}")
             for f in figures
         ],
     )  # fmt: skip
+    if strata := tasks_of(header):
+        say.line("\ntasks by how often the pool's first attempts at them succeeded:\n")
+        rows = [(family, found["always"], found["sometimes"], found["never"]) for family, found in strata.items()]
+        say.table(("FAMILY", "ALWAYS", "SOMETIMES", "NEVER"), rows)
     return 0
+
+
+def tasks_of(header: Header) -> dict[str, dict[str, int]]:
+    """Family -> stratum -> tasks, by their first attempts; empty for a recording without strata."""
+    found: dict[str, dict[str, int]] = {}
+    for one in header.tasks:
+        stratum = "always" if one.wins == one.tries else "sometimes" if one.wins else "never"
+        counts = found.setdefault(family_of(one.task), {"always": 0, "sometimes": 0, "never": 0})
+        counts[stratum] += 1
+    return found
 
 
 def figures_of(found: Iterable[Demo]) -> list[Figures]:
@@ -98,8 +112,9 @@ def figures_of(found: Iterable[Demo]) -> list[Figures]:
     routes: dict[str, tuple[str, str]] = {}
     for demo in found:
         family = family_of(demo.task)
-        name = name_of(family, demo.route)
-        routes[name] = family, demo.route
+        route = demo.member or demo.route
+        name = name_of(family, route)
+        routes[name] = family, route
         prompt = max((len(step.payload.prompt_ids) for step in demo.steps), default=0)
         response = max((len(step.payload.response_ids) for step in demo.steps), default=0)
         strata.setdefault(name, []).append((demo.task, len(demo.steps), prompt, response, demo.wall_s))
@@ -126,13 +141,13 @@ def _show_task(path: Path, found: Iterable[Demo], args: argparse.Namespace) -> i
         say.document(mine)
         return 0
     for demo in mine:
-        say.line(f"{demo.task}   route {demo.route or '-'}, {len(demo.steps)} steps, {demo.wall_s:.1f} s")
+        say.line(f"{demo.task}   by {demo.member or demo.route or '-'}, {len(demo.steps)} steps, {demo.wall_s:.1f} s")
         for number, step in enumerate(demo.steps):
             say.line(f"\n--- step {number}, {len(step.payload.prompt_ids)} prompt tokens")
-            say.line(step.payload.observation)
-            say.line("--- answer")
-            say.line(step.payload.response)
-            say.line(f"--- result: {step.payload.result or ''}")
+            say.quoted(step.payload.observation)
+            say.line(f"--- answer{' of ' + step.payload.by if step.payload.by else ''}")
+            say.quoted(step.payload.response)
+            say.line(say.clean(f"--- result: {step.payload.result or ''}"))
     return 0
 
 

@@ -1,0 +1,161 @@
+"""A run whose every text is hostile, looked at with every command that looks: nothing steers the terminal or the page.
+
+Guests name windows, files and cells, models answer, task files instruct: each of these texts reaches a ledger, a log, a
+record or a page, and through them somebody's terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "replay"))  # ledger_tools
+
+from ledger_tools import Play, settings
+
+from actors.cluster import cli, runfolder
+from actors.replay import demos
+from actors.replay.messages import StepPayload, StepRef
+from actors.replay.schema import connect
+from runtime.logs import log_file
+from runtime.segments import SegmentStore
+
+FORGED = "FORGED: it went well"
+EVIL = (
+    f"plum\n{FORGED}\r\x1b]0;owned\x07\x1b[2J\x9b2J\u202egnp\u2066\u2028{FORGED}\x85{FORGED}<script>alert(1)</script>\0"
+)
+NAME = "evil/train/0"
+
+
+def payload(text: str) -> StepPayload:
+    plain = {
+        "prompt_ids": [1, 2], "response_ids": [3], "logprobs": [], "spans": [], "temperature": 1.0, "observation": text,
+        "response": text, "action": text, "refusal": None, "result": text, "screenshot": None, "observe_ms": 1.0,
+        "generate_ms": 1.0, "act_ms": 1.0,
+    }  # fmt: skip
+    return msgspec.convert(plain, StepPayload)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run folder as it lies on disk; no line of it was made harmless when it was written."""
+    folder = tmp_path / "runs" / "evil"
+    folder.mkdir(parents=True)
+    config = msgspec.structs.replace(settings(demos=1), demo_tasks=[NAME], tokenizer="t1", form="compact")
+    play = Play(folder, config=config)
+    play.do(demos.label)
+    store = SegmentStore(folder / "segments", "seat")
+
+    def step() -> StepRef:
+        blob = store.append(msgspec.msgpack.encode(payload(EVIL)))
+        return StepRef(blob=blob, prompt_tokens=2, response_tokens=1, well_formed=True, oldest=None)
+
+    play.commit(play.reserve(), True, [step()])
+    play.ledger._connection.close()
+    with closing(connect(folder / "ledger.sqlite")[0]) as ledger:
+        ledger.execute("INSERT INTO stays VALUES (7, 7, 'rl', NULL, '0.5', 0, ?, '{}', 0.0)", ("bc_complete",))
+        ledger.execute(
+            "INSERT INTO rounds(name, version, temperature, max_new_tokens, task_set, tasks, closed)"
+            " VALUES (?, '0.5', 1.0, 64, ?, 1, 1)", (EVIL, EVIL),
+        )  # fmt: skip
+        ledger.execute("INSERT INTO round_tasks(round_id, n, task, state) VALUES (1, 0, ?, 'played')", (EVIL,))
+        ledger.execute(
+            "INSERT INTO episodes(token, lane, task, stay, round_id, success, feasible, reason, wall_s, busy_s,"
+            " ended_step) VALUES (99, 'eval', ?, 7, 1, 1, 1, ?, 1.0, 1.0, 5)", (EVIL, EVIL),
+        )  # fmt: skip
+        ledger.execute("INSERT INTO steps VALUES (99, 0, 1, ?)", (msgspec.msgpack.encode(step()),))
+        ledger.commit()
+    record = runfolder.RunRecord(
+        name="evil", file=EVIL, seed=0, build=EVIL, versions={"torch": EVIL}, started="2026-01-01T00:00:00Z",
+        started_s=0.0, ended="2026-01-01T00:00:01Z", verdict="failed", reason=EVIL,
+    )  # fmt: skip
+    (folder / "run.json").write_bytes(msgspec.json.encode(record))
+    line = {"ts": "2026-01-01T00:00:00.000Z", "t": 1.0, "level": "warning", "event": "desktop_gone", "actor": "seat/0"}
+    path = log_file(folder, "seat/0")
+    path.parent.mkdir()
+    hostile: list[dict[str, Any]] = [
+        {**line, "detail": EVIL, "reason": EVIL},
+        {**line, EVIL: 1, "nested": {EVIL: [EVIL]}},
+        {**line, "trace": EVIL},
+        {**line, "event": EVIL},
+    ]
+    path.write_text("".join(json.dumps(one) + "\n" for one in hostile))
+    return folder
+
+
+def unharmed(text: str) -> None:
+    """Nothing of it steers a terminal, and no line of it is the guest's alone."""
+    text.encode()
+    assert not [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c != "\n"]
+    assert not [line for line in text.split("\n") if line.lstrip().startswith("FORGED")]
+
+
+COMMANDS = {
+    "logs": ["logs", "evil"],
+    "logs --json": ["logs", "evil", "--json"],
+    "status": ["status", "evil"],
+    "status --json": ["status", "evil", "--json"],
+    "runs": ["runs"],
+    "runs --json": ["runs", "--json"],
+    "report": ["report", "evil"],
+    "report --json": ["report", "evil", "--json"],
+    "demos list": ["demos", "list"],
+    "demos show": ["demos", "show", "evil"],
+    "demos show --task": ["demos", "show", "evil", "--task", NAME],
+    "demos show --task --json": ["demos", "show", "evil", "--task", NAME, "--json"],
+    "a wrong name": ["status", EVIL],
+    "a wrong task": ["demos", "show", "evil", "--task", EVIL],
+    "a wrong actor": ["logs", "evil", "--actor", EVIL],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_print_hostile_text_escaped(run: Path, capsys: pytest.CaptureFixture[str], command: str):
+    assert cli.main([*COMMANDS[command], "--runs", str(run.parent)]) in (0, 1, 2)
+    out, err = capsys.readouterr()
+    assert "plum" in out + err or command in ("demos list", "demos show")
+    unharmed(out)
+    unharmed(err)
+    if "--json" in command and "logs" not in command:
+        assert json.loads(out)
+
+
+def test_the_page_holds_hostile_text_as_text(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "out"
+    assert cli.main(["report", "evil", "--runs", str(run.parent), "--out", str(out)]) in (0, 1)
+    capsys.readouterr()
+    pages = [path for path in out.iterdir() if path.suffix in (".html", ".svg", ".json", ".md", ".txt", ".csv")]
+    for page in pages:
+        text = page.read_text()
+        assert not [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\n\t"]
+        assert not re.search(r"<script[^>]*>\s*alert", text)
+    assert all("plum" not in path.name for path in out.iterdir())
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_task_file_is_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]):
+    shown = {
+        "id": EVIL, "snapshot": "x", "instruction": EVIL, "source": EVIL, "trajectory": "x", "related_apps": [EVIL],
+        "config": [{"type": "launch", "parameters": {"command": [EVIL]}}],
+        "evaluator": {
+            "func": "file_text_is", "result": {"type": "vm_file", "path": f"/home/user/{EVIL}", "dest": "x"},
+            "expected": {"type": "rule", "rules": {"expected": EVIL}},
+        },
+    }  # fmt: skip
+    path = tmp_path / "task.json"
+    path.write_text(json.dumps(shown))
+    assert cli.main(["tasks", "show", str(path), *flags]) == 0
+    unharmed(capsys.readouterr().out)
+    path.write_text(json.dumps({**shown, EVIL: 1, "evaluator": {EVIL: 1}}))
+    cli.main(["tasks", "show", str(path), *flags])
+    out, err = capsys.readouterr()
+    unharmed(out)
+    unharmed(err)
