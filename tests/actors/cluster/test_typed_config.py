@@ -108,8 +108,8 @@ def test_at_most_sixty_knobs() -> None:
 
 def test_an_expert_says_so() -> None:
     with pytest.raises(ConfigError, match=r"learner\.dtype is an expert's key"):
-        deployfile.load("local", ["learner.dtype=bfloat16"])
-    deployfile.load("local", ["learner.dtype=bfloat16", "run.expert=true"])
+        deployfile.load("smoke", ["learner.dtype=bfloat16"])
+    deployfile.load("smoke", ["learner.dtype=bfloat16", "run.expert=true"])
 
 
 def test_defaults_survive_a_round_trip(tmp_path: Path) -> None:
