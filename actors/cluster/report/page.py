@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from actors.cluster import say
-from actors.cluster.report import evaluated
+from actors.cluster.report import evaluated, history
 from actors.cluster.report.gather import Group, RunData
 from actors.cluster.report.html import Markup, document, join, picture, table, tag
 from actors.cluster.report.pagetime import time_of
@@ -21,6 +21,11 @@ from actors.replay.intervals import Gain, Rate
 SECTIONS = (
     ("runs", "Runs"), ("success", "Success"), ("phases", "Phases"), ("learning", "Learning"), ("groups", "Groups"),
     ("time", "Time"), ("episodes", "Episodes"), ("reading", "How to read this"),
+)  # fmt: skip
+AROUND = 5  # RL steps on each side of a change of phase
+PHASES = (
+    "Phase", "From step", "Cause", "Evidence", "Token entropy in RL, before -> after",
+    "Action entropy in RL, before -> after",
 )  # fmt: skip
 SUCCESS, GROUPS, TIME = {"curve"}, {"staleness", "groups"}, "seats"
 READING = (
@@ -148,10 +153,19 @@ def _short(found: Rate) -> str:
 def _phases(run: RunData) -> Markup:
     rows = [
         (switch.phase, switch.start, switch.cause,
-         ", ".join(f"{name} {value:.4g}" for name, value in switch.evidence.items()) or "-")
+         ", ".join(f"{name} {value:.4g}" for name, value in switch.evidence.items()) or "-",
+         around(run, "entropy", switch.start), around(run, "action_entropy_nats", switch.start))
         for switch in run.switches
     ]  # fmt: skip
-    return join([tag("h3", run.name), table(("Phase", "From step", "Cause", "Evidence"), rows)])
+    return join([tag("h3", run.name), table(PHASES, rows)])
+
+
+def around(run: RunData, figure: str, start: int) -> str:
+    """The figure's mean over the last RL steps before optimizer step `start` and over the first ones after it."""
+    found = sorted(history.series(run.steps, figure, "rl").items())
+    before = [value for step, value in found if step <= start][-AROUND:]
+    after = [value for step, value in found if step > start][:AROUND]
+    return f"{sum(before) / len(before):.3f} -> {sum(after) / len(after):.3f}" if before and after else "-"
 
 
 def _learning(drawn: Sequence[Picture]) -> Markup:

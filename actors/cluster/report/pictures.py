@@ -38,7 +38,7 @@ class _Curve(NamedTuple):
 
 CURVES = (
     _Curve("loss", "Loss", "Mean over the batch; phases minimise different things.", "loss", "loss", None, whole=True),
-    _Curve("token-entropy", "Token entropy", "Of the policy over the next token, at temperature 1.", "entropy", "nats", None),
+    _Curve("token-entropy", "Token entropy", "Of the next token, at temperature 1.", "entropy", "nats", None),
     _Curve(
         "action-entropy", "Action entropy", "Of the parsed actions of a batch, by the function they call.",
         "action_entropy_nats", "nats", window=curves.WINDOW,
@@ -68,7 +68,7 @@ CURVES = (
 def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
     """All pictures of the runs, in the order of the page."""
     runs = [run for group in groups for run in group.runs]
-    stretches = runs[0].stretches() if len({tuple(run.stretches()) for run in runs}) == 1 else []
+    stretches = runs[0].stretches() if len({tuple(one[:3] for one in run.stretches()) for run in runs}) == 1 else []
     trained = {group.label: [history.series(run.steps, "success", "rl") for run in group.runs] for group in groups}
     drawn = curves.success(trained, dots(groups), stretches)
     yield from _if("curve", "Success", "Held-out rounds with 95 % intervals, over training episodes.", drawn)

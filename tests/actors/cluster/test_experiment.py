@@ -1,0 +1,174 @@
+"""One deploy file that stands for several runs: what it becomes, what it refuses, how it is carried out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.cluster import cli, experiment, experimentrun, runcommand, runfolder
+from actors.cluster.report import show
+from actors.replay.schema import connect
+from runtime.errors import ConfigError
+
+FILE = """
+arms:
+  near: {replay.max_staleness: 0}
+  far: {replay.max_staleness: 4, learner.rl_lr: 0.001}
+seeds: [3, 5]
+tasks:
+  train: [file_manager/train/1000]
+  demo: [file_manager/train/1]
+demos: {count: 1}
+evaluation: {enabled: false}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "exp.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def test_arms_and_seeds_become_runs_that_differ_in_nothing_else(file: str) -> None:
+    runs = experiment.expand(file, ["learner.bc_lr=0.5"])
+    assert [one.name("e") for one in runs] == ["e-near-3", "e-far-3", "e-near-5", "e-far-5"]
+    assert [one.deploy.replay.max_staleness for one in runs] == [0, 4, 0, 4]
+    assert [one.deploy.run.seed for one in runs] == [3, 3, 5, 5]
+    assert {one.deploy.learner.bc_lr for one in runs} == {0.5}
+    far = runs[1].deploy
+    same = msgspec.structs.replace(
+        far,
+        replay=msgspec.structs.replace(far.replay, max_staleness=0),
+        learner=msgspec.structs.replace(far.learner, rl_lr=runs[0].deploy.learner.rl_lr),
+    )
+    assert same == runs[0].deploy
+
+
+def test_some_of_them_can_be_chosen(file: str) -> None:
+    assert [one.name("e") for one in experiment.expand(file, arms=["far"], seeds=[5])] == ["e-far-5"]
+    assert [one.name("l") for one in experiment.expand("local", seeds=[0, 1, 2])] == ["l-0", "l-1", "l-2"]
+    assert experiment.is_one(file)
+    assert not experiment.is_one("local")
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True), st.integers(1, 3))
+def test_every_arm_meets_every_seed_once(seeds: list[int], arms: int) -> None:
+    found = experiment.expand("ablation-async", arms=["no_overlap", "one_step", "full"][:arms], seeds=[0, 2])
+    assert len({(one.arm, one.seed) for one in found}) == len(found) == 2 * arms
+    assert [one.seed for one in experiment.expand("smoke", seeds=seeds)] == seeds
+
+
+@pytest.mark.parametrize(
+    ("change", "overrides", "chosen", "expected"),
+    [
+        (("max_staleness", "max_stalenes"), [], {}, "arms.near: unknown key replay.max_stalenes; did you mean"),
+        (("near: {", "near: {run.seed: 1, "), [], {}, "arms.near: run.seed is what seeds are for"),
+        (("near:", "ne-ar:"), [], {}, "letters, digits and underscores"),
+        (("[3, 5]", "[3, 3]"), [], {}, "names one twice"),
+        (("[3, 5]", "[a]"), [], {}, "seeds.0: expected int"),
+        (("arms:", "armes:"), [], {}, "unknown key armes; did you mean arms"),
+        (("0.001", "fast"), [], {}, "arms.far: learner.rl_lr: expected float"),
+        (("learner.rl_lr", "learner.advantage_std"), [], {}, "expected bool"),
+        (("learner.rl_lr: 0.001", "learner.epochs: 2"), [], {}, "arms.far: learner.epochs is an expert's key"),
+        (("", ""), ["replay.max_staleness=1"], {}, "arm near of .* sets replay.max_staleness"),
+        (("", ""), ["replay={}"], {}, "arm near of .* sets replay.max_staleness"),
+        (("", ""), ["run.seed=1"], {}, "chosen with --seed"),
+        (("", ""), ["seeds=[1]"], {}, "--arm and --seed"),
+        (("", ""), [], {"arms": ["nar"]}, "no such arm; did you mean near"),
+        (("", ""), [], {"seeds": [4]}, "has seeds 3, 5"),
+    ],
+)  # fmt: skip
+def test_what_would_make_it_meaningless_is_refused(
+    file: str, change: tuple[str, str], overrides: list[str], chosen: dict[str, Any], expected: str
+) -> None:
+    Path(file).write_text(FILE.replace(*change))
+    with pytest.raises(ConfigError, match=expected):
+        experiment.expand(file, overrides, **chosen)
+
+
+def test_a_dry_run_shows_every_run(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", file, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "exp-far-5" in shown
+    assert "recorded once for all" in shown
+    assert cli.main(["run", file, "--dry-run", "--json", "--arm", "near"]) == 0
+    told = json.loads(capsys.readouterr().out)["runs"]
+    assert [(one["name"], one["changes"]) for one in told] == [
+        ("exp-near-3", {"replay.max_staleness": 0}),
+        ("exp-near-5", {"replay.max_staleness": 0}),
+    ]
+    assert cli.main(["run", "local", "--arm", "x", "--dry-run"]) == 2
+    assert "local has no such arm" in capsys.readouterr().err
+
+
+class SimulatedRuns:
+    """Stands in for whole runs: claims the folder, opens a ledger and ends with the verdict it was told."""
+
+    def __init__(self, verdicts: dict[str, str]) -> None:
+        self.verdicts = verdicts
+        self.started: list[tuple[str, bool]] = []
+        self.sources: dict[str, str] = {}
+
+    def __call__(
+        self, deploy: Any, folder: Path, planned: Any, labels: runcommand.Labels, *, resume: bool, job: Any = None
+    ) -> int:
+        self.started.append((folder.name, resume))
+        self.sources[folder.name] = deploy.demos.source
+        record = runfolder.RunRecord(
+            name=folder.name, file=labels.file, seed=deploy.run.seed, build="", versions={},
+            started=runfolder.iso(labels.begun), started_s=labels.begun, experiment=labels.experiment, arm=labels.arm,
+        )  # fmt: skip
+        run = runfolder.claim(folder, record, resume=resume)
+        from actors.cluster import deployfile
+
+        (folder / "deploy.yaml").write_text(deployfile.dump(deploy))
+        connect(folder / "ledger.sqlite")[0].close()
+        (folder / "logs").mkdir(exist_ok=True)
+        verdict = self.verdicts.get(folder.name, "ok")
+        run.end(verdict, None)
+        return runcommand.STATUS[verdict]
+
+
+def arguments(file: str, runs: Path, **given: Any) -> argparse.Namespace:
+    found = {"arm": [], "seed": [], "overrides": [], "name": None, "resume": False, "json": False}
+    return argparse.Namespace(file=file, runs=str(runs), **{**found, **given})
+
+
+def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    simulated = SimulatedRuns({"e-far-3": "stopped"})
+    reported: list[list[str]] = []
+
+    def report(paths: list[Path], out: Path, *, as_json: bool) -> int:
+        reported.append([path.name for path in paths])
+        return 0
+
+    monkeypatch.setattr(runcommand, "carry_out", simulated)
+    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
+    monkeypatch.setattr(show, "show", report)
+    assert experimentrun.start(arguments(file, runs, name="e")) == 130
+    assert simulated.started == [("e-demos", False), ("e-near-3", False), ("e-far-3", False)]
+    assert simulated.sources["e-near-3"] == str((runs / "e-demos").resolve())
+    assert not reported
+    simulated.verdicts = {"e-near-5": "failed"}
+    simulated.started = []
+    assert experimentrun.start(arguments(file, runs, resume=True)) == 1
+    assert simulated.started == [("e-far-3", True), ("e-near-5", False), ("e-far-5", False)]
+    assert reported == [["e-near-3", "e-far-3", "e-near-5", "e-far-5"]]
+    assert [path.name for path in runfolder.of_experiment(runs, "e")][:2] == ["e-near-3", "e-far-3"]
+    assert runfolder.to_continue(runfolder.read_record(runs / "e-far-3")) == f"computerrl run {file} --resume --name e"
+    with pytest.raises(ConfigError, match="exists already"):
+        experimentrun.start(arguments(file, runs, name="e"))
+    with pytest.raises(ConfigError, match="no such experiment"):
+        experimentrun.start(arguments(file, runs, name="f", resume=True))
