@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -110,9 +111,8 @@ class Learner(Actor):
             taken = await replay.ask(wish, timeout_s=15)
             if isinstance(taken, Batch):
                 self.version = Version(lineage=0, step=self.version.step + 1)
-                await replay.ask(
-                    Trained(lease=taken.lease, version=self.version, figures={"entropy": 1.0}), timeout_s=15
-                )
+                falling = {"entropy": 0.5**self.version.step}
+                await replay.ask(Trained(lease=taken.lease, version=self.version, figures=falling), timeout_s=15)
                 await self.export()
             elif taken.checkpoint:
                 await replay.ask(Checkpointed(version=self.version, location="c"), timeout_s=15)
@@ -182,6 +182,46 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
     assert [line["cause"] for line in changes] == [
         "demos_complete", "bc_complete", "counted", "pulse_complete", "counted",
     ]  # fmt: skip
+
+
+PLATEAU = {"total_rl_steps": 24, "rl_steps": 0, "min_stay": 4, "window": 4, "patience": 1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "phases", "cause"),
+    [
+        (PLATEAU, ["bc", "rl", "pulse", "rl", "done"], "plateau"),
+        (PLATEAU | {"pulse": "reference_reset"}, ["bc", "rl", "rl", "done"], "plateau"),
+        ({"pulse": "reference_reset"}, ["bc", "rl", "rl", "done"], "counted"),
+        ({"pulse": "none"}, ["bc", "rl", "done"], "counted"),
+    ],
+)
+async def test_every_way_into_and_around_a_pulse_with_a_supervisor_that_keeps_crashing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], phases: list[str], cause: str
+) -> None:
+    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
+    arm = msgspec.structs.replace(
+        SETTINGS,
+        phases=msgspec.structs.replace(SETTINGS.phases, **changed),
+        evaluation=EvaluationConfig(enabled=False),
+    )
+    async with ActorSystem(tmp_path) as system:
+        replay = ActorSpec(name="replay", factory=ReplayActor, config=ledger_settings(demos=2, incarnation="test"))
+        await system.spawn(replay)
+        await system.spawn(
+            ActorSpec(name="sampler/0", factory=Sampler),
+            ActorSpec(name="learner", factory=Learner),
+            ActorSpec(name="entropulse", factory=Mortal, config=arm),
+            *(ActorSpec(name=f"desktop/{n}", factory=Seat) for n in range(2)),
+        )
+        figures = await until_done(system)
+    changes = list(read_logs(tmp_path, event="phase_changed"))
+    assert [line["phase"] for line in changes] == phases
+    assert changes[2]["cause"] == cause
+    assert sum(figures.steps[phase] for phase in figures.steps if phase != "bc") == arm.phases.total_rl_steps + 1
+    assert figures.evidence is not None
+    shown = list(read_logs(tmp_path, event="rl_evidence"))
+    assert [line["rl_step"] for line in shown] == list(range(1, figures.steps["rl"] + 1))
 
 
 async def until_done(system: ActorSystem) -> Figures:

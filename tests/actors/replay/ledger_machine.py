@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from ledger_tools import BROKEN, Play, step
 
-from actors.replay import episodes
+from actors.replay import episodes, evidence
 from actors.replay.messages import Batch, Phase, Reservation
 from runtime.errors import FencedOff
 from runtime.message import Version
@@ -271,6 +271,14 @@ class LedgerMachine(RuleBasedStateMachine):
             found = {row["id"]: row["ending"] for row in rows}
             assert self.final.items() <= found.items()
             self.final = found
+
+    @invariant()
+    def every_step_that_stands_has_its_evidence(self) -> None:
+        if hasattr(self, "play"):
+            steps = self.play.figures().steps.get("rl", 0)
+            shown = evidence.series(self.play.ledger.book)
+            assert [one.rl_step for one in shown] == list(range(1, steps + 1))
+            assert all(min(one.wasted.values()) >= 0 and 0 <= one.coverage <= 1 for one in shown)
 
     @invariant()
     def what_was_committed_is_kept(self) -> None:
