@@ -53,6 +53,19 @@ def test_simulated_version_2_counters(simulated: Path):
     assert (cgroups.oom_kills(folders), cgroups.limit_hits(folders), cgroups.cpu_s(folders)) == (1, 31, 2.5)
 
 
+def test_simulated_version_1_with_two_controllers_in_one_hierarchy(simulated: Path):
+    tree = simulated.parents[1]
+    (tree / "both").mkdir()
+    cgroups.MOUNTS.write_text(f"cgroup {tree / 'both'} cgroup rw,cpu,cpuacct 0 0\n")
+    cgroups.OWN.write_text("3:cpu,cpuacct:/\n")
+    folders, warnings = cgroups.make("crl.x", 1, 1)
+    assert folders == dict.fromkeys(("cpu", "cpuacct"), str(tree / "both" / "crl.x"))
+    assert not [warning for warning in warnings if "cpu" in warning]
+    assert cgroups.places() == [tree / "both"]
+    assert cgroups.remove(folders) == []
+    assert cgroups.cpu_s(folders) == 0.0
+
+
 async def test_simulated_version_2_freezing_waits_for_the_kernels_word(simulated: Path, monkeypatch):
     folders, _ = cgroups.make("crl.x", 1, 1)
     assert cgroups.can_freeze(folders)
@@ -100,3 +113,4 @@ def test_groups_of_this_machine_are_made_and_removed():
     assert cgroups.remove(folders) == []
     assert not any(Path(folder).exists() for folder in folders.values())
     assert warnings == [] or "unified" not in folders
+    assert {str(Path(folder).parent) for folder in folders.values()} <= {str(place) for place in cgroups.places()}

@@ -14,9 +14,7 @@ import msgspec
 import psutil
 
 from actors.cluster.bench.figures import median
-from actors.desktop.providers.sandbox.cgroups import MOUNTS
-
-CGROUPS = Path("/sys/fs/cgroup")
+from actors.desktop.providers.sandbox.cgroups import CONTROLLERS, MOUNTS, places
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,13 +42,13 @@ TOLERANCE = {
     "rss_bytes": (1.25, 200e6),
     "desktops": (1.0, 2.0),
     "mounts": (1.0, 2.0),
-    "cgroups": (1.0, 8.0),  # a desktop has one per controller
+    "cgroups": (1.0, 2.0 * len(CONTROLLERS)),  # two desktops, as above
     "folders": (1.0, 6.0),
 }
 
 
 # What one desktop amply has: however few were up at first, all that the deploy file asks for may be up at the end.
-EACH = {"guest_processes": 16, "desktops": 1, "mounts": 1, "cgroups": 4}
+EACH = {"guest_processes": 16, "desktops": 1, "mounts": 1, "cgroups": len(CONTROLLERS)}
 
 
 class Return(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,8 +117,9 @@ def look(at_s: float, entry_pid: int, run: Path, state_dir: str) -> Level:
 
 
 def groups(run: Path) -> list[Path]:
-    """The control groups of the run's desktops."""
-    return [path for depth in ("*", "*/*") for path in CGROUPS.glob(depth) if path.name.startswith(mark_of(run))]
+    """The control groups of the run's desktops: a run that this process starts makes them where it would itself."""
+    mark = mark_of(run)
+    return [path for place in places() if place.is_dir() for path in place.iterdir() if path.name.startswith(mark)]
 
 
 def members(run: Path) -> set[int]:

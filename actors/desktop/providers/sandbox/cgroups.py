@@ -18,7 +18,7 @@ OWN = Path("/proc/self/cgroup")
 FREEZE_S = 5.0
 UNIFIED = "unified"
 # "cpu" at its default share: else every session that a guest starts weighs as much as a whole desktop.
-_V1 = ("memory", "pids", "cpu", "cpuacct", "freezer")
+CONTROLLERS = ("memory", "pids", "cpu", "cpuacct", "freezer")
 _V2 = ("memory", "pids", "cpu")
 
 
@@ -30,7 +30,7 @@ def _controller_roots() -> dict[str, Path]:
         if kind == "cgroup2":
             mounts[UNIFIED] = where
         elif kind == "cgroup":
-            mounts.update({name: where for name in options.split(",") if name in _V1})
+            mounts.update({name: where for name in options.split(",") if name in CONTROLLERS})
     roots: dict[str, Path] = {}
     for line in OWN.read_text().splitlines():
         _, names, path = line.split(":", 2)
@@ -41,16 +41,26 @@ def _controller_roots() -> dict[str, Path]:
     return roots
 
 
+def places() -> list[Path]:
+    """The folders in which this process makes desktops' groups."""
+    roots = _controller_roots()
+    unified = [roots[UNIFIED].parent, roots[UNIFIED]] if UNIFIED in roots else []
+    return list(dict.fromkeys([root for name, root in roots.items() if name != UNIFIED] + unified))
+
+
 def make(name: str, memory_bytes: int, processes: int) -> tuple[dict[str, str], list[str]]:
     """Folders for one desktop by controller, and warnings for what could not be had."""
-    roots, folders, warnings = _controller_roots(), {}, []
+    roots = _controller_roots()
+    folders: dict[str, str] = {}
+    warnings: list[str] = []
     limits = {"memory": ("memory.limit_in_bytes", memory_bytes), "pids": ("pids.max", processes)}
-    for controller in _V1:
+    for controller in CONTROLLERS:
         if controller not in roots:
             continue
         try:
             folder = roots[controller] / name
-            folder.mkdir()
+            if str(folder) not in folders.values():  # cpu and cpuacct are one hierarchy on many machines
+                folder.mkdir()
             folders[controller] = str(folder)
             if controller in limits:
                 file, value = limits[controller]
