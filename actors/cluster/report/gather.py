@@ -19,9 +19,8 @@ from actors.cluster.report import bands, episodes, history
 from actors.cluster.report.curves import Stretch
 from actors.cluster.report.episodes import Episode
 from actors.cluster.report.history import StepFigures
-from actors.cluster.report.read import RunFigures, read_run
+from actors.cluster.report.read import RunFigures, logged, read_run
 from runtime.errors import ConfigError
-from runtime.logs_read import read_logs
 from runtime.message import Version
 
 OF_STEPS = frozenset(("batch_taken", "episode_ended", "group_ended"))
@@ -79,7 +78,7 @@ class Group(msgspec.Struct, frozen=True):
 def gather(path: Path) -> RunData:
     """Everything about the run at `path`. Raises ConfigError where there is no ledger."""
     figures = read_run(path)
-    lines = [line for line in read_logs(path) if line["event"] in OF_STEPS]
+    lines = logged(path, OF_STEPS)
     record, state = _record(path)
     rounds = evaluation.read_rounds(path)
     deploy = _deploy(path)

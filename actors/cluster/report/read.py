@@ -7,6 +7,7 @@ denominators.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
 from actors.replay.messages import StepPayload, StepRef
 from runtime.errors import ConfigError
+from runtime.logs import log_file
 from runtime.logs_read import read_logs
 from runtime.message import Version
 from runtime.segments import read_blob
@@ -63,6 +65,13 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineTime | None = None
 
 
+def logged(path: Path, events: Collection[str]) -> list[dict[str, Any]]:
+    """The log lines of these events; none of a run that has no logs (a recording that was imported)."""
+    if not log_file(path, "x").parent.is_dir():
+        return []
+    return [line for line in read_logs(path) if line["event"] in events]
+
+
 def read_run(path: Path) -> RunFigures:
     """Everything at once. Raises ConfigError where there is no ledger."""
     ledger = path / "ledger.sqlite"
@@ -80,7 +89,7 @@ def read_run(path: Path) -> RunFigures:
         ended = db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")
         played = db.execute("SELECT lane, count(*) FROM episodes GROUP BY 1")
         endings, episodes = dict(map(tuple, ended)), dict(map(tuple, played))
-    lines = [line for line in read_logs(path) if line["event"] in OF_INTEREST]
+    lines = logged(path, OF_INTEREST)
     seats = seat_time(lines)
     leased_s = seats.busy_s - seats.stages_s["leasing"] if seats else 0.0
     return RunFigures(

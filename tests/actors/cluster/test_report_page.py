@@ -1,0 +1,248 @@
+"""The report's page: every section whatever a run has, nothing from outside, no word of a guest as markup."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from actors.cluster import cli, deployfile, runfolder
+from actors.cluster.config import Deploy, RunConfig
+from actors.cluster.report import show
+from actors.cluster.report.html import document, join, picture, tag, text
+from actors.cluster.report.page import SECTIONS
+from actors.replay.messages import StepPayload, StepRef
+from actors.replay.schema import connect
+from runtime.segments import SegmentStore
+
+HOSTILE = '</pre><script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>&amp;\x1b[2J\u202e'
+VOID = {"meta", "img", "br"}
+
+
+class Reader(HTMLParser):
+    """Checks that elements nest and keeps what the page would run or fetch."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, name: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(name)
+        if name not in VOID:
+            self.open.append(name)
+        self.attributes += [(key, value or "") for key, value in attrs]
+        self.ids += [value or "" for key, value in attrs if key == "id"]
+
+    def handle_endtag(self, name: str) -> None:
+        assert self.open.pop() == name
+
+    def handle_data(self, words: str) -> None:
+        self.words.append(words)
+
+    def refuse_outside(self) -> None:
+        assert "script" not in self.tags
+        for key, value in self.attributes:
+            assert not key.startswith("on")
+            if key in ("src", "href", "action", "data", "srcset", "poster"):
+                assert value.startswith(("data:image/", "#"))
+
+
+def jpeg() -> bytes:
+    buffer = BytesIO()
+    Image.new("RGB", (8, 6), "teal").save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+class Fabricated:
+    """A run folder with a ledger filled by hand."""
+
+    def __init__(self, folder: Path, *, seed: int = 0, arm: str = "", verdict: str | None = "ok") -> None:
+        self.path = folder
+        record = runfolder.RunRecord(
+            name=folder.name, file="local", seed=seed, build="", versions={}, started=runfolder.iso(seed),
+            started_s=seed, arm=arm, experiment="e" if arm else "",
+        )  # fmt: skip
+        run = runfolder.claim(folder, record, resume=False)
+        rate = 1e-3 * len(arm)
+        deploy = Deploy(run=RunConfig(seed=seed))
+        deploy = msgspec.structs.replace(deploy, learner=msgspec.structs.replace(deploy.learner, rl_lr=rate or 1e-4))
+        (folder / "deploy.yaml").write_text(deployfile.dump(deploy))
+        (folder / "logs").mkdir()
+        self.db, _ = connect(folder / "ledger.sqlite")
+        self.put("stays", idx=0, root=0, phase="demo", start="0.0", seq_bound=0, cause="begin", evidence="{}", wall=0.0)
+        if verdict is not None:
+            run.end(verdict, None)
+        else:
+            run._lock.close()  # as a kill does
+
+    def put(self, table: str, **values: Any) -> None:
+        marks = ", ".join("?" * len(values))
+        self.db.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+
+    def learn(self, steps: int = 6, shift: float = 0.0) -> None:
+        evidence = json.dumps({"rise": 0.5})
+        self.put("stays", idx=1, root=1, phase="rl", start="0.2", seq_bound=0, cause="<b>", evidence=evidence, wall=0.0)
+        for number in range(3, 3 + steps):
+            figures = {"loss": 0.5, "entropy": 1.0 / number + shift, "kl": 0.01, "clip_fraction": 0.0}
+            self.put(
+                "leases", id=number, request_id=str(number), learner="l", stay=1, state="trained", made=f"0.{number}",
+                success=0.5, entropy=0.5, figures=json.dumps(figures | {"forward_s": 1.5, "mismatch_mean": 1e-6}),
+            )  # fmt: skip
+            body = {
+                "lease": number, "action_entropy_nats": 1.0, "distinct_trajectories": 0.5, "coverage": 0.1 * number,
+                "staleness": {"0": 3, "1": 1}, "wasted": {"zero_variance": 1},
+            }  # fmt: skip
+            self.put("evidence", lease=number, wasted="{}", body=json.dumps(body))
+        self.put("groups", id=1, task="a/train/1", stay=1, state="ended", ending="zero_variance")
+
+    def play(self, round_id: int, name: str, version: str, wins: list[bool]) -> None:
+        self.put(
+            "rounds", id=round_id, name=name, version=version, temperature=1.0, max_new_tokens=64, task_set="abc",
+            tasks=len(wins), closed=1,
+        )  # fmt: skip
+        segments = SegmentStore(self.path / "segments", "test") if round_id == 2 else None
+        for number, success in enumerate(wins):
+            token = round_id * 100 + number
+            self.put(
+                "episodes", token=token, lane="eval", task=f"file_manager/held-out/{number}", stay=1, round_id=round_id,
+                success=success, feasible=1, reason=HOSTILE if not success else "verified", wall_s=1.0, busy_s=1.0,
+                ended_step=5,
+            )  # fmt: skip
+            if segments is not None:
+                self._step(segments, token)
+        if segments is not None:
+            segments.close()
+
+    def _step(self, segments: SegmentStore, token: int) -> None:
+        shot = segments.append(jpeg())
+        payload = StepPayload(
+            prompt_ids=[1], response_ids=[2], logprobs=[0.0], spans=[], temperature=1.0, observation=HOSTILE,
+            response=HOSTILE, action=None, refusal=HOSTILE, result=HOSTILE, screenshot=shot, observe_ms=0.0,
+            generate_ms=0.0, act_ms=0.0,
+        )  # fmt: skip
+        blob = segments.append(msgspec.msgpack.encode(payload))
+        ref = StepRef(blob=blob, prompt_tokens=1, response_tokens=1, well_formed=True, oldest=None)
+        self.put("steps", token=token, n=1, well_formed=1, ref=msgspec.msgpack.encode(ref))
+
+    def log(self, event: str, **fields: Any) -> None:
+        line = {"ts": "2026-01-01T00:00:00+00:00", "t": 1.0, "level": "info", "event": event, "actor": "x", **fields}
+        with (self.path / "logs" / "x.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def done(self) -> Path:
+        self.db.close()
+        return self.path
+
+
+def whole(folder: Path, *, seed: int = 0, arm: str = "", shift: float = 0.0) -> Path:
+    run = Fabricated(folder, seed=seed, arm=arm)
+    run.learn(shift=shift)
+    run.play(1, "after_bc", "0.2", [True, False, False, False, True, False])
+    run.play(2, "final", "0.8", [True, True, True, False, True, True])
+    run.log("episode_ended", token=203, detail=HOSTILE, lane="eval", t0=0.0, t1=1.0)
+    return run.done()
+
+
+def reported(paths: list[Path], out: Path) -> str:
+    show.show(paths, out, as_json=True)
+    page = (out / "report.html").read_text()
+    reader = Reader(page)
+    reader.refuse_outside()
+    assert [one for one in reader.ids if one in dict(SECTIONS)] == [key for key, _ in SECTIONS]
+    return page
+
+
+def test_a_whole_run_is_shown_and_no_word_of_a_guest_steers_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = reported([whole(tmp_path / "one")], tmp_path / "out")
+    document_ = json.loads(capsys.readouterr().out)
+    assert document_["figures"]["run"] == "one"
+    written = {Path(file).name for file in document_["files"]}
+    assert written >= {
+        "report.html", "curve.png", "token-entropy.png", "action-entropy.png", "diversity.png", "coverage.png",
+        "kl.png", "clip-fraction.png", "mismatch.png", "staleness.png", "groups.png", "desktop.jpg",
+    }  # fmt: skip
+    assert "0.333 (2/6)" in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "file_manager/held-out/5" in page
+    assert "data:image/jpeg;base64," in page
+    assert "rise 0.5" in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert "evil.example" in page  # as text
+    assert not re.search(r"<[^>]*evil\.example", page)
+    assert "default-src 'none'" in page
+
+
+@pytest.mark.parametrize("stage", ["begun", "killed", "learning", "round open"])
+def test_a_run_that_is_not_whole_gives_a_sensible_page(
+    tmp_path: Path, stage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Fabricated(tmp_path / "part", verdict=None if stage == "killed" else "stopped")
+    if stage == "learning":
+        run.learn(steps=1)
+    if stage == "round open":
+        run.play(1, "after_bc", "0.0", [True])
+        run.db.execute("UPDATE rounds SET closed = 0")
+    page = reported([run.done()], tmp_path / "out")
+    assert "No gain yet" in page
+    assert ("No optimizer step" in page) is (stage != "learning")
+    assert ("No evaluation round" in page) is (stage != "round open")
+    assert ("killed" in page) is (stage == "killed")
+
+
+def test_seeds_of_one_file_become_one_line_and_arms_several(tmp_path: Path) -> None:
+    paths = [
+        whole(tmp_path / f"e-{arm}-{seed}", seed=seed, arm=arm, shift=seed) for arm in ("a", "bb") for seed in (0, 1)
+    ]
+    page = reported(paths, tmp_path / "out")
+    words = " ".join(Reader(page).words)
+    assert "2: +0.500, +0.500" in words
+    assert page.count("<tr><td>e-") >= 4
+    assert (tmp_path / "out" / "curve.png").is_file()
+
+
+def test_an_experiment_stands_for_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (0, 1):
+        whole(tmp_path / f"e-a-{seed}", seed=seed, arm="a")
+    assert cli.main(["report", "e", "--runs", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["run"] for one in told["runs"]] == ["e-a-0", "e-a-1"]
+    assert cli.main(["report", "e-a-0", "--runs", str(tmp_path)]) == 0
+    assert "gain" in capsys.readouterr().out
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_text_is_never_markup(words: str, value: str) -> None:
+    page = document(words, "p{}", tag("p", words, picture(b"\x89PNG", value), title=value))
+    reader = Reader(page)
+    reader.refuse_outside()
+    assert reader.tags == {"html", "head", "meta", "title", "style", "body", "p", "img"}
+    assert join([words]) == text(words)
+
+
+def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    with closing(connect(folder / "ledger.sqlite")[0]) as db:
+        db.execute("INSERT INTO stays VALUES (0, 0, 'demo', NULL, '0.0', 0, 'begin', '{}', 0.0)")
+    page = reported([folder], tmp_path / "out")
+    assert "bare" in page
