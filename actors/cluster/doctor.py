@@ -141,7 +141,8 @@ def check_state(folder: str) -> Check:
     place = Path(folder).absolute()
     near = next(path for path in (place, *place.parents) if path.exists())
     ok = near.is_dir() and os.access(near, os.W_OK | os.X_OK)
-    mend = f"install -d -o {os.geteuid()} {folder}, or --set desktops.provider.state_dir=FOLDER, a short path of yours"
+    other = "run.expert: true and desktops.provider: {type: sandbox, state_dir: a short path of yours}"
+    mend = f"install -d -o {os.geteuid()} {folder}   (or in the deploy file {other})"
     return Check(name="state dir", ok=ok, found=folder if ok else f"{near} is not yours to write to", mend=mend)
 
 

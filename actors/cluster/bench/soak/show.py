@@ -20,10 +20,13 @@ DRAWN = ("processes", "guest_processes", "descriptors", "rss_bytes", "desktops",
 
 
 def run(wanted: Wanted, out: Path | None, *, as_json: bool) -> int:
-    """Soak, print and write; 1 when the verdict is bad."""
+    """Soak, print and write; 1 when the verdict is bad, 130 when a signal ended it."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     found = asyncio.run(Soak(wanted, lambda text: say.line(f"  {text}", to=sys.stderr)).go())
+    if found is None:
+        say.line("interrupted: no verdict; the run has ended", to=sys.stderr)
+        return 130
     written = _write(found, out) if out is not None else []
     if as_json:
         say.document({"found": found, "files": [str(file) for file in written]})

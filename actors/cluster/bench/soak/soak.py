@@ -1,7 +1,7 @@
 """One soak from start to verdict.
 
 Invariant: the run is a real one, started by the command that users start it by and stopped as they stop it; this
-process only looks at it from outside and breaks its parts.
+process only looks at it from outside and breaks its parts. However the soak ends, its run has ended before.
 """
 
 from __future__ import annotations
@@ -24,14 +24,20 @@ from actors.cluster.bench.soak import inject, levels, named
 from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, schedule
 from actors.cluster.bench.soak.verdict import Broken, Found, audited, bad, windows
 from actors.desktop.config import SandboxConfig
+from actors.desktop.providers.sandbox import leftovers
 from runtime.errors import ConfigError
 from runtime.logs_read import LogWatch
+from runtime.signals import SIGNALS
 
 TICK_S = 0.5
 SAMPLE_S = 5.0
 BEGIN_S = 1200.0  # until the run is in RL
 VICTIM_S = 60.0  # until there is something to hit
-STOP_S = 180.0
+# What ends the run, and how long it may take: at the end of a soak, and when somebody wants it over.
+STOP: tuple[tuple[signal.Signals, float], ...] = ((signal.SIGINT, 180.0), (signal.SIGKILL, 10.0))
+STOP_NOW: tuple[tuple[signal.Signals, float], ...] = (
+    (signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0),
+)  # fmt: skip
 LINGER_S = 10.0  # for the kernel to bury what was killed
 LINES_KEPT_S = 300.0  # of the log, behind the oldest fault that is waited for
 
@@ -83,6 +89,7 @@ class Soak:
         self.rl_steps = 0
         self.reasons: list[str] = []
         self.process: asyncio.subprocess.Process | None = None
+        self.interrupted = asyncio.Event()
         self.begun = 0.0
 
     @property
@@ -96,8 +103,24 @@ class Soak:
         """Seconds since the run works."""
         return time.monotonic() - self.begun
 
-    async def go(self) -> Found:
-        """Start, break, stop, judge."""
+    async def go(self) -> Found | None:
+        """Start, break, stop, judge; None when a signal (SIGINT, SIGTERM) ended it, and its run with it."""
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._signalled)
+        try:
+            return await self._go()
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        """The first signal asks the run to stop, the second kills it."""
+        if self.interrupted.is_set() and self.process is not None and self.process.returncode is None:
+            self.process.kill()
+        self.interrupted.set()
+
+    async def _go(self) -> Found | None:
         load = os.getloadavg()[0]
         command = [sys.executable, "-P", "-m", "actors.cluster.cli", "run", self.wanted.file, "--name", self.run.name]
         command += ["--runs", str(self.wanted.runs)]
@@ -111,15 +134,29 @@ class Soak:
                     *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
                 )
         mine = {self.pid}
+        working = asyncio.create_task(self._begin_and_work(output, mine))
+        asked = asyncio.create_task(self.interrupted.wait())
         try:
-            await self._until_works(output)
-            await self._work(mine)
+            await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
         finally:
-            status = await self._stop()
+            for task in (working, asked):
+                task.cancel()
+            await asyncio.gather(working, asked, return_exceptions=True)
+            status = await self._stop(STOP_NOW if self.interrupted.is_set() else STOP)
+        if self.interrupted.is_set():
+            self.watch.close()
+            await self._buried()
+            return None
         self._read()
         self.watch.close()
         left = await self._left(mine)
         return self._found(load, status, left)
+
+    async def _begin_and_work(self, output: Path, mine: set[int]) -> None:
+        await self._until_works(output)
+        await self._work(mine)
 
     async def _until_works(self, output: Path) -> None:
         """Until the run is in RL. Raises ConfigError when it never gets there."""
@@ -246,21 +283,29 @@ class Soak:
         if self.lines and self.lines[0]["t"] < oldest - 60.0:
             self.lines = [line for line in self.lines if line["t"] >= oldest]
 
-    async def _stop(self) -> int | None:
-        """Stop the run as Ctrl-C does; its exit status."""
+    async def _stop(self, ways: tuple[tuple[signal.Signals, float], ...]) -> int | None:
+        """Stop the run as Ctrl-C does, and harder when that takes too long; its exit status."""
         assert self.process is not None
         if self.process.returncode is None:
-            self.said("stopping the run")
-            self.process.send_signal(signal.SIGINT)
+            word = "interrupted: stopping the run (again: kill it)" if self.interrupted.is_set() else "stopping the run"
+            self.said(word)
+        for number, patience_s in ways:
+            if self.process.returncode is not None:
+                break
+            self.process.send_signal(number)
             try:
-                async with asyncio.timeout(STOP_S):
+                async with asyncio.timeout(patience_s):
                     await self.process.wait()
             except TimeoutError:
-                self.reasons.append(f"the run did not stop within {STOP_S:g} s")
-                self.process.kill()
-                async with asyncio.timeout(LINGER_S):
-                    await self.process.wait()
+                self.reasons.append(f"the run did not end within {patience_s:g} s of {number.name}")
+                self.said(self.reasons[-1])
         return self.process.returncode
+
+    async def _buried(self) -> None:
+        """Remove what a run that was killed left behind; nothing where it stopped by itself."""
+        reaped = await asyncio.to_thread(leftovers.reap, self.state_dir)
+        if reaped.folders or reaped.groups:
+            self.said(f"removed what it left: {reaped.processes} processes, {reaped.folders} folders of desktops")
 
     async def _left(self, mine: set[int]) -> list[str]:
         """What is still there after the stop, once the kernel has had time to bury it."""
