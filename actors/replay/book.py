@@ -48,6 +48,7 @@ class Book:
         self.settings = settings
         self.rules = settings.rules
         self.demo_strata = strata(settings.demo_tasks, settings.demo_members or settings.demo_routes)
+        self.demo_families = strata(settings.demo_tasks, {})
         self.now = 0.0  # wall seconds, set by the worker for each transaction
         self.events: list[tuple[Event, dict[str, Any]]] = []
         self.pool: tuple[int, list[tuple[int, int]]] | None = None  # of a root stay, which never changes: see `pools`

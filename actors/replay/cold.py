@@ -152,11 +152,11 @@ def member_of(shown: Shown, members: Sequence[str], seed: int) -> str:
     return order[(shown.first.tries + shown.first.out + shown.faults) % len(order)]
 
 
-def count(found: Iterable[tuple[str, Shown]], rules: Rules) -> dict[str, int]:
-    """`family/stratum` -> tasks, for all (family, task) of `found`; `open` while a task's first attempts go on."""
+def count(found: Iterable[tuple[str, Shown, int]], rules: Rules) -> dict[str, int]:
+    """`family/stratum` -> tasks, for (family, a task of it, tasks like it); `open` while first attempts go on."""
     counts: dict[str, int] = {}
-    for family, shown in found:
+    for family, shown, tasks in found:
         where = stratum(shown, rules)
         name = str(where) if where is not None else "aside" if set_aside(shown, rules, 0) else "open"
-        counts[f"{family}/{name}"] = counts.get(f"{family}/{name}", 0) + 1
+        counts[f"{family}/{name}"] = counts.get(f"{family}/{name}", 0) + tasks
     return dict(sorted(counts.items()))

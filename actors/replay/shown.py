@@ -39,6 +39,24 @@ def all_shown(book: Book) -> list[Shown]:
     return [_shown(row) for row in book.rows("SELECT * FROM shown ORDER BY n")]
 
 
+def _live(book: Book, rules: cold.Rules, rounds: int) -> list[Shown]:
+    """Those that may still be tried or are being tried, in that order: asked at every turn, so the rest isn't read."""
+    if rounds:
+        rows = book.rows(
+            "SELECT * FROM shown WHERE policy_out > 0 OR (first_wins > 0 AND first_wins < first_tries "
+            "AND policy_tries < ?) ORDER BY n",
+            rules.resamples * rounds,
+        )
+    else:
+        rows = book.rows(
+            "SELECT * FROM shown WHERE first_out + mixed_out > 0 OR (imported = 0 AND (first_tries < ? "
+            "OR (first_wins = 0 AND mixed_tries < ?))) ORDER BY n",
+            rules.attempts,
+            rules.mixed,
+        )
+    return [_shown(row) for row in rows]
+
+
 def _shown(row: Row) -> Shown:
     tallies = {
         name: Tally(tries=row[f"{name}_tries"], wins=row[f"{name}_wins"], out=row[f"{name}_out"])
@@ -52,13 +70,17 @@ def next_attempt(book: Book, rules: cold.Rules) -> Work | None:
     rounds = rounds_begun(book)
     if rounds and not _policy_is_served(book):
         return None
-    for shown in all_shown(book):
+    live = _live(book, rules, rounds)
+    for shown in live:
         stage = cold.next_stage(shown, rules, rounds)
         if stage is not None and wards.playable(book, shown.task):
             return _attempt(book, shown, stage)
-    if rounds or (task := _openable(book, rules)) is None:
+    if rounds or (found := _openable(book, rules, live)) is None:
         return None
+    task, family, place = found
     book.execute("INSERT INTO shown(task) VALUES(?)", task)
+    book.count(f"demos_begun:{family}")
+    book.count(f"demos_place:{family}", place - book.counter(f"demos_place:{family}"))
     return _attempt(book, Shown(task=task), Stage.FIRST)
 
 
@@ -67,28 +89,26 @@ def _policy_is_served(book: Book) -> bool:
     return admission.serving_is_fresh(book.served, stay.start, book.trained, book.rules.max_staleness, book.lineages())
 
 
-def _openable(book: Book, rules: cold.Rules) -> str | None:
-    """A task to begin with: of the family that holds the fewest demonstrations. None when no more is to be begun."""
+def _openable(book: Book, rules: cold.Rules, live: list[Shown]) -> tuple[str, str, int] | None:
+    """A task to begin with, of the family that has begun the fewest: it, the family, and the place after it in the
+    family's order. None when no more is to be begun.
+    """
     demos = book.settings.demos
-    known = all_shown(book)
-    mine = [shown for shown in known if not shown.imported]
-    pending = sum(
-        rules.attempts - shown.first.tries for shown in mine if not cold.set_aside(shown, rules, 0)
-    )  # fmt: skip
+    mine = [shown for shown in live if not shown.imported and not cold.set_aside(shown, rules, 0)]
+    pending = sum(rules.attempts - shown.first.tries for shown in mine)
+    opened = book.number("SELECT COUNT(*) FROM shown WHERE imported = 0")
+    most = int(demos.count * demos.attempts_per_demo)
     if not cold.may_open(
-        book.counter("demos"), pending, len(mine),
-        count=demos.count, most=int(demos.count * demos.attempts_per_demo), attempts=rules.attempts,
+        book.counter("demos"), pending, opened, count=demos.count, most=most, attempts=rules.attempts
     ):  # fmt: skip
         return None
-    begun = {shown.task for shown in known}
-    families = strata.strata(book.settings.demo_tasks, {})
-    opened = {one.name: sum(task in begun for task in one.tasks) for one in families}
-    for one in sorted(families, key=lambda one: opened[one.name]):
+    begun = {one.name: book.counter(f"demos_begun:{one.name}") for one in book.demo_families}
+    for one in sorted(book.demo_families, key=lambda one: begun[one.name]):
         seed = stable_seed(book.settings.seed, "demo tasks", one.name)
-        for number in range(len(one.tasks)):
+        for number in range(book.counter(f"demos_place:{one.name}"), len(one.tasks)):
             task = nth_of_epochs(one.tasks, number, seed)
-            if task not in begun and wards.playable(book, task):
-                return task
+            if _one(book, task) is None and wards.playable(book, task):
+                return task, one.name, number + 1
     return None
 
 
@@ -170,11 +190,12 @@ def attempts_left(book: Book) -> int | None:
     if rules is None or book.stay().phase is not Phase.DEMO:
         return None
     rounds = rounds_begun(book)
+    live = _live(book, rules, rounds)
     found = 0
-    for shown in all_shown(book):
+    for shown in live:
         missing = cold.left(shown, rules, rounds)
         found += missing if missing == 0 or wards.playable(book, shown.task) else shown.out
-    return found + (not rounds and _openable(book, rules) is not None)
+    return found + (not rounds and _openable(book, rules, live) is not None)
 
 
 def counts(book: Book) -> dict[str, int]:
@@ -182,7 +203,24 @@ def counts(book: Book) -> dict[str, int]:
     rules = rules_of(book)
     if rules is None:
         return {}
-    return cold.count(((strata.family_of(shown.task), shown) for shown in all_shown(book)), rules)
+    rows = book.rows(
+        "SELECT min(task) AS task, substr(task, 1, instr(task, '/') - 1) AS family, first_tries, first_wins, imported, "
+        "faults, COUNT(*) AS tasks FROM shown GROUP BY family, first_tries, first_wins, imported, faults"
+    )
+    alike = [
+        (
+            row["family"] if "/" in row["task"] else "",
+            Shown(
+                task=row["task"],
+                first=Tally(tries=row["first_tries"], wins=row["first_wins"]),
+                faults=row["faults"],
+                imported=bool(row["imported"]),
+            ),
+            row["tasks"],
+        )
+        for row in rows
+    ]
+    return cold.count(alike, rules)
 
 
 def log(book: Book) -> None:
@@ -190,12 +228,10 @@ def log(book: Book) -> None:
     rules = rules_of(book)
     if rules is None:
         return
-    known = all_shown(book)
-
-    def total(tallies: list[Tally]) -> dict[str, int]:
-        return {"tries": sum(one.tries for one in tallies), "wins": sum(one.wins for one in tallies)}
-
+    sums = ", ".join(f"SUM({name}_tries), SUM({name}_wins)" for name in _COLUMNS.values())
+    row = book.row(f"SELECT {sums} FROM shown")  # noqa: S608 - names of columns
+    assert row is not None
+    total = [{"tries": row[2 * n] or 0, "wins": row[2 * n + 1] or 0} for n in range(len(_COLUMNS))]
     book.emit(
-        events.DEMO_STRATA, rule=rules.text(), tasks=counts(book), first=total([shown.first for shown in known]),
-        mixed=total([shown.mixed for shown in known]), policy=total([shown.policy for shown in known]),
+        events.DEMO_STRATA, rule=rules.text(), tasks=counts(book), first=total[0], mixed=total[1], policy=total[2]
     )  # fmt: skip
