@@ -62,6 +62,7 @@ class LearnerActor(Actor):
         self._steps = 0
         self._skips = 0
         self._busy_s = 0.0
+        self._idle_since: float | None = None  # monotonic; None while there is a batch
         self._doing = "starting"
 
     async def on_start(self) -> None:
@@ -106,7 +107,9 @@ class LearnerActor(Actor):
     async def _next(self) -> bool:
         """One batch; false when the run is over."""
         self._doing = "waiting for a batch"
-        wait_s, began = self.config.take_wait_s, self.ctx.clock.now()
+        wait_s = self.config.take_wait_s
+        if self._idle_since is None:
+            self._idle_since = self.ctx.clock.now()
         taken = await self._ledger(
             Take(learner=self.ctx.name, request_id=uuid.uuid4().hex, trained=self._version, wait_s=wait_s),
             wait_s + LEDGER_TIMEOUT_S,
@@ -116,7 +119,8 @@ class LearnerActor(Actor):
                 await self._checkpoint("stay over" if taken.checkpoint else "run over")
             await self._tell_samplers()  # one may have restarted, and nothing newer is coming soon
             return not taken.final
-        result = await self._train(taken, self.ctx.clock.now() - began)
+        waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
+        result = await self._train(taken, waited_s)
         await self._report(taken, result)
         await self._announce()
         if self._version.step % self.config.learner.checkpoint_every == 0:
@@ -136,7 +140,7 @@ class LearnerActor(Actor):
         self._steps += 1
         self._busy_s += result.t1 - result.t0
         result = msgspec.structs.replace(result, figures={**planned.figures, "wait_s": waited_s, **result.figures})
-        figures = {key: round(value, 6) for key, value in result.figures.items()}
+        figures = {key: float(f"{value:.6g}") for key, value in result.figures.items()}  # a rate may be 1e-6
         self.ctx.log.emit(
             events.LEARNER_STEP,
             version=str(version),

@@ -150,6 +150,7 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         assert all(line["t0"] < line["t1"] for line in steps)
         seconds = {"wait_s", "read_s", "pack_s", "forward_s", "backward_s", "optimizer_s"}
         assert seconds | {"accuracy"} <= steps[0]["figures"].keys()
+        assert all(line["figures"]["wait_s"] > 0 for line in steps)
         assert [line["figures"]["stay_step"] for line in steps[:4]] == [0.0, 1.0, 2.0, 0.0]
         of_rl = {
             "kl",
