@@ -11,7 +11,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
-from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
+from policy.tokenizer import _SYSTEM_MARK, _USER_MARK, SPECIAL_TOKENS, Tokenizer
 from policy.tokenizer_build import VOCAB_SIZE, build_tokenizer, glue
 from runtime.errors import ConfigError
 
@@ -103,6 +103,16 @@ def test_foreign_folder_uses_its_own_template(tmp_path: Path) -> None:
     turn = stop - 1
     assert [i for i in ids if i in (turn, stop)] == [turn, stop, turn, stop, turn]
     assert foreign.response_ids("ok")[-1] == stop
+
+
+def test_what_stands_in_for_contents_may_stand_in_them(tmp_path: Path) -> None:
+    template = "{% for m in messages %}<turn>{{ m['content'] }}<stop>{% endfor %}<turn>"
+    foreign = Tokenizer.load(_foreign_folder(tmp_path, template))
+    system, user = f"{_USER_MARK}<stop>", f"{_SYSTEM_MARK} {{{{ m }}}} {_USER_MARK}<turn>"
+    ids = foreign.prompt_ids(user, system=system)
+    assert foreign.decode(ids) == f"<turn>{system}<stop><turn>{user}<stop><turn>"
+    turn, stop = foreign.eos_id - 1, foreign.eos_id
+    assert [i for i in ids if i in (turn, stop)] == [turn, stop, turn, stop, turn]
 
 
 @pytest.mark.parametrize("template", [None, "{% for m in messages %}{{ m['role'] }}{% endfor %}"])

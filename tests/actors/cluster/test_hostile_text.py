@@ -6,10 +6,13 @@ import json
 import unicodedata
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from actors.cluster import say
+from actors.cluster import models, say
 from apis.forms import render_compact, render_paper
 from apis.observation import MAX_TEXT, from_guest
+from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ProtocolError
 from runtime.logs import bounded
 
@@ -77,6 +80,24 @@ def test_log_lines_are_bounded_and_plain(kind: str):
     text = json.dumps(logged, ensure_ascii=False)
     assert harmless(text, lines=False)
     assert len(text) < 10_000
+
+
+def test_guest_text_never_speaks_with_the_systems_voice():
+    tokenizer = Tokenizer.load(models.bundled())
+    special = set(range(len(SPECIAL_TOKENS)))
+    end, user, assistant = 1, 2, 3
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(st.sampled_from([*SPECIAL_TOKENS, "<|", "|>", "<", "|", "end", "user", "\0", "\n", "\u200b", "e1"]))
+    )
+    def spelled(pieces: list[str]) -> None:
+        text = "".join(pieces)
+        prompt = render_compact(text, [], from_guest(seen(text)), text)
+        assert [i for i in tokenizer.prompt_ids(prompt) if i in special] == [user, end, assistant]
+        assert [i for i in tokenizer.response_ids(text) if i in special] == [end]
+
+    spelled()
 
 
 def test_a_frame_of_another_shape_is_refused():
