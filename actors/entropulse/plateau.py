@@ -15,6 +15,10 @@ The two hypotheses that must both be refuted at a step:
 
 Hysteresis: a plateau begins when both are refuted and ends only when the fitted rise itself reaches `plateau_gain` or
 entropy returns to `LEAVE` times its threshold; it counts once it has held for `patience` steps.
+
+Looking at every step of a long stay multiplies the chances of an error, hence `CONFIDENCE`: where success gains exactly
+the margin for 180 steps, about 2 % of stays fire falsely (7 % with noise correlated by 0.3, and 14 % by 0.6, which a
+fit to 20 steps can't tell from a trend).
 """
 
 from __future__ import annotations
