@@ -12,11 +12,14 @@ from pathlib import Path
 
 import hostile
 from conftest import Guest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from actors.desktop.body import view_of
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
-from apis.tasks import verify
+from apis.tasks import FAMILIES, verify
 from apis.tasks.osworld import HOME, Evaluator, Task
+from apis.tasks.verify import FileView, Sheet, Verdict, Workbook
 
 KINDS = {f"kind{number}.xlsx": wanted for number, (wanted, _) in enumerate(hostile.KINDS.values())}
 SOURCE = Path(hostile.__file__).read_bytes()
@@ -172,3 +175,32 @@ def test_what_was_refused_is_not_taken_for_missing():
     for refusal in set(Refusal) - {Refusal.MISSING}:
         seen = view_of(FileSeen(path="judged", refusal=refusal))
         assert not verify.verify(task("judged", "file_is_missing"), lambda _, seen=seen: seen).success
+
+
+PLACES = st.sampled_from(["A1", "B2", "B3", "C2", "XFD1048576", "A10", "D4"])
+WORDS = st.sampled_from(
+    ["=SUM(A1:XFD1048576)", "=SUM(B2:B3", "=" + "(" * 400, "=A1:A1:A1", "of:=[.A1:.B2]", "=$A$1", "9" * 5000, "1e999"]
+)
+TEXTS = WORDS | st.text(max_size=12)
+SHEETS = st.builds(
+    Sheet,
+    name=st.sampled_from(["Sheet1", "One", ""]) | st.text(max_size=5),
+    cells=st.dictionaries(PLACES, TEXTS | st.floats() | st.booleans(), max_size=5),
+    formulas=st.dictionaries(PLACES, TEXTS, max_size=5),
+    hidden=st.booleans(),
+)
+VIEWS = (
+    st.builds(FileView, kind=st.just("workbook"), workbook=st.builds(Workbook, sheets=st.lists(SHEETS).map(tuple)))
+    | st.builds(FileView, kind=st.just("file"), data=st.binary(max_size=40) | TEXTS.map(str.encode))
+    | st.builds(FileView, kind=st.just("folder"), names=st.lists(TEXTS, max_size=5).map(tuple))
+    | st.sampled_from([FileView(kind="missing"), *(FileView(kind="refused", reason=str(why)) for why in Refusal)])
+)
+JUDGED = [family.task(f"{family.name}/held-out/{number}") for family in FAMILIES.values() for number in range(3)]
+
+
+@settings(max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(JUDGED), st.lists(VIEWS, min_size=1, max_size=3))
+def test_whatever_lies_there_gets_a_verdict(judged: Task, views: list[FileView]):
+    """Nothing of a guest's makes it the task's fault, which a ConfigError would be."""
+    turn = iter(views * 9)
+    assert isinstance(verify.verify(judged, lambda _: next(turn)), Verdict)
