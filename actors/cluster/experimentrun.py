@@ -102,11 +102,9 @@ def _recorded(folder: Path, name: str, deploy: Deploy, args: argparse.Namespace)
     from actors.cluster.demos import record
 
     say.line(f"recording {deploy.demos.count} demonstrations that all runs begin from")
-    quiet = msgspec.structs.replace(
-        deploy, evaluation=msgspec.structs.replace(deploy.evaluation, enabled=False),
-        run=msgspec.structs.replace(deploy.run, limit_s=None),
-    )  # fmt: skip
-    status = record.record_into(path, quiet, Labels(args.file, args.runs, time.time(), name, RECORDING), resume=known)
+    alone = record.for_recording(deploy)
+    alone = msgspec.structs.replace(alone, run=msgspec.structs.replace(alone.run, limit_s=None))
+    status = record.record_into(path, alone, Labels(args.file, args.runs, time.time(), name, RECORDING), resume=known)
     return str(path) if status == 0 else status
 
 

@@ -51,6 +51,7 @@ WITHOUT = {
     "runtime/actor.py:Context.shared": "Shared.get bounds it",
     "runtime/system.py:ActorSystem.failed": STOP,
     "actors/cluster/execute.py:_start_and_watch": "the run itself: its time limit or a signal ends it",
+    "actors/cluster/tensorboard.py:_keep_up": DISK,
     "policy/engine/__main__.py:_serve": STOP,
     "policy/engine/control.py:_read": "the HTTP server drops clients that don't send",
     "actors/desktop/pool.py:Pool.close": "cancelled or bounded tasks of its own",

@@ -34,6 +34,7 @@ class Dots(NamedTuple):
     values: list[float]
     low: list[float]
     high: list[float]
+    each: list[list[float]]  # by step, the seeds' own values
 
 
 def pyplot() -> Any:
@@ -103,6 +104,9 @@ def success(groups: Mapping[str, Sequence[Series]], dots: Sequence[Dots], stretc
         axes.errorbar(
             one.steps, one.values, yerr=[below, above], marker="o", capsize=3, lw=1.8, label=one.label, color=colour
         )
+        for step, values in zip(one.steps, one.each, strict=True):
+            if len(values) > 1:
+                axes.plot([step] * len(values), values, "_", color=colour, markersize=7, alpha=0.6)
     steps = [step for one in dots for step in one.steps] + [s for found in bands.values() for s in found.steps[-1:]]
     _dress(axes, stretches, max(steps), whole=False, causes=True)
     axes.set(xlabel="optimizer step", ylabel="success", ylim=(0, 1))
@@ -170,7 +174,7 @@ def _dress(axes: Any, stretches: Sequence[Stretch], last: int, *, whole: bool, c
     for one in stretches:
         end = min(one.end, last)
         if one.phase in SHADES and end > one.start and end > first:
-            axes.axvspan(one.start, end, color=SHADES[one.phase], lw=0)
+            axes.axvspan(one.start, end, color=SHADES[one.phase], lw=0, zorder=0)
             place = (max(one.start, first) + end) / 2
             said = f"{one.phase}\n{one.cause}" if causes and one.cause else one.phase
             axes.text(place, 1.02, said, ha="center", fontsize=8, transform=axes.get_xaxis_transform())

@@ -106,7 +106,8 @@ def dots(groups: Sequence[Group]) -> list[Dots]:
     for group in groups:
         for decoding, points in pooled(group.runs).items():
             n = points[0].rate.n
-            label = f"held out, {decoding}, n = {n}"
+            seeds = f" over {len(points[0].each)} seeds" * (len(points[0].each) > 1)
+            label = f"held out, {decoding}, n = {n}{seeds}"
             found.append(
                 Dots(
                     label if len(groups) == 1 else f"{group.label}: {label}",
@@ -114,6 +115,7 @@ def dots(groups: Sequence[Group]) -> list[Dots]:
                     [point.rate.value for point in points],
                     [point.rate.interval[0] for point in points],
                     [point.rate.interval[1] for point in points],
+                    [point.each for point in points],
                 )
             )
     return found

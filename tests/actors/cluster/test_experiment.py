@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster import cli, experiment, experimentrun, runcommand, runfolder
+from actors.cluster import cli, deployfile, experiment, experimentrun, runcommand, runfolder
 from actors.cluster.report import show
 from actors.replay.schema import connect
 from runtime.errors import ConfigError
@@ -110,6 +110,23 @@ def test_a_dry_run_shows_every_run(file: str, tmp_path: Path, capsys: pytest.Cap
     assert "local has no such arm" in capsys.readouterr().err
 
 
+OWN = {  # what an ablation may say otherwise than the main job
+    "run", "entropulse", "evaluation", "tasks.eval", "replay.max_staleness", "learner.advantage",
+    "demos.resample_rounds", "demos.resamples", "demos.resample_bc_steps", "demos.source",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["ablation-async", "ablation-entropulse", "ablation-advantage"])
+def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None:
+    main, _ = deployfile.load("local")
+    for one in experiment.expand(name):
+        for section in main.__struct_fields__:
+            ours, theirs = getattr(one.deploy, section), getattr(main, section)
+            for key in theirs.__struct_fields__ if section not in OWN else ():
+                if f"{section}.{key}" not in OWN:
+                    assert getattr(ours, key) == getattr(theirs, key), f"{name}: {section}.{key}"
+
+
 class SimulatedRuns:
     """Stands in for whole runs: claims the folder, opens a ledger and ends with the verdict it was told."""
 
@@ -128,8 +145,6 @@ class SimulatedRuns:
             started=runfolder.iso(labels.begun), started_s=labels.begun, experiment=labels.experiment, arm=labels.arm,
         )  # fmt: skip
         run = runfolder.claim(folder, record, resume=resume)
-        from actors.cluster import deployfile
-
         (folder / "deploy.yaml").write_text(deployfile.dump(deploy))
         connect(folder / "ledger.sqlite")[0].close()
         (folder / "logs").mkdir(exist_ok=True)
