@@ -14,10 +14,12 @@ from actors.entropulse.config import EntropulseConfig, EntropulseSettings
 from actors.entropulse.plateau import measured, plateau
 from actors.replay.messages import Figures, Phase, PhaseRef, SetPhase
 from runtime.errors import LedgerError
+from runtime.message import Version
 
 AFTER_BC = "after_bc"
 FINAL = "final"
 GREEDY = ".greedy"
+MOST_PINNED = 4  # weight versions that an engine keeps beside the newest; the last is left to rounds that must be
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -158,15 +160,30 @@ def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, 
     return _switch(figures, Phase.DONE, cause, evidence, None)
 
 
-def _periodic(figures: Figures, settings: EntropulseSettings, done: int) -> OpenRound | None:
+def _periodic(figures: Figures, settings: EntropulseSettings, done: int) -> OpenRound | Stay | None:
     every = settings.evaluation.every_steps
-    if not every or done < every or any(not found.closed for found in figures.evals):
+    if not every or done < every or len(_pinned(figures)) >= MOST_PINNED - 1:
         return None
     return _next_round(figures, settings, [f"rl{done // every * every}"], exact=False)
 
 
-def _next_round(figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool) -> OpenRound | None:
-    """The first of `names` (and of their greedy twins) that was not opened yet."""
+def _pinned(figures: Figures) -> set[Version]:
+    """The weights of open rounds."""
+    return {found.version for found in figures.evals if not found.closed}
+
+
+def _next_round(
+    figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool
+) -> OpenRound | Stay | None:
+    """The first of `names` (and of their greedy twins) that was not opened yet, once engines have room for it."""
+    found = _unopened(figures, settings, names, exact=exact)
+    pinned = _pinned(figures)
+    if found is not None and exact and figures.trained not in pinned and len(pinned) >= MOST_PINNED:
+        return Stay("an open evaluation round to close")
+    return found
+
+
+def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool) -> OpenRound | None:
     evaluation = settings.evaluation
     if not evaluation.enabled or not settings.eval_tasks:
         return None

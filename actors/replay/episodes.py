@@ -19,6 +19,7 @@ from actors.replay.reservoir import nth_of_epochs, stable_seed
 from runtime.errors import FencedOff, LedgerError
 from runtime.message import Done, Version
 
+TRAIN_PER_EVAL = 7  # training episodes handed out for one of an open round while training has work for every seat
 ABANDONED = Fault(cause="abandoned", detail="the seat asked for other work", culprit="seat")
 SILENT = Fault(cause="seat_silent", detail="neither committed nor released in time", culprit="seat")
 RUN_KILLED = Fault(cause="run_killed", detail="in flight when the run was killed", culprit="host")
@@ -61,13 +62,26 @@ def _next(book: Book, wish: Reserve) -> Reservation | None:
     if book.closed:
         return None
     stay = book.stay()
+    # A round takes what training leaves idle: between batches, and while a pulse or the end of a stay plays nothing.
+    # Where training always has work, a small share goes to it: else a curve would have no point before the end.
+    train_first = stay.phase is Phase.RL and not _all_trained_of_late(book)
+    if train_first and (found := _next_slot(book, stay)) is not None:
+        return _hand_out(book, wish, stay, found)
     if (found := rounds.next_task(book)) is not None:
+        return _hand_out(book, wish, stay, found)
+    if stay.phase is Phase.RL and not train_first and (found := _next_slot(book, stay)) is not None:
         return _hand_out(book, wish, stay, found)
     if stay.phase is Phase.DEMO and (found := _next_demo(book)) is not None:
         return _hand_out(book, wish, stay, found)
-    if stay.phase is Phase.RL and (found := _next_slot(book, stay)) is not None:
-        return _hand_out(book, wish, stay, found)
     return None
+
+
+def _all_trained_of_late(book: Book) -> bool:
+    """Whether it is an open round's turn: all of the last episodes handed out were for training."""
+    last = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
+    run = TRAIN_PER_EVAL
+    found = book.number("SELECT COUNT(*) FROM reservations WHERE token > ? AND lane = ?", last - run, Lane.TRAIN)
+    return found == run
 
 
 def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reservation:

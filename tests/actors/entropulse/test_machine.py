@@ -11,11 +11,12 @@ import pytest
 from ledger_tools import Play, step
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
-from actors.entropulse.machine import Finished, OpenRound, Stay, Switch, decide
+from actors.entropulse.machine import MOST_PINNED, Finished, OpenRound, Stay, Switch, decide
 from actors.replay import phases, shown
 from actors.replay.config import DemosConfig
-from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation
+from actors.replay.messages import Batch, EvalFigures, Lane, NothingToTake, Phase, PhaseRef, Reservation
 from runtime.errors import LedgerError
+from runtime.message import Version
 
 
 def settings(*, demos: int = 2, greedy: bool = False, every_steps: int = 0, **config: Any) -> EntropulseSettings:
@@ -97,6 +98,32 @@ def test_counted_run_with_a_pulse(tmp_path: Path) -> None:
     figures = world.play.figures()
     assert figures.steps == {"bc": 2, "rl": 5, "pulse": 2}
     assert all(found.closed and found.successes == 2 for found in figures.evals)
+
+
+def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(every_steps=1, total_rl_steps=6))
+    figures = world.play.figures()
+    rl = msgspec.structs.replace(
+        figures, phase=PhaseRef(phase=Phase.RL, index=2), phase_limit=6, phase_steps=5, steps={"bc": 2, "rl": 5}
+    )
+    names = ["after_bc", "rl1", "rl2", "rl3"]
+    opened = [
+        EvalFigures(
+            round=name, version=Version(lineage=0, step=n), temperature=1.0, tasks=2, played=0, successes=0,
+            feasible=2, faults=0,
+        )
+        for n, name in enumerate(names)
+    ]  # fmt: skip
+    for count in range(5):
+        decision = decide(msgspec.structs.replace(rl, evals=opened[:count]), world.config)
+        assert isinstance(decision, OpenRound) == (count < MOST_PINNED - 1), "beside training the last place stays free"
+    end = msgspec.structs.replace(
+        rl, phase_steps=6, steps={"bc": 2, "rl": 6}, trained=Version(lineage=0, step=8), evals=opened,
+        checkpointed=Version(lineage=0, step=8),
+    )  # fmt: skip
+    assert decide(end, world.config) == Stay("an open evaluation round to close")
+    last = [opened[0], msgspec.structs.replace(opened[1], closed=True), *opened[2:]]
+    assert decide(msgspec.structs.replace(end, evals=last), world.config) == OpenRound("final", 1.0, True)
 
 
 def test_greedy_twins_see_the_same_weights(tmp_path: Path) -> None:

@@ -299,9 +299,35 @@ def test_demo_attempts_are_bounded(start: Start) -> None:
     assert (play.figures().demos, play.figures().demo_attempts) == (0, 4)
 
 
-def test_evaluation_comes_first_and_enters_no_group(start: Start) -> None:
-    play = start(retries=1)
+def test_evaluation_takes_seats_that_training_leaves_and_delays_no_batch(start: Start) -> None:
+    play = start(retries=1, max_staleness=0, groups_per_step=1, group_size=2, group_min=2)
     play.rl()
+    play.open_eval("after_bc", "0.0", ["e0", "e1"])
+    works = [play.reserve() for _ in range(3)]
+    assert [work.lane for work in works] == [Lane.TRAIN, Lane.TRAIN, Lane.EVAL], "no group may open beside the first"
+    for work, success in zip(works[:2], (True, False), strict=True):
+        play.commit(work, success)
+    batch = play.take()
+    assert isinstance(batch, Batch), "the round is open and one of its episodes is out"
+    assert play.reserve().lane == Lane.EVAL, "the learner is at work, and nothing may be played ahead"
+    play.trained(batch)
+    play.serving("0.1")
+    play.commit(works[2], True)
+    assert play.reserve().lane == Lane.TRAIN
+    assert [group.task for group in batch.groups] == [works[0].task]
+
+
+def test_a_round_goes_on_slowly_beside_training_that_never_leaves_a_seat(start: Start) -> None:
+    play = start(max_staleness=3, groups_per_step=4, group_size=8)
+    play.rl()
+    play.open_eval("rl20", "0.0", ["e0", "e1", "e2"])
+    lanes = [play.reserve().lane for _ in range(30)]
+    assert [n for n, lane in enumerate(lanes) if lane == Lane.EVAL] == [7, 15, 23]
+    assert lanes[24:] == [Lane.TRAIN] * 6, "the round has nothing left to hand out"
+
+
+def test_evaluation_enters_no_group(start: Start) -> None:
+    play = start(retries=1, max_staleness=0, groups_per_step=1)
     play.open_eval("after_bc", "0.0", ["e0", "e1", "e2"], temperature=0.0)
     play.open_eval("after_bc", "0.0", ["e0", "e1", "e2"], temperature=0.0)
     works = [play.reserve() for _ in range(3)]
@@ -309,10 +335,12 @@ def test_evaluation_comes_first_and_enters_no_group(start: Start) -> None:
         (Lane.EVAL, f"e{n}", "", "after_bc") for n in range(3)
     ]
     assert {str(work.pin) for work in works} == {"0.0"}
+    play.rl()
     assert play.reserve().lane == Lane.TRAIN
     play.commit(works[0], True)
     play.release(works[1])
-    again = play.reserve()
+    while (again := play.reserve()).lane == Lane.TRAIN:
+        pass
     assert (again.task, again.seed) == ("e1", works[1].seed)
     play.release(again)
     with pytest.raises(LedgerError, match=r"sampled from \['0.1'\]"):

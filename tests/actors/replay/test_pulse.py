@@ -101,10 +101,11 @@ def test_neither_demonstrations_nor_evaluations(tmp_path: Path) -> None:
     run = Run(tmp_path, demos=2)
     for _ in range(2):
         run.commit(run.play.reserve(), True, None)
-    run.play.rl()
+    run.play.phase(Phase.RL, steps=None)
     run.play.open_eval("r", "0.0", ["t0", "t1"])
-    for _ in range(2):
+    for _ in range(2):  # training has no work before a sampler serves
         run.commit(run.play.reserve(), True)
+    run.play.serving("0.0")
     run.group()
     run.play.phase(Phase.PULSE, steps=1)
     assert run.tokens() == sorted(run.task)
