@@ -1,7 +1,7 @@
 """A stand-in for a remote model: a real HTTP server that speaks the OpenAI chat completions protocol, without a model.
 
-What it answers is scripted. Run as a program (`python endpoint_stand_in.py PORT`) it answers like a poor model: it
-mostly waits, and now and then claims that the task is done.
+What it answers is scripted. Run as a program (`python endpoint_stand_in.py PORT`, 0 for any) it says where it
+listens and answers like a poor model: it mostly waits, and now and then claims that the task is done.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ async def _serve(port: int) -> None:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
+    print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)  # noqa: T201 - a program's answer
     await asyncio.Event().wait()
 
 
