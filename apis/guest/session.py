@@ -160,19 +160,38 @@ def sweep(token: str) -> None:
 
 
 def stop(token: str) -> None:
-    """Stop all that carry the token, until a whole look finds none that runs."""
-    while running := [pid for pid in bearing(token) if _state(pid) not in "TtZX"]:
+    """Stop all that carry the token, until a whole look finds none that may run."""
+    told: set[int] = set()
+    while running := may_run({pid: _look(pid) for pid in bearing(token)}, told):
         for pid in running:
+            told.add(pid)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
 
 
-def _state(pid: int) -> str:
-    """The state letter of a process; X where it has ended."""
+def may_run(looked: dict[int, tuple[str, int]], told: set[int]) -> list[int]:
+    """Those of `looked` (state and parent by process) that are neither stopped nor wait for a stopped child.
+
+    One that has begun to start a program (vfork, state D) takes its stop signal only once the child goes on: of those
+    that were `told` to stop it counts as stopped while the child is.
+    """
+    still = {pid for pid, (state, _) in looked.items() if state in "TtZX"}
+    children = [pid for pid in still if looked[pid][0] in "Tt"]
+    while children:
+        _, parent = looked[children.pop()]
+        if parent in told and parent not in still and looked.get(parent, ("", 0))[0] == "D":
+            still.add(parent)
+            children.append(parent)
+    return [pid for pid in looked if pid not in still]
+
+
+def _look(pid: int) -> tuple[str, int]:
+    """A process's state letter, X where it has ended, and its parent."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state, parent, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return "X"
+        return "X", 0
+    return state, int(parent)
 
 
 def _say(word: str) -> None:

@@ -118,6 +118,9 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     await link.call("settle", timeout_s=5)
     await link.call("launch", argv=["ln", "-s", "/etc/passwd", "link"], timeout_s=5)
     await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=5)
+    for _ in range(3):  # a shell waits for each program to start, where no stop signal reaches it
+        command = "while :; do head -c 1 /dev/zero; done > /dev/null"
+        await link.call("launch", argv=["sh", "-c", command], timeout_s=5)
     await asyncio.sleep(0.1)
     await provider.freeze(desktop)
     paths = ["Documents/plum.txt", "Documents", "link", "none", "../run/bus", "grows"]

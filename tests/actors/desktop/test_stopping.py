@@ -50,6 +50,7 @@ def test_only_stopped_ones_and_those_that_wait_for_them_are_still():
     assert running(chain, {2, 3}) == []
     assert running(chain, {2}) == [2, 3]  # 3 was not told, so it may run once its child does
     assert running({**chain, 4: member(3, "S")}, {2, 3, 4}) == [2, 3, 4]
+    assert running({1: member(0, "D"), 2: member(1, "Z")}, {1}) == [1]
     assert running({1: member(0, "D")}, {1}) == [1]  # no child is waited for: it will come back by itself
 
 

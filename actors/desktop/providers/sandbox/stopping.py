@@ -73,7 +73,7 @@ def running(members: Mapping[int, Member], told: set[int]) -> list[int]:
     never reaches the state of a stopped one once the child is; nor does it run before it has taken its own.
     """
     still = {pid for pid, member in members.items() if member.states <= _STOPPED}
-    children = list(still)
+    children = [pid for pid in still if members[pid].states & {"T", "t"}]
     while children:
         parent = members[children.pop()].parent
         if parent in told and parent not in still and parent in members and members[parent].states <= _STOPPED | _WAITS:
