@@ -1,13 +1,12 @@
 """A run's scalars as TensorBoard event files, written beside its logs while it goes on.
 
-Invariant: the folder holds one event file, made from the run's logs and from nothing else; a start, a resume or a
+Invariant: the folder holds one event file, made from the run's logs, as far back as they reach; a start, a resume or a
 lineage that begins anew writes it again, so no step is in it twice and none that was undone.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,19 @@ class EventFile:
 
     def __init__(self, run_dir: Path) -> None:
         self._folder = run_dir / FOLDER
-        self._history: list[dict[str, Any]] = []  # lines of interest: some kilobytes per optimizer step
+        self._run_dir = run_dir
         self._watch = LogWatch(run_dir)
         self._writer: Any = None
 
     def catch_up(self) -> int:
         """Write what was logged since the last call; returns how many scalars."""
-        lines = [line for line in self._watch.new() if line["event"] in OF_INTEREST]
-        if self._writer is None or any(line["event"] == REWINDS for line in lines):
-            self._history += lines
-            return self._again(scalars(self._history))
-        self._history += lines
+        lines = self._new_lines()
+        if self._writer is None:
+            return self._again(scalars(lines))
+        if any(line["event"] == REWINDS for line in lines):
+            self._watch.close()
+            self._watch = LogWatch(self._run_dir)  # from the beginning: nothing that was logged is held in memory
+            return self._again(scalars(self._new_lines()))
         return self._add(scalar for line in lines for scalar in of_line(line))
 
     def close(self) -> None:
@@ -45,9 +46,10 @@ class EventFile:
         if self._writer is not None:
             self._writer.close()
 
+    def _new_lines(self) -> list[dict[str, Any]]:
+        return [line for line in self._watch.new() if line["event"] in OF_INTEREST]
+
     def _again(self, found: list[Scalar]) -> int:
-        # Says at import that it has no TensorFlow, which nothing here needs.
-        logging.getLogger("tensorflow").setLevel(logging.ERROR)
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         if self._writer is not None:

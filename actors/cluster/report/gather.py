@@ -23,7 +23,7 @@ from actors.cluster.report.read import RunFigures, logged, read_run
 from runtime.errors import ConfigError
 from runtime.message import Version
 
-OF_STEPS = frozenset(("batch_taken", "episode_ended", "group_ended"))
+OF_STEPS = frozenset(("batch_taken", "demo_strata", "episode_ended", "group_ended"))
 KEPT_DETAILS = 4000  # verdicts of the newest episodes; older ones are not shown whole
 
 
@@ -54,6 +54,7 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
     figures: RunFigures
     episodes: list[Episode]
     details: dict[int, str]  # token -> what the verifier saw
+    strata: dict[str, int]  # family/stratum -> demonstrated tasks, as the ledger last said it
 
     def stretches(self) -> list[Stretch]:
         """Its stays as stretches of optimizer steps, those of no length left out."""
@@ -83,6 +84,7 @@ def gather(path: Path) -> RunData:
     rounds = evaluation.read_rounds(path)
     deploy = _deploy(path)
     details = {line["token"]: line.get("detail", "") for line in lines if line["event"] == "episode_ended"}
+    strata = [line["tasks"] for line in lines if line["event"] == "demo_strata"]
     return RunData(
         name=path.name,
         state=state,
@@ -99,6 +101,7 @@ def gather(path: Path) -> RunData:
         figures=figures,
         episodes=episodes.choose(path),
         details=dict(list(details.items())[-KEPT_DETAILS:]),
+        strata=strata[-1] if strata else {},
     )
 
 

@@ -22,11 +22,12 @@ SECTIONS = (
     ("runs", "Runs"), ("success", "Success"), ("phases", "Phases"), ("learning", "Learning"), ("groups", "Groups"),
     ("time", "Time"), ("episodes", "Episodes"), ("reading", "How to read this"),
 )  # fmt: skip
-AROUND = 5  # RL steps on each side of a change of phase
-PHASES = (
-    "Phase", "From step", "Cause", "Evidence", "Token entropy in RL, before -> after",
-    "Action entropy in RL, before -> after",
-)  # fmt: skip
+AROUND = 10  # RL steps on each side of a change of phase
+PHASES = ("Phase", "From step", "Cause", "Evidence")
+VARIETY = {  # figure -> heading of its change
+    "entropy": "Token entropy", "action_entropy_nats": "Action entropy",
+    "group_call_entropy_nats": "Call entropy in a group", "distinct_trajectories": "Distinct trajectories",
+}  # fmt: skip
 SUCCESS, GROUPS, TIME = {"curve"}, {"staleness", "groups"}, "seats"
 READING = (
     "Success is the share of episodes that the verifier passed. Every rate names its decoding and its tasks; all points"
@@ -154,10 +155,21 @@ def _phases(run: RunData) -> Markup:
     rows = [
         (switch.phase, switch.start, switch.cause,
          ", ".join(f"{name} {value:.4g}" for name, value in switch.evidence.items()) or "-",
-         around(run, "entropy", switch.start), around(run, "action_entropy_nats", switch.start))
+         *(around(run, figure, switch.start) for figure in VARIETY))
         for switch in run.switches
     ]  # fmt: skip
-    return join([tag("h3", run.name), table(PHASES, rows)])
+    said = f"Variety: mean over {AROUND} steps of RL before and after the change"
+    return join([tag("h3", run.name), table((*PHASES, *VARIETY.values()), rows, said), *_strata(run)])
+
+
+def _strata(run: RunData) -> list[Markup]:
+    """How many demonstrated tasks were always, sometimes or never solved, by family; nothing without strata."""
+    kinds = list(dict.fromkeys(name.rpartition("/")[2] for name in run.strata))
+    families = list(dict.fromkeys(name.rpartition("/")[0] for name in run.strata))
+    if not kinds:
+        return []
+    rows = [(family, *(run.strata.get(f"{family}/{kind}", 0) for kind in kinds)) for family in families]
+    return [table(("Family", *kinds), rows, "Demonstrated tasks by how often they were solved")]
 
 
 def around(run: RunData, figure: str, start: int) -> str:

@@ -81,6 +81,13 @@ async def test_scalars_are_read_back_and_a_resume_repeats_nothing(tmp_path: Path
     assert len(list((tmp_path / tensorboard.FOLDER).iterdir())) == 1
 
 
+async def test_a_learner_that_starts_anew_under_a_run_takes_its_undone_steps_back(tmp_path: Path) -> None:
+    write(tmp_path, [step("0.1", 1), step("0.2", 2), step("0.3", 3)])
+    await followed(tmp_path, [restart("1.1", "0.1", 4), step("1.2", 5, 0.25)])
+    assert read_back(tmp_path)["rl/loss"] == [(1, 0.5), (2, 0.25)]
+    assert len(list((tmp_path / tensorboard.FOLDER).iterdir())) == 1
+
+
 async def test_a_disk_that_fails_is_said_and_does_not_end_the_run(tmp_path: Path) -> None:
     write(tmp_path, [step("0.1", 1)])
     (tmp_path / tensorboard.FOLDER).write_text("in the way")
