@@ -184,6 +184,7 @@ def _phases(deploy: Deploy) -> str:
     phases = deploy.entropulse
     parts = [f"{deploy.demos.count} demonstrations"]
     parts += [f"{phases.bc_steps} steps of cloning"] * bool(phases.bc_steps)
+    parts += [f"{deploy.demos.resample_rounds} x resampling and cloning again"] * bool(deploy.demos.resample_rounds)
     stays = 1 if phases.pulse == "none" else phases.pulses + 1
     parts += [f"{phases.rl_steps_in_all} steps of RL in {_count(stays, 'stay')}"] * bool(phases.total_rl_steps)
     parts += [f"{phases.pulses} x {phases.pulse_steps} steps of pulse"] * bool(phases.pulses and phases.pulse == "full")

@@ -92,3 +92,8 @@ def audit(book: Book) -> None:
     )
     if slots:
         raise StoreError(f"{slots} slots are out with nobody")
+    if shown.rules_of(book) is not None:
+        noted = book.number("SELECT SUM(first_out + mixed_out + policy_out) FROM shown")
+        held = book.number("SELECT COUNT(*) FROM reservations WHERE state = 'out' AND lane = 'demo'")
+        if noted != held:
+            raise StoreError(f"{noted} attempts at demonstrations are noted as out, {held} are held by seats")

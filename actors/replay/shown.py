@@ -142,7 +142,7 @@ def ended(book: Book, task: str, member: str, *, success: bool) -> None:
         return
     name = _COLUMNS[cold.stage_of(member)]
     book.execute(
-        f"UPDATE shown SET {name}_out = max(0, {name}_out - 1), {name}_tries = {name}_tries + 1, "  # noqa: S608
+        f"UPDATE shown SET {name}_out = {name}_out - 1, {name}_tries = {name}_tries + 1, "  # noqa: S608
         f"{name}_wins = {name}_wins + ? WHERE task = ?",
         success,
         task,
@@ -160,7 +160,7 @@ def broken(book: Book, task: str, member: str, *, counts: bool) -> None:
     """Infrastructure broke an attempt."""
     name = _COLUMNS[cold.stage_of(member)]
     book.execute(
-        f"UPDATE shown SET {name}_out = max(0, {name}_out - 1), faults = faults + ? WHERE task = ?",  # noqa: S608
+        f"UPDATE shown SET {name}_out = {name}_out - 1, faults = faults + ? WHERE task = ?",  # noqa: S608
         counts,
         task,
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from ledger_tools import FAULT, Play, settings, step
+from ledger_tools import BROKEN, FAULT, Play, settings, step
 
 from actors.replay import cold, demofiles, demos, pools, shown
 from actors.replay.cold import MIXED, POLICY, Rules, Shown, Stage, Stratum, Tally
@@ -211,6 +211,25 @@ def test_a_task_that_keeps_breaking_is_set_aside(tmp_path: Path) -> None:
     figures = show.play.figures()
     assert figures.demo_left == 0
     assert set(figures.demo_tasks) == {"a/aside", "b/aside"}
+
+
+def test_a_task_at_rest_is_not_waited_for(tmp_path: Path) -> None:
+    show = Show(tmp_path, stratified(count=3))
+    first = work = show.play.reserve("desktop/0")
+    members = [work.member]
+    for _ in range(2):
+        show.play.release(work, BROKEN)
+        work = show.play.reserve("desktop/0")
+        assert work.task == first.task
+        members.append(work.member)
+    assert members[0] != members[1], "the next in turn tries it"
+    show.play.release(work, BROKEN)
+    assert len(show.play.events("task_rests")) == 1
+    show.run()
+    rows = {row.task: row for row in show.play.do(shown.all_shown)}
+    assert rows[first.task].first.tries == 0
+    assert all(row.first.tries == 2 for task, row in rows.items() if task != first.task)
+    assert show.play.figures().demos >= 3
 
 
 def test_a_recording_carries_its_strata(tmp_path: Path) -> None:
