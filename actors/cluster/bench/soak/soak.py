@@ -137,9 +137,12 @@ class Soak:
         working = asyncio.create_task(self._begin_and_work(output, mine))
         asked = asyncio.create_task(self.interrupted.wait())
         try:
-            await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+            longest = BEGIN_S + 60.0 * self.wanted.minutes + VICTIM_S
+            await asyncio.wait({working, asked}, timeout=longest, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 working.result()
+            elif not asked.done():
+                self.reasons.append(f"the soak was not over after {longest:.0f} s")
         finally:
             for task in (working, asked):
                 task.cancel()
