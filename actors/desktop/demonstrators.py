@@ -144,7 +144,7 @@ class _EndpointVoice:
             user = render_compact(self._instruction, history, observation, asked.last)
             messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         try:
-            text = await self._endpoint.ask(messages, self._seed + asked.step)
+            text = await self._endpoint.complete(messages, self._seed + asked.step)
         except EndpointDown as error:
             raise DesktopFault("demonstrator_unavailable", str(error), "sampler") from error
         self._said[asked.step] = text

@@ -79,7 +79,7 @@ class Endpoint:
         """Close all connections."""
         await self._session.close()
 
-    async def ask(self, messages: Sequence[Mapping[str, str]], seed: int) -> str:
+    async def complete(self, messages: Sequence[Mapping[str, str]], seed: int) -> str:
         """The model's answer to chat `messages`; `seed` is passed on and draws the back-off. Raises EndpointDown."""
         member = self._member
         body = msgspec.json.encode(

@@ -94,7 +94,14 @@ def _openable(book: Book, rules: cold.Rules, live: list[Shown]) -> tuple[str, st
     family's order. None when no more is to be begun.
     """
     demos = book.settings.demos
-    mine = [shown for shown in live if not shown.imported and not cold.set_aside(shown, rules, 0)]
+    # What rests or was set aside may never give any: others take its place.
+    mine = [
+        shown
+        for shown in live
+        if not shown.imported
+        and not cold.set_aside(shown, rules, 0)
+        and (shown.out or wards.playable(book, shown.task))
+    ]
     pending = sum(rules.attempts - shown.first.tries for shown in mine)
     opened = book.number("SELECT COUNT(*) FROM shown WHERE imported = 0")
     most = int(demos.count * demos.attempts_per_demo)

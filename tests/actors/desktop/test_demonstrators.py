@@ -73,7 +73,7 @@ def member(server: StandIn, **more: Any) -> EndpointMember:
 async def asked(server: StandIn, key: str = "", **more: Any) -> str:
     endpoint = Endpoint(member(server, **more), key)
     try:
-        return await endpoint.ask([{"role": "user", "content": "hello"}], seed=5)
+        return await endpoint.complete([{"role": "user", "content": "hello"}], seed=5)
     finally:
         await endpoint.close()
 
@@ -143,7 +143,7 @@ async def test_a_silent_or_an_endless_server_is_given_up() -> None:
 async def nobody_listens() -> str:
     endpoint = Endpoint(msgspec.structs.replace(MEMBER, retries=1), "")
     try:
-        return await endpoint.ask([], seed=1)
+        return await endpoint.complete([], seed=1)
     finally:
         await endpoint.close()
 
@@ -155,7 +155,7 @@ async def test_no_more_requests_are_open_than_allowed() -> None:
 
     async with StandIn(slow) as server:
         endpoint = Endpoint(member(server, concurrent=2), "")
-        await asyncio.gather(*(endpoint.ask([], seed=n) for n in range(8)))
+        await asyncio.gather(*(endpoint.complete([], seed=n) for n in range(8)))
         await endpoint.close()
         assert server.most_busy == 2
 
