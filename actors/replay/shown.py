@@ -95,13 +95,8 @@ def _openable(book: Book, rules: cold.Rules, live: list[Shown]) -> tuple[str, st
     """
     demos = book.settings.demos
     # What rests or was set aside may never give any: others take its place.
-    mine = [
-        shown
-        for shown in live
-        if not shown.imported
-        and not cold.set_aside(shown, rules, 0)
-        and (shown.out or wards.playable(book, shown.task))
-    ]
+    able = (shown for shown in live if not shown.imported and (shown.out or wards.playable(book, shown.task)))
+    mine = [shown for shown in able if not cold.set_aside(shown, rules, 0)]
     pending = sum(rules.attempts - shown.first.tries for shown in mine)
     opened = book.number("SELECT COUNT(*) FROM shown WHERE imported = 0")
     most = int(demos.count * demos.attempts_per_demo)
