@@ -69,11 +69,11 @@ def start(args: argparse.Namespace) -> int:
         worst = max(worst, status)
         if status == STATUS["stopped"]:
             return status
-    played = [folder / one.name(name) for one in runs]
-    from actors.cluster.report import show
+    played = [path for one in runs if ((path := folder / one.name(name)) / "ledger.sqlite").is_file()]
+    if played:
+        from actors.cluster.report import show
 
-    out = folder / f"{name}-{REPORT}"
-    show.show([path for path in played if (path / "ledger.sqlite").is_file()], out, as_json=False)
+        show.show(played, folder / f"{name}-{REPORT}", as_json=False)
     return worst
 
 
@@ -97,8 +97,13 @@ def _recorded(folder: Path, name: str, deploy: Deploy, args: argparse.Namespace)
         return deploy.demos.source
     path = (folder / f"{name}-{RECORDING}").resolve()
     known = (path / "run.json").is_file()
-    if known and runfolder.read_record(path).verdict in ENDED and runfolder.owner(path) is None:
-        return str(path)
+    if known and runfolder.owner(path) is None:
+        record_before = runfolder.read_record(path)
+        if record_before.verdict == "ok":
+            return str(path)
+        if record_before.verdict == "failed":
+            say.line(f"run {path.name}: failed already - {record_before.reason}")
+            return STATUS["failed"]
     from actors.cluster.demos import record
 
     say.line(f"recording {deploy.demos.count} demonstrations that all runs begin from")

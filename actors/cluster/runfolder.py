@@ -162,8 +162,9 @@ def of_experiment(runs: Path, name: str) -> list[Path]:
 
 
 def newest_of(runs: Path, stem: str, file: str) -> Path:
-    """The newest run of deploy file `file`. Raises ConfigError when there is none."""
-    mine = [path for path, record in all_runs(runs) if Path(record.file).stem == stem or record.file == file]
+    """The newest run of deploy file `file` that is none of an experiment. Raises ConfigError when there is none."""
+    known = [(path, record) for path, record in all_runs(runs) if not record.experiment]
+    mine = [path for path, record in known if Path(record.file).stem == stem or record.file == file]
     if not mine:
         raise ConfigError(f"nothing to resume: no run of {file} in {runs}")
     return mine[-1]

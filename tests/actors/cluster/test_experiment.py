@@ -183,7 +183,21 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
     assert reported == [["e-near-3", "e-far-3", "e-near-5", "e-far-5"]]
     assert [path.name for path in runfolder.of_experiment(runs, "e")][:2] == ["e-near-3", "e-far-3"]
     assert runfolder.to_continue(runfolder.read_record(runs / "e-far-3")) == f"computerrl run {file} --resume --name e"
+    with pytest.raises(ConfigError, match="nothing to resume"):
+        runfolder.newest_of(runs, "exp", file)
     with pytest.raises(ConfigError, match="exists already"):
         experimentrun.start(arguments(file, runs, name="e"))
     with pytest.raises(ConfigError, match="no such experiment"):
         experimentrun.start(arguments(file, runs, name="f", resume=True))
+
+
+def test_a_recording_that_failed_ends_it_every_time(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated = SimulatedRuns({"e-demos": "failed"})
+    monkeypatch.setattr(runcommand, "carry_out", simulated)
+    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
+    for resume in (False, True):
+        assert experimentrun.start(arguments(file, tmp_path / "runs", name="e", resume=resume)) == 1
+    assert simulated.started == [("e-demos", False)]
+    assert "e-demos: failed already" in capsys.readouterr().out
