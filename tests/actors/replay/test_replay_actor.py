@@ -103,7 +103,7 @@ async def test_seats_and_the_learner_wait_for_work(run: Run) -> None:
     await run.ask(Checkpointed(version=Version(lineage=0, step=1), location="x"))
     names = [line["event"] for line in read_logs(run.folder, actor="replay")]
     assert names[:2] == ["ledger_opened", "phase_changed"]
-    assert names[-4:] == ["group_ready", "batch_taken", "step_trained", "group_ended"]
+    assert names[-5:] == ["group_ready", "batch_taken", "step_trained", "rl_evidence", "group_ended"]
     committed = list(read_logs(run.folder, event="episode_committed"))
     assert [line["trace"] for line in committed] == ["g1.0", "g1.1"]
 
