@@ -4,6 +4,9 @@ Invariant: pure. A task's stratum follows from its first attempts alone and neve
 exactly the attempts that its stratum calls for, however they overlap and whatever infrastructure breaks, unless faults
 set it aside. The strata are those of the ComputerRL recipe: what is always solved is kept, what is sometimes solved is
 tried again by the fine-tuned policy, and what is never solved gets each step from a random member of the pool.
+
+One thing differs on purpose: there the base model is trained anew on the final set, here cloning goes on from the
+weights that were fine-tuned for resampling, so that no step is paid for twice.
 """
 
 from __future__ import annotations
