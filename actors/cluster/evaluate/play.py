@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import compose, evaluation, execute, progress, runcommand, runfolder, typed
+from actors.cluster import compose, execute, progress, runcommand, runfolder, typed
 from actors.cluster import weights as weights_of
 from actors.cluster.compose import Plan
 from actors.cluster.config import Deploy
@@ -42,7 +42,7 @@ def play(args: argparse.Namespace) -> int:
     """Evaluate, or go on evaluating; the exit status."""
     begun = time.time()
     runs = Path(args.runs)
-    before = _round_of(args.against, runs) if args.against else None
+    before = runfolder.find(runs, args.against) if args.against else None
     if args.resume:
         folder = _to_resume(runs, args.name).resolve()
         deploy = typed.read(folder / "deploy.yaml", Deploy)
@@ -52,9 +52,11 @@ def play(args: argparse.Namespace) -> int:
         name = args.name or f"eval-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
         runcommand.refuse_bad_name(name)
         folder = (runs / name).resolve()
-        if (folder / "run.json").exists():
+        if folder.exists():
             raise ConfigError(f"run {name} exists already: continue it with --resume, or give another --name")
         deploy = settings.deploy_of(args, weights)
+    if before is not None:
+        show.like(deploy, before)  # what can't be compared is refused before anything is played
     version, kept = Version.parse(weights.version), _place(weights, folder)
     deploy = msgspec.structs.replace(deploy, run=msgspec.structs.replace(deploy.run, base=kept))
 
@@ -72,7 +74,7 @@ def play(args: argparse.Namespace) -> int:
         with elsewhere:
             status = runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
     except ConfigError:
-        if not (folder / "run.json").exists():  # refused before it was a run
+        if not args.resume and not (folder / "run.json").exists():  # refused before it was a run
             shutil.rmtree(folder, ignore_errors=True)
         raise
     show.result(folder, weights, deploy, before, Path(args.out) if args.out else None, as_json=args.json)
@@ -110,11 +112,6 @@ def _to_resume(runs: Path, name: str | None) -> Path:
     if name is not None and name not in mine:
         raise ConfigError(f"--name {name}: no such evaluation in {runs}; {hint(name, mine)}")
     return runs / (name or mine[-1])
-
-
-def _round_of(name: str, runs: Path) -> list[evaluation.Round]:
-    """The closed rounds of the run that `--against` names."""
-    return [found for found in evaluation.read_rounds(runfolder.find(runs, name)) if found.closed]
 
 
 async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, version: Version) -> Figures:

@@ -5,7 +5,6 @@ Invariant: a rate never stands without its interval, its decoding and its task-s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,22 @@ from actors.cluster.evaluation import Compared, Round
 from actors.cluster.weights import Weights
 from actors.replay.evaluation import Rates, Summary
 from actors.replay.intervals import Rate
+from actors.replay.rounds import task_set
 from runtime.errors import ConfigError
 
 
 def result(
-    folder: Path, weights: Weights, deploy: Deploy, before: Sequence[Round] | None, out: Path | None, *, as_json: bool
+    folder: Path, weights: Weights, deploy: Deploy, before: Path | None, out: Path | None, *, as_json: bool
 ) -> None:
-    """Print the round of the run at `folder`, write it into `out`, and compare it with the like of `before`."""
+    """Print the round of the run at `folder`, write it into `out`, and compare it with its like in the run `before`."""
     rounds = evaluation.read_rounds(folder)
     if not rounds:
         return
     (found,) = rounds
-    compared = compared_with(found, before) if before is not None and found.closed else None
+    compared = None
+    if before is not None and found.closed:
+        compared = evaluation.compare(like(deploy, before), found)
+        compared = msgspec.structs.replace(compared, before=before.name, after=folder.name)
     document = _document(folder, weights, deploy, found, compared)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -43,14 +46,17 @@ def result(
         say.line(f"wrote {out / 'result.json'} and {out / 'episodes.jsonl'}")
 
 
-def compared_with(found: Round, before: Sequence[Round]) -> Compared:
-    """The gain over the newest of `before` that is of the same kind. Raises ConfigError when there is none."""
-    for one in reversed(before):
-        alike = (one.task_set, one.temperature, one.max_new_tokens)
-        if alike == (found.task_set, found.temperature, found.max_new_tokens):
-            return evaluation.compare(one, found)
+def like(deploy: Deploy, run: Path) -> Round:
+    """The newest closed round of `run` over the very instances and decoding of `deploy`. Raises ConfigError."""
+    wanted = (task_set([str(task) for task in deploy.tasks.eval]), deploy.evaluation.temperature)
+    for one in reversed(evaluation.read_rounds(run)):
+        if one.closed and (one.task_set, one.temperature, one.max_new_tokens) == (
+            *wanted,
+            deploy.replay.max_new_tokens,
+        ):
+            return one
     raise ConfigError(
-        f"--against: no closed round there over task set {found.task_set} at temperature {found.temperature:g}"
+        f"--against: {run.name} has no closed round over task set {wanted[0]} at temperature {wanted[1]:g}"
     )
 
 

@@ -19,7 +19,7 @@ from actors.cluster import cli, criterion, deployfile, evaluation, models, weigh
 from actors.cluster.config import Deploy
 from actors.cluster.evaluate import settings, show
 from actors.cluster.runfolder import RunRecord, claim
-from actors.cluster.typed import build
+from actors.cluster.typed import build, read
 from actors.replay.schema import connect
 from runtime.errors import ConfigError
 
@@ -129,11 +129,11 @@ def test_an_export_is_whole_described_and_never_written_over(
     assert "exists already" in capsys.readouterr().err
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from policy.hf_folder import read
+    from policy import hf_folder
     from policy.tokenizer import Tokenizer
 
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    ours = read(models.bundled())
+    ours = hf_folder.read(models.bundled())
     state = model.state_dict()
     assert all(state[name].equal(tensor) for name, tensor in ours.items())
     ids = Tokenizer.load(tmp_path / "out").response_ids("icon zebra.txt -> click")
@@ -158,8 +158,9 @@ def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Pat
     assert again.returncode == 0, again.stderr
     assert "eval   0.5" in again.stdout
     assert not (runs / "seen" / "checkpoints").exists(), "nothing learned"
-    same = show.compared_with(found, [found])
+    deploy = read(runs / "seen" / "deploy.yaml", Deploy)
+    same = evaluation.compare(show.like(deploy, runs / "seen"), found)
     assert (same.whole.value, same.whole.instances) == (0.0, 2)
     assert criterion.told(same).startswith("held-out success ")
-    with pytest.raises(ConfigError, match="no closed round"):
-        show.compared_with(found, evaluation.read_rounds(runs / "mine"))
+    with pytest.raises(ConfigError, match="mine has no closed round over task set"):
+        show.like(deploy, runs / "mine")
