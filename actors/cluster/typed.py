@@ -81,9 +81,7 @@ class Placed(NamedTuple):
     who: str
 
 
-def build(
-    data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str, placed: Sequence[Placed] = ()
-) -> T:
+def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str, placed: Sequence[Placed] = ()) -> T:
     """Plain `data` with `placed` and then `overrides` applied, as a `root`; `data` changes. Raises ConfigError."""
     if data is None:
         data = {}
