@@ -166,7 +166,7 @@ def test_nothing_outlives_the_run_killed_while_it_boots(state_dir: str, start: S
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     leftovers.reap(state_dir)
-    for _ in range(200):  # a sandbox that was just being started ends by itself
+    for _ in range(800):  # a sandbox that was just being started ends by itself, once its start is over
         if not left_of(owner)["processes"]:
             break
         time.sleep(0.05)
