@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from guest.calc_base import INFO_CHARS, Book
+from guest.calc_base import Book
 from guest.calc_cells import Cells
 from guest.calc_looks import Looks
 from guest.calc_reports import Reports
 from guest.calc_sheets import Sheets
 from guest.office import document
+from guest.office_base import INFO_CHARS
 
 SERVICE = "com.sun.star.sheet.SpreadsheetDocument"
 WAIT_S = 3.0  # for a document that is being opened

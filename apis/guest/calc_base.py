@@ -1,28 +1,18 @@
-"""What all functions of Calc share: the workbook in front, its sheets, and refusals that name the argument.
+"""What all functions of Calc share: the workbook in front and its sheets.
 
-Invariant: values reach the office as typed arguments of its interface only, never inside a command, macro or URL.
+Invariant: a sheet is found by its name before anything is changed; a refusal lists what there is.
 """
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import quote, unquote
 
-import uno
-from guest.errors import Refused
+from guest.office_base import Document, clipped, wrong
 
 CELL_CHARS = 100  # of a cell's text in a result
-RESULT_CHARS = 1900
-INFO_CHARS = 4800
 DATETIME = 2  # com.sun.star.sheet.CellFlags
 INFO_ROWS, INFO_COLUMNS = 60, 26
-
-
-def wrong(text: str) -> Refused:
-    """A refusal that the model reads: the argument's name and what would be right."""
-    return Refused("tool_failed", text)
 
 
 def shown(value: Any) -> str:
@@ -31,8 +21,7 @@ def shown(value: Any) -> str:
         return "#ERROR"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.12g}"
-    text = str(value)
-    return text if len(text) <= CELL_CHARS else text[: CELL_CHARS - 3] + "..."
+    return clipped(str(value), CELL_CHARS)
 
 
 def letters(index: int) -> str:
@@ -51,42 +40,6 @@ def address(area: Any) -> str:
     return first if first == last else f"{first}:{last}"
 
 
-def prop(name: str, value: Any) -> Any:
-    """A named value."""
-    made = uno.createUnoStruct("com.sun.star.beans.PropertyValue")
-    made.Name, made.Value = name, value
-    return made
-
-
-def enum(kind: str, value: str) -> Any:
-    """A value of one of the office's enumerations, `kind` below com.sun.star."""
-    return uno.Enum(f"com.sun.star.{kind}", value)
-
-
-def home() -> str:
-    """The user's folder, without links in its path."""
-    return os.path.realpath(os.environ["HOME"])
-
-
-def in_home(path: str, argument: str) -> str:
-    """The absolute path of a file below HOME whose folder exists; links that lead out are refused."""
-    full = os.path.join(home(), os.path.expanduser(path))
-    folder = os.path.realpath(os.path.dirname(full))
-    if folder != home() and not folder.startswith(home() + os.sep):
-        raise wrong(f"{argument}: the file lies outside the home folder: write a path like ~/Documents/name")
-    if not os.path.isdir(folder):
-        raise wrong(f"{argument}: there is no folder {os.path.dirname(path)[:80]}")
-    full = os.path.join(folder, os.path.basename(full))
-    if os.path.islink(full) or os.path.isdir(full):
-        raise wrong(f"{argument}: {os.path.basename(full)[:80]} is no regular file")
-    return full
-
-
-def url_of(path: str) -> str:
-    """A file's URL."""
-    return "file://" + quote(path)
-
-
 def _moment(days: Any, day_0: datetime) -> Any:
     """A date, a time or both, from the days since `day_0`."""
     if not isinstance(days, float) or not -600_000 < days < 2_900_000:
@@ -97,12 +50,13 @@ def _moment(days: Any, day_0: datetime) -> Any:
     return moment.strftime("%Y-%m-%d" if days.is_integer() else "%Y-%m-%d %H:%M:%S")
 
 
-class Book:
+class Book(Document):
     """The workbook in front. Methods without an underscore, here and in subclasses, are what a model can call."""
 
+    _kind = "workbook"
+
     def __init__(self, doc: Any) -> None:
-        self._doc = doc
-        self._view = doc.CurrentController
+        super().__init__(doc)
         self._sheet = self._view.ActiveSheet
 
     def _used(self, sheet: Any = None) -> Any:
@@ -141,12 +95,6 @@ class Book:
         if self._doc.Sheets.hasByName(name):
             raise wrong(f"{argument}: there is a sheet {name!r} already: choose another name")
         return name
-
-    def _path(self) -> str:
-        """The workbook's file."""
-        if not self._doc.hasLocation():
-            raise wrong("the workbook has no file yet: name it first with ctrl+s")
-        return unquote(self._doc.URL.removeprefix("file://"))
 
     def _values(self, cells: Any) -> list[list[Any]]:
         """A range's values by rows: numbers and texts, dates and times as such, None for an error."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import uno
-from guest.calc_base import Book, address, enum, letters, wrong
+from guest.calc_base import Book, address, letters
+from guest.office_base import enum, wrong
 
 DIAGRAMS = {"column": "Bar", "bar": "Bar", "line": "Line", "pie": "Pie", "area": "Area", "scatter": "XY"}
 MAX_FIELDS = 100

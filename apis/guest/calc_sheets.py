@@ -6,10 +6,10 @@ Invariant: files are written below HOME only, and the workbook itself only in it
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import uno
-from guest.calc_base import RESULT_CHARS, Book, in_home, prop, url_of, wrong
+from guest.calc_base import Book
+from guest.office_base import RESULT_CHARS, in_home, prop, wrong
 
 CSV = "Text - txt - csv (StarCalc)"
 BY_VALUE = 3  # com.sun.star.view.DocumentZoomType
@@ -24,11 +24,7 @@ class Sheets(Book):
 
     def save(self) -> str:
         """Write the workbook's file."""
-        path = self._path()
-        if self._doc.isReadonly():
-            raise wrong(f"{os.path.basename(path)} is open for reading only")
-        self._doc.store()
-        return f"saved {os.path.basename(path)}"
+        return self._save()
 
     def switch_active_sheet(self, *, sheet_name: str) -> str:
         """Show a sheet; make it when it is missing."""
@@ -109,7 +105,3 @@ class Sheets(Book):
         )
         unseen = "; no program here shows it" if open_after_export else ""
         return f"wrote {os.path.basename(target)}{unseen}"
-
-    def _write(self, path: str, filter_name: str, more: Any) -> None:
-        wanted = (prop("FilterName", filter_name), prop("Overwrite", True), more)
-        uno.invoke(self._doc, "storeToURL", (url_of(path), wanted))
