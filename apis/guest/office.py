@@ -1,28 +1,25 @@
 """LibreOffice, reached over one UNO connection by a pipe of this session's own.
 
-Invariant: nothing here waits longer than its caller's deadline. UNO calls block for as long as the office likes, so all
-of them run in one thread; while a call is stuck there, later ones are refused at once, and the death of the office
-ends it. The connection is made anew when the office was started again. No document is ever closed.
+Invariant: UNO calls block for as long as the office likes, so all of them run in one `Lane`; the death of the office
+ends a stuck one. The connection is made anew when the office was started again. No document is ever closed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import queue
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from guest.errors import Refused
+from guest.lane import Lane
 
 PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
 CONNECT_S = 2.0  # an office that has just been started takes a while until it listens
 ASK_AGAIN_S = 10.0
-STUCK_S = 10.0  # a call that has lasted this long is not waited for any more
 LOOK_S = 0.02
 
 
@@ -50,25 +47,11 @@ def _running() -> bool:
     return False
 
 
-class _Job:
-    """One piece of work for the thread."""
-
-    def __init__(self, name: str, work: Callable[[], Any]) -> None:
-        self.name = name
-        self.work = work
-        self.started_s = time.monotonic()
-        self.done = threading.Event()
-        self.value: Any = None
-        self.error: Exception | None = None
-
-
 class Office:
     """The connection and the thread that uses it; both are made when first needed."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._last: _Job | None = None
+        self._lane = Lane("LibreOffice", _said)
         self._desktop: Any = None
         self._again_s = self._ask_s = 0.0  # when to try again
         self._messenger: subprocess.Popen[bytes] | None = None
@@ -78,45 +61,14 @@ class Office:
 
         Raises Refused `tool_failed`, also at the deadline.
         """
-        started_s = time.monotonic()
-        last = self._last
-        if last is not None and not last.done.wait(max(0.0, min(timeout_s, last.started_s + STUCK_S - started_s))):
-            since = time.monotonic() - last.started_s
-            raise Refused("tool_failed", f"LibreOffice has been busy with {last.name} for {since:.1f} s")
-        job = self._start(name, lambda: work(*self._connected(connect_s)))
-        if not job.done.wait(max(0.0, started_s + timeout_s - time.monotonic())):
-            text = f"{name}: LibreOffice did not answer within {timeout_s:g} s; what was asked may still happen"
-            raise Refused("tool_failed", text)
-        if job.error is not None:
-            raise job.error
-        return job.value
+        return self._lane.call(name, lambda: work(*self._connected(connect_s)), timeout_s)
 
     def warm(self) -> None:
         """Begin to connect, so that the first call finds a connection; nobody waits for it here."""
         now_s = time.monotonic()
-        if self._desktop is None and now_s >= self._again_s and (self._last is None or self._last.done.is_set()):
+        if self._desktop is None and now_s >= self._again_s and self._lane.free:
             self._again_s = now_s + ASK_AGAIN_S
-            self._start("the start", lambda: self._connected(CONNECT_S))
-
-    def _start(self, name: str, work: Callable[[], Any]) -> _Job:
-        job = self._last = _Job(name, work)
-        self._jobs.put(job)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="office", daemon=True)
-            self._thread.start()
-        return job
-
-    def _run(self) -> None:
-        while True:
-            job = self._jobs.get()
-            try:
-                job.value = job.work()
-            except Refused as refused:
-                job.error = refused
-            except Exception as error:  # noqa: BLE001 - whoever waits for the job gets it
-                job.error = Refused("tool_failed", f"{job.name}: {_said(error)}")
-            finally:
-                job.done.set()
+            self._lane.start("the start", lambda: self._connected(CONNECT_S))
 
     def _connected(self, wait_s: float) -> tuple[Any, Any]:
         """The office's desktop object, on a connection that answers, and the component in front."""

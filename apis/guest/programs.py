@@ -16,8 +16,8 @@ from typing import Any
 
 from guest import terminal
 from guest.errors import Refused
-from guest.office import reachable
 from guest.screenlink import ScreenLink
+from guest.tools import reachable
 from guest.windows import Windows
 
 LAUNCH_MAX = 64

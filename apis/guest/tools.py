@@ -1,43 +1,83 @@
 """Application functions by name, and what applications say of their documents.
 
 Invariant: only the public methods of the classes listed here can be called; every answer is a bounded text, in time.
+The office is called on its own connection with the document in front; every other application has a module with
+
+    call(name, arguments) -> str    carry out a function; Refused `bad_request` for one that there is not
+    info() -> str                   what its window shows now
+    reachable(argv) -> list[str]    its command, made to listen for the two above
+
+which runs on a thread of that application's own and may block there: whoever asks waits no longer than the deadline.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from guest import office
 from guest.errors import Refused
-from guest.office import Office
+from guest.lane import Lane
 
 TOOL_S = 10.0  # less than the host waits
 INFO_S = 0.3
 TEXT_CHARS = 5000
-OWNERS = {"CalcTools": "guest.calc"}  # class -> its module, which needs the office's Python and is loaded when called
-CLASSES = {"libreoffice-calc": "guest.calc"}  # window class -> the module that describes its document
+# The office's classes and windows -> the module, which needs the office's Python and is loaded when called.
+OWNERS = {"CalcTools": "guest.calc"}
+CLASSES = {"libreoffice-calc": "guest.calc"}
+
+
+class Beside(NamedTuple):
+    """An application other than the office: the module with its functions, and the title a model knows it by."""
+
+    owner: str
+    module: str
+    title: str
+    classes: tuple[str, ...]  # of its windows, in lower case
+    programs: tuple[str, ...]  # what starts it
+
+
+# One line per application; the packages of setup are in deploy/setup/*-packages.txt.
+OTHERS: tuple[Beside, ...] = ()
+BY_OWNER = {app.owner: app for app in OTHERS}
+BY_CLASS = {name: app for app in OTHERS for name in app.classes}
+BY_PROGRAM = {name: app for app in OTHERS for name in app.programs}
+
+
+def reachable(argv: list[str]) -> list[str]:
+    """`argv`, made to listen where it starts an application that has functions."""
+    app = BY_PROGRAM.get(os.path.basename(argv[0])) if argv else None
+    if app is None:
+        return office.reachable(argv)
+    made: list[str] = importlib.import_module(app.module).reachable(argv)
+    return made
 
 
 class Tools:
     """The functions of all applications."""
 
     def __init__(self) -> None:
-        self._office = Office()
+        self._office = office.Office()
+        self._lanes: dict[str, Lane] = {}
 
     def call(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
         """Call a function; what it says. Raises Refused `tool_failed`, or `bad_request` for one that there is not."""
-        module = OWNERS.get(owner)
-        if module is None or name.startswith("_") or not isinstance(arguments, dict):
+        module, app = OWNERS.get(owner), BY_OWNER.get(owner)
+        if (module is None and app is None) or name.startswith("_") or not isinstance(arguments, dict):
             raise Refused("bad_request", f"no function {owner[:80]}.{name[:80]}")
+        if app is not None:
+            return self._beside(app, name, lambda: importlib.import_module(app.module).call(name, arguments), TOOL_S)
 
         def work(desktop: Any, current: Any) -> str:
-            tools = importlib.import_module(module).tools(desktop, current)
-            function = getattr(tools, name, None)
-            if function is None:
-                raise Refused("bad_request", f"no function {owner[:80]}.{name[:80]}")
-            return str(function(**arguments))[:TEXT_CHARS]
+            return public(importlib.import_module(str(module)).tools(desktop, current), name, arguments)
 
-        return self._office.call(name, work, TOOL_S)
+        return str(self._office.call(name, work, TOOL_S))[:TEXT_CHARS]
+
+    def _beside(self, app: Beside, name: str, work: Callable[[], Any], timeout_s: float) -> str:
+        lane = self._lanes.setdefault(app.module, Lane(app.title))
+        return str(lane.call(name, work, timeout_s))[:TEXT_CHARS]
 
     def warm(self, window_class: str) -> None:
         """Be ready for calls to the application of a window that has just opened."""
@@ -46,13 +86,25 @@ class Tools:
 
     def info(self, window_class: str) -> str:
         """What the document of an active window of this class holds; why not, where its application does not say."""
-        module = CLASSES.get(window_class.lower())
-        if module is None:
-            return ""
+        shown = window_class.lower()
         try:
+            if shown in BY_CLASS:
+                app = BY_CLASS[shown]
+                return self._beside(app, "info", lambda: importlib.import_module(app.module).info(), INFO_S)
+            if shown not in CLASSES:
+                return ""
+            module = CLASSES[shown]
             text = self._office.call(
                 "info", lambda *on: importlib.import_module(module).info(*on), INFO_S, connect_s=0.0
             )
         except Refused as refused:
             return f"not known: {refused}"[:TEXT_CHARS]
         return str(text)[:TEXT_CHARS]
+
+
+def public(tools: Any, name: str, arguments: dict[str, Any]) -> str:
+    """What the method `name` of `tools` says. Raises Refused `bad_request` for one that there is not."""
+    function = None if name.startswith("_") else getattr(tools, name, None)
+    if not callable(function):
+        raise Refused("bad_request", f"no function {type(tools).__name__}.{name[:80]}")
+    return str(function(**arguments))

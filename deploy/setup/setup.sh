@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Brings this machine to where `make train` and `make test` work. Repeating it costs a second: every step first looks
-# whether it is needed. COMPUTERRL_OFFICE=0 leaves LibreOffice out; PYTHON=... picks another interpreter.
+# whether it is needed. COMPUTERRL_OFFICE=0 leaves LibreOffice out, COMPUTERRL_APPS=0 the applications beside it
+# (VLC, Chromium); PYTHON=... picks another interpreter.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
@@ -70,6 +71,11 @@ apt_get() {
 
 lists=(deploy/guest/packages.txt)
 if [ "${COMPUTERRL_OFFICE:-1}" != 0 ]; then lists+=(deploy/setup/office-packages.txt); fi
+if [ "${COMPUTERRL_APPS:-1}" != 0 ]; then
+    for list in deploy/setup/*-packages.txt; do
+        if [ "$list" != deploy/setup/office-packages.txt ]; then lists+=("$list"); fi
+    done
+fi
 mapfile -t wanted < <(words "${lists[@]}")
 mapfile -t missing < <(missing_debs "${wanted[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
@@ -124,5 +130,5 @@ step venv "$("$python" -c 'import sys; print(sys.version, sys.base_prefix)' | sh
 step packages "$(digest deploy/requirements/lock.txt)" install_lock
 step project "$(digest pyproject.toml)" install_project
 if [ "$(id -u)" = 0 ]; then
-    step home "$(digest deploy/guest/*.py deploy/guest/*.yaml deploy/setup/office-packages.txt)" make_home
+    step home "$(digest deploy/guest/*.py deploy/guest/*.yaml deploy/setup/*-packages.txt)" make_home
 fi

@@ -1,0 +1,86 @@
+"""One thread for one application: its functions run there, and whoever asks waits no longer than the deadline.
+
+Invariant: nothing here waits longer than its caller's deadline, and at most one piece of work is under way. An
+application may block a call for as long as it likes; while a call is stuck, later ones are refused at once.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from guest.errors import Refused
+
+STUCK_S = 10.0  # a call that has lasted this long is not waited for any more
+
+
+class _Job:
+    """One piece of work for the thread."""
+
+    def __init__(self, name: str, work: Callable[[], Any]) -> None:
+        self.name = name
+        self.work = work
+        self.started_s = time.monotonic()
+        self.done = threading.Event()
+        self.value: Any = None
+        self.error: Exception | None = None
+
+
+class Lane:
+    """The thread, made when first needed; `title` is what a model knows the application by."""
+
+    def __init__(self, title: str, said: Callable[[Exception], str] | None = None) -> None:
+        self._title = title
+        self._said = said or _said
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._last: _Job | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is under way."""
+        return self._last is None or self._last.done.is_set()
+
+    def call(self, name: str, work: Callable[[], Any], timeout_s: float) -> Any:
+        """What `work` returns. Raises Refused `tool_failed`, also at the deadline."""
+        started_s = time.monotonic()
+        last = self._last
+        if last is not None and not last.done.wait(max(0.0, min(timeout_s, last.started_s + STUCK_S - started_s))):
+            since_s = time.monotonic() - last.started_s
+            raise Refused("tool_failed", f"{self._title} has been busy with {last.name} for {since_s:.1f} s")
+        job = self.start(name, work)
+        if not job.done.wait(max(0.0, started_s + timeout_s - time.monotonic())):
+            text = f"{name}: {self._title} did not answer within {timeout_s:g} s; what was asked may still happen"
+            raise Refused("tool_failed", text)
+        if job.error is not None:
+            raise job.error
+        return job.value
+
+    def start(self, name: str, work: Callable[[], Any]) -> _Job:
+        """Have `work` done after what is under way; nobody waits for it here."""
+        job = self._last = _Job(name, work)
+        self._jobs.put(job)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._title, daemon=True)
+            self._thread.start()
+        return job
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                job.value = job.work()
+            except Refused as refused:
+                job.error = refused
+            except Exception as error:  # noqa: BLE001 - whoever waits for the job gets it
+                job.error = Refused("tool_failed", f"{job.name}: {self._said(error)}")
+            finally:
+                job.done.set()
+
+
+def _said(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}{': ' + text[:200] if text else ''}"
