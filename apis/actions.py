@@ -210,4 +210,6 @@ def _literal(param: Param, value: Any) -> str:
         return value if value.isidentifier() else repr(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(_literal(param, item) for item in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {_literal(param, item)}' for key, item in value.items())}}}"
     return f"{Decimal(repr(value)):f}" if isinstance(value, float) else repr(value)

@@ -38,13 +38,20 @@ def _constant(node: ast.expr) -> Any:
 
 
 def _plain(node: ast.expr) -> Any:
-    """A literal, a negative number or a flat list of those as a value; NOT_LITERAL for anything else."""
+    """A literal, a negative number, or a flat list or dict of those as a value; NOT_LITERAL for anything else."""
     if isinstance(node, ast.List | ast.Tuple):
-        return [NOT_LITERAL if isinstance(part, ast.List | ast.Tuple) else _plain(part) for part in node.elts]
+        return [_flat(part) for part in node.elts]
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {_constant(key) if key else NOT_LITERAL: _flat(part) for key, part in pairs}
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
         value = node.operand.value
         return -value if isinstance(value, int | float) and not isinstance(value, bool) else NOT_LITERAL
     return node.value if isinstance(node, ast.Constant) else NOT_LITERAL
+
+
+def _flat(node: ast.expr) -> Any:
+    return NOT_LITERAL if isinstance(node, ast.List | ast.Tuple | ast.Dict) else _plain(node)
 
 
 def _whole(node: ast.expr) -> int | None:

@@ -128,7 +128,7 @@ def _bounded(code: str) -> str:
         word = char.isdigit() and at + 1 < len(code) and code[at + 1].isalpha() and not _in_name(code, at)
         if word and not _HEX.match(code, at):
             raise _Refused("a number is written with digits only")
-        if not (char.isascii() and (char.isalnum() or char in "_.,=()[]- \t")):
+        if not (char.isascii() and (char.isalnum() or char in "_.,=()[]{}:- \t")):
             raise _Refused(f"the character {char!r} has no place in a call with literal arguments")
         out.append(char)
         at += 1

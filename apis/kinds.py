@@ -1,8 +1,8 @@
 """Kinds of values that a parameter can take, checked as plain Python values.
 
-Invariant: what `fit` returns is a string, number, boolean, None or a flat list of those, of the declared kind and
-inside the declared bounds, in one canonical spelling; whatever else is given raises Unfit with the parameter's name
-and what would be right.
+Invariant: what `fit` returns is a string, number, boolean, None, a flat list of those or a flat dict of lengths, of the
+declared kind and inside the declared bounds, in one canonical spelling; whatever else is given raises Unfit with the
+parameter's name and what would be right.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from apis.functions import Param
 MAX_COLUMN, MAX_ROW = 16_384, 1 << 20  # of a sheet: column XFD, row 1048576
 MAX_CELL_TEXT, MAX_NAME, MAX_PATH = 1000, 100, 240  # characters
 MAX_ITEMS = 500  # of a list of scalars
+MAX_LINE = 1000  # of a text box
+MIN_CM, MAX_CM = 0.1, 300.0  # of what stands on a slide
 NOT_LITERAL = object()  # stands for an argument that is no literal
 
 COLOURS = {
@@ -239,6 +241,44 @@ def _path(param: Param, value: Any) -> str:
     return path
 
 
+def _lines(param: Param, value: Any) -> list[int]:
+    """Numbers of lines, from 1."""
+    given = value if isinstance(value, list) else [None]
+    if not 1 <= len(given) <= param.limits[0] or any(type(n) is not int or not 1 <= n <= MAX_LINE for n in given):
+        raise Unfit(f"{param.name}: write a list of 1 to {param.limits[0]} line numbers from 1 on, like [1, 3]")
+    return sorted(set(given))
+
+
+def _lengths(value: Any, wanted: tuple[str, ...], low: float, high: float) -> dict[str, float] | None:
+    """A dict of lengths with some of the `wanted` keys and no other; None for anything else."""
+    if not isinstance(value, dict) or not value or set(value) - set(wanted):
+        return None
+    if any(type(n) not in (int, float) or not math.isfinite(n) or not low <= n <= high for n in value.values()):
+        return None
+    return {key: float(value[key]) for key in wanted if key in value}
+
+
+def _spot(param: Param, value: Any) -> Any:
+    """Where something stands on a slide: a keyword, or the place of its upper left corner in cm."""
+    if isinstance(value, str) and value in param.limits:
+        return value
+    aliases = {"left": "x", "top": "y"}
+    named = {aliases.get(k, k): v for k, v in value.items()} if isinstance(value, dict) else value
+    place = _lengths(named, ("x", "y"), -MAX_CM, MAX_CM)
+    if place is None or len(place) < 2 or len(place) < len(value):
+        words = ", ".join(repr(word) for word in param.limits)
+        raise Unfit(f"{param.name}: write {{'x': 2, 'y': 3.5}} in cm from the upper left corner, or one of {words}")
+    return place
+
+
+def _extent(param: Param, value: Any) -> dict[str, float]:
+    """A width, a height or both, in cm."""
+    size = _lengths(value, ("width", "height"), MIN_CM, MAX_CM)
+    if size is None:
+        raise Unfit(f"{param.name}: write {{'width': 8, 'height': 4.5}} in cm, from {MIN_CM} to {MAX_CM}")
+    return size
+
+
 _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "integer": _integer,
     "number": _number,
@@ -258,4 +298,7 @@ _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "rgb": _rgb,
     "colour": _colour,
     "path": _path,
+    "lines": _lines,
+    "spot": _spot,
+    "extent": _extent,
 }
