@@ -112,7 +112,7 @@ _HEX = re.compile(r"0x[0-9A-Fa-f]{1,8}(?!\w)", re.ASCII)
 def _bounded(code: str) -> str:
     """`code` with its stray backslashes doubled (what Python means by them, without its warning), or a refusal."""
     out: list[str] = []
-    outside = depth = at = 0
+    outside = depth = braces = at = 0
     while at < len(code):
         char = code[at]
         if char in "'\"":
@@ -128,7 +128,8 @@ def _bounded(code: str) -> str:
         word = char.isdigit() and at + 1 < len(code) and code[at + 1].isalpha() and not _in_name(code, at)
         if word and not _HEX.match(code, at):
             raise _Refused("a number is written with digits only")
-        if not (char.isascii() and (char.isalnum() or char in "_.,=()[]{}:- \t")):
+        braces += (char == "{") - (char == "}")
+        if not (char.isascii() and (char.isalnum() or char in "_.,=()[]{}- \t" or (char == ":" and braces))):
             raise _Refused(f"the character {char!r} has no place in a call with literal arguments")
         out.append(char)
         at += 1
