@@ -151,6 +151,8 @@ def _pulse(figures: Figures, settings: EntropulseSettings, cause: str, evidence:
 def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, float]) -> Decision:
     if _limit_reached(figures) and figures.phase_limit and figures.checkpointed != figures.trained:
         return Stay("a checkpoint of the last step")
+    if figures.groups_leased:
+        return Stay("the step under way")
     if (opening := _next_round(figures, settings, [FINAL], exact=True)) is not None:
         return opening
     left = [found.round for found in figures.evals if not found.closed]
@@ -202,16 +204,24 @@ def _to_rl(
     figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float], *, resets: int = 0
 ) -> Switch:
     config = settings.phases
-    left = max(0, config.rl_steps_in_all - figures.steps.get(Phase.RL, 0))
-    pulse_follows = _pulses_left(figures, config) > resets
-    steps = min(config.rl_steps, left) if config.rl_steps and pulse_follows else left
-    return _switch(figures, Phase.RL, cause, evidence, steps)
+    counted = config.rl_steps and _pulses_left(figures, config) > resets
+    # What the total leaves is the ledger's to say: a step may be under way that these figures do not hold yet.
+    steps = config.rl_steps if counted else None
+    return _switch(figures, Phase.RL, cause, evidence, steps, total=config.rl_steps_in_all)
 
 
-def _switch(figures: Figures, phase: Phase, cause: str, evidence: dict[str, float], steps: int | None) -> Switch:
+def _switch(
+    figures: Figures,
+    phase: Phase,
+    cause: str,
+    evidence: dict[str, float],
+    steps: int | None,
+    *,
+    total: int | None = None,
+) -> Switch:
     now = figures.phase
     after = PhaseRef(phase=phase, index=now.index + 1)
-    return Switch(SetPhase(expected=now, next=after, cause=cause, evidence=evidence, steps=steps))
+    return Switch(SetPhase(expected=now, next=after, cause=cause, evidence=evidence, steps=steps, total=total))
 
 
 def _limit_reached(figures: Figures) -> bool:

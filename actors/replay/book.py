@@ -30,7 +30,7 @@ class Stay(msgspec.Struct, frozen=True):
     idx: int
     root: int
     phase: Phase
-    step_limit: int | None
+    own_limit: int | None  # `Book.step_limit` has what counts
     start: Version  # weights at its beginning
     seq_bound: int  # episodes up to this sequence number were committed before it
 
@@ -134,7 +134,7 @@ class Book:
             idx=row["idx"],
             root=row["root"],
             phase=Phase(row["phase"]),
-            step_limit=row["step_limit"],
+            own_limit=row["step_limit"],
             start=Version.parse(row["start"]),
             seq_bound=row["seq_bound"],
         )
@@ -150,6 +150,27 @@ class Book:
         """The tree of lineages."""
         rows = self.rows("SELECT lineage, parent FROM lineages")
         return Lineages({row["lineage"]: Version.parse(row["parent"]) if row["parent"] else None for row in rows})
+
+    def step_limit(self, stay: Stay) -> int | None:
+        """Optimizer steps that `stay` has at most: its own limit, and what other stays of its phase leave of the total.
+
+        A step that is under way when its stay ends is counted there, whenever it is made; one given back is not.
+        """
+        total = self.meta(f"steps:{stay.phase}")
+        if total is None:
+            return stay.own_limit
+        elsewhere = self.number(
+            "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay "
+            "WHERE l.state IN ('out', 'trained') AND s.phase = ? AND s.root != ?",
+            stay.phase,
+            stay.root,
+        )
+        left = max(0, int(total) - elsewhere)
+        return left if stay.own_limit is None else min(left, stay.own_limit)
+
+    def limit_steps(self, phase: Phase, total: int) -> None:
+        """Bound the optimizer steps over all stays in `phase`."""
+        self.set_meta(f"steps:{phase}", str(total))
 
     def steps_in(self, root: int, *states: str) -> int:
         """Leases of the stays that go on with `root` in any of `states` (`out`, `trained`)."""

@@ -170,7 +170,8 @@ def _next_slot(book: Book, stay: Stay) -> rounds.Work | None:
     )  # fmt: skip
     if free is None:
         live = len(book.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))
-        left = None if stay.step_limit is None else stay.step_limit - book.steps_in(stay.root, "trained")
+        limit = book.step_limit(stay)
+        left = None if limit is None else limit - book.steps_in(stay.root, "trained")
         if not book.settings.train_tasks or not admission.may_open(
             live, rules.max_staleness, rules.groups_per_step, left
         ):

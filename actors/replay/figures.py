@@ -34,7 +34,7 @@ def figures(book: Book, revision: int) -> Figures:
         revision=revision,
         phase=stay.ref,
         phase_steps=len(steps),
-        phase_limit=stay.step_limit,
+        phase_limit=book.step_limit(stay),
         steps={row["phase"]: row["n"] for row in by_phase},
         stays=dict(Counter(str(one.phase) for one in path)),
         trained=book.trained,

@@ -274,6 +274,7 @@ class SetPhase(Request[Done]):
     cause: str  # "counted", "plateau", "demos_complete", "bc_complete", ...
     evidence: dict[str, float]
     steps: int | None = None  # no batch is handed out beyond this many optimizer steps in the next stay
+    total: int | None = None  # nor beyond this many in all stays of the next phase; None: as it was said before
 
 
 class EvalFigures(Value):
@@ -339,7 +340,7 @@ class Figures(Message):
     revision: int  # grows with every change of the ledger; what WaitFigures waits on
     phase: PhaseRef
     phase_steps: int  # optimizer steps in this stay
-    phase_limit: int | None  # of SetPhase.steps
+    phase_limit: int | None  # of SetPhase.steps, and of what `total` leaves for this stay
     steps: dict[str, int]  # phase -> optimizer steps in all its stays
     stays: dict[str, int]  # phase -> stays begun
     trained: Version

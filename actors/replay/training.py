@@ -48,7 +48,8 @@ def take(book: Book, msg: Take) -> Batch | NothingToTake | None:
     for row in book.rows("SELECT * FROM leases WHERE state = 'out' AND learner = ?", msg.learner):
         _give_back(book, row, "the learner asked again")
     done = book.steps_in(stay.root, "trained")
-    if stay.step_limit is not None and done >= stay.step_limit:
+    limit = book.step_limit(stay)
+    if limit is not None and done >= limit:
         return NothingToTake(final=False, checkpoint=True) if book.checkpointed != book.trained else None
     if stay.phase is Phase.RL:
         return _take_groups(book, stay, msg, done)
@@ -128,7 +129,7 @@ def _lease(
         fresh_optimizer=done == 0 and stay.phase is not Phase.BC,
         new_reference=done == 0 and stay.phase is Phase.RL,
         stay_step=done,
-        stay_limit=stay.step_limit,
+        stay_limit=book.step_limit(stay),
     )
     book.execute(
         "INSERT INTO leases(id, request_id, learner, stay, state, reply) VALUES(?, ?, ?, ?, 'out', ?)",

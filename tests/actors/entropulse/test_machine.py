@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,17 +72,43 @@ class World:
         taken = self.play.take()
         if isinstance(taken, Batch):
             self.taken.append(taken)
-            self.play.trained(taken, entropy=self.entropy)
-            self.entropy *= 0.8
+            self.got(taken)
         elif isinstance(taken, NothingToTake) and taken.checkpoint:
             self.play.checkpointed(trained)
 
+    def got(self, taken: Batch) -> None:
+        self.play.trained(taken, entropy=self.entropy)
+        self.entropy *= 0.8
+
     def run(self, looks: int = 400) -> None:
+        self.run_until(lambda: False, looks)
+
+    def run_until(self, there: Callable[[], bool], looks: int = 400) -> None:
         for _ in range(looks):
-            if self.supervise():
+            if there() or self.supervise():
                 return
             self.act()
         raise AssertionError(f"not done: {self.play.figures()}")
+
+
+class Busy(World):
+    """The supervisor looks only while the learner is in the middle of a step, if there is one."""
+
+    def __init__(self, folder: Path, config: EntropulseSettings) -> None:
+        super().__init__(folder, config)
+        self.step: Batch | None = None
+        self.late = 0  # steps made after their stay had ended
+
+    def act(self) -> None:
+        if self.step is not None:
+            self.late += self.step.phase != self.play.figures().phase
+            self.play.trained(self.step, entropy=self.entropy)
+            self.entropy *= 0.8
+            self.step = None
+        super().act()
+
+    def got(self, taken: Batch) -> None:
+        self.step = taken
 
 
 def test_counted_run_with_a_pulse(tmp_path: Path) -> None:
@@ -157,6 +184,35 @@ def test_arms_without_a_pulse_take_as_many_steps(tmp_path: Path, arm: str, stays
     assert figures.stays["rl"] == stays
     resets = [("rl", "counted")] if arm == "reference_reset" else []
     assert world.causes == [("bc", "demos_complete"), ("rl", "bc_complete"), *resets, ("done", "counted")]
+
+
+@pytest.mark.parametrize("arm", ["full", "reference_reset"])
+def test_a_step_under_way_at_a_plateau_is_one_of_those_planned(tmp_path: Path, arm: str) -> None:
+    phases_: dict[str, Any] = {"pulses": 1, "total_rl_steps": 12, "min_stay": 4, "window": 4, "patience": 2}
+    world = Busy(tmp_path, settings(**phases_, pulse=arm))
+    world.run()
+    assert [cause for _, cause in world.causes] == [
+        "demos_complete", "bc_complete", "plateau", *["pulse_complete"] * (arm == "full"), "counted",
+    ]  # fmt: skip
+    assert world.late == 1, "decided while the learner stepped"
+    assert world.play.figures().steps == ({"bc": 2, "rl": 12, "pulse": 2} if arm == "full" else {"bc": 2, "rl": 14})
+    assert world.rounds[-1] == ("final", "0.16"), "of the last step's weights"
+
+
+def test_a_run_without_signal_ends_on_the_weights_of_the_step_under_way(tmp_path: Path) -> None:
+    world = Busy(tmp_path, settings(total_rl_steps=5))
+    world.run_until(lambda: world.step is not None and world.play.figures().phase.phase is Phase.RL)
+    world.config = settings(total_rl_steps=5, max_waste=1)
+    waste = world.play.figures().groups_wasted
+    while world.play.figures().groups_wasted == waste:
+        work = world.play.reserve()
+        world.play.commit(work, False, [step(str(world.play.ledger.book.trained))])
+    world.supervise()
+    assert world.causes[-1] == ("rl", "no_signal")
+    assert decide(world.play.figures(), world.config) == Stay("the step under way")
+    world.run()
+    assert world.rounds[-1] == ("final", "0.3")
+    assert world.play.figures().steps["rl"] == 1
 
 
 def test_a_reset_makes_a_new_reference_and_a_fresh_optimizer_without_tuning(tmp_path: Path) -> None:

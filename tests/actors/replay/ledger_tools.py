@@ -191,16 +191,16 @@ class Play:
 
     # -- the supervisor
 
-    def phase(self, phase: Phase, steps: int | None = None) -> None:
+    def phase(self, phase: Phase, steps: int | None = None, total: int | None = None) -> None:
         """Go to a phase."""
         now = self.ledger.book.stay().ref
         after = PhaseRef(phase=phase, index=now.index + 1)
-        msg = SetPhase(expected=now, next=after, cause="counted", evidence={"steps": 1.0}, steps=steps)
+        msg = SetPhase(expected=now, next=after, cause="counted", evidence={"steps": 1.0}, steps=steps, total=total)
         self.do(lambda book: phases.set_phase(book, msg))
 
-    def rl(self, steps: int | None = None) -> None:
+    def rl(self, steps: int | None = None, total: int | None = None) -> None:
         """To RL, with a sampler that serves the newest weights."""
-        self.phase(Phase.RL, steps)
+        self.phase(Phase.RL, steps, total)
         self.serving(str(self.ledger.book.trained))
 
     def open_eval(self, name: str, version: str, tasks: list[str], temperature: float = 1.0, episodes: int = 1) -> None:

@@ -267,6 +267,48 @@ def test_step_limit_of_a_stay(start: Start) -> None:
     assert play.ask() is None
 
 
+def test_a_total_over_all_stays_of_a_phase(start: Start) -> None:
+    play = start()
+    play.rl(total=3)
+    play.group([True, False])
+    under_way = play.batch()
+    assert play.figures().phase_limit == 3
+    play.rl()
+    assert play.figures().phase_limit == 2, "the step under way is one of the three"
+    play.trained(under_way)
+    assert (play.figures().phase_steps, play.figures().phase_limit, play.figures().steps) == (0, 2, {"rl": 1})
+    play.serving("0.1")
+    for version in ("0.1", "0.2"):
+        play.group([True, False], version)
+        batch = play.batch()
+        assert (batch.stay_step, batch.stay_limit) == (int(version[-1]) - 1, 2)
+        play.trained(batch)
+        play.serving(str(play.ledger.book.trained))
+    assert play.take() == NothingToTake(final=False, checkpoint=True)
+    assert play.ask() is None
+    play.rl(steps=5)
+    assert play.figures().phase_limit == 0, "a stay's own limit is within the total"
+    play.phase(Phase.PULSE, steps=2)
+    assert play.figures().phase_limit == 2, "another phase has its own count"
+
+
+def test_a_step_that_never_comes_about_leaves_the_total_as_it_was(start: Start) -> None:
+    play = start()
+    play.rl(total=1)
+    play.group([True, False])
+    play.batch()
+    play.rl()
+    assert (play.figures().phase_limit, play.figures().groups_leased) == (0, 1)
+    assert play.take() is None, "its learner came back without it"
+    assert (play.figures().phase_limit, play.figures().groups_leased) == (1, 0)
+    play.group([True, False])
+    play.trained(play.batch())
+    play.checkpointed("0.1")
+    assert play.take() is None
+    play.resumed("1.0", "0.0")
+    assert (play.figures().phase_steps, play.figures().phase_limit) == (0, 1), "what a resume undid is made again"
+
+
 def test_behaviour_cloning_and_pulse_samples(start: Start) -> None:
     play = start(demos=3)
     play.demonstrate(3)
