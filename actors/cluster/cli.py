@@ -25,6 +25,7 @@ COMMANDS = (
     "parse",
     "doctor",
     "tasks",
+    "apis",
     "demos",
     "eval",
     "export",

@@ -146,20 +146,27 @@ def check_state(folder: str) -> Check:
     return Check(name="state dir", ok=ok, found=folder if ok else f"{near} is not yours to write to", mend=mend)
 
 
-def guest_packages() -> list[str]:
-    """The Debian packages that a desktop needs."""
-    text = (resources.files("deploy") / "guest" / "packages.txt").read_text(encoding="utf-8")
+def packages(folder: str, name: str) -> list[str]:
+    """The Debian packages of a list in a folder of `deploy`."""
+    text = (resources.files("deploy") / folder / name).read_text(encoding="utf-8")
     return [word for line in text.splitlines() for word in line.partition("#")[0].split()]
+
+
+def absent(wanted: list[str]) -> list[str]:
+    """Those of `wanted` that are not installed; none where there is no dpkg-query to ask."""
+    if shutil.which("dpkg-query") is None:
+        return []
+    listed = _output(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *wanted])[1]
+    have = {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
+    return [name for name in wanted if name not in have]
 
 
 def check_debian() -> Check:
     """Debian packages of the desktops."""
-    wanted = guest_packages()
+    wanted = packages("guest", "packages.txt")
     if shutil.which("dpkg-query") is None:
         return Check(name="debian", ok=False, found="no dpkg-query: not a Debian system", mend="use Debian 12")
-    listed = _output(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *wanted])[1]
-    have = {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
-    missing = [name for name in wanted if name not in have]
+    missing = absent(wanted)
     return Check(
         name="debian",
         ok=not missing,

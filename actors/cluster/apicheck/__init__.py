@@ -1,0 +1,1 @@
+"""Whether the functions of applications work on the real applications."""

@@ -1,0 +1,139 @@
+"""`apis check`: from arguments to verdicts.
+
+Invariant: the exit status is 0 only when every function that was asked for and whose application is installed was
+called, did what it should, and kept its targets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections import Counter
+
+from actors.cluster import doctor, say
+from actors.cluster.apicheck import cost, verdicts
+from actors.cluster.apicheck.desk import opened
+from actors.cluster.apicheck.verdicts import Found
+from actors.cluster.bench.figures import Target
+from actors.cluster.bench.stage import provider
+from actors.cluster.config import Deploy
+from actors.cluster.nearest import hint
+from actors.cluster.taskcheck.display import Progress, stream
+from actors.desktop.link import LinkDown
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from apis.apps import APP_NAMES, app_named
+from apis.check import TABLES
+from apis.check.case import NotSo
+from apis.check.run import run
+from apis.tools import TOOLS
+from runtime.errors import ConfigError, DesktopFault
+from runtime.system import run as run_loop
+
+APPS = tuple(name for name in APP_NAMES if name in TOOLS)
+SHORT = {name.rpartition("_")[2]: name for name in APPS}  # calc, writer, chrome, ...
+
+
+def check(args: argparse.Namespace) -> int:
+    """Check what the arguments name; the exit status."""
+    if args.repeats < 0:
+        raise ConfigError(f"--repeats {args.repeats}: counts from 0")
+    apps = [_app(name) for name in args.app] or list(APPS)
+    names = _functions(apps, args.function)
+    bad = [found for found in doctor.examine(Deploy()) if found.fatal]
+    if bad:
+        raise ConfigError(f"no desktops here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")
+    with Progress(stream(as_json=args.json)) as shown:
+        found, targets = run_loop(_all(names, args, shown))
+    kept = [] if args.no_targets else targets
+    said = verdicts.complaints(found, kept)
+    if args.no_targets:
+        said = [text for one in found if not one.slow for text in verdicts.complaints([one], [])]
+    _show(found, targets, said, as_json=args.json)
+    return 1 if said else 0
+
+
+def _app(name: str) -> str:
+    wanted = SHORT.get(name, name)
+    if wanted not in APPS:
+        raise ConfigError(f"--app {name}: no application with functions; {hint(name, [*SHORT, *APPS])}")
+    return wanted
+
+
+def _functions(apps: list[str], only: list[str]) -> dict[str, list[str]]:
+    """The functions to check by application. Raises ConfigError for one that none of them has."""
+    every = [name for app in apps for name in verdicts.functions(app)]
+    for name in only:
+        if name not in every:
+            raise ConfigError(f"--function {name}: {' and '.join(apps)} has no such function; {hint(name, every)}")
+    return {app: [name for name in verdicts.functions(app) if not only or name in only] for app in apps}
+
+
+async def _all(
+    names: dict[str, list[str]], args: argparse.Namespace, shown: Progress
+) -> tuple[list[Found], list[Target]]:
+    found: list[Found] = []
+    targets: list[Target] = []
+    async with provider(args.state_dir) as made:
+        for app, wanted in names.items():
+            lacking = missing(app)
+            if lacking:
+                found += verdicts.without(app, wanted, "unavailable", lacking)
+            elif wanted and app in TABLES:
+                try:
+                    mine, timed = await _one(made, app, wanted, args.repeats, shown)
+                    found += mine
+                    targets += timed
+                except (DesktopFault, LinkDown, NotSo) as error:
+                    found += verdicts.without(app, wanted, "failed", str(error))
+            else:
+                found += verdicts.judged(app, [], wanted)
+    return found, targets
+
+
+async def _one(
+    made: SandboxProvider, app: str, wanted: list[str], repeats: int, shown: Progress
+) -> tuple[list[Found], list[Target]]:
+    table = TABLES[app]
+    targets: list[Target] = []
+    shown.line(f"{app}: opening it")
+    async with opened(made, table) as desk:
+        outcomes = await run(table, desk, repeats, lambda what: shown.line(f"{app}: {what}"), wanted)
+        if app == cost.APP and repeats:
+            shown.line(f"{app}: a fresh interpreter per call")
+            targets = await cost.measure(desk, repeats)
+    return verdicts.judged(app, outcomes, wanted), targets
+
+
+def missing(app: str) -> str:
+    """What this machine lacks for an application; "" where it is here."""
+    lacking = doctor.absent(doctor.packages("setup", TABLES[app].packages)) if app in TABLES else []
+    if lacking:
+        return f"missing: {' '.join(lacking)}: make setup   (or: apt-get install --no-install-recommends ...)"
+    program = app_named(app).argv[0]
+    return "" if shutil.which(program) else f"there is no program {program}"
+
+
+def _show(found: list[Found], targets: list[Target], said: list[str], *, as_json: bool) -> None:
+    if as_json:
+        say.document([one.verdict for one in found])
+        for text in said:
+            say.line(text, to=sys.stderr)
+        return
+    head = ("APP", "FUNCTION", "VERDICT", "CALLS", "P50 MS", "P95 MS", "")
+    say.table(head, [_row(one) for one in found])
+    if targets:
+        say.line()
+        say.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in targets])
+    say.line()
+    for text in said:
+        say.line(text)
+    counts = Counter(one.verdict.verdict for one in found)
+    say.line(", ".join(f"{counts[name]} {name}" for name in ("ok", "failed", "unavailable")))
+
+
+def _row(one: Found) -> tuple[object, ...]:
+    verdict = one.verdict
+    times = ["-" if ms is None else f"{ms:.1f}" for ms in (verdict.p50_ms, verdict.p95_ms)]
+    note = one.problem[:100] or ("starts or exports" if not one.light else "")
+    return (verdict.app, verdict.function, verdict.verdict, one.calls or "-", *times, note)

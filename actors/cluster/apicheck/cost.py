@@ -1,0 +1,79 @@
+"""What a call costs in processor time, beside the same call by an interpreter that is started for it alone.
+
+Invariant: both sides are counted alike, by the control group of one desktop in one run: everything that the desktop
+spends, LibreOffice and the SSH server included. Both run the same code of the agent on the same workbook.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from actors.cluster.apicheck.desk import CALL_S, RealDesk
+from actors.cluster.bench.figures import Target
+from actors.desktop import link
+from actors.desktop.providers.abc import Desktop
+from actors.desktop.providers.sandbox import cgroups
+from apis.check.case import NotSo
+
+APP = "libreoffice_calc"
+TIMES_LEAST = 50.0
+CALLS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("get_column_data", {"column_name": "B"}),
+    ("set_cell_value", {"cell": "D2", "value": "=B2*C2"}),
+    ("get_workbook_info", {}),
+)
+FRESH_MOST = 5  # of these, a few are enough: one costs a hundred calls
+# What a desktop without a long-lived agent would run for every call: the same modules, in a new process.
+FRESH = """
+import json, os, sys
+code, run, name, arguments = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(code))
+os.environ.update(json.load(open(run + "/session.json")))
+from guest.tools import Tools
+sys.stdout.write(Tools().call("CalcTools", name, json.loads(arguments)))
+"""
+
+
+async def measure(desk: RealDesk, repeats: int) -> list[Target]:
+    """A target per function of `CALLS`. Raises NotSo and LinkDown."""
+    folders = desk.desktop.outside.cgroups if desk.desktop.outside is not None else {}
+    if not cgroups.cpu_s(folders):
+        raise NotSo("the processor time of desktops can't be counted here: their control groups are not writable")
+    await desk.tool("switch_active_sheet", sheet_name="after")
+    return [await _one(desk, folders, name, arguments, repeats) for name, arguments in CALLS]
+
+
+async def _one(
+    desk: RealDesk, folders: dict[str, str], name: str, arguments: Mapping[str, Any], repeats: int
+) -> Target:
+    times = 5 * repeats
+    wanted = await desk.tool(name, **arguments)
+    await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+    before_s = cgroups.cpu_s(folders)
+    for _ in range(times):
+        await desk.tool(name, **arguments)
+    call_ms = 1e3 * (cgroups.cpu_s(folders) - before_s) / times
+    await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+    connection = await link.connect(desk.desktop)
+    try:
+        fresh = min(FRESH_MOST, repeats)
+        command = _command(desk.desktop, name, arguments)
+        before_s = cgroups.cpu_s(folders)
+        for _ in range(fresh):
+            done = await connection.run(command, timeout=CALL_S)
+            if done.stdout != wanted:
+                raise NotSo(f"a fresh interpreter says {str(done.stdout or done.stderr)[-300:]!r}, not {wanted!r}")
+        fresh_ms = 1e3 * (cgroups.cpu_s(folders) - before_s) / fresh
+    finally:
+        connection.close()
+        await connection.wait_closed()
+    label = f"{name}: {call_ms:.2f} ms of CPU a call, {fresh_ms:.0f} by a fresh interpreter"
+    return Target(name=label, measured=fresh_ms / call_ms, bound=TIMES_LEAST, unit="times", at_least=True)
+
+
+def _command(desktop: Desktop, name: str, arguments: Mapping[str, Any]) -> str:
+    python, _, code, _, _, run = desktop.agent
+    return shlex.join([python, "-I", "-c", FRESH, code, run, name, json.dumps(arguments)])

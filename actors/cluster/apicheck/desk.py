@@ -1,0 +1,82 @@
+"""A real desktop with an application open, as the cases of `apis.check` want it.
+
+Invariant: every call goes the way of an episode: written as a model would write it, parsed by the grammar, carried out
+by the agent inside the desktop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from actors.desktop.link import GuestLink
+from actors.desktop.providers.abc import Desktop, DesktopSpec
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from apis.apps import app_named
+from apis.check.case import NotSo, Table
+from apis.check.run import REFUSED
+from apis.grammar import Refusal, parse
+from apis.tools import declared
+from runtime.errors import GuestRefused
+
+CALL_S = 30.0
+OPEN_MS = 25_000  # an application that starts for the first time, on a busy machine
+REST = {"timeout_ms": 5000, "quiet_ms": 100}
+
+
+class RealDesk:
+    """See `apis.check.case.Desk`."""
+
+    def __init__(self, table: Table, desktop: Desktop, link: GuestLink) -> None:
+        self.home = desktop.home
+        self.desktop = desktop
+        self._table = table
+        self._link = link
+
+    async def tool(self, name: str, **arguments: Any) -> str:
+        """What the function says, or "refused: " and why. Raises NotSo where the agent itself is at fault, LinkDown."""
+        declared(self._table.owner, name)
+        written = f"{self._table.owner}.{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+        action = parse(written, self._table.app)
+        if isinstance(action, Refusal):
+            return REFUSED + action.reason
+        args = {key: getattr(action, key) for key in ("owner", "name", "arguments")}
+        try:
+            return str(await self._link.call("tool", timeout_s=CALL_S, **args))
+        except GuestRefused as refused:
+            if refused.kind != "tool_failed":
+                raise NotSo(f"{name}: {refused}") from refused
+            return REFUSED + refused.text
+
+    async def call(self, method: str, **arguments: Any) -> Any:
+        """What the agent's method returns. Raises NotSo where it refuses, LinkDown."""
+        try:
+            return await self._link.call(method, timeout_s=CALL_S, **arguments)
+        except GuestRefused as refused:
+            raise NotSo(f"{method}: {refused}") from refused
+
+    async def read(self, path: str) -> bytes:
+        """A file of HOME. Raises NotSo where there is none, LinkDown."""
+        return bytes(await self.call("read_file", path=path))
+
+
+@asynccontextmanager
+async def opened(provider: SandboxProvider, table: Table) -> AsyncIterator[RealDesk]:
+    """A desktop with the table's files, its application open on them; gone when the block ends.
+
+    Raises DesktopFault, LinkDown, and NotSo where the application does not open.
+    """
+    desktop = await provider.boot(DesktopSpec())
+    link = await GuestLink.open(desktop, timeout_s=CALL_S)
+    try:
+        desk = RealDesk(table, desktop, link)
+        for path, data in table.files().items():
+            await desk.call("write_file", path=path, data=data)
+        argv = [*app_named(table.app).argv, *(word.replace("{home}", desktop.home) for word in table.opens)]
+        await desk.call("open_window", argv=argv, title=table.title, timeout_ms=OPEN_MS)
+        await desk.call("settle", **REST)
+        yield desk
+    finally:
+        await link.close()
+        await provider.destroy(desktop)

@@ -1,0 +1,107 @@
+"""Runs the cases of a table on a desk.
+
+Invariant: every case gets one verdict, whatever the others did; a function counts as ok only when its right call did
+what it should and its wrong call was refused with the argument's name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from apis.check.case import Case, Desk, NotSo, Table
+
+REFUSED = "refused: "
+
+
+class Outcome:
+    """What came of a case; `problem` is "" where nothing is wrong, `ms` the times of the right calls."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.problem = ""
+        self.ms: list[float] = []
+
+    def hold(self, problem: str) -> None:
+        """Keep the first problem."""
+        self.problem = self.problem or problem
+
+
+async def run(
+    table: Table, desk: Desk, repeats: int, heard: Callable[[str], None], only: Collection[str] | None = None
+) -> list[Outcome]:
+    """Run all cases, or those of the functions `only`, then time each `repeats` times more.
+
+    `heard` is told what is being done.
+    """
+    if table.ready is not None:
+        await table.ready(desk)
+    outcomes = [Outcome(case) for case in table.cases if only is None or case.function in only]
+    for outcome in outcomes:
+        heard(outcome.case.function)
+        try:
+            await _once(outcome, desk)
+        except NotSo as found:
+            outcome.hold(str(found))
+    if table.read is not None:
+        heard("reading what was saved")
+        await _read(table, desk, outcomes)
+    for outcome in outcomes:
+        if not outcome.problem:
+            heard(f"{outcome.case.function}, timed")
+            await _timed(outcome, desk, repeats)
+    return outcomes
+
+
+async def _once(outcome: Outcome, desk: Desk) -> None:
+    case = outcome.case
+    if case.before is not None:
+        await case.before(desk)
+    answer = await _call(outcome, desk, case.right)
+    if answer.startswith(REFUSED) or case.says not in answer:
+        outcome.hold(f"says {answer[:200]!r}, wanted {case.says!r}")
+    elif case.effect is not None:
+        await case.effect(desk, answer)
+    refusal = await desk.tool(case.function, **case.wrong)
+    if not refusal.startswith(REFUSED) or case.refusal not in refusal:
+        outcome.hold(f"to {dict(case.wrong)!r} says {refusal[:200]!r}, wanted a refusal with {case.refusal!r}")
+
+
+async def _read(table: Table, desk: Desk, outcomes: list[Outcome]) -> None:
+    assert table.read is not None
+    try:
+        seen = await table.read(desk)
+    except NotSo as found:
+        for outcome in outcomes:
+            outcome.hold(str(found))
+        return
+    for outcome in outcomes:
+        if outcome.case.saved is not None:
+            try:
+                outcome.case.saved(seen)
+            except NotSo as found:
+                outcome.hold(str(found))
+
+
+async def _timed(outcome: Outcome, desk: Desk, repeats: int) -> None:
+    case = outcome.case
+    if not case.repeat or not repeats:
+        return
+    try:
+        if case.before is not None:
+            await case.before(desk)
+        for number in range(repeats):
+            arguments = case.again(number) if case.again is not None else case.right
+            answer = await _call(outcome, desk, arguments)
+            if answer.startswith(REFUSED):
+                raise NotSo(f"repeated, it says {answer[:200]!r}")
+    except NotSo as found:
+        outcome.hold(str(found))
+
+
+async def _call(outcome: Outcome, desk: Desk, arguments: Mapping[str, Any]) -> str:
+    began = time.perf_counter()
+    answer = await desk.tool(outcome.case.function, **arguments)
+    outcome.ms.append(1e3 * (time.perf_counter() - began))
+    return answer

@@ -1,0 +1,1 @@
+"""Data for setting a machine up: Debian packages by application, and the set-up script."""

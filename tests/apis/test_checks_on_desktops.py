@@ -1,0 +1,41 @@
+"""Every function of every application on the real application: the cases of `apis.check`, once each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from actors.cluster.apicheck.command import missing
+from actors.cluster.apicheck.desk import opened
+from actors.cluster.apicheck.verdicts import functions
+from actors.cluster.bench.stage import provider
+from apis.check import TABLES
+from apis.check.run import run
+
+
+@pytest.fixture
+def state_dir() -> Iterator[str]:
+    with TemporaryDirectory(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None) as folder:
+        Path(folder).chmod(0o755)  # desktops have users of their own
+        yield folder
+
+
+@pytest.mark.parametrize("app", TABLES)
+async def test_every_function_does_what_it_says(app: str, state_dir: str) -> None:
+    lacking = missing(app)
+    if lacking:
+        pytest.skip(lacking)
+    async with provider(state_dir) as made, opened(made, TABLES[app]) as desk:
+        outcomes = await run(TABLES[app], desk, 0, lambda _: None)
+    assert {outcome.case.function: outcome.problem for outcome in outcomes if outcome.problem} == {}
+
+
+@pytest.mark.parametrize("app", TABLES)
+def test_every_declared_function_has_one_case(app: str) -> None:
+    cases = [case.function for case in TABLES[app].cases]
+    assert sorted(cases) == sorted(functions(app))
+    assert all(case.refusal for case in TABLES[app].cases)
