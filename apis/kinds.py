@@ -16,7 +16,7 @@ from typing import Any
 from apis.functions import Param
 
 MAX_COLUMN, MAX_ROW = 16_384, 1 << 20  # of a sheet: column XFD, row 1048576
-MAX_CELL_TEXT, MAX_NAME, MAX_PATH = 1000, 100, 240  # characters
+MAX_CELL_TEXT, MAX_NAME, MAX_PATH, MAX_FONT = 1000, 100, 240, 64  # characters
 MAX_ITEMS = 500  # of a list of scalars
 MAX_LINE = 1000  # of a text box
 MIN_CM, MAX_CM = 0.1, 300.0  # of what stands on a slide
@@ -279,6 +279,38 @@ def _extent(param: Param, value: Any) -> dict[str, float]:
     return size
 
 
+def _indices(param: Param, value: Any) -> list[int]:
+    """Numbers from 0, each once, in rising order."""
+    highest, most = param.limits
+    fits = isinstance(value, list) and 1 <= len(value) <= most
+    if not fits or any(type(item) is not int or not 0 <= item <= highest for item in value):
+        raise Unfit(f"{param.name}: write a list of 1 to {most} whole numbers from 0 on, like [0, 2]")
+    return sorted(set(value))
+
+
+def _font(param: Param, value: Any) -> str:
+    name = _string(param, value, MAX_FONT).strip()
+    if not name or any(c in ";,\n\t" for c in name):
+        raise Unfit(f"{param.name}: write one font's name like 'Liberation Serif'")
+    return name
+
+
+def _folder(param: Param, value: Any) -> str:
+    """A folder below HOME, or a file there with one of the endings allowed; the guest tells which."""
+    path = _string(param, value, MAX_PATH)
+    if not path.strip() or ".." in path.split("/") or "\n" in path or "\t" in path or "://" in path:
+        raise Unfit(f"{param.name}: write a folder of your home folder like '~/Documents', without '..'")
+    return path
+
+
+def _file_name(param: Param, value: Any) -> str:
+    """A file's name alone; the ending is added where it lacks."""
+    name = _string(param, value, MAX_NAME)
+    if not name.strip(" .") or any(c in "/\\\n\t" for c in name):
+        raise Unfit(f"{param.name}: write a file's name without a folder, like 'report{param.limits[0]}'")
+    return _string(param, name if name.lower().endswith(param.limits) else name + str(param.limits[0]), MAX_NAME)
+
+
 _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "integer": _integer,
     "number": _number,
@@ -298,6 +330,10 @@ _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "rgb": _rgb,
     "colour": _colour,
     "path": _path,
+    "indices": _indices,
+    "font": _font,
+    "folder": _folder,
+    "file_name": _file_name,
     "lines": _lines,
     "spot": _spot,
     "extent": _extent,
