@@ -272,6 +272,8 @@ def test_columns_go_beyond_z(number: int) -> None:
     assert column_number(column_letters(number)) == number
 
 
-def test_every_declared_owner_is_known_by_one_class_name() -> None:
-    assert {function.owner for functions in TOOLS.values() for function in functions} == {"CalcTools"}
+def test_every_application_has_a_class_name_of_its_own() -> None:
+    owners = [{function.owner for function in functions} for functions in TOOLS.values()]
+    assert all(len(names) == 1 for names in owners)
+    assert len(set().union(*owners)) == len(owners)
     assert not {function.name for function in GUI} & set(CALC)
