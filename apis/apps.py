@@ -31,7 +31,7 @@ APPS: tuple[App, ...] = (
     App("libreoffice_impress", ("libreoffice-impress",), "libreoffice impress", (*OFFICE, "--impress")),
     App("vlc", ("vlc",), "vlc", ("vlc",)),
     App("code", ("code", "codium"), "vs code", ("code",)),
-    App("google_chrome", ("chromium", "google-chrome"), "chrome", ("chromium",)),
+    App("google_chrome", ("chromium-browser", "chromium", "google-chrome"), "chrome", ("chromium",)),
 )
 
 PROGRAMS = {app.argv[0] for app in APPS if app.argv} | {"libreoffice"}  # what opens a window when it is started

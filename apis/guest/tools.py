@@ -40,7 +40,9 @@ class Beside(NamedTuple):
 
 
 # One line per application; the packages of setup are in deploy/setup/*-packages.txt.
-OTHERS: tuple[Beside, ...] = ()
+OTHERS: tuple[Beside, ...] = (
+    Beside("BrowserTools", "guest.chromium", "Chromium", ("chromium-browser", "chromium"), ("chromium",)),
+)
 BY_OWNER = {app.owner: app for app in OTHERS}
 BY_CLASS = {name: app for app in OTHERS for name in app.classes}
 BY_PROGRAM = {name: app for app in OTHERS for name in app.programs}

@@ -10,9 +10,12 @@ from typing import Any
 
 from apis.functions import Function, Tool
 from apis.kinds import fit
-from apis.tools import calc
+from apis.tools import calc, chromium
 
-TOOLS: dict[str, tuple[Function, ...]] = {"libreoffice_calc": calc.FUNCTIONS}  # application -> its functions
+TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
+    "libreoffice_calc": calc.FUNCTIONS,
+    "google_chrome": chromium.FUNCTIONS,
+}
 
 _BY_NAME = {f"{function.owner}.{function.name}": function for functions in TOOLS.values() for function in functions}
 _APP_OF = {f"{function.owner}.{function.name}": app for app, functions in TOOLS.items() for function in functions}

@@ -29,7 +29,8 @@ class _Refused(Exception):  # noqa: N818 - an answer, not a defect
 
 async def upload(connection: asyncssh.SSHClientConnection, folder: str) -> None:
     """Make `folder` with guest, home and run in it. Raises OSError, asyncssh.Error."""
-    files = {f"guest/{path.name}": path.read_bytes() for path in GUEST_SOURCE.glob("*.py")}
+    sources = [path for kind in ("*.py", "*.json") for path in GUEST_SOURCE.rglob(kind)]
+    files = {f"guest/{path.relative_to(GUEST_SOURCE)}": path.read_bytes() for path in sources}
     found = home.load()
     files |= {f"home/{path}": content.encode() for path, content in found.files.items()}
     folders = {"run", "home", *(f"home/{path}" for path in found.folders)}

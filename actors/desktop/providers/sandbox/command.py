@@ -85,6 +85,7 @@ def sandbox_command(
         command += ["--ro-bind-try", f"/etc/{path}", f"/etc/{path}"]
     command += [
         "--ro-bind", str(etc / "passwd"), "/etc/passwd", "--ro-bind", str(etc / "group"), "/etc/group",
+        "--ro-bind", str(etc / "chromium.d"), "/etc/chromium.d",
         "--bind", str(disk / "home"), GUEST_HOME, "--bind", str(disk / "tmp"), "/tmp",  # noqa: S108
         "--bind", str(disk / "run"), GUEST_RUN, "--dir", "/run/sshd", "--ro-bind", str(guest), GUEST_CODE,
         "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", "/usr/bin:/bin:/usr/sbin",

@@ -23,6 +23,7 @@ from actors.desktop.providers.sandbox import cgroups, command, leftovers, stoppi
 from actors.desktop.providers.sandbox.box import GONE_S, Box
 from actors.desktop.providers.sandbox.identity import lease_user
 from actors.desktop.providers.sandbox.process import Watched
+from apis.guest import chromium_start
 from apis.tasks.verify import Wanted
 from runtime.errors import ConfigError, DesktopFault
 
@@ -76,6 +77,9 @@ class SandboxProvider(abc.Provider):
         etc.mkdir(mode=0o755)
         (etc / "passwd").write_text(command.PASSWD)
         (etc / "group").write_text(command.GROUP)
+        (etc / "chromium.d").mkdir()
+        helper = f"{command.GUEST_CODE}/{chromium_start.HELPER}"
+        (etc / "chromium.d" / "desktop").write_text(chromium_start.wrapper(helper))
         # A copy: the sources may lie where the desktops' users can't go, and must not change under a running desktop.
         shutil.copytree(GUEST_SOURCE, self._folder / "guest", ignore=shutil.ignore_patterns("__pycache__"))
         home.write(self._folder / "home", home.office_profile())
