@@ -25,8 +25,14 @@ TOOL_S = 10.0  # less than the host waits
 INFO_S = 0.3
 TEXT_CHARS = 5000
 # The office's classes and windows -> the module, which needs the office's Python and is loaded when called.
-OWNERS = {"CalcTools": "guest.calc"}
-CLASSES = {"libreoffice-calc": "guest.calc"}
+OWNERS = {
+    "CalcTools": "guest.calc",
+    "WriterTools": "guest.writer",
+}
+CLASSES = {
+    "libreoffice-calc": "guest.calc",
+    "libreoffice-writer": "guest.writer",
+}
 
 
 class Beside(NamedTuple):

@@ -10,10 +10,11 @@ from typing import Any
 
 from apis.functions import Function, Tool
 from apis.kinds import fit
-from apis.tools import calc, chromium
+from apis.tools import calc, chromium, writer
 
 TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
     "libreoffice_calc": calc.FUNCTIONS,
+    "libreoffice_writer": writer.FUNCTIONS,
     "google_chrome": chromium.FUNCTIONS,
 }
 

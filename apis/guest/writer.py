@@ -1,0 +1,33 @@
+"""The functions of LibreOffice Writer, as the agent calls them.
+
+Invariant: the public methods of `WriterTools` are those that `apis/tools/writer.py` declares, with the same parameters;
+a call gets the document in front, and its answer is one bounded text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from guest.office import document
+from guest.office_base import INFO_CHARS
+from guest.writer_base import Paper
+from guest.writer_looks import Looks
+from guest.writer_pages import Pages
+from guest.writer_text import Writing
+
+SERVICE = "com.sun.star.text.TextDocument"
+WAIT_S = 3.0  # for a document that is being opened
+
+
+class WriterTools(Writing, Looks, Pages):
+    """All of them."""
+
+
+def tools(desktop: Any, current: Any) -> WriterTools:
+    """The functions on the document in front. Raises Refused when there is none."""
+    return WriterTools(document(desktop, current, SERVICE, "text document", WAIT_S))
+
+
+def info(desktop: Any, current: Any) -> str:
+    """What the document in front holds now, unsaved edits included."""
+    return Paper(document(desktop, current, SERVICE, "text document", 0.0))._about(INFO_CHARS)
