@@ -21,6 +21,11 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     factor: float = 2.0
     max_delay_s: float = 10.0
 
+    def delay_s(self, failures: int) -> float:
+        """How long to wait after that many failures in a row; 0 after none."""
+        # The exponent is bounded: a float overflows long before anybody has waited so often.
+        return min(self.max_delay_s, self.first_delay_s * self.factor ** min(failures - 1, 60)) if failures else 0.0
+
 
 class Restart(msgspec.Struct, frozen=True):
     """Start again after `delay_s`."""
@@ -51,6 +56,6 @@ class RestartBudget:
             self._recent.popleft()
         if len(self._recent) >= policy.max_restarts:
             return GiveUp(f"{self._name} failed {len(self._recent) + 1} times in {policy.window_s:g} s: {cause}")
-        delay = min(policy.max_delay_s, policy.first_delay_s * policy.factor ** len(self._recent))
+        delay = policy.delay_s(len(self._recent) + 1)
         self._recent.append(now)
         return Restart(delay)

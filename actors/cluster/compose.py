@@ -204,11 +204,6 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
     if not lanes.eval and deploy.evaluation.enabled:
         raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
-    if deploy.samplers.attach and deploy.evaluation.enabled:
-        raise ConfigError(
-            "samplers.attach: an attached server holds one version, an evaluation round needs its own beside it;"
-            " set evaluation.enabled to false"
-        )
 
 
 def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = BEGIN) -> list[ActorSpec]:

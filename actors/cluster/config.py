@@ -6,7 +6,7 @@ at most 60 keys can be set, unless the file says that it is an expert's.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -106,6 +106,11 @@ EXPERT = frozenset(
         "samplers.max_waiting",
         "samplers.cache_tokens",
         "samplers.update",
+        "samplers.publish",
+        "samplers.canary_tolerance",
+        "samplers.engine.python",
+        "samplers.engine.dtype",
+        "samplers.engine.options",
         "replay.retries",
         "replay.reservoir_per_task",
         "replay.keep_payload_steps",
@@ -140,12 +145,18 @@ def refuse_expert_keys(deploy: Deploy, source: str) -> None:
     if deploy.run.expert:
         return
     for path in sorted(EXPERT):
-        if (found := _value(deploy, path)) != _value(Deploy(), path) and found is not None:
+        if _changed(deploy, path):
             raise ConfigError(f"{source}: {path} is an expert's key: set run.expert to true as well to change it")
 
 
-def _value(deploy: Deploy, path: str) -> object:
-    found: object = deploy
-    for key in path.split("."):
-        found = getattr(found, key, None)
-    return found
+def _changed(deploy: Deploy, path: str) -> bool:
+    """Whether the key at `path` is there and not at its default."""
+    *parents, key = path.split(".")
+    owner: Any = deploy
+    for name in parents:
+        owner = getattr(owner, name, None)
+    for field in msgspec.structs.fields(owner) if isinstance(owner, msgspec.Struct) else ():
+        if field.name == key:
+            made = field.default_factory
+            return bool(getattr(owner, key) != (field.default if made is msgspec.NODEFAULT else made()))
+    return False

@@ -193,7 +193,9 @@ class LearnerActor(Actor):
         saved = await self._ask_rank(
             ExportWeights(version=self._version, location=str(location)), self.config.load_timeout_s
         )
-        self._weights = Weights(version=self._version, digest=saved.digest, location=saved.location)
+        self._weights = Weights(
+            version=self._version, digest=saved.digest, location=saved.location, canary=saved.canary
+        )
         began = self.ctx.clock.now()
         missed = await self._tell_samplers()
         self.ctx.log.emit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors.sampler.messages import Canary
 from policy.packing import MicroBatch, PackedSample
 from runtime.message import Message, Request, Version
 
@@ -72,6 +73,7 @@ class Saved(Message):
     location: str
     digest: str
     seconds: float
+    canary: Canary | None = None  # of an export: what the model makes of a fixed prompt
 
 
 class ExportWeights(Request[Saved]):

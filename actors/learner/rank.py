@@ -24,6 +24,8 @@ from actors.learner.messages import (
     StepPlan,
     StepResult,
 )
+from actors.sampler.messages import Canary
+from policy.packing import MicroBatch, PackedSample
 from runtime.actor import Actor, handles
 from runtime.errors import LearnerError, NoModel
 from runtime.message import Version
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ANSWERS_KEPT = 16
 LONG_WORK_S = 3600.0
+CANARY_TOKENS, CANARY_FIRST, CANARY_STRIDE = 32, 5, 7919  # the stride is prime: neighbours are far apart
 
 
 class RankActor(Actor):
@@ -83,7 +86,8 @@ class RankActor(Actor):
         trainer = self._holding(msg.version)
         began = time.monotonic()
         digest = await self._run(f"exporting {msg.version}", lambda: trainer.export(Path(msg.location)))
-        return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
+        canary = await self._run(f"scoring a prompt by {msg.version}", lambda: _canary(trainer))
+        return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began, canary=canary)
 
     @handles(SaveCheckpoint, slow_after_s=LONG_WORK_S)
     async def save(self, msg: SaveCheckpoint) -> Saved:
@@ -142,3 +146,11 @@ class RankActor(Actor):
             figures = trainer.grpo_step(msg.micro_batches, msg.lr, objective, msg.epochs)
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=time.monotonic())
+
+
+def _canary(trainer: Trainer) -> Canary:
+    """A prompt over the whole vocabulary, the same for every version, and its log-probabilities."""
+    vocab = trainer.shape.vocab
+    ids = [(CANARY_FIRST + CANARY_STRIDE * place) % vocab for place in range(CANARY_TOKENS)]
+    sample = PackedSample(ids=ids, response_len=len(ids) - 1, weight=1.0)
+    return Canary(ids=ids, logprobs=trainer.logprobs(MicroBatch(samples=[sample]))[0])

@@ -47,12 +47,12 @@ class SamplerActor(Actor):
         if not hasattr(self, "_keeper"):
             return "starting"
         health = self._keeper.health
-        return f"{health.state}, serving {health.served}, {self._keeper.in_flight} in flight"
+        return f"{health.state}, serving {health.served}, {self._keeper.gate.inside} in flight"
 
     @handles(Weights)
     async def weights(self, msg: Weights) -> None:
         """Remember newer weights; they are loaded beside generation."""
-        self._keeper.announce(Latest(version=msg.version, location=msg.location, digest=msg.digest))
+        self._keeper.announce(Latest(version=msg.version, location=msg.location, digest=msg.digest, canary=msg.canary))
 
     @handles(Pin)
     async def pin(self, msg: Pin) -> Done:
@@ -97,13 +97,17 @@ class SamplerActor(Actor):
     async def _draw(self, msg: Generate) -> Generated:
         began, attempt, delay = time.monotonic(), 0, _RETRY_FIRST_S
         while True:
-            await self._keeper.healthy.wait()
+            if msg.elsewhere and not self._keeper.takes(msg.pin):
+                raise EngineGone(f"{self.ctx.name} is {self.doing()}")
+            await self._keeper.ready(msg.pin)
             attempt += 1
             try:
                 generated = await self._ask_engine(msg, attempt)
                 break
             except EngineGone as error:
                 self._keeper.suspect(error)
+                if msg.elsewhere:
+                    raise
                 cause = str(error)
             except EngineBusy as error:
                 cause = str(error)
@@ -129,17 +133,21 @@ class SamplerActor(Actor):
     async def _ask_engine(self, msg: Generate, attempt: int) -> Generated:
         # A broken-off attempt may still be known to the engine for a moment: each has an id of its own.
         rid = msg.rid if attempt == 1 else f"{msg.rid}~{attempt}"
-        pin = None if msg.pin is None else str(msg.pin)
+        pin = None if msg.pin is None or self.config.sglang else str(msg.pin)
         body = wire.generate_body(rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin)
-        self._keeper.in_flight += 1
-        hung_s = self.config.hung_after_s
-        hung = asyncio.get_running_loop().call_later(hung_s, self._keeper.unanswered, msg.rid, hung_s)
-        try:
-            answer = await self._keeper.engine.client.generate(body, self.config.samplers.generate_timeout_s)
-        finally:
-            hung.cancel()
-            self._keeper.in_flight -= 1
+        keeper, hung_s = self._keeper, self.config.hung_after_s
+        async with keeper.gate.through():
+            doubts = keeper.doubts
+            hung = asyncio.get_running_loop().call_later(hung_s, keeper.unanswered, msg.rid, hung_s)
+            try:
+                answer = await keeper.engine.client.generate(body, self.config.samplers.generate_timeout_s)
+            finally:
+                hung.cancel()
+        if answer.meta_info.finish_reason.type != "abort":
+            await keeper.vouch([span.version for span in answer.meta_info.weight_versions], doubts)
         generated = wire.read_generated(answer)
         if msg.pin is not None and any(span.version != msg.pin for span in generated.spans):
+            if self.config.sglang:  # it went on to other weights meanwhile
+                raise EngineBusy(f"{msg.rid} was drawn from {generated.spans}, not from {msg.pin} alone")
             raise SamplerError(f"{msg.rid} was drawn from {generated.spans}, not from {msg.pin} alone")
         return generated

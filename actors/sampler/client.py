@@ -51,35 +51,45 @@ class EngineClient:
             raise EngineError("the engine serves no model")
         return models.data[0].max_model_len
 
-    async def update(
-        self, location: str, version: str, timeout_s: float, *, digest: str, retract: bool, pause: bool
-    ) -> None:
-        """Replace the current weights.
+    async def score(self, ids: list[int], timeout_s: float) -> list[float]:
+        """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1."""
+        params = {"max_new_tokens": 0, "temperature": 0.0}
+        body = {"input_ids": ids, "sampling_params": params, "return_logprob": True, "logprob_start_len": 0}
+        answer = await self._call("POST", "/generate", body, wire.GenerateAnswer, timeout_s)
+        scored = answer.meta_info.input_token_logprobs
+        found = [logprob for logprob, _, _ in scored[1:] if logprob is not None]
+        if [token for _, token, _ in scored] != ids or len(found) != len(ids) - 1:
+            raise SamplerError("the engine's scores are not those of the prompt")
+        return found
 
-        `pause` wraps the update as SGLang needs it: without a pause it would wait for all requests to end, and in
-        place its prefix cache must not be flushed. The embedded engine takes `retract` with the update instead and
-        goes on generating while it loads.
-        """
-        body = {"model_path": location, "weight_version": version}
-        if not pause:
-            ours = {"retract_running": retract, "digest": digest}
-            await self._control("/update_weights_from_disk", body | ours, timeout_s)
-            return
-        await self._control("/pause_generation", {"mode": "retract" if retract else "in_place"}, CONTROL_TIMEOUT_S)
-        try:
-            await self._control("/update_weights_from_disk", body | {"flush_cache": retract}, timeout_s)
-        finally:
-            await self._control("/continue_generation", {}, CONTROL_TIMEOUT_S)
+    async def update(self, location: str, version: str, timeout_s: float, *, digest: str, retract: bool) -> None:
+        """Replace the embedded engine's weights: it goes on generating while it loads, and compares the digest."""
+        body = {"model_path": location, "weight_version": version, "retract_running": retract, "digest": digest}
+        await self.control("/update_weights_from_disk", body, timeout_s)
+
+    async def update_from_disk(self, location: str, version: str, timeout_s: float, *, flush: bool) -> None:
+        """Replace SGLang's weights; unless it is paused it waits until all requests have ended."""
+        body = {"model_path": location, "weight_version": version, "flush_cache": flush}
+        await self.control("/update_weights_from_disk", body, timeout_s)
+
+    async def pause(self, mode: str) -> None:
+        """Stop generating: `retract` computes running responses anew afterwards, `in_place` keeps their caches."""
+        await self.control("/pause_generation", {"mode": mode}, CONTROL_TIMEOUT_S)
+
+    async def resume(self) -> None:
+        """Go on generating."""
+        await self.control("/continue_generation", {}, CONTROL_TIMEOUT_S)
 
     async def pin(self, version: str, location: str, timeout_s: float) -> None:
         """Keep a version resident (embedded engine only)."""
-        await self._control("/pin_weights", {"weight_version": version, "model_path": location}, timeout_s)
+        await self.control("/pin_weights", {"weight_version": version, "model_path": location}, timeout_s)
 
     async def unpin(self, version: str) -> None:
         """Let a version go (embedded engine only)."""
-        await self._control("/unpin_weights", {"weight_version": version}, CONTROL_TIMEOUT_S)
+        await self.control("/unpin_weights", {"weight_version": version}, CONTROL_TIMEOUT_S)
 
-    async def _control(self, path: str, body: dict[str, Any], timeout_s: float) -> None:
+    async def control(self, path: str, body: dict[str, Any], timeout_s: float) -> None:
+        """Any of the endpoints that answer with success and a message. Raises EngineError when it says no."""
         answer = await self._call("POST", path, body, wire.Control, timeout_s)
         if not answer.success:
             raise EngineError(f"{path}: {answer.message}")

@@ -14,18 +14,38 @@ from runtime.message import Version
 from runtime.supervision import RestartPolicy
 
 
+class EmbeddedConfig(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="embedded"
+):
+    """The engine that comes with the program, on this machine."""
+
+
+class SglangConfig(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="sglang"
+):
+    """Real SGLang servers: started here, in an environment of their own, or running somewhere (`samplers.attach`)."""
+
+    python: str = ""  # interpreter of SGLang's environment; "" is that of .venv-sglang beside the program
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    options: dict[str, str | int | float | bool] = {}  # SGLang's own, without the dashes: {tp-size: 2}
+
+
 class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The deploy file's `samplers`."""
 
-    count: int = 1  # embedded engines; ignored where `attach` names servers
+    engine: EmbeddedConfig | SglangConfig = EmbeddedConfig()
+    count: int = 1  # engines; ignored where `attach` names servers
     attach: list[str] = []  # URLs of running SGLang servers: http://host:port
     device: str = "cpu"
-    threads: int = 1  # of each embedded engine
-    nice: int = 0  # added to the niceness of each embedded engine
+    threads: int = 1  # of each engine
+    nice: int = 0  # added to the niceness of each engine
     max_running: int = 32  # responses computed in one forward pass
     max_waiting: int = 256  # responses in an engine's line
     cache_tokens: int = 32_768  # prompt tokens kept for requests that share a prefix
-    update: Literal["retract", "in_place"] = "retract"
+    # What becomes of responses that are being drawn when newer weights come. None: drain with SGLang, else retract.
+    update: Literal["drain", "retract", "in_place"] | None = None
+    publish: Literal["disk", "tensors", "buckets"] = "disk"  # the way of weights: files, or broadcast by the learner
+    canary_tolerance: float = 1e-3  # of log-probabilities: an engine that is off by more is not trusted
     generate_timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
@@ -34,9 +54,18 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
                 raise ConfigError(f"samplers.{name} is {getattr(self, name)}: it counts from 1")
         if self.generate_timeout_s <= 0:
             raise ConfigError(f"samplers.generate_timeout_s is {self.generate_timeout_s}: it is above 0")
+        if self.canary_tolerance <= 0:
+            raise ConfigError(f"samplers.canary_tolerance is {self.canary_tolerance}: it is above 0")
+        if self.publish != "disk" and not self.sglang:
+            raise ConfigError(f"samplers.publish is {self.publish}: the embedded engine takes weights from disk only")
         for url in self.attach:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"samplers.attach holds {url!r}: a server is http://host:port")
+
+    @property
+    def sglang(self) -> bool:
+        """Whether SGLang's servers are behind the samplers."""
+        return bool(self.attach) or isinstance(self.engine, SglangConfig)
 
     def actors(self) -> int:
         """How many sampler actors there are."""
@@ -52,9 +81,19 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     version: Version = Version(lineage=0, step=0)  # of the weights in `model`
     replay: str = "replay"  # who is told what is served; empty: nobody
     stop_ids: list[int] = []  # beside the end-of-sequence ids that the model folder names
-    start_timeout_s: float = 120.0  # until a started engine has generated its first token
+    start_timeout_s: float = 240.0  # until a started engine has generated its first token
     load_timeout_s: float = 120.0
     hung_after_s: float = 20.0  # without an answer for so long: the engine is asked whether it still generates
     restart: RestartPolicy = RestartPolicy(max_restarts=10, window_s=300.0)  # of the engine
     answers_kept: int = 256  # answers remembered for repeated requests
     log_bytes: int = 1 << 20  # of an engine's output kept on disk, twice
+
+    @property
+    def sglang(self) -> bool:
+        """Whether SGLang's server is behind this sampler."""
+        return bool(self.attach) or self.samplers.sglang
+
+    @property
+    def updating(self) -> Literal["drain", "retract", "in_place"]:
+        """What becomes of responses that are being drawn when newer weights come."""
+        return self.samplers.update or ("drain" if self.sglang else "retract")

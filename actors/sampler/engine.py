@@ -12,15 +12,17 @@ from typing import Protocol
 import aiohttp
 
 from actors.sampler.client import EngineClient
-from actors.sampler.config import SamplerSettings
+from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.engine_process import EngineProcess
 from actors.sampler.latest import Latest
+from actors.sampler.sglang_process import SglangProcess
 from runtime.clock import Clock
 from runtime.errors import EngineError, EngineGone, SamplerError
 
 _PROBE_PERIOD_S = 5.0
 _EXIT_AFTER_BREAK_S = 5.0
 _PROBE_TOKEN = 0
+_KNOCK_S = 0.5  # between two tries to reach a server that does not listen yet
 
 
 class Engine(Protocol):
@@ -49,19 +51,23 @@ class Engine(Protocol):
         """End or leave it."""
 
 
-class EmbeddedEngine:
-    """A child process serving the newest weights from its start."""
+class StartedEngine:
+    """A child process serving the newest weights from its start: the embedded engine's or a real SGLang server's."""
 
-    kind = "embedded"
     client: EngineClient
 
-    def __init__(self, settings: SamplerSettings, name: str, run_dir: Path) -> None:
-        file_name = name.replace("/", "-")
-        self._settings = settings
-        self._make = lambda: EngineProcess(
-            settings, file_name, run_dir / "sockets", run_dir / "logs" / f"{file_name}.engine.log"
-        )
+    def __init__(self, settings: SamplerSettings, name: str, run_dir: Path, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self._name, self._run_dir = name.replace("/", "-"), run_dir
+        self.kind = "sglang" if settings.sglang else "embedded"
         self._process = self._make()
+
+    def _make(self) -> EngineProcess | SglangProcess:
+        engine = self._settings.samplers.engine
+        log = self._run_dir / "logs" / f"{self._name}.engine.log"
+        if isinstance(engine, SglangConfig):
+            return SglangProcess(self._settings, engine, self._name, log)
+        return EngineProcess(self._settings, self._name, self._run_dir / "sockets", log)
 
     @property
     def pid(self) -> int:
@@ -78,9 +84,9 @@ class EmbeddedEngine:
     async def up(self, latest: Latest) -> None:
         """Start the process with `latest`."""
         self._process = self._make()
-        await self._process.start(latest.location, str(latest.version))
+        await self._process.serve(latest.location, str(latest.version))
         self.client = EngineClient(self._process.base_url, self._process.connector())
-        answered = asyncio.ensure_future(self.client.first_token(_PROBE_TOKEN, self._settings.start_timeout_s))
+        answered = asyncio.ensure_future(self._first_token())
         ended = asyncio.ensure_future(self._process.exited())
         try:
             await asyncio.wait({answered, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -97,6 +103,21 @@ class EmbeddedEngine:
             answered.cancel()
             ended.cancel()
             await asyncio.gather(answered, ended, return_exceptions=True)
+
+    async def _first_token(self) -> None:
+        """Return after a real generation; SGLang listens only once it has loaded, and says so by no event."""
+        limit_s = self._settings.start_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                while True:
+                    try:
+                        return await self.client.first_token(_PROBE_TOKEN, limit_s)
+                    except EngineGone:
+                        if self.kind == "embedded":
+                            raise
+                    await self._clock.sleep(_KNOCK_S)
+        except TimeoutError as error:
+            raise EngineGone(f"no token within {limit_s:g} s: {self._process.tail()}") from error
 
     async def lost(self) -> str:
         """Wait for the process's end."""
@@ -123,7 +144,7 @@ class AttachedEngine:
     def __init__(self, settings: SamplerSettings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
         self._url = settings.attach
-        self._condemned = False
+        self._condemned = asyncio.Event()
         self.client: EngineClient
 
     @property
@@ -132,7 +153,7 @@ class AttachedEngine:
 
     async def up(self, latest: Latest) -> None:
         """Connect; its weights are compared and loaded by the caller."""
-        self._condemned = False
+        self._condemned.clear()
         self.client = EngineClient(self._url, aiohttp.TCPConnector(limit=0))
         try:
             await self.client.first_token(_PROBE_TOKEN, self._settings.start_timeout_s)
@@ -141,17 +162,22 @@ class AttachedEngine:
 
     async def lost(self) -> str:
         """Ask now and then: a remote server's end is no event here."""
-        while not self._condemned:
-            await self._clock.sleep(_PROBE_PERIOD_S)
+        while True:
+            try:
+                async with asyncio.timeout(_PROBE_PERIOD_S):
+                    await self._condemned.wait()
+            except TimeoutError:
+                pass
+            else:
+                return "it did not answer"
             try:
                 await self.client.model_info()
             except (EngineGone, EngineError) as error:
                 return str(error)
-        return "it did not answer"
 
     async def condemn(self) -> None:
         """Give the connection up."""
-        self._condemned = True
+        self._condemned.set()
 
     async def down(self) -> None:
         """Disconnect."""

@@ -5,7 +5,12 @@ from __future__ import annotations
 from runtime.events import declare
 
 SAMPLER_READY = declare("sampler_ready", "info", engine=str, version=str, pid=int, start_s=float, restarts=int)
-WEIGHTS_LOADED = declare("weights_loaded", "info", version=str, load_s=float, skipped=int, location=str)
+# `off_by`: largest difference of a canary's log-probability from the learner's; none where there was no canary.
+WEIGHTS_LOADED = declare(
+    "weights_loaded", "info",
+    version=str, load_s=float, skipped=int, location=str, way=str, off_by=float | None,
+)  # fmt: skip
+WEIGHTS_SUSPECT = declare("weights_suspect", "error", version=str, off_by=float | None, tolerance=float, when=str)
 WEIGHTS_REFUSED = declare("weights_refused", "error", version=str, location=str, cause=str, served=str)
 WEIGHTS_PINNED = declare("weights_pinned", "info", version=str, location=str)
 WEIGHTS_UNPINNED = declare("weights_unpinned", "info", version=str)

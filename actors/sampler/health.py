@@ -1,9 +1,10 @@
 """Whether an engine may be asked, and for which weights. Pure.
 
 DEAD: nothing is known to answer. STALE: something answers, with weights not yet known to be those it should have.
-HEALTHY: it answered, and said afterwards that it holds them.
+HEALTHY: it answered, said afterwards that it holds them, and computed with them what the learner does.
 
-Invariant: a request goes only to an engine whose weights were read back after it last came up.
+Invariant: a request goes only to an engine whose weights were read back after it last came up, and were not found
+wrong; a streak of failures ends only when the engine has really answered a request.
 
 A transition is missing on purpose: nothing leads from DEAD to HEALTHY. An engine that comes back may hold any
 weights (a new process its start-up ones, a restarted remote server whatever it was started with), and samples drawn
@@ -33,15 +34,20 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class ReadBack(msgspec.Struct, frozen=True):
-    """The engine said which weights it holds; None for a name that is no version."""
+    """The engine said which weights it holds; None for a name that is no version.
+
+    `sound` is false when the canary prompt's log-probabilities are not the learner's.
+    """
 
     version: Version | None
+    sound: bool = True
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The engine is to hold `version` from now on."""
+    """The engine is to hold `version` from now on; an older one than before only when it is `exact`."""
 
     version: Version
+    exact: bool = False
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -54,7 +60,11 @@ class Lost(msgspec.Struct, frozen=True):
     """The process ended or the connection broke."""
 
 
-Event = Answered | ReadBack | Target | Refusal | Lost
+class Succeeded(msgspec.Struct, frozen=True):
+    """The engine answered a request of an episode: more than a probe after its start shows."""
+
+
+Event = Answered | ReadBack | Target | Refusal | Lost | Succeeded
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,28 +73,33 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     state: State = State.DEAD
     target: Version
     served: Version | None = None
-    losses: int = 0
+    losses: int = 0  # lives that ended, since the beginning
+    streak: int = 0  # failures since it last answered a request
 
     def after(self, event: Event) -> Health:
         """The state after `event`."""
         match event:
             case Answered():
                 return msgspec.structs.replace(self, state=State.STALE) if self.state is State.DEAD else self
-            case ReadBack(version):
-                return self._read_back(version)
-            case Target(version):
-                return msgspec.structs.replace(self, target=max(self.target, version))
+            case ReadBack(version, sound):
+                return self._read_back(version, sound)
+            case Target(version, exact):
+                return msgspec.structs.replace(self, target=version if exact else max(self.target, version))
             case Refusal(version):
                 if self.served is None or version != self.target:
                     return self
                 return msgspec.structs.replace(self, target=self.served)
             case Lost():
                 losses = self.losses + (self.state is not State.DEAD)
-                return Health(target=self.target, losses=losses)
+                return Health(target=self.target, losses=losses, streak=self.streak + 1)
+            case Succeeded():
+                return msgspec.structs.replace(self, streak=0) if self.state is State.HEALTHY else self
 
-    def _read_back(self, version: Version | None) -> Health:
+    def _read_back(self, version: Version | None, sound: bool) -> Health:
         if self.state is State.DEAD:
             return self
+        if not sound:
+            return msgspec.structs.replace(self, state=State.STALE, served=None)
         if version is not None and version == self.target:
             return msgspec.structs.replace(self, state=State.HEALTHY, served=version)
         if self.state is State.HEALTHY and version == self.served:

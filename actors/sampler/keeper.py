@@ -10,33 +10,22 @@ import asyncio
 import time
 from pathlib import Path
 
-from actors.replay.messages import Serving
 from actors.sampler import events
 from actors.sampler.config import SamplerSettings
-from actors.sampler.engine import AttachedEngine, EmbeddedEngine, Engine
-from actors.sampler.health import Answered, Event, Health, Lost, ReadBack, Refusal, State, Target
+from actors.sampler.engine import AttachedEngine, Engine, StartedEngine
+from actors.sampler.gate import Gate
+from actors.sampler.health import Answered, Event, Health, Lost, ReadBack, Refusal, State, Succeeded, Target
 from actors.sampler.latest import Latest, recall, remember
 from actors.sampler.limits import Limits
+from actors.sampler.loader import Loader, Verdict
+from actors.sampler.telling import Telling
 from policy.engine.architecture import read_architecture
 from runtime.actor import Context
-from runtime.errors import (
-    ActorFailed,
-    ActorGone,
-    ConfigError,
-    DeadlineExceeded,
-    EngineBusy,
-    EngineError,
-    EngineGone,
-    MailboxFull,
-    SamplerError,
-)
+from runtime.errors import ConfigError, EngineBusy, EngineError, EngineGone, SamplerError
 from runtime.message import Version
 from runtime.supervision import GiveUp, RestartBudget
 
 _PROBE_TIMEOUT_S = 15.0
-_TELL_TIMEOUT_S = 10.0
-_TELL_DELAYS_S = (0.5, 1.0, 2.0, 5.0)
-_TELL_AGAIN_S = 45.0  # several times within `replay.sampler_silent_s`
 
 
 class EngineKeeper:
@@ -50,14 +39,19 @@ class EngineKeeper:
         self.health = Health(target=self.latest.version)
         self.pins: dict[Version, str] = {}
         self.limits = Limits(vocabulary=0, context=0)
-        self.healthy = asyncio.Event()
-        self.in_flight = 0  # requests with the engine; kept by the actor
+        self.gate = Gate()
+        self.loader = Loader(settings, self.gate)
+        self.doubts = 0  # loads that turned out wrong: what was drawn across one is not handed on
         self.engine: Engine = (
-            AttachedEngine(settings, ctx.clock) if settings.attach else EmbeddedEngine(settings, ctx.name, ctx.run_dir)
+            AttachedEngine(settings, ctx.clock)
+            if settings.attach
+            else StartedEngine(settings, ctx.name, ctx.run_dir, ctx.clock)
         )
         self._budget = RestartBudget(f"engine of {ctx.name}", settings.restart)
         self._newer = asyncio.Event()
-        self._serving = asyncio.Event()
+        self._seen = asyncio.Event()  # of the next change of health; replaced by it
+        self._telling = Telling(ctx, settings.replay)
+        self._known: set[str] = set()  # versions that this life of the engine was found to hold
         self._skipped = 0
         self._probing = False
         self._condemned = ""  # why the engine was given up, if it did not end by itself
@@ -77,7 +71,7 @@ class EngineKeeper:
         self._ctx.spawn(self._keep_up(), "keep the engine up")
         self._ctx.spawn(self._keep_loaded(), "keep the weights new")
         if self._settings.replay:
-            self._ctx.spawn(self._keep_told(), "tell what is served")
+            self._ctx.spawn(self._telling.keep_told(), "tell what is served")
 
     async def stop(self) -> None:
         """End the engine."""
@@ -85,20 +79,33 @@ class EngineKeeper:
 
     def announce(self, latest: Latest) -> None:
         """Newer weights exist. Older ones than known are ignored."""
+        if latest.version == self.latest.version and self.latest.canary is None and latest.canary is not None:
+            self.latest = latest  # those it began with: the learner now says how they score
+            remember(self._memory, latest)
+            self._ctx.spawn(self._compare(), "compare with the learner")
         if latest.version <= self.latest.version:
             return
         self._skipped += self.latest.version != self.health.served
         self.latest = latest
         remember(self._memory, latest)
-        self._see(Target(latest.version))
-        self._newer.set()
+        self._aim()
 
     async def pin(self, version: Version, location: str) -> None:
-        """Keep a version resident, in this engine and in its successors. Raises SamplerError."""
-        if self._settings.attach:
-            raise SamplerError("an attached server holds one weight version: it can't pin another")
+        """Keep a version resident, in this engine and in its successors. Raises SamplerError.
+
+        An SGLang server holds one version: it goes to the pinned one, those pinned first before others, and takes
+        newer weights only when nothing is pinned any more.
+        """
         new = self.pins.get(version) != location
         self.pins[version] = location
+        if self._single:
+            self._aim()
+        elif not await self._pin_resident(version, location):
+            return
+        if new:
+            self._ctx.log.emit(events.WEIGHTS_PINNED, version=str(version), location=location)
+
+    async def _pin_resident(self, version: Version, location: str) -> bool:
         try:
             await self.engine.client.pin(str(version), location, self._settings.load_timeout_s)
         except EngineGone as error:
@@ -106,18 +113,46 @@ class EngineKeeper:
         except EngineError as error:
             self.pins.pop(version, None)
             raise SamplerError(f"{version} can't be pinned: {error}") from error
-        if new:
-            self._ctx.log.emit(events.WEIGHTS_PINNED, version=str(version), location=location)
+        else:
+            self._known.add(str(version))
+        return True
 
     async def unpin(self, version: Version) -> None:
         """Let a version go; unknown ones are no error."""
         if self.pins.pop(version, None) is None:
             return
-        try:
-            await self.engine.client.unpin(str(version))
-        except (EngineGone, EngineError) as error:
-            self.suspect(error)
+        if self._single:
+            self._aim()
+        else:
+            try:
+                await self.engine.client.unpin(str(version))
+            except (EngineGone, EngineError) as error:
+                self.suspect(error)
         self._ctx.log.emit(events.WEIGHTS_UNPINNED, version=str(version))
+
+    async def ready(self, pin: Version | None) -> None:
+        """Return once the engine may be asked, and holds `pin` if it can hold only one version."""
+        while not self.takes(pin):
+            await self._seen.wait()
+
+    def takes(self, pin: Version | None) -> bool:
+        """Whether the engine may be asked now."""
+        if self.health.state is not State.HEALTHY:
+            return False
+        return pin is None or not self._single or self.health.served == pin
+
+    async def vouch(self, versions: list[str], doubts: int) -> None:
+        """Return once what was drawn from `versions` may be handed on; `doubts` is from before it was asked for.
+
+        Raises EngineBusy where it may not, because the engine's weights were not found to be those.
+        """
+        await self.loader.judged.wait()
+        strange = [version for version in versions if version not in self._known]
+        if strange and not self._probing:
+            self._ctx.spawn(self._compare(), "read the version back")
+        if strange or self.doubts != doubts:
+            raise EngineBusy(f"drawn from weights that were not found sound: {strange or versions}")
+        self._see(Succeeded())
 
     def unanswered(self, rid: str, waited_s: float) -> None:
         """A request has had no answer for long: say so, and find out whether the engine still generates."""
@@ -134,28 +169,49 @@ class EngineKeeper:
     # --- life ----------------------------------------------------------------------------------------------------
 
     def _see(self, event: Event) -> None:
-        served = self.health.served
-        self.health = self.health.after(event)
-        if self.health.state is State.HEALTHY:
-            self.healthy.set()
-        else:
-            self.healthy.clear()
-        if self.health.served not in (None, served):
-            self._serving.set()
+        before, self.health = self.health, self.health.after(event)
+        if self.health == before:
+            return
+        if isinstance(event, Lost):
+            self._known.clear()
+        if self.health.served is not None:
+            self._known.add(str(self.health.served))
+        self._telling.served = self.health.served
+        self._seen.set()
+        self._seen = asyncio.Event()
+
+    @property
+    def _single(self) -> bool:
+        """Whether the engine holds one version at a time."""
+        return self._settings.sglang
+
+    def _wanted(self) -> Latest:
+        """The weights that the engine is to hold."""
+        if not self._single or not self.pins:
+            return self.latest
+        version, location = next(iter(self.pins.items()))
+        return self.latest if version == self.latest.version else Latest(version=version, location=location)
+
+    def _aim(self) -> None:
+        self._see(Target(self._wanted().version, exact=self._single))
+        self._newer.set()
 
     async def _bring_up(self) -> None:
-        latest = self.latest
+        latest = self._wanted()
         try:
             await self.engine.up(latest)
             self._see(Answered())
             shape = await asyncio.to_thread(_vocabulary, self._settings)
             self.limits = Limits(vocabulary=shape, context=await self.engine.client.context_length())
-            if self._settings.attach:
-                await self._load(latest)
-            await self._pin_again()
-            await self._read_back()
+            client = self.engine.client
+            verdict = await (self.loader.load if self._settings.attach else self.loader.judge)(client, latest)
+            if not self._single:
+                await self._pin_again()
+            self._judge(verdict, "start")
         except EngineError as error:
             raise SamplerError(f"the engine came up but can't be used: {error}") from error
+        if not verdict.sound:
+            raise SamplerError(f"the engine came up with wrong weights: it is off by {verdict.off_by}")
         if self.health.served != self.health.target:
             self._newer.set()  # told while it was starting
 
@@ -167,6 +223,8 @@ class EngineKeeper:
             except EngineError as error:
                 self.pins.pop(version, None)
                 self._refused(Latest(version=version, location=location), error)
+            else:
+                self._known.add(str(version))
 
     async def _keep_up(self) -> None:
         """Restart a lost engine until the budget is spent; then the actor fails."""
@@ -186,7 +244,7 @@ class EngineKeeper:
                 decision = self._budget.on_failure(self._ctx.clock.now(), cause)
                 if isinstance(decision, GiveUp):
                     raise SamplerError(decision.reason)
-                await self._ctx.clock.sleep(decision.delay_s)
+                await self._ctx.clock.sleep(max(decision.delay_s, self._settings.restart.delay_s(self.health.streak)))
                 try:
                     await self._bring_up()
                 except ConfigError:
@@ -230,15 +288,23 @@ class EngineKeeper:
 
     async def _load_newest(self) -> bool:
         """Whether it was loaded; a refusal leaves the old weights serving."""
-        began, latest = time.monotonic(), self.latest
+        began, latest = time.monotonic(), self._wanted()
         skipped, self._skipped = self._skipped, 0
         try:
-            await self._load(latest)
-            await self._read_back()
+            verdict = await self.loader.load(self.engine.client, latest)
+            if not self._judge(verdict, "load"):
+                verdict = await self.loader.load(self.engine.client, latest)
+                if not self._judge(verdict, "second load"):
+                    self._condemned = f"its weights are off by {verdict.off_by}; "
+                    await self.engine.condemn()
+                    return False
         except EngineGone as error:
             self.suspect(error)
             return False
         except EngineError as error:
+            if latest.version in self.pins and self._single:
+                self.pins.pop(latest.version)
+                self._aim()
             self._see(Refusal(latest.version))
             self._refused(latest, error)
             return False
@@ -248,8 +314,37 @@ class EngineKeeper:
             load_s=_since(began),
             skipped=skipped,
             location=latest.location,
+            way="disk",
+            off_by=verdict.off_by,
         )
         return True
+
+    async def _compare(self) -> None:
+        """Judge the weights that the engine holds now."""
+        if self.health.state is State.DEAD or self._probing:
+            return
+        try:
+            sound = self._judge(await self.loader.judge(self.engine.client, self._wanted()), "comparison")
+        except (EngineGone, EngineError) as error:
+            self.suspect(error)
+            return
+        if not sound or self.health.served != self.health.target:
+            self._newer.set()
+
+    def _judge(self, verdict: Verdict, when: str) -> bool:
+        """Take a verdict into the machine; whether the weights are sound."""
+        if not verdict.sound:
+            self.doubts += 1
+            self._known.discard(str(verdict.version))
+            self._ctx.log.emit(
+                events.WEIGHTS_SUSPECT,
+                version=str(verdict.version),
+                off_by=verdict.off_by,
+                tolerance=self._settings.samplers.canary_tolerance,
+                when=when,
+            )
+        self._see(ReadBack(verdict.version, verdict.sound))
+        return verdict.sound
 
     def _refused(self, weights: Latest, error: EngineError) -> None:
         self._ctx.log.emit(
@@ -259,48 +354,6 @@ class EngineKeeper:
             cause=str(error),
             served=str(self.health.served),
         )
-
-    async def _load(self, latest: Latest) -> None:
-        await self.engine.client.update(
-            latest.location,
-            str(latest.version),
-            self._settings.load_timeout_s,
-            digest=latest.digest,
-            retract=self._settings.samplers.update == "retract",
-            pause=bool(self._settings.attach),
-        )
-
-    async def _read_back(self) -> None:
-        info = await self.engine.client.model_info()
-        try:
-            version = Version.parse(info.weight_version)
-        except ValueError:
-            version = None
-        self._see(ReadBack(version))
-
-    async def _keep_told(self) -> None:
-        """Tell the ledger what is served, until it has heard it, and again from time to time."""
-        told: Version | None = None
-        failures = 0
-        while True:
-            if self.health.served in (None, told):
-                try:
-                    async with asyncio.timeout(_TELL_AGAIN_S):
-                        await self._serving.wait()
-                except TimeoutError:
-                    told = None
-                self._serving.clear()
-                continue
-            version = self.health.served
-            try:
-                serving = Serving(sampler=self._ctx.name, version=version)
-                await self._ctx.ref(self._settings.replay).ask(serving, timeout_s=_TELL_TIMEOUT_S)
-            except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull) as error:
-                self._ctx.log.emit(events.SERVING_NOT_TOLD, version=str(version), cause=str(error))
-                await self._ctx.clock.sleep(_TELL_DELAYS_S[min(failures, len(_TELL_DELAYS_S) - 1)])
-                failures += 1
-            else:
-                told, failures = version, 0
 
 
 def _vocabulary(settings: SamplerSettings) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.sampler.messages import Canary
 from runtime.message import Value, Version
 
 
@@ -19,6 +20,7 @@ class Latest(Value):
     version: Version
     location: str
     digest: str = ""
+    canary: Canary | None = None
 
 
 def remember(path: Path, latest: Latest) -> None:

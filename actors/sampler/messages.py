@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.replay.messages import Sampling, VersionSpan
-from runtime.message import Done, Message, Request, Version
+from runtime.message import Done, Message, Request, Value, Version
 
 
 class Generated(Message):
@@ -30,6 +30,17 @@ class Generate(Request[Generated | Refused]):
     sampling: Sampling
     pin: Version | None = None  # evaluation: sample from exactly these weights
     affinity: str = ""  # requests with equal affinity prefer the same engine (an episode's prefix)
+    elsewhere: bool = False  # whoever asks can ask another sampler: an engine that is down is said at once
+
+
+class Canary(Value):
+    """A prompt, and what the learner's model makes of it.
+
+    `logprobs[i]` is the natural log-probability of `ids[i + 1]` after `ids[: i + 1]`, at temperature 1.
+    """
+
+    ids: list[int]
+    logprobs: list[float]
 
 
 class Weights(Message):
@@ -38,6 +49,7 @@ class Weights(Message):
     version: Version
     digest: str  # blake2b-128 of the safetensors file, hex
     location: str  # a Hugging Face folder
+    canary: Canary | None = None  # an engine that computes something else has other weights
 
 
 class Pin(Request[Done]):

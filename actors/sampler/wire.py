@@ -38,6 +38,7 @@ class Meta(msgspec.Struct, frozen=True):
     finish_reason: FinishReason
     weight_versions: list[Span] = []
     cached_tokens: int = 0
+    input_token_logprobs: list[tuple[float | None, int, str | None]] = []
     output_token_logprobs: list[tuple[float, int, str | None]] = []
 
 

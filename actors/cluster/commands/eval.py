@@ -44,6 +44,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--attach", action="append", default=[], metavar="URL",
         help="a running SGLang server in place of an engine (repeatable); it is told to load the model's folder",
     )  # fmt: skip
+    parser.add_argument(
+        "--engine", choices=("embedded", "sglang"), help="what draws the answers (default: the run's, or embedded)"
+    )
     parser.add_argument("--against", metavar="RUN", help="print the paired gain over its newest round of this kind")
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: eval and the time)")
     parser.add_argument("--resume", action="store_true", help="go on with the newest evaluation, or --name")

@@ -145,10 +145,9 @@ async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, versi
 async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
     """Fix the weights at every engine, then begin. Doing it again changes nothing."""
     deploy = plan.deploy
-    if not deploy.samplers.attach:  # an attached server holds one version, and nothing here gives it another
-        for index in range(deploy.samplers.actors()):
-            pin = Pin(version=version, location=deploy.run.base)
-            await system.ref(f"sampler/{index}", "progress").ask(pin, timeout_s=PIN_S)
+    for index in range(deploy.samplers.actors()):
+        pin = Pin(version=version, location=deploy.run.base)
+        await system.ref(f"sampler/{index}", "progress").ask(pin, timeout_s=PIN_S)
     evaluated = deploy.evaluation
     sampling = Sampling(temperature=evaluated.temperature, max_new_tokens=deploy.replay.max_new_tokens)
     opening = OpenEval(

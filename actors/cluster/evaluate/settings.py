@@ -16,6 +16,7 @@ from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig
 from actors.cluster.weights import Weights
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import TasksConfig
+from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
 from apis.tasks.words import HELD_OUT
 from runtime.errors import ConfigError
 
@@ -59,11 +60,21 @@ def deploy_of(args: argparse.Namespace, weights: Weights) -> Deploy:
             spares=min(2, seats),
             form=args.form or like.desktops.form,
         ),
-        samplers=msgspec.structs.replace(like.samplers, attach=list(args.attach)),
+        samplers=_samplers(like, args),
         replay=like.replay,
         entropulse=EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
         evaluation=EvaluationConfig(temperature=heat, episodes=args.episodes or 1),
     )
+
+
+def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
+    found = msgspec.structs.replace(like.samplers, attach=list(args.attach))
+    if args.engine is None:
+        return found
+    # Nothing is published to engines that serve fixed weights, so how that was to be done goes with the other engine.
+    engine = SglangConfig() if args.engine == "sglang" else EmbeddedConfig()
+    same = isinstance(found.engine, type(engine))
+    return msgspec.structs.replace(found, engine=found.engine if same else engine, publish="disk")
 
 
 def _like(args: argparse.Namespace, weights: Weights) -> Deploy:

@@ -79,6 +79,8 @@ def test_what_does_not_fit_together_is_refused(override: str, message: str) -> N
         planned(override)
 
 
-def test_attached_servers_and_evaluation_rounds_exclude_each_other() -> None:
-    with pytest.raises(ConfigError, match=r"evaluation\.enabled"):
-        planned("samplers.attach=['http://127.0.0.1:30000']")
+def test_attached_servers_have_an_actor_each() -> None:
+    names = specs(planned("samplers.attach=['http://127.0.0.1:30000', 'http://127.0.0.1:30001']"))
+    urls = [names[f"sampler/{i}"].config.attach for i in range(2)]  # type: ignore[attr-defined]
+    assert urls == ["http://127.0.0.1:30000", "http://127.0.0.1:30001"]
+    assert "sampler/2" not in names

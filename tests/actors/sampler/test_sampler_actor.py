@@ -13,6 +13,7 @@ import pytest
 from actors.replay.messages import Sampling, Serving
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
+from policy.hf_folder import digest
 from runtime.actor import Actor, handles
 from runtime.errors import SamplerError
 from runtime.logs_read import read_logs
@@ -184,11 +185,17 @@ async def test_an_attached_server(tmp_path, models):
         config = settings(models, attach=server.url)
         async with sampling(tmp_path, config) as ref:
             check(models[0], await ask(ref, "a"), BASE)
-            await ref.tell(Weights(version=FIRST, digest="ignored", location=str(models[1])))
+            await ref.tell(Weights(version=FIRST, digest=digest(models[1]), location=str(models[1])))
             while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
                 pass
             check(models[1], await ask(ref, "b"), FIRST)
-            with pytest.raises(SamplerError, match="can't pin"):
-                await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
+            await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
+            await ref.tell(Weights(version=SECOND, digest="", location=str(models[2])))
+            check(models[0], await ask(ref, "c", pin=BASE), BASE)
+            check(models[0], await ask(ref, "d"), BASE)
+            await ref.ask(Unpin(version=BASE), timeout_s=20)
+            while await asyncio.wait_for(Ledger.told.get(), 20) != SECOND:
+                pass
+            check(models[2], await ask(ref, "e"), SECOND)
     (ready,) = events(tmp_path, "sampler_ready")
     assert (ready["engine"], ready["version"]) == ("attach", "0.0")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.sampler.health import Answered, Health, Lost, ReadBack, Refusal, State, Target
+from actors.sampler.health import Answered, Health, Lost, ReadBack, Refusal, State, Succeeded, Target
 from runtime.message import Version
 
 VERSIONS = st.builds(Version, lineage=st.integers(0, 1), step=st.integers(0, 2))
 EVENTS = st.one_of(
     st.just(Answered()),
     st.just(Lost()),
-    st.builds(ReadBack, st.none() | VERSIONS),
-    st.builds(Target, VERSIONS),
+    st.just(Succeeded()),
+    st.builds(ReadBack, st.none() | VERSIONS, st.booleans()),
+    st.builds(Target, VERSIONS, st.booleans()),
     st.builds(Refusal, VERSIONS),
 )
 
@@ -30,14 +31,25 @@ def test_healthy_only_after_a_read_back(target, events):
         elif isinstance(event, Answered):
             answered = True
         elif isinstance(event, ReadBack) and answered:
-            read_back = event.version
+            read_back = event.version if event.sound else None
         assert (before.state, health.state) != (State.DEAD, State.HEALTHY)
         assert (health.served is not None) == (health.state is State.HEALTHY)
         if health.state is State.HEALTHY:
             assert health.served == read_back
-            assert health.served <= health.target
-        if not isinstance(event, Refusal):
+        if not isinstance(event, Refusal) and not (isinstance(event, Target) and event.exact):
             assert health.target >= before.target
+
+
+@given(events=st.lists(EVENTS, max_size=40))
+def test_only_an_answered_request_ends_a_streak_of_failures(events):
+    health, streak = Health(target=Version(lineage=0, step=0)), 0
+    for event in events:
+        before, health = health, health.after(event)
+        if isinstance(event, Lost):
+            streak += 1
+        elif isinstance(event, Succeeded) and before.state is State.HEALTHY:
+            streak = 0
+        assert health.streak == streak
 
 
 def healthy(version: Version) -> Health:
@@ -62,3 +74,20 @@ def test_weights_nobody_told_it_make_an_engine_stale():
 def test_losses_are_counted_once():
     health = healthy(Version(lineage=0, step=1)).after(Lost()).after(Lost())
     assert health.losses == 1
+
+
+def test_wrong_weights_are_not_asked_for_anything_until_they_were_loaded_again():
+    old, new = Version(lineage=0, step=1), Version(lineage=0, step=2)
+    health = healthy(old).after(Target(new)).after(ReadBack(new, sound=False))
+    assert (health.state, health.served, health.target) == (State.STALE, None, new)
+    assert health.after(Answered()).after(Succeeded()) == health
+    assert health.after(ReadBack(new)).served == new
+
+
+def test_an_engine_that_holds_one_version_goes_back_for_a_pin():
+    old, new = Version(lineage=0, step=1), Version(lineage=0, step=2)
+    health = healthy(new).after(Target(old))
+    assert health.target == new
+    health = health.after(Target(old, exact=True))
+    assert (health.target, health.served) == (old, new)
+    assert health.after(ReadBack(old)).served == old

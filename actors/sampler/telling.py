@@ -1,0 +1,63 @@
+"""Tells the ledger what one sampler serves.
+
+Invariant: what is served is told until the ledger has heard it, and again from time to time; an older version than
+the served one may have been told meanwhile, a newer one never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from actors.replay.messages import Serving
+from actors.sampler import events
+from runtime.actor import Context
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
+from runtime.message import Version
+
+_TELL_TIMEOUT_S = 10.0
+_TELL_DELAYS_S = (0.5, 1.0, 2.0, 5.0)
+_TELL_AGAIN_S = 45.0  # several times within `replay.sampler_silent_s`
+
+
+class Telling:
+    """Set `served` whenever it changes; None is not told."""
+
+    def __init__(self, ctx: Context, replay: str) -> None:
+        self._ctx, self._replay = ctx, replay
+        self._served: Version | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def served(self) -> Version | None:
+        """What the engine serves."""
+        return self._served
+
+    @served.setter
+    def served(self, version: Version | None) -> None:
+        if version is not None and version != self._served:
+            self._changed.set()
+        self._served = version
+
+    async def keep_told(self) -> None:
+        """Tell the ledger, for ever."""
+        told: Version | None = None
+        failures = 0
+        while True:
+            version = self._served
+            if version is None or version == told:
+                try:
+                    async with asyncio.timeout(_TELL_AGAIN_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    told = None
+                self._changed.clear()
+                continue
+            try:
+                serving = Serving(sampler=self._ctx.name, version=version)
+                await self._ctx.ref(self._replay).ask(serving, timeout_s=_TELL_TIMEOUT_S)
+            except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull) as error:
+                self._ctx.log.emit(events.SERVING_NOT_TOLD, version=str(version), cause=str(error))
+                await self._ctx.clock.sleep(_TELL_DELAYS_S[min(failures, len(_TELL_DELAYS_S) - 1)])
+                failures += 1
+            else:
+                told, failures = version, 0

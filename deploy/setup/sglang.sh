@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Builds SGLang's own environment in .venv-sglang from the pinned files, for a machine without a GPU. Repeating it costs
+# a second. On a CUDA machine the ordinary package serves:  python3 -m venv .venv-sglang && .venv-sglang/bin/pip install
+# sglang==0.5.23. PYTHON=... picks another interpreter; it must be 3.11, which the pinned wheels are for.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+venv=$root/.venv-sglang
+stamp=$venv/.computerrl
+pinned=(deploy/requirements/sglang-cpu.txt deploy/requirements/sglang-cpu-nodeps.txt)
+mkdir -p .cache
+exec 9>.cache/sglang.lock
+flock 9
+
+say() { printf 'sglang: %s\n' "$*"; }
+
+pip_quiet() {
+    "$venv/bin/python" -m pip --disable-pip-version-check --no-input -q "$@" >.cache/sglang-pip.log 2>&1 ||
+        { tail -n 15 .cache/sglang-pip.log >&2; return 1; }
+}
+
+wanted=$(sha256sum "${pinned[@]}" | sha256sum | cut -d' ' -f1)
+if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
+    python=${PYTHON:-}
+    if [ -z "$python" ]; then
+        for candidate in /usr/bin/python3.11 python3.11; do
+            if command -v "$candidate" >/dev/null; then python=$candidate && break; fi
+        done
+    fi
+    [ -n "$python" ] || { say "no Python 3.11 found; apt-get install python3.11 python3.11-venv, or set PYTHON"; exit 1; }
+    say "environment of 2.4 GB in .venv-sglang ..."
+    start=$SECONDS
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    # torch first and alone: asked for by its plain version the index gives the build for this machine, and what the
+    # other pins pull in finds it satisfied.
+    pip_quiet install "$(grep '^torch==' "${pinned[0]}")"
+    pip_quiet install -r "${pinned[0]}"
+    pip_quiet install --no-deps -r "${pinned[1]}"
+    if "$venv/bin/python" -m pip list --format=freeze 2>/dev/null | grep -qiE '^(torchvision|nvidia-)'; then
+        say "packages for GPUs came along: a pin is missing in ${pinned[0]}"
+        exit 1
+    fi
+    printf '%s\n' "$wanted" >"$stamp"
+    say "environment: $((SECONDS - start)) s"
+fi
+
+# Every process of that environment finds the stand-ins, those that SGLang spawns too. Written anew each time: a
+# checkout may have moved.
+site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+printf '%s\nimport computerrl_cpu_shim; computerrl_cpu_shim.install()\n' "$root/actors/sampler/sglang_shim" \
+    >"$site/computerrl_cpu_shim.pth"
