@@ -28,10 +28,12 @@ TEXT_CHARS = 5000
 OWNERS = {
     "CalcTools": "guest.calc",
     "WriterTools": "guest.writer",
+    "ImpressTools": "guest.impress",
 }
 CLASSES = {
     "libreoffice-calc": "guest.calc",
     "libreoffice-writer": "guest.writer",
+    "libreoffice-impress": "guest.impress",
 }
 
 

@@ -1,0 +1,33 @@
+"""The functions of LibreOffice Impress, as the agent calls them.
+
+Invariant: the public methods of `ImpressTools` are those that `apis/tools/impress.py` declares, with the same
+parameters; a call gets the presentation in front, and its answer is one bounded text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from guest.impress_base import Show
+from guest.impress_files import Files
+from guest.impress_slides import Slides
+from guest.impress_text import Texts
+from guest.office import document
+from guest.office_base import INFO_CHARS
+
+SERVICE = "com.sun.star.presentation.PresentationDocument"
+WAIT_S = 3.0  # for a document that is being opened
+
+
+class ImpressTools(Texts, Slides, Files):
+    """All of them."""
+
+
+def tools(desktop: Any, current: Any) -> ImpressTools:
+    """The functions on the presentation in front. Raises Refused when there is none."""
+    return ImpressTools(document(desktop, current, SERVICE, "presentation", WAIT_S))
+
+
+def info(desktop: Any, current: Any) -> str:
+    """What the presentation in front holds now, unsaved edits included."""
+    return Show(document(desktop, current, SERVICE, "presentation", 0.0))._about(INFO_CHARS)
