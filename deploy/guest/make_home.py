@@ -28,6 +28,7 @@ SETTINGS = {
     "/org.openoffice.Office.Common/Save/Document": {"WarnAlienFormat": "false"},
     "/org.openoffice.Office.Recovery/RecoveryInfo": {"Enabled": "false"},
     "/org.openoffice.Office.Recovery/AutoSave": {"Enabled": "false"},
+    "/org.openoffice.Office.Impress/Misc/NewDoc": {"AutoPilot": "false"},  # the choice of a template
 }
 
 
