@@ -5,7 +5,7 @@ Invariant: `TABLES` has a case for every declared function of each application i
 
 from __future__ import annotations
 
-from apis.check import cases_calc
+from apis.check import cases_calc, cases_writer
 from apis.check.case import Table
 
-TABLES: dict[str, Table] = {table.app: table for table in (cases_calc.TABLE,)}
+TABLES: dict[str, Table] = {table.app: table for table in (cases_calc.TABLE, cases_writer.TABLE)}

@@ -22,6 +22,7 @@ class Marked(NamedTuple):
     """Text with a background colour."""
 
     piece: Piece
+    start: int  # in the paragraph's characters
     colour: int
     string: str
     range: Any
@@ -33,6 +34,19 @@ def _numbers(indices: list[int] | None) -> str:
         return "all paragraphs"
     shown = ", ".join(map(str, indices[:20])) + (f" and {len(indices) - 20} more" if len(indices) > 20 else "")
     return f"paragraph{'' if len(indices) == 1 else 's'} {shown}"
+
+
+def _joined(marked: Iterator[Marked]) -> list[Marked]:
+    """Places of one colour; parts beside each other are one place."""
+    places: list[Marked] = []
+    for each in marked:
+        last = places[-1] if places else each
+        beside = each.piece is last.piece and each.start == last.start + len(last.string)
+        if beside and each.colour == last.colour:
+            places[-1] = last._replace(string=last.string + each.string)
+        else:
+            places.append(each)
+    return places
 
 
 class Looks(Paper):
@@ -102,7 +116,7 @@ class Looks(Paper):
     def find_highlighted_text(self, *, highlight_color: str) -> str:
         """Text with this background."""
         wanted = int(highlight_color[1:], 16)
-        marked = list(self._marked(None))
+        marked = _joined(self._marked(None))
         found = [f"{each.piece.name}: {one_line(each.string, 200)!r}" for each in marked if each.colour == wanted]
         if not found:
             others = sorted({f"#{each.colour:06x}" for each in marked})
@@ -130,16 +144,18 @@ class Looks(Paper):
         return f"{_numbers(paragraph_indices)}: highlighting taken from {plural(count, 'place')}"
 
     def _marked(self, indices: list[int] | None) -> Iterator[Marked]:
-        """Text with a background, in its order; what is beside each other in one colour is two where looks differ."""
+        """Text with a background, in its order and in parts of one look."""
         pieces = self._pieces(indices)
         for at, cursor in reversed(list(self._coloured(pieces))):
+            start = 0
             portions = cursor.createEnumeration().nextElement().createEnumeration()
             while portions.hasMoreElements():
                 portion = portions.nextElement()
                 colours = [portion.getPropertyValue(name) for name in MARKS]
                 colour = next((each for each in colours if each not in (None, NO_COLOUR)), None)
                 if colour is not None and portion.TextPortionType == "Text" and portion.String:
-                    yield Marked(pieces[at], colour, portion.String, portion)
+                    yield Marked(pieces[at], start, colour, portion.String, portion)
+                start += len(portion.String)
 
     def _coloured(self, pieces: list[Piece]) -> Iterator[tuple[int, Any]]:
         """The pieces with a background somewhere, and cursors over them, the last first."""

@@ -6,11 +6,13 @@ Invariant: files are written below HOME only, and the document itself only in it
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from guest.office_base import enum, home, in_home, prop, props, wrong
-from guest.writer_base import Paper
+from guest.writer_base import Paper, one_line
 
+OURS = re.compile(r"(Page )?\d*( of \d*)?")  # a paragraph that is nothing but a page number
 ARABIC = 4  # com.sun.star.style.NumberingType
 QUALITY: dict[str, dict[str, Any]] = {
     "standard": {"Quality": 90, "ReduceImageResolution": True, "MaxImageResolution": 300},
@@ -19,8 +21,8 @@ QUALITY: dict[str, dict[str, Any]] = {
 }
 
 
-def _numbered(text: Any) -> bool:
-    """Whether a header or footer has a page number."""
+def _numbered(text: Any) -> Any:
+    """The paragraph of a header or footer that has a page number; None where none has."""
     paragraphs = text.createEnumeration()
     while paragraphs.hasMoreElements():
         paragraph = paragraphs.nextElement()
@@ -29,8 +31,8 @@ def _numbered(text: Any) -> bool:
             portion = portions.nextElement()
             field = portion.TextField if portion.TextPortionType == "TextField" else None
             if field is not None and field.supportsService("com.sun.star.text.TextField.PageNumber"):
-                return True
-    return False
+                return paragraph
+    return None
 
 
 class Pages(Paper):
@@ -85,8 +87,12 @@ class Pages(Paper):
         area = "Header" if edge == "top" else "Footer"
         styles = self._doc.StyleFamilies.getByName("PageStyles")
         used = [style for name in styles.ElementNames if (style := styles.getByName(name)).isInUse()]
-        if any(getattr(style, f"{area}IsOn") and _numbered(getattr(style, f"{area}Text")) for style in used):
-            raise wrong(f"position: the {area.lower()} has page numbers already; take another place")
+        for style in used:
+            there = _numbered(getattr(style, f"{area}Text")) if getattr(style, f"{area}IsOn") else None
+            if there is not None and OURS.fullmatch(there.String) is None:
+                raise wrong(
+                    f"position: the {area.lower()} says {one_line(there.String, 80)!r} already; take another place"
+                )
         with self._one_step("add_page_numbers"):
             for style in used:
                 setattr(style, f"{area}IsOn", True)
@@ -95,12 +101,16 @@ class Pages(Paper):
         return f"{area.lower()}, {side}: page numbers like {format or '1'!r}; the first page is {start_number}"
 
     def _number(self, text: Any, side: str, form: str) -> None:
-        """Write the number into a paragraph of its own."""
-        cursor = text.createTextCursor()
-        cursor.gotoEnd(False)
-        if text.String:
-            cursor.String = "\r"
-            cursor.collapseToEnd()
+        """Write the number into a paragraph of its own, the one that has it already or a new one."""
+        there = _numbered(text)
+        cursor = text.createTextCursorByRange(there) if there is not None else text.createTextCursor()
+        if there is not None:
+            cursor.String = ""
+        else:
+            cursor.gotoEnd(False)
+            if text.String:
+                cursor.String = "\r"
+                cursor.collapseToEnd()
         cursor.ParaAdjust = enum("style.ParagraphAdjust", side.upper())
         for part in form.replace("1", "\n#\n").replace("N", "\n*\n").split("\n"):
             if part in ("#", "*"):
@@ -113,7 +123,7 @@ class Pages(Paper):
                 text.insertTextContent(cursor, field, False)
             elif part:
                 text.insertString(cursor, part, False)
-            cursor.gotoEnd(False)
+            cursor.gotoEndOfParagraph(False)
 
     def _start_at(self, number: int) -> None:
         """Count the pages from `number` on; the first paragraph or table carries it."""

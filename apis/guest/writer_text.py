@@ -24,23 +24,19 @@ LOOKS = (
 )  # fmt: skip
 
 
-def _rewrite_in_parts(text: Any, cursor: Any, new: str) -> None:
-    """As `rewrite`, but text of several looks keeps all of them where `new` is as long as the old text."""
-    if len(new) != len(cursor.String) or None not in cursor.getPropertyValues(LOOKS):
-        rewrite(text, cursor, new)
-        return
-    parts, at = [], 0
+def _in_parts(text: Any, cursor: Any) -> list[Any]:
+    """Cursors over the parts of a selection that each have one look, the last first."""
+    if None not in cursor.getPropertyValues(LOOKS):
+        return [cursor]
+    parts = []
     paragraphs = cursor.createEnumeration()
     while paragraphs.hasMoreElements():
         portions = paragraphs.nextElement().createEnumeration()
         while portions.hasMoreElements():
             portion = portions.nextElement()
-            end = at + len(portion.String)
-            if portion.TextPortionType == "Text":
-                parts.append((text.createTextCursorByRange(portion), new[at:end]))
-            at = end
-    for part, string in reversed(parts):
-        rewrite(text, part, string)
+            if portion.TextPortionType == "Text" and portion.String:
+                parts.append(text.createTextCursorByRange(portion))
+    return parts[::-1]
 
 
 class Writing(Paper):
@@ -83,9 +79,9 @@ class Writing(Paper):
         places = []
         with self._one_step("change_text_case"):
             for piece, match, cursor in self._each(pattern, paragraph_indices):
-                text = piece.string[match.start : match.end]
-                if change(text) != text:
-                    _rewrite_in_parts(piece.text, cursor, change(text))
+                string = piece.string[match.start : match.end]
+                for part in _in_parts(piece.text, cursor) if change(string) != string else ():
+                    rewrite(piece.text, part, change(part.String))
                 places.append(piece)
         return self._told(f"now {case_type}", places)
 
