@@ -18,6 +18,7 @@ from apis.functions import Param
 MAX_COLUMN, MAX_ROW = 16_384, 1 << 20  # of a sheet: column XFD, row 1048576
 MAX_CELL_TEXT, MAX_NAME, MAX_PATH, MAX_FONT = 1000, 100, 240, 64  # characters
 MAX_ITEMS = 500  # of a list of scalars
+MAX_ADDRESS = 300  # characters
 MAX_LINE = 1000  # of a text box
 MIN_CM, MAX_CM = 0.1, 300.0  # of what stands on a slide
 NOT_LITERAL = object()  # stands for an argument that is no literal
@@ -30,6 +31,7 @@ COLOURS = {
 _CELL = re.compile(r"\$?([A-Za-z]{1,3})\$?([1-9]\d{0,6})", re.ASCII)
 _LETTERS = re.compile(r"\$?([A-Za-z]{1,3})", re.ASCII)
 _ROW = re.compile(r"\$?([1-9]\d{0,6})", re.ASCII)
+_SETTING = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}", re.ASCII)
 _HEX = re.compile(r"#?([0-9A-Fa-f]{6})", re.ASCII)
 
 
@@ -311,6 +313,40 @@ def _file_name(param: Param, value: Any) -> str:
     return _string(param, name if name.lower().endswith(param.limits) else name + str(param.limits[0]), MAX_NAME)
 
 
+def _one_line(param: Param, value: Any, limit: int, wanted: str) -> str:
+    text = _string(param, value, limit)
+    if not text.strip() or "\n" in text or "\t" in text:
+        raise Unfit(f"{param.name}: write {wanted}")
+    return text
+
+
+def _media(param: Param, value: Any) -> str:
+    """A file below HOME by its path or file:// address, or an address of the web; the guest checks where it leads."""
+    wanted = "a file like 'file:///home/agent/Music/a.mp3' or '~/Music/a.mp3', or an https address"
+    text = _one_line(param, value, MAX_ADDRESS, wanted).strip()
+    scheme, mark, _ = text.partition("://")
+    if (mark and scheme.lower() not in ("file", "http", "https")) or ".." in text.split("/") or text.endswith("/"):
+        raise Unfit(f"{param.name}: write {wanted}, without '..'")
+    return scheme.lower() + text[len(scheme) :] if mark else text
+
+
+def _setting(param: Param, value: Any) -> str:
+    name = value.strip().removeprefix("--") if isinstance(value, str) else ""
+    if not _SETTING.fullmatch(name):
+        raise Unfit(f"{param.name}: write a setting's name like 'qt-max-volume'")
+    return name
+
+
+def _line(param: Param, value: Any) -> str:
+    """One line of text; a number stands for its digits, True and False for 1 and 0."""
+    if isinstance(value, bool | int | float):
+        value = str(int(value)) if isinstance(value, bool) else str(_scalar(param, value))
+    text = _string(param, value, param.limits[0])
+    if "\n" in text or "\t" in text:
+        raise Unfit(f"{param.name}: write one line in quotes")
+    return text
+
+
 _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "integer": _integer,
     "number": _number,
@@ -337,4 +373,7 @@ _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "lines": _lines,
     "spot": _spot,
     "extent": _extent,
+    "media": _media,
+    "setting": _setting,
+    "line": _line,
 }

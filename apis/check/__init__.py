@@ -5,7 +5,14 @@ Invariant: `TABLES` has a case for every declared function of each application i
 
 from __future__ import annotations
 
-from apis.check import cases_calc, cases_writer
+from apis.check import cases_calc, cases_chromium, cases_impress, cases_vlc, cases_writer
 from apis.check.case import Table
 
-TABLES: dict[str, Table] = {table.app: table for table in (cases_calc.TABLE, cases_writer.TABLE)}
+_TABLES = (
+    cases_calc.TABLE,
+    cases_impress.TABLE,
+    cases_writer.TABLE,
+    cases_vlc.TABLE,
+    cases_chromium.TABLE,
+)
+TABLES: dict[str, Table] = {table.app: table for table in _TABLES}

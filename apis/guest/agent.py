@@ -97,6 +97,7 @@ class Agent:
         """Wait for the window manager and the accessibility registry."""
         self._link.wait_manager(MANAGER_S)
         self._accessibility().ready()
+        self._tools.prepare()
         return True
 
     def click(self, x: int, y: int, button: int = 1, n: int = 1) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -45,11 +46,13 @@ class Beside(NamedTuple):
     title: str
     classes: tuple[str, ...]  # of its windows, in lower case
     programs: tuple[str, ...]  # what starts it
+    prepares: str = ""  # module whose `prepare` is called once, before anything is started
 
 
 # One line per application; the packages of setup are in deploy/setup/*-packages.txt.
 OTHERS: tuple[Beside, ...] = (
     Beside("BrowserTools", "guest.chromium", "Chromium", ("chromium-browser", "chromium"), ("chromium",)),
+    Beside("VLCTools", "guest.vlc", "VLC", ("vlc",), ("vlc",), "guest.vlc_start"),
 )
 BY_OWNER = {app.owner: app for app in OTHERS}
 BY_CLASS = {name: app for app in OTHERS for name in app.classes}
@@ -88,6 +91,12 @@ class Tools:
     def _beside(self, app: Beside, name: str, work: Callable[[], Any], timeout_s: float) -> str:
         lane = self._lanes.setdefault(app.module, Lane(app.title))
         return str(lane.call(name, work, timeout_s))[:TEXT_CHARS]
+
+    def prepare(self) -> None:
+        """Let applications that need it be reachable by whoever starts them."""
+        for app in OTHERS:
+            if app.prepares and shutil.which(app.programs[0]):
+                importlib.import_module(app.prepares).prepare()
 
     def warm(self, window_class: str) -> None:
         """Be ready for calls to the application of a window that has just opened."""

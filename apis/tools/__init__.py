@@ -10,13 +10,14 @@ from typing import Any
 
 from apis.functions import Function, Tool
 from apis.kinds import fit
-from apis.tools import calc, chromium, impress, writer
+from apis.tools import calc, chromium, impress, vlc, writer
 
 TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
     "libreoffice_calc": calc.FUNCTIONS,
     "libreoffice_writer": writer.FUNCTIONS,
     "google_chrome": chromium.FUNCTIONS,
     "libreoffice_impress": impress.FUNCTIONS,
+    "vlc": vlc.FUNCTIONS,
 }
 
 _BY_NAME = {f"{function.owner}.{function.name}": function for functions in TOOLS.values() for function in functions}

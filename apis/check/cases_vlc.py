@@ -1,0 +1,152 @@
+"""VLC: what every function did is read from VLC's own state, its file of settings, and its window.
+
+Invariant: each case prepares the state that it needs, so no case depends on what another left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from apis.check.case import Case, Desk, Step, Table, same, want
+from apis.check.media import pictures, sound
+
+FOLDER = "Music"
+ONE, TWO, FILM = f"{FOLDER}/one.wav", f"{FOLDER}/two.wav", f"{FOLDER}/more/film.y4m"
+LENGTHS = {ONE: 60, TWO: 50, FILM: 40}  # seconds
+PLAYS = re.compile(r"^(\w+)(?:: (.*), ([\d.]+) of ([\d.]+) s)?")
+
+
+async def _state(desk: Desk) -> tuple[str, str]:
+    """What VLC says of itself to whoever looks at its window: state and name."""
+    found = PLAYS.match(await desk.call("info"))
+    return (found[1], found[2] or "") if found else ("", "")
+
+
+def _before(*steps: tuple[str, Mapping[str, Any]]) -> Step:
+    async def prepare(desk: Desk) -> None:
+        for name, arguments in steps:
+            await desk.tool(name, **arguments)
+
+    return prepare
+
+
+async def _at(desk: Desk, name: str) -> None:
+    """Go on to an entry by its name."""
+    for _ in range(2 * len(LENGTHS)):
+        if (await _state(desk))[1].endswith(name):
+            return
+        await desk.tool("next")
+        await desk.tool("play")
+
+
+async def _at_first(desk: Desk) -> None:
+    await _at(desk, "one.wav")
+
+
+async def _at_second(desk: Desk) -> None:
+    await _at(desk, "two.wav")
+
+
+async def _at_film(desk: Desk) -> None:
+    await _at(desk, "film.y4m")
+    await desk.tool("toggle_fullscreen", enable=False)
+    await desk.call("settle", timeout_ms=1000)
+
+
+def _now(state: str, name: str) -> Any:
+    async def look(desk: Desk, _: str) -> None:
+        found = await _state(desk)
+        want(found[0] == state and found[1].endswith(name), f"VLC is {found}, not {state} {name!r}")
+
+    return look
+
+
+async def _listed(desk: Desk, answer: str) -> None:
+    lines = answer.splitlines()
+    same(lines[1], "playlist: 3", "the number of entries")
+    names = [re.search(r"(\w+\.\w+)(?:, \d+ s)?$", line) for line in lines[2:]]
+    same([name and name[1] for name in names], ["one.wav", "two.wav", "film.y4m"], "the entries")
+
+
+async def _added(desk: Desk, _: str) -> None:
+    want("~/Music/two.wav" in (await desk.tool("get_playlist")).splitlines()[-1], await desk.tool("get_playlist"))
+
+
+async def _passing(desk: Desk, answer: str) -> None:
+    first = float(answer.partition(" ")[0])
+    await desk.call("settle", timeout_ms=700, quiet_ms=650)
+    second = float((await desk.tool("get_current_time")).partition(" ")[0])
+    want(first <= second < first + 20, f"{first} s, later {second} s")
+
+
+async def _filled(desk: Desk, _: str) -> None:
+    await desk.call("settle", timeout_ms=1000)
+    windows = [(w.w, w.h) for w in await desk.call("windows") if w.class_.lower() == "vlc"]
+    want((1280, 720) in windows, f"no window fills the screen: {windows}")
+    await desk.tool("toggle_fullscreen", enable=False)
+    await desk.call("settle", timeout_ms=1000)
+    windows = [(w.w, w.h) for w in await desk.call("windows") if w.class_.lower() == "vlc"]
+    want((1280, 720) not in windows, f"a window still fills the screen: {windows}")
+
+
+async def _written(desk: Desk, _: str) -> None:
+    text = (await desk.read(".config/vlc/vlcrc")).decode("utf-8", "replace")
+    want(re.search(r"^qt-max-volume=200$", text, re.MULTILINE) is not None, "vlcrc does not say qt-max-volume=200")
+    want("qt-max-volume = 200" in await desk.tool("get_settings"), "VLC itself says something else")
+    await desk.tool("set_settings", field="loop", value="1")
+    want("; loop" in (await desk.call("info")).splitlines()[0], "loop has no effect on what plays")
+    folder = f"{desk.home}/{FOLDER}"
+    await desk.tool("set_settings", field="input-record-path", value="~/Music")
+    want(f"input-record-path = {folder}" in await desk.tool("get_settings"), "a folder is not kept")
+    told = await desk.tool("set_settings", field="qt-max-volume", value="9000")
+    want(told.startswith("qt-max-volume is 300; 9000 is too much"), told)
+    told = await desk.tool("set_settings", field="snapshot-path", value="/etc")
+    want(told.startswith("refused: value: the file lies outside the home folder"), told)
+    refused = await desk.tool("set_settings", field="http-password", value="x")
+    want(refused.startswith("refused: field: "), refused)
+
+
+CASES = (
+    Case(function="get_playlist", says="playlist: 3", effect=_listed),
+    Case(function="get_media_duration", before=_at_first, says="60.0 s: one.wav"),
+    Case(function="get_current_time", before=_at_first, says="of 60.0 s: one.wav", effect=_passing),
+    Case(function="pause", before=_at_first, each=_before(("play", {})), says="paused: one.wav",
+         effect=_now("paused", "one.wav")),
+    Case(function="play", each=_before(("pause", {})), says="playing: one.wav", effect=_now("playing", "one.wav")),
+    Case(function="next", each=_at_first, says="playing: two.wav", effect=_now("playing", "two.wav")),
+    Case(function="previous", each=_at_second, says="playing: one.wav", effect=_now("playing", "one.wav")),
+    Case(function="toggle_fullscreen", right={"enable": True}, before=_at_film, says="fullscreen is on",
+         effect=_filled, wrong={"enable": "yes"}, refusal="enable: write True or False",
+         again=lambda n: {"enable": n % 2 == 0}),
+    Case(function="get_settings", says="qt-max-volume = "),
+    Case(function="set_settings", right={"field": "qt-max-volume", "value": "200"}, says="qt-max-volume is 200",
+         effect=_written, wrong={"field": "qt-max-volume", "value": "loud"},
+         refusal="value: qt-max-volume is a number"),
+    Case(function="get_media_files", right={"path": "~/Music", "suffix": [".WAV"]},
+         says="2 media files in ~/Music\n~/Music/one.wav\n~/Music/two.wav", wrong={"path": "/etc"},
+         refusal="path: the folder lies outside the home folder"),
+    Case(function="add_to_playlist", right={"uri": "file:///home/agent/Music/two.wav"}, says="is entry 4 of",
+         effect=_added, wrong={"uri": "file:///etc/passwd"}, refusal="uri: the file lies outside the home folder"),
+)  # fmt: skip
+
+
+def _files() -> Mapping[str, bytes]:
+    return {
+        ONE: sound(LENGTHS[ONE]),
+        TWO: sound(LENGTHS[TWO], 330),
+        FILM: pictures(LENGTHS[FILM]),
+        f"{FOLDER}/notes.txt": b"no media\n",
+    }
+
+
+TABLE = Table(
+    app="vlc",
+    owner="VLCTools",
+    packages="vlc-packages.txt",
+    cases=CASES,
+    files=_files,
+    opens=tuple(f"{{home}}/{path}" for path in LENGTHS),
+    title="vlc",
+)

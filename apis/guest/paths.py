@@ -1,0 +1,78 @@
+"""Files below HOME, as the functions of applications are given them.
+
+Invariant: a path that leads out of HOME, by its words or by a link, is refused with the argument's name.
+"""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import quote, unquote
+
+from guest.errors import Refused
+
+
+def wrong(text: str) -> Refused:
+    """A refusal that the model reads: the argument's name and what would be right."""
+    return Refused("tool_failed", text)
+
+
+def home() -> str:
+    """The user's folder, without links in its path."""
+    return os.path.realpath(os.environ["HOME"])
+
+
+def _inside(full: str) -> bool:
+    return full == home() or full.startswith(home() + os.sep)
+
+
+def in_home(path: str, argument: str) -> str:
+    """The absolute path of a file below HOME whose folder exists; links that lead out are refused."""
+    full = os.path.join(home(), os.path.expanduser(path))
+    folder = os.path.realpath(os.path.dirname(full))
+    if not _inside(folder):
+        raise wrong(f"{argument}: the file lies outside the home folder: write a path like ~/Documents/name")
+    if not os.path.isdir(folder):
+        raise wrong(f"{argument}: there is no folder {os.path.dirname(path)[:80]}")
+    full = os.path.join(folder, os.path.basename(full))
+    if os.path.islink(full) or os.path.isdir(full):
+        raise wrong(f"{argument}: {os.path.basename(full)[:80]} is no regular file")
+    return full
+
+
+def there_in_home(path: str, argument: str) -> str:
+    """The absolute path of a file below HOME that can be read."""
+    full = in_home(path, argument)
+    if not os.path.isfile(full):
+        raise wrong(f"{argument}: there is no file {path[:80]}")
+    return full
+
+
+def folder_in_home(path: str, argument: str) -> str:
+    """The absolute path of a folder below HOME, or of HOME itself."""
+    full = os.path.realpath(os.path.join(home(), os.path.expanduser(path)))
+    if not _inside(full):
+        raise wrong(f"{argument}: the folder lies outside the home folder: write a path like ~/Music")
+    if not os.path.isdir(full):
+        raise wrong(f"{argument}: there is no folder {path[:80]}")
+    return full
+
+
+def any_in_home(path: str, argument: str) -> str:
+    """The absolute path of a file or folder below HOME, or to be made there."""
+    full = os.path.realpath(os.path.join(home(), os.path.expanduser(path)))
+    return full if os.path.isdir(full) and _inside(full) else in_home(path, argument)
+
+
+def url_of(path: str) -> str:
+    """A file's URL."""
+    return "file://" + quote(path)
+
+
+def path_of(url: str) -> str:
+    """The path in a file's URL."""
+    return unquote(url.removeprefix("file://").removeprefix("localhost"))
+
+
+def short(path: str) -> str:
+    """A path below HOME as a model writes it: ~/Music/a.mp3."""
+    return "~" + path.removeprefix(home()) if _inside(path) else path
