@@ -51,6 +51,7 @@ class Case:
     right: Mapping[str, Any] = field(default_factory=dict)
     says: str = ""
     before: Step | None = None
+    each: Step | None = None  # before every call, the timed ones too, in time that is not counted
     effect: Callable[[Desk, str], Awaitable[None]] | None = None  # gets the answer, too
     saved: Callable[[Any], None] | None = None
     wrong: Mapping[str, Any] = field(default_factory=lambda: {"nothing": 1})

@@ -101,6 +101,8 @@ async def _timed(outcome: Outcome, desk: Desk, repeats: int) -> None:
 
 
 async def _call(outcome: Outcome, desk: Desk, arguments: Mapping[str, Any]) -> str:
+    if outcome.case.each is not None:
+        await outcome.case.each(desk)
     began = time.perf_counter()
     answer = await desk.tool(outcome.case.function, **arguments)
     outcome.ms.append(1e3 * (time.perf_counter() - began))
