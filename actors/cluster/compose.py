@@ -20,12 +20,15 @@ from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import LearnerSettings, RankSettings
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings
+from actors.sampler.dispatch import DispatchSettings
 from runtime.errors import ConfigError
 from runtime.message import Version
 from runtime.system import ActorSpec, HostSpec
 
 BEGIN = Version(lineage=0, step=0)  # of the base model's weights
 RANK_HOST = "ranks/0"
+ROUTER = "router"  # in front of several samplers
+HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
 RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
 # Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
 MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
@@ -208,14 +211,21 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
 
 def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = BEGIN) -> list[ActorSpec]:
     attached = deploy.samplers.attach or [""] * len(names)
-    return [
+    hung_s = SGLANG_HUNG_S if deploy.samplers.sglang else HUNG_S
+    made = [
         ActorSpec(
             name=name,
             factory="actors.sampler.actor:SamplerActor",
-            config=SamplerSettings(samplers=deploy.samplers, model=model, attach=url, version=version),
+            config=SamplerSettings(
+                samplers=deploy.samplers, model=model, attach=url, version=version, hung_after_s=hung_s
+            ),
         )
         for name, url in zip(names, attached, strict=True)
     ]
+    if len(names) > 1:
+        settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)
+        made.append(ActorSpec(name=ROUTER, factory="actors.sampler.dispatch:DispatchActor", config=settings))
+    return made
 
 
 def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
@@ -224,7 +234,7 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
         seat=desktops.seat(),
         desktops=desktops.of_one_host(),
         tokenizer=model,
-        samplers=samplers,
+        samplers=[ROUTER] if len(samplers) > 1 else samplers,
         demo_noise=deploy.demos.noise,
         pool=demopool.pool_of(deploy.demos),
     )

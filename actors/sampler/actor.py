@@ -98,7 +98,8 @@ class SamplerActor(Actor):
         began, attempt, delay = time.monotonic(), 0, _RETRY_FIRST_S
         while True:
             if msg.elsewhere and not self._keeper.takes(msg.pin):
-                raise EngineGone(f"{self.ctx.name} is {self.doing()}")
+                up = self._keeper.takes(None)
+                raise (EngineBusy if up else EngineGone)(f"{self.ctx.name} is {self.doing()}")
             await self._keeper.ready(msg.pin)
             attempt += 1
             try:
@@ -110,6 +111,8 @@ class SamplerActor(Actor):
                     raise
                 cause = str(error)
             except EngineBusy as error:
+                if msg.elsewhere:
+                    raise
                 cause = str(error)
             except EngineError as error:
                 raise SamplerError(f"the engine refused {msg.rid}: {error}") from error

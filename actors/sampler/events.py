@@ -25,3 +25,9 @@ GENERATE = declare(
     rid=str, t0=float, t1=float, prompt_tokens=int, tokens=int, cached_tokens=int, versions=list[str], finish=str,
     attempts=int,
 )  # fmt: skip
+REQUEST_MOVED = declare("request_moved", "warning", rid=str, sampler=str, attempt=int, cause=str)
+# Of the last `span_s`: first requests of an episode, later ones that went to the same engine and to another.
+ROUTED = declare(
+    "routed", "info",
+    span_s=float, new=int, hits=int, moved=int, hit_rate=float | None, retries=int, outstanding=dict[str, int],
+)  # fmt: skip

@@ -26,7 +26,7 @@ _EXIT_UNUSABLE = 2  # of SGLang's own parser of options
 # Plain torch for attention and sampling, no graphs: what a CPU without matrix units can run.
 _ON_CPU = [
     "--device", "cpu", "--attention-backend", "torch_native", "--sampling-backend", "pytorch",
-    "--disable-cuda-graph", "--disable-overlap-schedule", "--mem-fraction-static", "0.2",
+    "--disable-cuda-graph", "--disable-overlap-schedule", "--mem-fraction-static", "0.2", "--sleep-on-idle",
 ]  # fmt: skip
 
 
@@ -50,15 +50,24 @@ class SglangProcess(Child):
 
     async def serve(self, location: str, version: str) -> None:
         """Start the process; it refuses connections until its weights are loaded. Raises ConfigError."""
+        argv, env = self.command(location, version)
+        await self.start(argv, env)
+
+    def command(self, location: str, version: str) -> tuple[list[str], dict[str, str]]:
+        """The command line on a port of its own, and the environment. Raises ConfigError."""
         python = interpreter(self._engine.python)
         self._port = _free_port()
         # Short: SGLang's processes talk through sockets in it, and a socket's path holds 107 bytes.
         self._temporary = tempfile.mkdtemp(prefix="crl-sglang-")
-        await self.start(self._argv(str(python), location, version), self._environment())
+        return self._argv(str(python), location, version), self._environment()
 
     async def stop(self) -> None:
         """End it, all that it spawned, and its temporary files."""
         await super().stop()
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove its temporary files."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
@@ -71,7 +80,8 @@ class SglangProcess(Child):
         argv += ["--host", _HOST, "--port", str(self._port), "--dtype", engine.dtype, "--grammar-backend", "none"]
         # "openai": a model folder's generation_config.json must not set top-p and penalties behind our back.
         argv += ["--sampling-defaults", "openai", "--max-running-requests", str(config.max_running)]
-        argv += ["--max-queued-requests", str(config.max_waiting)]
+        # Its own warm-up is a text of which a small tokenizer may make no token at all, and it dies of that.
+        argv += ["--max-queued-requests", str(config.max_waiting), "--skip-server-warmup"]
         argv += [*_ON_CPU, "--max-total-tokens", str(config.cache_tokens)] if config.device == "cpu" else []
         argv += ["--device", config.device] if config.device != "cpu" else []
         for option, value in engine.options.items():
