@@ -13,12 +13,14 @@ import msgspec
 
 from apis.actions import Function, Place, functions_for
 from apis.observation import Element, Observation
+from apis.paperorder import paper_first
 from apis.sheetorder import sheet_first
 
 MAX_TASK = 2000
 LAST_TURNS_COMPACT, LAST_TURNS_PAPER = 8, 30
 COMPACT_WINDOWS, COMPACT_ELEMENTS, COMPACT_TEXT = 8, 60, 80
 COMPACT_TERMINAL = 200  # characters of a terminal's last lines
+_FIRST = {"libreoffice_calc": sheet_first, "libreoffice_writer": paper_first}  # what is worked with comes first
 _UNMARKED = {"menu", "menu-item"}  # what the pointer is on, not what was chosen
 PAPER_ELEMENTS, PAPER_TEXT, PAPER_INFO, PAPER_RESULT, PAPER_ANSWER = 300, 500, 5000, 2000, 1500
 
@@ -57,8 +59,9 @@ def element_names(observation: Observation) -> dict[str, Element]:
         for element in observation.elements
         if element.window in (-1, active) and ("sen" in element.states or not element.states)
     ]
-    if observation.app == "libreoffice_calc":
-        here = sheet_first(here)
+    order = _FIRST.get(observation.app)
+    if order is not None:
+        here = order(here)
     return {f"e{n}": element for n, element in zip(range(1, COMPACT_ELEMENTS + 1), here, strict=False)}
 
 

@@ -60,6 +60,7 @@ _SAID_UNNAMED = {  # something to act on, even without a name or a text
     "check box", "combo box", "document text", "entry", "password text", "push button", "radio button", "slider",
     "spin button", "text", "terminal", "toggle button",
 }  # fmt: skip
+_OF_TEXT = {"document text", "paragraph"}  # LibreOffice says of them that they can be edited, not that they react
 _SILENT_ROLES = {  # never said
     "application", "document spreadsheet", "frame", "root pane", "scroll bar", "separator", "tool tip", "window",
 }  # fmt: skip
@@ -293,7 +294,7 @@ class Walk:
         if spot.office and (spot.bar in _FULL_BARS or name in _FORMULA_BUTTONS):
             said.append("bar")
         if (spot.office or spot.opened) and "sen" not in said:
-            said.append("off")
+            said.append("sen" if role in _OF_TEXT and "edt" in said else "off")
         self.elements.append([role.replace(" ", "-"), name, text, x, y, w, h, said, spot.window])
 
 
