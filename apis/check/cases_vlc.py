@@ -6,7 +6,7 @@ Invariant: each case prepares the state that it needs, so no case depends on wha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from apis.check.case import Case, Desk, Step, Table, same, want
@@ -15,6 +15,8 @@ from apis.check.media import pictures, sound
 FOLDER = "Music"
 ONE, TWO, FILM = f"{FOLDER}/one.wav", f"{FOLDER}/two.wav", f"{FOLDER}/more/film.y4m"
 LENGTHS = {ONE: 60, TWO: 50, FILM: 40}  # seconds
+SCREEN = (1280, 720)
+LOOKS = 40
 PLAYS = re.compile(r"^(\w+)(?:: (.*), ([\d.]+) of ([\d.]+) s)?")
 
 
@@ -49,10 +51,23 @@ async def _at_second(desk: Desk) -> None:
     await _at(desk, "two.wav")
 
 
+async def _eventually(desk: Desk, true: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether it becomes true: VLC opens and changes windows a while after it was told to."""
+    for _ in range(LOOKS):
+        if await true():
+            return True
+        await desk.call("settle", timeout_ms=250, quiet_ms=200)
+    return False
+
+
 async def _at_film(desk: Desk) -> None:
     await _at(desk, "film.y4m")
+
+    async def showing() -> bool:
+        return "; video" in (await desk.call("info")).splitlines()[0]
+
+    want(await _eventually(desk, showing), "the film has no picture")
     await desk.tool("toggle_fullscreen", enable=False)
-    await desk.call("settle", timeout_ms=1000)
 
 
 def _now(state: str, name: str) -> Any:
@@ -82,13 +97,16 @@ async def _passing(desk: Desk, answer: str) -> None:
 
 
 async def _filled(desk: Desk, _: str) -> None:
-    await desk.call("settle", timeout_ms=1000)
-    windows = [(w.w, w.h) for w in await desk.call("windows") if w.class_.lower() == "vlc"]
-    want((1280, 720) in windows, f"no window fills the screen: {windows}")
+    async def full() -> bool:
+        return any((w.w, w.h) == SCREEN for w in await desk.call("windows") if w.class_.lower() == "vlc")
+
+    async def not_full() -> bool:
+        return not await full()
+
+    want(await _eventually(desk, full), f"no window fills the screen: {await desk.call('windows')}")
+    want("; video in fullscreen" in await desk.call("info"), "VLC itself says something else")
     await desk.tool("toggle_fullscreen", enable=False)
-    await desk.call("settle", timeout_ms=1000)
-    windows = [(w.w, w.h) for w in await desk.call("windows") if w.class_.lower() == "vlc"]
-    want((1280, 720) not in windows, f"a window still fills the screen: {windows}")
+    want(await _eventually(desk, not_full), f"a window still fills the screen: {await desk.call('windows')}")
 
 
 async def _written(desk: Desk, _: str) -> None:

@@ -244,7 +244,7 @@ def _state(now: dict[str, Any]) -> str:
 def _told(now: dict[str, Any], limit: int) -> str:
     """State and playlist, at most `limit` characters; the entry that plays is marked."""
     modes = [name for name in ("loop", "repeat", "random") if now.get(name)]
-    modes += ["fullscreen"] if now["video"] and now["fullscreen"] else []
+    modes += (["video in fullscreen"] if now["fullscreen"] else ["video"]) if now["video"] else []
     lines = [_state(now) + "".join(f"; {mode}" for mode in modes), f"playlist: {now['count']}"]
     length = sum(map(len, lines)) + 2
     for number, item in enumerate(now["items"], 1):
