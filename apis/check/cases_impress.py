@@ -10,12 +10,12 @@ import io
 import struct
 import wave
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from apis.check.case import Case, Desk, NotSo, Table, same, want
 from apis.check.deckfile import Box, DeckFile
+from apis.check.picture import png
 from apis.tasks.deck import make_odp
 
 DECK, COPY, END = "Documents/deck.odp", "Documents/copy.pptx", "Documents/end.odp"
@@ -102,7 +102,7 @@ def _last(deck: DeckFile, function: str) -> Box:
 def _pictured(deck: DeckFile) -> None:
     box = _last(deck, "insert_image")
     _near(tuple(box.cm(name) for name in ("x", "y", "width", "height")), (2, 3.5, 6, 3), "the picture's place")
-    same(deck.part(box.link("draw:image")), _png(), "the picture")
+    same(deck.part(box.link("draw:image")), png(20, 10, 0x0000FF), "the picture")
 
 
 def _sounding(deck: DeckFile) -> None:
@@ -249,19 +249,6 @@ CASES = (
 )  # fmt: skip
 
 
-def _png() -> bytes:
-    """A blue picture, twice as wide as it is high (PNG, 8 bits, RGB)."""
-    parts = [
-        (b"IHDR", struct.pack(">IIBBBBB", 20, 10, 8, 2, 0, 0, 0)),
-        (b"IDAT", zlib.compress((b"\0" + b"\0\0\xff" * 20) * 10)),
-        (b"IEND", b""),
-    ]
-    chunks = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
 def _wav() -> bytes:
     """A tenth of a second of silence."""
     file = io.BytesIO()
@@ -275,7 +262,7 @@ def _wav() -> bytes:
 
 def _files() -> Mapping[str, bytes]:
     deck = make_odp([(("title", name), ("outline", "\n".join(LINES)), ("text", "note")) for name in SLIDES])
-    return {DECK: deck, PICTURE: _png(), BROKEN: b"no picture", SOUND: _wav()}
+    return {DECK: deck, PICTURE: png(20, 10, 0x0000FF), BROKEN: b"no picture", SOUND: _wav()}
 
 
 async def _read(desk: Desk) -> DeckFile:

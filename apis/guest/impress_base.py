@@ -83,6 +83,10 @@ class Show(Document):
     def _count(self) -> int:
         return int(self._doc.DrawPages.Count)
 
+    def _rest(self) -> None:
+        """End the typing into a box: what was typed stays, and can't replace later what is changed now."""
+        service("frame.DispatchHelper").executeDispatch(self._view.Frame, ".uno:SelectObject", "", 0, ())
+
     def _slide(self, index: int, argument: str = "slide_index") -> Any:
         """The slide with that number."""
         count = self._count()
@@ -103,6 +107,7 @@ class Show(Document):
         if box >= page.Count:
             there = f"it has boxes 0 to {page.Count - 1}" if page.Count else "it has none"
             raise wrong(f"box_index: slide {slide} has no box {box}; {there}")
+        self._rest()
         return page.getByIndex(box)
 
     def _text_box(self, slide: int, box: int, argument: str = "slide_index") -> Any:

@@ -35,6 +35,7 @@ class Slides(Media, Show):
         page = self._slide(slide_index)
         if self._count() >= MAX_SLIDES:
             raise wrong(f"slide_index: a presentation has at most {MAX_SLIDES} slides here")
+        self._rest()
         made = self._doc.duplicate(page)
         return f"slide {made.Number} is a copy of slide {slide_index}; there are {self._count()} slides"
 
@@ -45,6 +46,7 @@ class Slides(Media, Show):
         if orientation == "portrait":
             wide, high = high, wide
         if (page.Width, page.Height) != (wide, high):
+            self._rest()
             size = (prop("AttributePageSize.Width", wide), prop("AttributePageSize.Height", high))
             service("frame.DispatchHelper").executeDispatch(self._view.Frame, ".uno:AttributePageSize", "", 0, size)
             if (page.Width, page.Height) != (wide, high):

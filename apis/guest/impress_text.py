@@ -100,6 +100,7 @@ class Texts(Show):
     def set_slide_font(self, *, slide_index: int, font_name: str) -> str:
         """Font of all text on a slide."""
         page = self._slide(slide_index)
+        self._rest()
         found = [text for at in range(page.Count) for text in texts(page.getByIndex(at))]
         if not found:
             raise wrong(f"slide_index: slide {slide_index} has no box with text")
@@ -145,6 +146,7 @@ class Texts(Show):
 
     def set_slide_number_color(self, *, color: str) -> str:
         """Colour of slide numbers, where the slides' designs have them and where slides have their own."""
+        self._rest()
         value, boxes = int(color[1:], 16), 0
         designs, slides = self._doc.MasterPages, self._doc.DrawPages
         pages = [(designs.getByIndex(at), "<number>") for at in range(designs.Count)]

@@ -34,6 +34,11 @@ _LOOKS = "".join(
     f'<style:style style:name="pr-{name}" style:family="presentation" style:parent-style-name="Default-{parent}"/>'
     for name, parent in (("title", "title"), ("outline", "outline1"), ("page-number", "backgroundobjects"))
 )
+_PLAIN = (
+    '<style:style style:name="gr-text" style:family="graphic"><style:graphic-properties draw:fill="none" '
+    'draw:stroke="none"/></style:style><style:style style:name="dp1" style:family="drawing-page">'
+    '<style:drawing-page-properties presentation:display-page-number="true"/></style:style>'
+)
 
 
 def make_odp(slides: Sequence[Sequence[Box]]) -> bytes:
@@ -47,8 +52,7 @@ def make_odp(slides: Sequence[Sequence[Box]]) -> bytes:
         f"{_entry('content.xml', 'text/xml')}{_entry('styles.xml', 'text/xml')}</manifest:manifest>",
         "styles.xml": _styles(),
         "content.xml": f'{_HEAD}<office:document-content {_SPACES} office:version="1.3"><office:automatic-styles>'
-        f'{_LOOKS}<style:style style:name="dp1" style:family="drawing-page"><style:drawing-page-properties '
-        'presentation:display-page-number="true"/></style:style></office:automatic-styles><office:body>'
+        f"{_LOOKS}{_PLAIN}</office:automatic-styles><office:body>"
         f"<office:presentation>{pages}</office:presentation></office:body></office:document-content>",
     }
     file = io.BytesIO()
@@ -86,8 +90,10 @@ def _page(number: int, boxes: Sequence[Box]) -> str:
 
 def _frame(kind: str, inside: str) -> str:
     x, y, width, height = _PLACES[kind]
-    role = "" if kind == "text" else f'presentation:class="{kind}" presentation:style-name="pr-{kind}" '
+    role = f'presentation:class="{kind}" presentation:style-name="pr-{kind}" presentation:user-transformed="true"'
+    if kind == "text":
+        role = 'draw:style-name="gr-text"'
     return (
-        f'<draw:frame {role}presentation:user-transformed="true" svg:x="{x}cm" svg:y="{y}cm" svg:width="{width}cm" '
+        f'<draw:frame {role} svg:x="{x}cm" svg:y="{y}cm" svg:width="{width}cm" '
         f'svg:height="{height}cm"><draw:text-box>{inside}</draw:text-box></draw:frame>'
     )
