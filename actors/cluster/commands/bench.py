@@ -15,6 +15,8 @@ EXAMPLES = (
     "  computerrl bench desktops --apps libreoffice_calc --actions 30 --boots 0 --episodes 0\n"
     "  computerrl bench desktops --actions 0 --boots 0 --episodes 0 --hold 64 --hold-app libreoffice_calc\n"
     "  computerrl bench soak --minutes 30 --seed 0 --out soak/\n"
+    "  computerrl bench sampler\n"
+    "  computerrl bench sampler --engines embedded,batched --episodes 8 --json\n"
 )
 STARTUP = "Run a deploy file and print the seconds from the command to the first optimizer step of RL, by part."
 DESKTOPS = (
@@ -26,6 +28,12 @@ SOAK = (
     "Start a real run, break its parts at random times drawn from the seed, and judge: every fault in the log under its"
     " name within its deadline, processes, descriptors, memory and folders back to the level of minute 2, the ledger's"
     " counts right, nothing left after the stop. Exit status 1 when any of that fails. Needs root."
+)
+SAMPLER = (
+    "Play the same episodes, whose prompts share a beginning and grow, on every engine in turn: the embedded one,\n"
+    "real SGLang (where `make sglang-cpu` was run), and transformers' generate, batched and one by one. Prints drawn\n"
+    "tokens per second and latency. Exit status 1 when the embedded engine is not 3 times batched generate. Nothing\n"
+    "else should run meanwhile; the machine's load at the start is printed."
 )
 
 
@@ -43,7 +51,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     soak = kinds.add_parser("soak", help="faults at random", description=SOAK, epilog=EXAMPLES)
     _soak(soak)
     soak.set_defaults(parser=soak)
-    for kind in (startup, desktops, soak):
+    sampler = kinds.add_parser("sampler", help="tokens per second of engines", description=SAMPLER, epilog=EXAMPLES)
+    _sampler(sampler)
+    sampler.set_defaults(parser=sampler)
+    for kind in (startup, desktops, soak, sampler):
         kind.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -71,8 +82,30 @@ def _soak(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", help="write samples and faults as JSON lines, and a picture")
 
 
+def _sampler(parser: argparse.ArgumentParser) -> None:
+    every = "embedded,sglang,batched,sequential"
+    parser.add_argument("--model", default="", metavar="DIR", help="model folder (default: the bundled one)")
+    parser.add_argument("--engines", default=every, metavar="LIST", help=f"of {every} (default: all)")
+    parser.add_argument("--episodes", type=int, default=16, metavar="N", help="at the same time (16)")
+    parser.add_argument("--steps", type=int, default=6, metavar="N", help="of each (6)")
+    parser.add_argument("--answer", type=int, default=32, metavar="N", help="tokens drawn in each step (32)")
+
+
 def main(args: argparse.Namespace) -> int:
     """Measure and print; 1 when the verdict is bad."""
+    if args.kind == "sampler":
+        from actors.cluster.bench import sampler
+
+        return sampler.run(
+            sampler.Wanted(
+                model=args.model,
+                engines=sampler.known(args.engines),
+                episodes=args.episodes,
+                steps=args.steps,
+                answer_tokens=args.answer,
+            ),
+            as_json=args.json,
+        )
     if args.kind == "startup":
         from actors.cluster import startup
 

@@ -1,0 +1,174 @@
+"""A sampler actor with a real SGLang server: weights, pins, wrong weights, bad requests, a killed server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from actors.replay.messages import Sampling, Serving
+from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
+from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
+from policy.hf_folder import digest
+from runtime.actor import Actor, handles
+from runtime.logs_read import read_logs
+from runtime.message import Done, Version
+from runtime.refs import Ref
+from runtime.supervision import RestartPolicy
+from runtime.system import ActorSpec, ActorSystem
+from tests.policy.engine_tools import CONTEXT, VOCAB, reference_logits, reference_logprobs
+
+pytestmark = pytest.mark.real_sglang
+BASE, FIRST, SECOND, THIRD = (Version(lineage=0, step=step) for step in range(4))
+PROMPT = [(3 + 7 * i) % VOCAB for i in range(24)]
+WAIT_S = 240.0
+
+
+class Ledger(Actor):
+    """Remembers what samplers said they serve."""
+
+    told: asyncio.Queue[Version]
+
+    async def on_start(self) -> None:
+        type(self).told = asyncio.Queue()
+
+    @handles(Serving)
+    async def serving(self, msg: Serving) -> Done:
+        """Remember it."""
+        self.told.put_nowait(msg.version)
+        return Done()
+
+    @classmethod
+    async def hears(cls, version: Version) -> None:
+        """Return once that is served."""
+        while await asyncio.wait_for(cls.told.get(), WAIT_S) != version:
+            pass
+
+
+@asynccontextmanager
+async def sampling(folder: Path, model: Path, **options: object) -> AsyncIterator[Ref]:
+    """A run with one sampler and a server of its own."""
+    samplers = SamplersConfig(
+        engine=SglangConfig(),
+        nice=10,
+        max_running=8,
+        cache_tokens=16_384,
+        generate_timeout_s=WAIT_S,
+        **options,  # type: ignore[arg-type]
+    )
+    config = SamplerSettings(
+        samplers=samplers, model=str(model), hung_after_s=60.0, restart=RestartPolicy(first_delay_s=0.01)
+    )
+    async with ActorSystem(folder, log_level="debug") as system:
+        await system.spawn(ActorSpec(name="replay", factory=Ledger))
+        factory = "actors.sampler.actor:SamplerActor"
+        never = RestartPolicy(max_restarts=0)
+        await system.spawn(ActorSpec(name="sampler/0", factory=factory, config=config, restart=never))
+        yield system.ref("sampler/0")
+
+
+def canary(model: Path) -> Canary:
+    ids = PROMPT[:12]
+    logprobs = reference_logits(model, ids).log_softmax(-1)
+    return Canary(ids=ids, logprobs=[float(logprobs[i, ids[i + 1]]) for i in range(11)])
+
+
+def weights(version: Version, model: Path, *, scored_by: Path | None = None) -> Weights:
+    return Weights(version=version, digest=digest(model), location=str(model), canary=canary(scored_by or model))
+
+
+async def ask(ref: Ref, rid: str, tokens: int = 6, pin: Version | None = None, prompt: list[int] = PROMPT) -> Generated:
+    request = Generate(rid=rid, prompt_ids=prompt, sampling=Sampling(temperature=1.0, max_new_tokens=tokens), pin=pin)
+    found: Generated = await ref.ask(request, timeout_s=WAIT_S)
+    return found
+
+
+def check(model: Path, found: Generated, version: Version) -> None:
+    assert [(span.version, span.start, span.end) for span in found.spans] == [(version, 0, len(found.output_ids))]
+    assert found.logprobs == pytest.approx(reference_logprobs(model, PROMPT, found.output_ids, 1.0), abs=1e-4)
+
+
+def events(folder: Path, name: str) -> list[dict[str, object]]:
+    return [line for line in read_logs(folder) if line["event"] == name]
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
+
+
+async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]) -> None:
+    async with sampling(tmp_path, models[0]) as ref:
+        await Ledger.hears(BASE)
+        check(models[0], await ask(ref, "a"), BASE)
+
+        # Nothing that would kill the server reaches it.
+        for prompt in ([], [VOCAB], [-1], [1] * CONTEXT):
+            assert isinstance(await ask(ref, "b", prompt=prompt), Refused)
+
+        # Newer weights wait for what is being drawn, and nothing is aborted.
+        long = asyncio.create_task(ask(ref, "c", tokens=300))
+        await ref.tell(weights(FIRST, models[1]))
+        await Ledger.hears(FIRST)
+        check(models[1], await ask(ref, "d"), FIRST)
+        assert len((await long).output_ids) == 300
+        assert len((await long).spans) == 1
+
+        # A pinned version is served until it is let go.
+        await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=WAIT_S)
+        await ref.tell(weights(SECOND, models[2]))
+        check(models[0], await ask(ref, "e", pin=BASE), BASE)
+        await ref.ask(Unpin(version=BASE), timeout_s=WAIT_S)
+        await Ledger.hears(SECOND)
+
+        # A server that is killed in the middle of a request comes back with the newest weights, and answers it.
+        (ready,) = events(tmp_path, "sampler_ready")
+        killed = tree(int(str(ready["pid"])))
+        broken = asyncio.create_task(ask(ref, "f", tokens=1500))
+        while not (await ask(ref, "g")).output_ids:
+            pass
+        os.kill(killed[0].pid, signal.SIGKILL)
+        assert {span.version for span in (await broken).spans} == {SECOND}
+        check(models[2], await ask(ref, "h"), SECOND)
+        assert await asyncio.to_thread(psutil.wait_procs, killed, 30) is not None
+        (back,) = events(tmp_path, "engine_restarted")
+        now = tree(int(str(back["pid"])))
+
+    # Weights that don't score as the learner says are not served, and nothing outlives the run.
+    _, alive = await asyncio.to_thread(psutil.wait_procs, [*killed, *now], 30)
+    assert not alive
+    assert [line["version"] for line in events(tmp_path, "weights_loaded")] == ["0.1", "0.0", "0.2"]
+    assert all(line["off_by"] is None or line["off_by"] < 1e-4 for line in events(tmp_path, "weights_loaded"))  # type: ignore[operator]
+    assert not events(tmp_path, "weights_suspect")
+
+
+@pytest.mark.parametrize("update", ["retract", "in_place"])
+async def test_weights_change_under_a_request(tmp_path: Path, models: list[Path], update: str) -> None:
+    async with sampling(tmp_path, models[0], update=update) as ref:
+        await Ledger.hears(BASE)
+        long = asyncio.create_task(ask(ref, "a", tokens=2000))
+        await ask(ref, "b", tokens=20)
+        await ref.tell(weights(FIRST, models[1]))
+        await Ledger.hears(FIRST)
+        spans = (await long).spans
+        assert [span.version for span in spans] == [BASE, FIRST]
+        check(models[1], await ask(ref, "c"), FIRST)
+        if update == "retract":
+            return
+        # What the learner's weights score is not what these do: the server is given up, and comes back unserved.
+        wrong = msgspec.structs.replace(weights(SECOND, models[2], scored_by=models[0]))
+        await ref.tell(wrong)
+        async with asyncio.timeout(WAIT_S):
+            while len(events(tmp_path, "weights_suspect")) < 2:  # noqa: ASYNC110 - the log is the only witness
+                await asyncio.sleep(0.1)
+        await ref.tell(weights(THIRD, models[2]))
+        await Ledger.hears(THIRD)
+        check(models[2], await ask(ref, "d"), THIRD)
+    assert SECOND not in {span.version for span in spans}
