@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -49,6 +50,22 @@ asyncio.run(main())
 """
 
 
+# The child that is to become a sandbox stops between its fork and its exec, says its number, and its owner waits.
+HALFWAY = """
+import os, signal, subprocess
+popen, out = subprocess.Popen, os.dup(1)
+
+def stop():
+    os.write(out, b"%d\\n" % os.getpid())
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+def start(argv, **how):
+    return popen(argv, **how, **({"preexec_fn": stop} if argv[0] == "bwrap" else {}))
+
+subprocess.Popen = start
+"""
+
+
 @pytest.fixture
 def state_dir() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
@@ -70,7 +87,8 @@ def start(state_dir: str) -> Iterator[Start]:
     owners: list[subprocess.Popen[str]] = []
 
     def begin(run: str, *doing: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", OWNER, str(ROOT), state_dir, run, *doing]
+        script = HALFWAY + OWNER if doing == ("halfway",) else OWNER
+        command = [sys.executable, "-c", script, str(ROOT), state_dir, run, *doing]
         owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         owners.append(owner)
         return owner
@@ -92,23 +110,34 @@ def until(owner: subprocess.Popen[str], word: str) -> None:
 def left_of(owner: subprocess.Popen[str]) -> dict[str, list[str]]:
     """What on this machine carries the owner's process id in its name."""
     mark = f".{owner.pid}."
-    groups = [str(path) for path in Path("/sys/fs/cgroup").glob("**/crl.*") if mark in path.name]
+    groups = [path for path in Path("/sys/fs/cgroup").glob("**/crl.*") if mark in path.name]
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if mark in line]
-    processes = []
+    processes = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) not in (os.getpid(), owner.pid):
-            try:
+            with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes()
-                member = mark in (entry / "cgroup").read_text()
-            except OSError:
-                continue
-            if mark.encode() in words or member:
-                processes.append(entry.name)
-    return {"groups": groups, "mounts": mounts, "processes": processes}
+                # What was only just forked for a sandbox is known by what it has open.
+                if mark.encode() in words or any(mark in os.readlink(fd) for fd in (entry / "fd").iterdir()):
+                    processes.add(entry.name)
+    for group in groups:  # asked for its members: a process that gives its memory back names neither words nor group
+        with contextlib.suppress(OSError):
+            processes.update((group / "cgroup.procs").read_text().split())
+    return {"groups": [str(path) for path in groups], "mounts": mounts, "processes": sorted(processes)}
 
 
 def folders_of(owner: subprocess.Popen[str], state_dir: str) -> list[str]:
     return [path.name for path in Path(state_dir).iterdir() if f".{owner.pid}." in path.name]
+
+
+def ends_by_itself(owner: subprocess.Popen[str]) -> None:
+    """Nobody reaps: the sandboxes of a killed owner end."""
+    give_up = time.monotonic() + 30
+    quiet = 0  # one look may miss a process that was forking just then
+    while quiet < 5:
+        quiet = 0 if left_of(owner)["processes"] else quiet + 1
+        assert time.monotonic() < give_up, left_of(owner)
+        time.sleep(0.05)
 
 
 NOTHING = {"groups": [], "mounts": [], "processes": []}
@@ -147,12 +176,7 @@ def test_nothing_outlives_the_run_killed_amid_work(state_dir: str, start: Start)
         assert len(left_of(owner)["mounts"]) >= 2
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    give_up = time.monotonic() + 10
-    quiet = 0  # one look may miss a process that was forking just then
-    while quiet < 5:  # nobody reaps yet: the sandboxes themselves end
-        quiet = 0 if left_of(owner)["processes"] else quiet + 1
-        assert time.monotonic() < give_up, left_of(owner)
-        time.sleep(0.05)
+    ends_by_itself(owner)
     reaped = leftovers.reap(state_dir)
     assert (reaped.processes, reaped.folders, reaped.left) == (0, 1, [])
     assert left_of(owner) == NOTHING
@@ -166,13 +190,46 @@ def test_nothing_outlives_the_run_killed_while_it_boots(state_dir: str, start: S
     time.sleep(delay_s)
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    leftovers.reap(state_dir)
-    for _ in range(200):  # a sandbox that was just being started ends by itself
-        if not left_of(owner)["processes"]:
-            break
-        time.sleep(0.05)
+    assert leftovers.reap(state_dir).left == []
     assert left_of(owner) == NOTHING
     assert folders_of(owner, state_dir) == []
+
+
+@pytest.fixture
+def halfway(start: Start) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A killed owner, and what it had forked for a sandbox, stopped before it started a program."""
+    owner = start("halfway", "halfway")
+    until(owner, "started")
+    assert owner.stdout is not None
+    child = int(owner.stdout.readline())
+    pidfd = os.pidfd_open(child)
+    try:
+        while Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        yield owner, child
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
+
+
+def test_nothing_outlives_the_run_killed_before_its_sandbox_bears_a_name(state_dir: str, halfway):
+    owner, child = halfway
+    assert left_of(owner)["processes"] == [str(child)]
+    reaped = leftovers.reap(state_dir)
+    assert (reaped.processes, reaped.folders, reaped.left) == (1, 1, [])
+    assert left_of(owner) == NOTHING
+
+
+def test_nothing_outlives_the_run_that_a_sandbox_begins_after(state_dir: str, halfway):
+    """It finds its owner gone."""
+    owner, child = halfway
+    os.kill(child, signal.SIGCONT)
+    ends_by_itself(owner)
+    assert leftovers.reap(state_dir).processes == 0
+    assert left_of(owner) == NOTHING
 
 
 def test_nothing_outlives_the_run_that_a_new_run_finds(state_dir: str, start: Start):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import abc
-from actors.desktop.providers.sandbox import cgroups, command, disk
+from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers
 from actors.desktop.providers.sandbox.identity import UserLease
 from actors.desktop.providers.sandbox.process import Watched
 
@@ -37,7 +37,7 @@ class Box:
         self.preparing: asyncio.Future[None] | None = None
         self.listener: socket.socket | None = None
         self.lifeline = -1  # the session ends when nobody holds it any more
-        self.says = -1  # what bwrap reports to; held open, or its report at the end would kill it with SIGPIPE
+        self.says = -1  # what bwrap reports to
 
     @property
     def disk(self) -> Path:
@@ -104,7 +104,7 @@ class Box:
     def last_words(self) -> str:
         """The end of what the sandbox said."""
         try:
-            with (self.disk / "log").open("rb") as log:
+            with (self.disk / leftovers.LOG).open("rb") as log:
                 return log.read(2000).decode("utf-8", "replace").strip()[-300:]
         except OSError:
             return ""

@@ -1,8 +1,9 @@
 """Names that tell their owner, and the removal of what a dead owner left.
 
 Invariant: all that a desktop holds on this host (folder, mount, control groups, processes) carries one name that says
-which process owns it, by process id and start time. So nothing of a live owner is ever touched, and nothing of a dead
-one is missed, whatever instant it died at; a sandbox that its owner had only just begun to start ends by itself.
+which process owns it, by process id and start time; a process that was forked for a sandbox and has not yet become it
+is told by the sandbox's log, which it holds from its first instant. So nothing of a live owner is ever touched, and
+nothing of a dead one is missed, whatever instant it died at.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from actors.desktop.providers.sandbox.identity import started_at
 _NAME = re.compile(r"crl\.(?P<run>[\w-]{0,40})\.(?P<pid>\d+)\.(?P<started>\d+)\.(?P<token>[0-9a-f]{8})(\.(?P<n>\d+))?")
 _DEPTH = 8  # of control groups that are searched
 _GONE_S = 5.0
+LOG = "log"  # on a desktop's disk: what its sandbox says
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -74,16 +76,33 @@ def _groups() -> Iterator[Path]:
                     folders.clear()
 
 
-def _processes() -> Iterator[int]:
-    """Processes that were started with the name of a dead owner's desktop."""
+def _processes(logs: set[str]) -> Iterator[int]:
+    """Processes that were started with the name of a dead owner's desktop, and those about to be."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+                named = b"--token" in words and any(_dead(word.decode("utf-8", "replace")) for word in words)
+                if named or (logs and _writes(Path("/proc", entry), logs)):
+                    yield int(entry)
             except OSError:
                 continue
-            if b"--token" in words and any(_dead(word.decode("utf-8", "replace")) for word in words):
-                yield int(entry)
+
+
+def _writes(process: Path, files: set[str]) -> bool:
+    """Whether it holds one of `files` open for writing. Raises OSError when it can't be looked at."""
+    # Downwards: a child that is about to start a program copies the log to its standard output, then closes the rest.
+    for fd in sorted(map(int, os.listdir(process / "fd")), reverse=True):
+        try:
+            if os.readlink(process / "fd" / str(fd)) not in files:
+                continue
+            info = (process / "fdinfo" / str(fd)).read_text()
+        except FileNotFoundError:  # closed meanwhile
+            continue
+        flags = next(line.split()[1] for line in info.splitlines() if line.startswith("flags:"))
+        if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
+            return True
+    return False
 
 
 def _kill(pids: set[int]) -> None:
@@ -122,8 +141,12 @@ def reap(state_dir: str) -> Reaped:
         groups = list(_groups())
         folders = {str(path): str(path) for path in groups}
         cgroups.thaw(folders)
-        victims = set(_processes()) | cgroups.members(folders)
-        _kill(victims)
+        logs = {str(log) for folder in base.iterdir() if _dead(folder.name) for log in folder.glob(f"*/disk/{LOG}")}
+        victims: set[int] = set()
+        # Looked again after each kill: one that was killed may just have forked.
+        while found := ({*_processes(logs)} | cgroups.members(folders)) - victims:
+            _kill(found)
+            victims |= found
         left = cgroups.remove(folders)
         gone = 0
         for folder in base.iterdir():

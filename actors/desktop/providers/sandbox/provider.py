@@ -33,6 +33,19 @@ LAY_OUT_S = 120.0  # dead runs' desktops are removed first, and another provider
 GUEST_SOURCE = Path(__file__).resolve().parents[4] / "apis" / "guest"
 
 
+def _pipe_that_never_breaks() -> tuple[int, int]:
+    """A pipe of which the writing end reads, too: who writes there gets no SIGPIPE when the other end is gone.
+
+    bwrap reports before it lets its first process go on. One that died of its report, because its owner had died
+    meanwhile, would leave that process waiting for ever.
+    """
+    reads, writes = os.pipe()
+    try:
+        return reads, os.open(f"/proc/self/fd/{writes}", os.O_RDWR | os.O_CLOEXEC)
+    finally:
+        os.close(writes)
+
+
 class SandboxProvider(abc.Provider):
     """Makes sandboxes with bubblewrap; one per actor host."""
 
@@ -129,7 +142,7 @@ class SandboxProvider(abc.Provider):
         listener = box.listener
         if listener is None:
             raise fault(FaultCause.SANDBOX_REFUSED, "no listening socket")
-        box.says, status = os.pipe()
+        box.says, status = _pipe_that_never_breaks()
         block, box.lifeline = os.pipe()
         waits = os.dup(block)  # bwrap takes the first byte, the session the second
         argv = command.sandbox_command(
@@ -145,7 +158,7 @@ class SandboxProvider(abc.Provider):
         )
         identity = None if box.lease.shared else box.lease.uid
         try:
-            with (box.disk / "log").open("wb") as log:
+            with (box.disk / leftovers.LOG).open("wb") as log:
                 box.process = subprocess.Popen(  # noqa: ASYNC220 - must be started by the loop's thread, see above
                     argv,
                     stdin=subprocess.DEVNULL,
