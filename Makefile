@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup train test pytest lint mutants wheel bench clean
+.PHONY: setup train test test-all pytest lint mutants wheel bench sglang-cpu clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -12,6 +12,14 @@ train: setup
 	.venv/bin/computerrl run deploy/local.yaml
 
 test: setup lint pytest
+
+# The suite, the tests against real SGLang, and a shortened main job with real SGLang behind the samplers.
+test-all: test sglang-cpu
+	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0
+	@bash deploy/setup/sglang_smoke.sh
+
+sglang-cpu:
+	@bash deploy/setup/sglang.sh
 
 pytest:
 	$(PY) -m pytest tests -n 2 --dist loadfile

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The main job with real SGLang, shortened to some minutes: demonstrations, cloning, one RL step on rewards that differ.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
+short=(
+    run.limit_s=1500 "run.require={bc_steps: 1, rl_steps: 1}"
+    "tasks.train=[{family: file_manager, split: train, count: 8, first: 1000}]"
+    "tasks.demo=[{family: file_manager, split: train, count: 64}]" tasks.max_steps=6
+    demos.count=48 "demos.pool=[]" demos.attempts=1 demos.mixed_attempts=0 demos.resample_rounds=0
+    desktops.seats=4 desktops.screenshots=none
+    replay.groups_per_step=1 replay.group_size=4 replay.group_min=2 replay.max_new_tokens=64 replay.samples_per_step=16
+    learner.checkpoint_every=20 learner.warmup_steps=5
+    entropulse.bc_steps=80 entropulse.total_rl_steps=1 entropulse.rl_steps=1 entropulse.pulses=0 entropulse.max_waste=40
+    evaluation.enabled=false
+)
+.venv/bin/computerrl run deploy/local-sglang.yaml --runs "$runs" --name sglang "${short[@]/#/--set=}"
+code=$?
+[ $code = 0 ] || .venv/bin/computerrl logs sglang --runs "$runs" --level warning | tail -n 60
+exit $code
