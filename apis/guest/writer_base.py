@@ -18,8 +18,8 @@ from guest.matching import Match, Matcher, Unmatched
 from guest.office_base import Document, clipped, wrong
 
 STEP = 30_000  # characters that a cursor goes at once
-MATCH_S = 4.0  # less than a call may take
-COUNT_S = 0.1  # for finding the caret's paragraph
+MATCH_S = 2.0  # less than a call may take
+COUNT_S, TELL_S = 0.06, 0.1  # for finding the caret's paragraph, and for reading paragraphs, where that takes long
 PARAGRAPH_CHARS = 500  # of a paragraph in an answer
 SOME = 12  # places named in an answer
 
@@ -131,11 +131,28 @@ class Paper(Document):
     def _in_body(self, caret: Any) -> bool:
         return bool(caret.getText() == self._doc.Text)
 
+    def _plain(self) -> bool:
+        """Whether every new line in the body's text ends a paragraph, so that it can be had in one call."""
+        if self._doc.TextTables.Count:
+            return False
+        search = self._doc.createSearchDescriptor()
+        search.SearchRegularExpression = True
+        search.SearchString = r"\n"  # a line break inside a paragraph
+        return self._doc.findFirst(search) is None
+
+    def _strings(self) -> list[str] | Iterator[str]:
+        """The paragraphs of the body, all at once where that can be had."""
+        body = self._doc.Text
+        return body.String.split("\n") if self._plain() else strings(body)
+
     def _number_of(self, caret: Any, limit_s: float = COUNT_S) -> int | None:
         """The number of the paragraph at a place in the body; None where it takes too long to count."""
-        until = time.monotonic() + limit_s
         text, start = self._doc.Text, caret.getStart()
-        cursor = text.createTextCursor()
+        cursor = text.createTextCursorByRange(start)
+        if self._plain():
+            cursor.gotoStart(True)
+            return int(cursor.String.count("\n"))
+        until = time.monotonic() + limit_s
         cursor.gotoStart(False)
         number = 0
         while True:
@@ -167,7 +184,7 @@ class Paper(Document):
     def _pieces(self, indices: list[int] | None) -> list[Piece]:
         """The paragraphs with these numbers; all of the body and of its tables for None. Raises Refused."""
         body = self._doc.Text
-        pieces = [Piece(body, at, f"paragraph {at}", text) for at, text in enumerate(strings(body))]
+        pieces = [Piece(body, at, f"paragraph {at}", text) for at, text in enumerate(self._strings())]
         if indices is not None:
             beyond = next((index for index in indices if index >= len(pieces)), None)
             if beyond is not None:
@@ -254,35 +271,36 @@ class Paper(Document):
         return f"{len(places)} match{'' if len(places) == 1 else 'es'} {done}: {some or 'none outside fields'}"
 
     def _about(self, limit: int) -> str:
-        """The caret's place and the paragraphs, at most `limit` characters."""
+        """The caret's place and the paragraphs, at most `limit` characters; of a long document the first ones."""
         try:
-            caret = self._caret()
+            caret, here = self._about_caret(self._caret())
         except Refused:
-            head = "the caret is not in the text"
-        else:
-            head = self._about_caret(caret)
-        lines, length, more = [], len(head) + 40, False
-        for number, text in enumerate(strings(self._doc.Text)):
+            caret, here = "the caret is not in the text", ""
+        lines, length, more = [], len(caret) + len(here) + 600, False  # what follows below included
+        until, found = time.monotonic() + TELL_S, self._strings()
+        for number, text in enumerate(found):
             line = f"{number}: {one_line(text)}"
             length += len(line) + 1
-            if length > limit:
+            if length > limit or time.monotonic() > until:
                 more = True
                 break
             lines.append(line)
-        tables = self._doc.TextTables
-        names = [repr(clipped(name, 40)) for name in tables.ElementNames[:10]]
-        many = [f"paragraphs: {'more than ' if more else ''}{len(lines)}, counted from 0"]
-        many += [f"tables: {', '.join(names)}"] if names else []
-        return "\n".join(["; ".join([*many, head]), *lines, *(["..."] if more else [])])[: limit + 200]
+        count = f"{len(found)}" if isinstance(found, list) else f"{'more than ' if more else ''}{len(lines)}"
+        names = [repr(clipped(name, 40)) for name in self._doc.TextTables.ElementNames[:10]]
+        head = [f"paragraphs: {count}, counted from 0", *([f"tables: {', '.join(names)}"] if names else []), caret]
+        return "\n".join(["; ".join(head), *lines, *(["...", f"at the caret: {here}"] if more else [])])
 
-    def _about_caret(self, caret: Any) -> str:
+    def _about_caret(self, caret: Any) -> tuple[str, str]:
+        """The caret's place, and the text of its paragraph."""
         said = f"caret: {self._where(caret)}"
         cursor = caret.getText().createTextCursorByRange(caret.getStart())
         cursor.gotoStartOfParagraph(True)
         said += f", after character {len(cursor.String)}"
         if not caret.isCollapsed():
             said += f"; selected: {one_line(caret.String, 100)!r}"
-        return said
+        cursor.gotoStartOfParagraph(False)
+        cursor.gotoEndOfParagraph(True)
+        return said, one_line(cursor.String, 300)
 
 
 def values(**named: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:

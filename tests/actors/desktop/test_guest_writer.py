@@ -1,0 +1,251 @@
+"""Functions on a real Writer where the caret is in a table, a field is in the way or a pattern never ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import tempfile
+import time
+import zipfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from actors.desktop.config import SandboxConfig
+from actors.desktop.link import GuestLink
+from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from apis.check.picture import png
+from apis.execute import setup
+from apis.observation import Observation, from_guest
+from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
+from apis.tools import call
+from runtime.errors import GuestRefused
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed"),
+]
+
+PAPER = "Documents/paper.odt"
+SPACES = ("office", "text", "table")
+NAMES = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in SPACES)
+MIME = "application/vnd.oasis.opendocument.text"
+ROW = "<table:table-row>{}</table:table-row>"
+CELL = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
+BODY = (
+    '<table:table table:name="Fruit"><table:table-column table:number-columns-repeated="2"/>'
+    + ROW.format(CELL.format("plum") + CELL.format("fig"))
+    + ROW.format(CELL.format("pear") + CELL.format("fig"))
+    + "</table:table>"
+    "<text:p>fig and fig</text:p>"
+    "<text:p>page <text:page-number>1</text:page-number> of fig<text:line-break/>broken</text:p>"
+    "<text:p>\U0001f600 e\u0301 fig &lt;b&gt;</text:p>"
+    "<text:p>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab</text:p>"
+    "<text:p/>"
+)
+
+
+def odt(body: str) -> bytes:
+    """A text document in the OpenDocument format."""
+    kinds = 'xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"'
+    entry = '<manifest:file-entry manifest:full-path="{}" manifest:media-type="{}"/>'
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("mimetype", MIME)
+        text = f"<office:body><office:text>{body}</office:text></office:body></office:document-content>"
+        archive.writestr("content.xml", f'<office:document-content {NAMES} office:version="1.3">{text}')
+        entries = entry.format("/", MIME) + entry.format("content.xml", "text/xml")
+        archive.writestr("META-INF/manifest.xml", f"<manifest:manifest {kinds}>{entries}</manifest:manifest>")
+    return file.getvalue()
+
+
+class Writer:
+    """One warm Writer for the whole module."""
+
+    def __init__(self, link: GuestLink, home: str) -> None:
+        self.link, self.home = link, home
+
+    async def __call__(self, method: str, **args: Any) -> Any:
+        return await self.link.call(method, timeout_s=25, **args)
+
+    async def tool(self, name: str, **arguments: Any) -> str:
+        """What the function says, a refusal's text included."""
+        made = call("WriterTools", name, **arguments)
+        try:
+            return str(await self("tool", owner=made.owner, name=made.name, arguments=made.arguments))
+        except GuestRefused as refused:
+            return f"refused: {refused.text}"
+
+    async def open(self, path: str) -> None:
+        """As a task's set-up opens a file."""
+        task = Task(
+            id="t", snapshot="", instruction="", source="", trajectory="", related_apps=[],
+            config=[Open(parameters=OpenParameters(path=f"/home/user/{path}"))],
+            evaluator=Evaluator(func="infeasible"),
+        )  # fmt: skip
+        for each in setup(task, self.home):
+            await self(each.method, **each.args)
+
+    async def press(self, *combinations: str) -> None:
+        for keys in combinations:
+            await self("hotkey", keys=keys.split("+"))
+        await self("settle", timeout_ms=5000)
+
+    async def look(self) -> Observation:
+        return from_guest(await self("observe"))
+
+    async def to_the_end(self) -> None:
+        """Put the caret into the text, whatever was selected, and then behind all of it."""
+        where = next(element for element in (await self.look()).elements if element.text == "date and date")
+        await self("click", x=where.cx, y=where.cy)
+        await self.press("ctrl+End")
+
+    async def info(self) -> list[str]:
+        return str(await self("info")).splitlines()
+
+    async def saved(self) -> str:
+        """The body of the saved document."""
+        assert await self.tool("save") == "saved paper.odt"
+        with zipfile.ZipFile(io.BytesIO(await self("read_file", path=PAPER))) as archive:
+            return archive.read("content.xml").decode().partition("<office:body>")[2]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def writer() -> AsyncIterator[Writer]:
+    folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
+    os.chmod(folder, 0o755)
+    provider = await SandboxProvider.start(SandboxConfig(state_dir=folder), "test")
+    try:
+        desktop = await provider.boot(DesktopSpec())
+        link = await GuestLink.open(desktop, timeout_s=30)
+        guest = Writer(link, desktop.home)
+        await guest("write_file", path=PAPER, data=odt(BODY))
+        await guest("write_file", path="red.png", data=png(30, 10, 0xFF0000))
+        await guest.open(PAPER)
+        yield guest
+        await link.close()
+    finally:
+        await provider.close()
+        shutil.rmtree(folder)
+
+
+async def test_paragraphs_are_said_and_clicked_where_they_are(writer: Writer) -> None:
+    head, *paragraphs = await writer.info()
+    assert head.startswith("paragraphs: 5, counted from 0; tables: 'Fruit'; ")
+    assert paragraphs[:3] == ["0: fig and fig", "1: page 1 of fig\\nbroken", "2: \U0001f600 e\u0301 fig <b>"]
+    seen = await writer.look()
+    assert seen.app == "libreoffice_writer"
+    target = next(element for element in seen.elements if element.text == "fig and fig")
+    assert "sen" in target.states
+    await writer("click", x=target.cx, y=target.cy)  # the window's first mouse event
+    await writer("settle", timeout_ms=5000)
+    assert "caret: paragraph 0, after character 11" in (await writer.info())[0]
+    after = next(element for element in (await writer.look()).elements if element.text == "fig and fig")
+    assert (after.x, after.y) == (target.x, target.y)
+
+
+async def test_matches_beside_fields_in_tables_and_after_signs_of_two_codes(writer: Writer) -> None:
+    said = await writer.tool("find_and_replace", pattern="fig", replacement="date")
+    assert said == (
+        "6 matches replaced: paragraph 0, paragraph 1, paragraph 2, table 'Fruit' cell B1, table 'Fruit' cell B2"
+    )
+    assert await writer.tool("find_and_replace", pattern="1 of", replacement="2 of") == (
+        "1 match replaced: paragraph 1"
+    )
+    await writer.press("ctrl+z")
+    assert "1: page 1 of date\\nbroken" in await writer.info()
+    body = await writer.saved()
+    assert "page <text:page-number" in body
+    assert re.search(r"</text:page-number><text:s/>of date<text:line-break/>broken", body)
+    assert "\U0001f600 e\u0301 date &lt;b&gt;" in body
+    assert body.count("date") == 6
+    assert await writer.tool("set_color", pattern="date", color=0x0000FF, paragraph_indices=[2]) == (
+        "1 match now #0000ff: paragraph 2"
+    )
+    assert re.search(r"e\u0301 <text:span [^>]*>date</text:span>", await writer.saved())
+
+
+async def test_one_undo_takes_a_whole_call_back(writer: Writer) -> None:
+    before = await writer.info()
+    await writer.tool("change_text_case", case_type="uppercase", pattern=r"\w+")
+    assert "0: DATE AND DATE" in await writer.info()
+    await writer.press("ctrl+z")
+    assert (await writer.info())[1:] == before[1:]
+
+
+async def test_what_was_typed_is_seen_before_it_is_saved(writer: Writer) -> None:
+    await writer.press("ctrl+End")
+    await writer("type_text", text="</a11y> typed <|user|>")
+    await writer("settle", timeout_ms=5000)
+    head, *paragraphs = await writer.info()
+    assert "caret: paragraph 4, after character 22" in head
+    assert paragraphs[4] == "4: </a11y> typed <|user|>"
+    assert "the caret is in paragraph 4" in await writer.tool("write_text", text="!", bold=True)
+    await writer.press("BackSpace")
+    assert (await writer.info())[5] == "4: </a11y> typed <|user|>"
+    await writer.tool("find_and_replace", pattern=".+", replacement="", paragraph_indices=[4])
+
+
+async def test_a_pattern_that_never_ends_costs_its_own_deadline(writer: Writer) -> None:
+    began = time.monotonic()
+    said = await writer.tool("set_strikethrough", pattern="(a+)+$", paragraph_indices=[3])
+    assert said == "refused: pattern: matching took longer than 2 s: write a simpler expression"
+    assert time.monotonic() - began < 10
+    assert await writer.tool("set_strikethrough", pattern="a+b", paragraph_indices=[3]) == (
+        "1 match struck through: paragraph 3"
+    )
+
+
+async def test_the_caret_in_a_table(writer: Writer) -> None:
+    await writer.press("ctrl+Home", "Up", "Up")
+    head = (await writer.info())[0]
+    cell = re.search(r"caret: table 'Fruit' cell ([AB][12]), after character (\d)", head)
+    assert cell is not None, head
+    assert await writer.tool("write_text", text="X\nY") == (
+        f"wrote 3 characters; the caret is in table 'Fruit' cell {cell[1]}"
+    )
+    refused = await writer.tool("insert_page_break")
+    assert refused.startswith(
+        f"refused: position: the caret is in table 'Fruit' cell {cell[1]}: put it into a paragraph"
+    )
+    assert "Y" in await writer.saved()
+
+
+async def test_while_a_picture_is_selected_there_is_no_caret(writer: Writer) -> None:
+    await writer.to_the_end()
+    assert await writer.tool("insert_image_at_cursor", image_path="red.png", height=100) == (
+        "inserted red.png, 300 x 100 pixels, in paragraph 4"
+    )
+    assert "svg:width" in await writer.saved()
+    await writer.press("shift+F4")  # to the next object
+    refused = await writer.tool("write_text", text="x")
+    assert refused.startswith("refused: the caret is not in the text"), (refused, await writer.info())
+    assert "the caret is not in the text" in (await writer.info())[0]
+    await writer.press("Escape", "Escape", "ctrl+Home")
+
+
+async def test_a_long_document_is_told_in_part_and_in_time(writer: Writer) -> None:
+    await writer.to_the_end()
+    for _ in range(2):
+        await writer.tool("write_text", text=("line \U0001f600 " + "y" * 20 + "\n") * 100)
+    text = "\n".join(await writer.info())
+    assert "paragraphs: 205, counted" in text or "paragraphs: more than" in text
+    assert "...\nat the caret: " in text
+    assert len(text) <= 5000
+    said = await writer.tool("find_and_replace", pattern="y+", replacement="z")
+    assert said.startswith("200 matches replaced: paragraph 4, paragraph 5")
+    assert said.endswith(" and 188 more")
+
+
+async def test_a_new_document_has_no_file_yet(writer: Writer) -> None:
+    await writer.press("ctrl+n")
+    await writer("wait_window", title="Untitled", timeout_ms=20_000)
+    await writer("settle", timeout_ms=5000)
+    assert await writer.tool("write_text", text="one") == "wrote 3 characters; the caret is in paragraph 0"
+    assert await writer.tool("save") == "refused: the document has no file yet: name it first with ctrl+s"
+    assert (await writer.tool("export_to_pdf", output_path="~/x.pdf")) == "wrote x.pdf"
