@@ -116,10 +116,11 @@ def _bounded(code: str) -> str:
     while at < len(code):
         char = code[at]
         if char in "'\"":
-            if at and (code[at - 1].isalnum() or code[at - 1] == "_"):
+            raw = code[at - 1 : at] in ("r", "R") and not (at > 1 and (code[at - 2].isalnum() or code[at - 2] == "_"))
+            if at and not raw and (code[at - 1].isalnum() or code[at - 1] == "_"):
                 raise _Refused("strings are written without a prefix: 'text' or \"text\"")
             mark = char * 3 if code.startswith(char * 3, at) else char
-            at = _copy_string(code, at, mark, out)
+            at = _copy_string(code, at, mark, out, raw=raw)
             continue
         outside += char not in _FLAT
         depth += (char in "([{") - (char in ")]}")
@@ -142,8 +143,11 @@ def _in_name(code: str, at: int) -> bool:
     return code[at].isalpha() or code[at] == "_"
 
 
-def _copy_string(code: str, at: int, mark: str, out: list[str]) -> int:
-    """Append the string literal that opens at `at` to `out`; the index after it."""
+def _copy_string(code: str, at: int, mark: str, out: list[str], *, raw: bool) -> int:
+    """Append the string literal that opens at `at` to `out`; the index after it.
+
+    In a raw one, as regular expressions are written, every backslash stands for itself.
+    """
     out.append(mark)
     at += len(mark)
     while at < len(code):
@@ -151,9 +155,10 @@ def _copy_string(code: str, at: int, mark: str, out: list[str]) -> int:
             out.append(mark)
             return at + len(mark)
         if code[at] == "\\" and at + 1 < len(code):
-            if _OCTAL.match(code, at):
+            if not raw and _OCTAL.match(code, at):
                 raise _Refused(f"the escape {code[at : at + 4]} is no character")
-            out.append(code[at : at + 2] if code[at + 1] in _ESCAPES else "\\" + code[at : at + 2])
+            known = raw or code[at + 1] in _ESCAPES
+            out.append(code[at : at + 2] if known else "\\" + code[at : at + 2])
             at += 2
             continue
         out.append(code[at])

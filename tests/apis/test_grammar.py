@@ -97,6 +97,9 @@ def test_accepts_what_the_functions_take(answer: str, action: Action) -> None:
         (f"Agent.type(text='{'a' * 1001}')", "at most 1000 characters"),
         ("Agent.type(text=f'{1}')", "without a prefix"),
         ("Agent.type(text=b'x')", "without a prefix"),
+        ("Agent.type(text=rb'x')", "without a prefix"),
+        ("Agent.type(text=fr'{1}')", "without a prefix"),
+        ("Agent.type(text=r'\\')", "a string is not closed"),
         ("Agent.type(text='a' + 'b')", "no place"),
         ("Agent.type(text='open)", "not closed"),
         ("Agent.type(overwrite=1)", "write True or False"),
@@ -228,6 +231,11 @@ ACTIONS = st.one_of(
     st.builds(Quote, content=TEXTS),
     st.builds(Exit, success=st.booleans()),
 )
+
+
+def test_a_raw_string_takes_backslashes_as_they_are() -> None:
+    assert parsed(r"Agent.type(text=r'\1 \w+ \'\400')") == Type(text=r"\1 \w+ \'\400")
+    assert parsed('Agent.type(text=R"""\\n"""  )') == Type(text=r"\n")
 
 
 @given(ACTIONS)
