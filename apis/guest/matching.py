@@ -86,14 +86,14 @@ class Matcher:
                     raise BrokenPipeError
                 told += part
         except Unmatched:
-            self._end()
+            self.end()
             raise
         except OSError as error:
-            self._end()
+            self.end()
             raise Unmatched("pattern: matching took too much memory: write a simpler expression") from error
-        error, found = json.loads(told)
-        if error is not None:
-            raise Unmatched(error)
+        problem, found = json.loads(told)
+        if problem is not None:
+            raise Unmatched(problem)
         return [Match(*row) for row in found]
 
     def _running(self) -> Any:
@@ -103,7 +103,13 @@ class Matcher:
             self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         return self._child
 
-    def _end(self) -> None:
+    @property
+    def pid(self) -> int | None:
+        """The process; None where none waits for a search."""
+        return None if self._child is None else self._child.pid
+
+    def end(self) -> None:
+        """End the process."""
         if self._child is not None:
             self._child.kill()
             self._child.communicate()
