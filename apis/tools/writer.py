@@ -37,7 +37,8 @@ def _paragraphs() -> Param:
 
 
 def _pattern() -> Param:
-    return Param("pattern", "text", "str", (MAX_PATTERN,), meaning="a regular expression of Python, met in a paragraph")
+    meaning = "a regular expression like r'\\bword\\b', found inside paragraphs"
+    return Param("pattern", "text", "str", (MAX_PATTERN,), meaning=meaning)
 
 
 def _font() -> Param:
@@ -49,7 +50,7 @@ FUNCTIONS: tuple[Function, ...] = (
     _function(
         "write_text",
         "Write at the caret, in place of what is selected; the caret then stands behind it.",
-        Param("text", "text", "str", (MAX_TYPED,), meaning="\\n begins a new paragraph"),
+        Param("text", "text", "str", (MAX_TYPED,), meaning="'\\n' begins a new paragraph"),
         Param("bold", "boolean", "bool", (), False, "True for bold; False for the paragraph style's weight"),
         Param("italic", "boolean", "bool", (), False, "True for italic; False for the paragraph style's posture"),
         _optional("size", "number", "float", (1, 500), meaning="in points; None: as at the caret"),
@@ -65,7 +66,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "find_and_replace",
         "Replace the text that matches; the rest keeps its looks.",
         _pattern(),
-        Param("replacement", "text", "str", (MAX_TYPED,), meaning="\\\\1 is the first group, \\n a new paragraph"),
+        Param("replacement", "text", "str", (MAX_TYPED,), meaning="r'\\1' is the first group, '\\n' a new paragraph"),
         _paragraphs(),
     ),
     _function("set_font", "Set the font of whole paragraphs.", _font(), _paragraphs()),
