@@ -19,8 +19,8 @@ from Xlib import XK, X, display
 from Xlib.ext import xtest
 
 CALL_S = 8.0  # less than the agent waits
-PRINT_S = 4.0
-INFO_S = 0.25
+PRINT_S = 5.0
+INFO_S, CONNECT_S = 0.25, 3.0
 INFO_CHARS = 4800
 TITLE_CHARS, URL_CHARS = 100, 200
 TABS_MAX = 60
@@ -31,9 +31,10 @@ _TABS = f"""(async () => {{
   const windows = await chrome.windows.getAll({{populate: true}});
   const [at] = await chrome.tabs.query({{active: true, windowId: front.id}});
   const marks = at && at.url ? await chrome.bookmarks.search({{url: at.url}}).catch(() => []) : [];
-  return {{marked: marks.length > 0, windows: windows.map(each => [each.id === front.id, each.tabs.length,
-    each.tabs.slice(0, {TABS_MAX}).map(tab =>
-      [tab.active, (tab.title ?? '').slice(0, {TITLE_CHARS + 1}), (tab.url ?? '').slice(0, {URL_CHARS + 1})])])}};
+  const told = tab =>
+    [tab.active, (tab.title ?? '').slice(0, {TITLE_CHARS + 1}), (tab.url ?? '').slice(0, {URL_CHARS + 1})];
+  return {{focused: front.focused, marked: marks.length > 0, windows: windows.map(each =>
+    [each.id === front.id, each.tabs.length, each.tabs.slice(0, {TABS_MAX}).map(told)])}};
 }})()"""
 _BOOKMARK = f"""(async () => {{
   const [tab] = await chrome.tabs.query({{active: true, lastFocusedWindow: true}});
@@ -55,8 +56,11 @@ _BRING_BACK = f"""(async () => {{
 }})()"""
 
 
-_FRONT = f"""chrome.tabs.query({{active: true, lastFocusedWindow: true}})
-  .then(([tab]) => tab ? (tab.title || tab.url || '').slice(0, {TITLE_CHARS + 1}) : null)"""
+_FRONT = f"""(async () => {{
+  const [tab] = await chrome.tabs.query({{active: true, lastFocusedWindow: true}});
+  const focused = (await chrome.windows.getLastFocused()).focused;
+  return [focused, tab ? (tab.title || tab.url || '').slice(0, {TITLE_CHARS + 1}) : null];
+}})()"""
 _SEEN = "document.visibilityState === 'visible'"
 
 
@@ -67,8 +71,15 @@ def call(name: str, arguments: dict[str, Any]) -> str:
 
 def info() -> str:
     """The tabs of every window, the one in front first, with the active one marked. Raises Refused."""
-    found = _BROWSER.run(_TABS, soon(INFO_S))
+    # A connection is made even if nobody waits for it so long: whoever asks next finds it.
+    until = soon(INFO_S if _BROWSER.ready else CONNECT_S)
+    found = _BROWSER.run(_TABS, until)
     lines: list[str] = []
+    if not found["focused"] and (hidden := _BROWSER.incognito(until)):
+        lines.append(f"Incognito tabs: {len(hidden)}")
+        lines += [
+            f"- {clean(page['title'], TITLE_CHARS)} | {clean(page['url'], URL_CHARS)}" for page in hidden[:TABS_MAX]
+        ]
     for front, count, tabs in sorted(found["windows"], key=lambda window: not window[0]):
         lines.append(f"{'tabs' if front else 'tabs of another window'}: {count}")
         for number, (active, title, url) in enumerate(tabs, 1):
@@ -115,9 +126,10 @@ class BrowserTools:
         return self._open(pages.BOOKMARKS)
 
     def bookmark_page(self) -> str:
+        self._front()
         found = self._browser.run(_BOOKMARK, self._until)
         if found is None:
-            raise failed("no page is in front: open one first")
+            raise failed("the page in front has no address: open one first")
         old, title, url, folder = found
         what = f"{clean(title, TITLE_CHARS)!r} ({clean(url, URL_CHARS)})"
         return f"{what} {'was bookmarked already' if old else 'is bookmarked'}, in {clean(folder, TITLE_CHARS)!r}"
@@ -134,9 +146,7 @@ class BrowserTools:
         return self._open(pages.DATA, again=True)
 
     def print(self) -> str:
-        front = self._browser.run(_FRONT, self._until)
-        if front is None:
-            raise failed("no page is in front: open one first")
+        front = self._front()
         open_now = [page for page in self._browser.pages(self._until) if page["url"].startswith(pages.PRINT.url)]
         shown = (each["targetId"] for each in open_now if self._browser.read(each["targetId"], _SEEN, self._until))
         target = next(shown, None)
@@ -147,7 +157,16 @@ class BrowserTools:
                 text = "the page in front did not let its print dialog open: close what covers it, or press ctrl+p"
                 raise failed(text) from refused
         value = self._browser.read(target, pages.PRINT.asks, self._until)
-        return pages.said(pages.PRINT, {**value, "title": clean(front, TITLE_CHARS)})
+        return pages.said(pages.PRINT, {**value, "title": front})
+
+    def _front(self) -> str:
+        """The title of the page in front. Raises Refused where none is that the functions may touch."""
+        focused, title = self._browser.run(_FRONT, self._until)
+        if not focused and self._browser.incognito(self._until):
+            raise failed("an Incognito window is in front: bring another one to the front, or use the keyboard")
+        if title is None:
+            raise failed("no page is in front: open one first")
+        return clean(title, TITLE_CHARS)
 
     def _open(self, page: pages.Page, again: bool = False) -> str:
         return pages.said(page, self._browser.show(page.url, page.asks, self._until, again))

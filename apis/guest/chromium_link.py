@@ -21,6 +21,7 @@ PORT_FILE = "DevToolsActivePort"
 LOOK_S = 0.02
 SHORT_S = 1.0  # for a command that only ends something
 _APPEARED = ("Target.targetCreated", "Target.targetInfoChanged")
+SILENT = "Chromium does not answer: a dialog or a busy page may hold it"
 LOADING = ("Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context")
 
 
@@ -41,6 +42,12 @@ class Browser:
     def __init__(self) -> None:
         self._tools: DevTools | None = None
         self._helper = ""  # session of the hidden page
+        self._context = ""  # of the profile's own pages
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a connection."""
+        return self._tools is not None
 
     def run(self, expression: str, until: float) -> Any:
         """What a JavaScript expression gives that runs in the helper extension. Raises Refused."""
@@ -53,7 +60,7 @@ class Browser:
         try:
             return self._tools.ask(method, params, until, session)
         except TimeoutError as error:
-            raise failed("Chromium does not answer: a dialog or a busy page may hold it") from error
+            raise failed(SILENT) from error
         except OSError as error:
             self._drop()
             raise failed(f"Chromium is gone: {error}") from error
@@ -63,6 +70,10 @@ class Browser:
         self.connected(until)
         infos = self.ask("Target.getTargets", until)["targetInfos"]
         return [info for info in infos if info["type"] == "page" and HELPER_ID not in info["url"]]
+
+    def incognito(self, until: float) -> list[dict[str, Any]]:
+        """Pages that the helper extension does not see, for they are Incognito ones. Raises Refused."""
+        return [page for page in self.pages(until) if page.get("browserContextId") != self._context]
 
     def show(self, url: str, expression: str, until: float, again: bool = False) -> Any:
         """Bring the page `url` of Chromium's own to the front; what an expression gives in it, once it is not null.
@@ -137,13 +148,18 @@ class Browser:
     def connected(self, until: float) -> None:
         """Be connected to the Chromium that runs now. Raises Refused."""
         if self._tools is not None:
-            with contextlib.suppress(Refused):
-                self.ask("Runtime.evaluate", until, self._helper, expression="1")
+            try:
+                self._tools.ask("Runtime.evaluate", {"expression": "1"}, until, self._helper)
                 return
-            self._drop()
+            except TimeoutError as error:
+                raise failed(SILENT) from error
+            except (OSError, Refused):  # it was started again, or its hidden page has gone
+                self._drop()
         try:
             port, path = (Path(os.environ["HOME"]) / PROFILE / PORT_FILE).read_text()[:200].split()
             self._tools = DevTools(int(port), path, until)
+        except TimeoutError as error:
+            raise failed(SILENT) from error
         except (OSError, ValueError) as error:
             if _running():
                 text = "Chromium can't be reached: close it and open it with Agent.open_app('chrome')"
@@ -162,7 +178,9 @@ class Browser:
             target = self.ask("Target.createTarget", until, url=url, hidden=True)["targetId"]
             with contextlib.suppress(Refused):
                 self._helper = self.ask("Target.attachToTarget", until, targetId=target, flatten=True)["sessionId"]
-                if self.read(target, "location.protocol === 'about:' ? null : typeof chrome.tabs", until) == "object":
+                if self.read(target, _LOADED, until) == "object":
+                    about = self.ask("Target.getTargetInfo", until, targetId=target)["targetInfo"]
+                    self._context = about.get("browserContextId", "")
                     return
             if self._tools is None or time.monotonic() + LOOK_S >= until:
                 break
@@ -182,15 +200,22 @@ class Browser:
         self._tools, self._helper = None, ""
 
 
+_LOADED = "location.protocol === 'about:' ? null : typeof chrome.tabs"
+
+
 def _evaluated(expression: str) -> dict[str, Any]:
     return {"expression": expression, "awaitPromise": True, "returnByValue": True}
 
 
 def _running() -> bool:
-    """Whether there is a Chromium, whoever started it."""
+    """Whether there is a Chromium, whoever started it; what is left of a dead one does not count."""
     for entry in os.listdir("/proc"):
+        process = Path("/proc", entry)
         try:
-            if entry.isdigit() and Path(f"/proc/{entry}/comm").read_text().strip() in PROGRAMS:
+            if not entry.isdigit() or (process / "comm").read_text().strip() not in PROGRAMS:
+                continue
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+            if words and b" --type=" not in words:
                 return True
         except OSError:  # it ended meanwhile
             continue

@@ -76,11 +76,11 @@ def _passwords(value: Any) -> list[str]:
 
 
 def _privacy(value: Any) -> list[str]:
-    browsing = {0: "enhanced", 1: "standard", 2: "off"}
-    cookies = {0: "allowed", 1: "blocked in Incognito", 2: "blocked"}
+    browsing = {0: "off", 1: "standard", 2: "enhanced"}
+    cookies = {0: "blocked", 1: "allowed"}
     return [
         f"safe browsing: {browsing.get(value.get('generated.safe_browsing'), 'other')}",
-        f"third-party cookies: {cookies.get(value.get('profile.cookie_controls_mode'), 'other')}",
+        f"third-party cookies: {cookies.get(value.get('generated.third_party_cookie_blocking_setting'), 'other')}",
         f"do not track: {on(value.get('enable_do_not_track'))}",
         f"secure DNS: {value.get('dns_over_https.mode')}",
         f"warn of leaked passwords: {on(value.get('profile.password_manager_leak_detection'))}",
@@ -89,13 +89,12 @@ def _privacy(value: Any) -> list[str]:
 
 def _appearance(value: Any) -> list[str]:
     home = value.get("homepage")
-    bar = {0: "never", 1: "on the new tab page", 2: "always"}
-    shown = value.get("bookmark_bar.visibility_state")
+    bar = {0: "always", 1: "on the new tab page", 2: "never"}
     return [
         f"theme: {value.get('extensions.theme.id') or {0: 'classic', 1: 'GTK'}.get(value['theme'], 'other')}",
         f"home button: {on(value.get('browser.show_home_button'))}",
         f"home page: {'the new tab page' if value.get('homepage_is_newtabpage') or not home else home}",
-        f"bookmarks bar: {bar.get(shown, on(value.get('bookmark_bar.show_on_all_tabs')))}",
+        f"bookmarks bar: {bar.get(value.get('bookmark_bar.visibility_state'), 'other')}",
         f"font size: {value.get('webkit.webprefs.default_font_size')}",
         f"smallest font size: {value.get('webkit.webprefs.minimum_font_size')}",
         f"standard font: {value.get('webkit.webprefs.fonts.standard.Zyyy')}",
@@ -160,8 +159,8 @@ PASSWORDS = Page(
 PRIVACY = Page(
     "chrome://settings/privacy",
     _preferences(
-        "generated.safe_browsing", "profile.cookie_controls_mode", "enable_do_not_track", "dns_over_https.mode",
-        "profile.password_manager_leak_detection",
+        "generated.safe_browsing", "generated.third_party_cookie_blocking_setting", "enable_do_not_track",
+        "dns_over_https.mode", "profile.password_manager_leak_detection",
     ),
     _privacy,
 )  # fmt: skip
@@ -169,7 +168,7 @@ APPEARANCE = Page(
     "chrome://settings/appearance",
     _preferences(
         "extensions.theme.id", "browser.show_home_button", "homepage", "homepage_is_newtabpage",
-        "bookmark_bar.visibility_state", "bookmark_bar.show_on_all_tabs", "webkit.webprefs.default_font_size",
+        "bookmark_bar.visibility_state", "webkit.webprefs.default_font_size",
         "webkit.webprefs.minimum_font_size", "webkit.webprefs.fonts.standard.Zyyy",
         also="{theme: (await chrome.settingsPrivate.getPref('extensions.theme.system_theme')).value,"
         " zoom: await chrome.settingsPrivate.getDefaultZoom()}",

@@ -32,7 +32,7 @@ QUIET = (
     "--in-process-gpu",
     "--disable-dev-shm-usage",
     "--disable-smooth-scrolling",
-    "--renderer-process-limit=4",
+    "--renderer-process-limit=8",
     f"--disk-cache-size={CACHE_BYTES}",
     "--disable-features=Translate,OptimizationHints,SpareRendererForSitePerProcess",
     "--force-renderer-accessibility",
