@@ -44,7 +44,6 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     cache_tokens: int = 32_768  # prompt tokens kept for requests that share a prefix
     # What becomes of responses that are being drawn when newer weights come. None: drain with SGLang, else retract.
     update: Literal["drain", "retract", "in_place"] | None = None
-    publish: Literal["disk", "tensors", "buckets"] = "disk"  # the way of weights: files, or broadcast by the learner
     canary_tolerance: float = 1e-3  # of log-probabilities: an engine that is off by more is not trusted
     generate_timeout_s: float = 120.0
 
@@ -56,8 +55,6 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise ConfigError(f"samplers.generate_timeout_s is {self.generate_timeout_s}: it is above 0")
         if self.canary_tolerance <= 0:
             raise ConfigError(f"samplers.canary_tolerance is {self.canary_tolerance}: it is above 0")
-        if self.publish != "disk" and not self.sglang:
-            raise ConfigError(f"samplers.publish is {self.publish}: the embedded engine takes weights from disk only")
         for url in self.attach:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"samplers.attach holds {url!r}: a server is http://host:port")

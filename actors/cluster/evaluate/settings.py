@@ -71,10 +71,9 @@ def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
     found = msgspec.structs.replace(like.samplers, attach=list(args.attach))
     if args.engine is None:
         return found
-    # Nothing is published to engines that serve fixed weights, so how that was to be done goes with the other engine.
     engine = SglangConfig() if args.engine == "sglang" else EmbeddedConfig()
     same = isinstance(found.engine, type(engine))
-    return msgspec.structs.replace(found, engine=found.engine if same else engine, publish="disk")
+    return msgspec.structs.replace(found, engine=found.engine if same else engine)
 
 
 def _like(args: argparse.Namespace, weights: Weights) -> Deploy:

@@ -1,0 +1,88 @@
+"""How real SGLang is started, without starting it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from actors.sampler import sglang_shim
+from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
+from actors.sampler.sglang_process import SglangProcess, interpreter
+from runtime.errors import ConfigError
+
+
+@pytest.fixture
+def command(tmp_path: Path):
+    """Makes a command line and its environment."""
+    made: list[SglangProcess] = []
+
+    def make(**samplers: object) -> tuple[list[str], dict[str, str]]:
+        options = samplers.pop("options", {})
+        engine = SglangConfig(python=sys.executable, options=options)  # type: ignore[arg-type]
+        config = SamplersConfig(engine=engine, **samplers)  # type: ignore[arg-type]
+        made.append(SglangProcess(SamplerSettings(samplers=config, model=""), engine, "s", tmp_path / "log"))
+        return made[-1].command("/model", "0.3")
+
+    yield make
+    for one in made:
+        one.clear()
+
+
+def pairs(argv: list[str]) -> dict[str, str]:
+    return {word: after for word, after in zip(argv, [*argv[1:], ""], strict=True) if word.startswith("--")}
+
+
+def test_on_a_cpu_it_takes_plain_torch(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/ours")
+    argv, env = command(cache_tokens=1000)
+    given = pairs(argv)
+    assert (given["--device"], given["--attention-backend"], given["--max-total-tokens"]) == (
+        "cpu",
+        "torch_native",
+        "1000",
+    )
+    assert (given["--model-path"], given["--weight-version"]) == ("/model", "0.3")
+    assert (env["SGLANG_USE_CPU_ENGINE"], env["OMP_NUM_THREADS"], env["OMP_WAIT_POLICY"]) == ("1", "1", "PASSIVE")
+    assert "PYTHONPATH" not in env
+    assert Path(env["TMPDIR"]).is_dir()
+
+
+def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
+    argv, env = command(device="cuda", nice=3, options={"tp_size": 2, "enable-metrics": True})
+    given = pairs(argv)
+    assert argv[:3] == ["nice", "-n", "3"]
+    assert (given["--device"], given["--tp-size"]) == ("cuda", "2")
+    assert "--enable-metrics" in argv
+    assert "--attention-backend" not in given
+    assert "SGLANG_USE_CPU_ENGINE" not in env
+
+
+def test_a_missing_interpreter_says_what_mends_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"samplers\.engine\.python .*make sglang-cpu"):
+        interpreter(str(tmp_path / "python"))
+
+
+def test_names_of_absent_packages_can_be_imported_and_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(sglang_shim.__file__).parent))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    before = set(sys.modules)
+    try:
+        shim = importlib.import_module("computerrl_cpu_shim")
+        shim.install()
+        shim.install()
+        assert sum(isinstance(found, shim.Finder) for found in sys.meta_path) == 1
+        modes = importlib.import_module("torchvision.transforms.v2").InterpolationMode
+        assert modes.BICUBIC == "BICUBIC"
+        with pytest.raises(NotImplementedError, match=r"torchvision\.io\.read_image is not installed"):
+            importlib.import_module("torchvision.io").read_image("x")
+        with pytest.raises(NotImplementedError, match=r"sgl_kernel\.rmsnorm"):
+            importlib.import_module("sgl_kernel").rmsnorm()
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("surely_absent_package")
+    finally:
+        for name in set(sys.modules) - before:
+            if name.partition(".")[0] in {"torchvision", "sgl_kernel", "computerrl_cpu_shim"}:
+                del sys.modules[name]
