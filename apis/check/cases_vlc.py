@@ -20,9 +20,18 @@ LOOKS = 40
 PLAYS = re.compile(r"^(\w+)(?:: (.*), ([\d.]+) of ([\d.]+) s)?")
 
 
+async def _eventually(desk: Desk, true: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether it becomes true: VLC opens and changes windows a while after it was told to."""
+    for _ in range(LOOKS):
+        if await true():
+            return True
+        await desk.call("settle", timeout_ms=250, quiet_ms=200)
+    return False
+
+
 async def _state(desk: Desk) -> tuple[str, str]:
-    """What VLC says of itself to whoever looks at its window: state and name."""
-    found = PLAYS.match(await desk.call("info"))
+    """VLC's state and the name of what plays."""
+    found = PLAYS.match(await desk.tool("get_playlist"))
     return (found[1], found[2] or "") if found else ("", "")
 
 
@@ -35,12 +44,14 @@ def _before(*steps: tuple[str, Mapping[str, Any]]) -> Step:
 
 
 async def _at(desk: Desk, name: str) -> None:
-    """Go on to an entry by its name."""
-    for _ in range(2 * len(LENGTHS)):
-        if (await _state(desk))[1].endswith(name):
-            return
+    """Have an entry play by its name."""
+    found = ("", "")
+    for _ in range(3 * len(LENGTHS)):
+        found = await _state(desk)
+        if found[1].endswith(name):
+            break
         await desk.tool("next")
-        await desk.tool("play")
+    want((await desk.tool("play")).startswith("playing: " + name), f"VLC is {found}, {name} does not come")
 
 
 async def _at_first(desk: Desk) -> None:
@@ -51,20 +62,11 @@ async def _at_second(desk: Desk) -> None:
     await _at(desk, "two.wav")
 
 
-async def _eventually(desk: Desk, true: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether it becomes true: VLC opens and changes windows a while after it was told to."""
-    for _ in range(LOOKS):
-        if await true():
-            return True
-        await desk.call("settle", timeout_ms=250, quiet_ms=200)
-    return False
-
-
 async def _at_film(desk: Desk) -> None:
     await _at(desk, "film.y4m")
 
     async def showing() -> bool:
-        return "; video" in (await desk.call("info")).splitlines()[0]
+        return "; video" in (await desk.tool("get_playlist")).splitlines()[0]
 
     want(await _eventually(desk, showing), "the film has no picture")
     await desk.tool("toggle_fullscreen", enable=False)
@@ -83,6 +85,11 @@ async def _listed(desk: Desk, answer: str) -> None:
     same(lines[1], "playlist: 3", "the number of entries")
     names = [re.search(r"(\w+\.\w+)(?:, \d+ s)?$", line) for line in lines[2:]]
     same([name and name[1] for name in names], ["one.wav", "two.wav", "film.y4m"], "the entries")
+
+    async def shown() -> bool:
+        return (await desk.call("info")).splitlines()[1:] == lines[1:]
+
+    want(await _eventually(desk, shown), f"whoever looks at VLC is told {await desk.call('info')!r}")
 
 
 async def _added(desk: Desk, _: str) -> None:
@@ -104,7 +111,7 @@ async def _filled(desk: Desk, _: str) -> None:
         return not await full()
 
     want(await _eventually(desk, full), f"no window fills the screen: {await desk.call('windows')}")
-    want("; video in fullscreen" in await desk.call("info"), "VLC itself says something else")
+    want("; video in fullscreen" in await desk.tool("get_playlist"), "VLC itself says something else")
     await desk.tool("toggle_fullscreen", enable=False)
     want(await _eventually(desk, not_full), f"a window still fills the screen: {await desk.call('windows')}")
 
@@ -114,7 +121,7 @@ async def _written(desk: Desk, _: str) -> None:
     want(re.search(r"^qt-max-volume=200$", text, re.MULTILINE) is not None, "vlcrc does not say qt-max-volume=200")
     want("qt-max-volume = 200" in await desk.tool("get_settings"), "VLC itself says something else")
     await desk.tool("set_settings", field="loop", value="1")
-    want("; loop" in (await desk.call("info")).splitlines()[0], "loop has no effect on what plays")
+    want("; loop" in (await desk.tool("get_playlist")).splitlines()[0], "loop has no effect on what plays")
     folder = f"{desk.home}/{FOLDER}"
     await desk.tool("set_settings", field="input-record-path", value="~/Music")
     want(f"input-record-path = {folder}" in await desk.tool("get_settings"), "a folder is not kept")
