@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from typing import Any
 
 import msgspec
 
@@ -12,8 +13,20 @@ from runtime.actor import Actor, handles
 from runtime.errors import ConfigError, DesktopFault, SamplerError
 from runtime.events import declare
 from runtime.message import Done, Message, Request
+from runtime.status import ActorStatus
+from runtime.system import ActorSystem
 
 GREETED = declare("example_greeted", "info", text=str)
+
+
+async def seen(system: ActorSystem, name: str, **wanted: Any) -> ActorStatus:
+    """The actor's status once it is as `wanted`."""
+    async with asyncio.timeout(30):
+        while True:
+            for status in await system.statuses():
+                if status.name == name and all(getattr(status, field) == value for field, value in wanted.items()):
+                    return status
+            await asyncio.sleep(0.01)
 
 
 class Number(Message):
@@ -44,8 +57,19 @@ class Park(Request[Number]):
     seconds: float
 
 
-class Block(Request[Done]):
-    seconds: float
+class Hold(Request[Done]):
+    """Be busy until the file `until` is there; with `block` so that the host's loop stands still."""
+
+    until: str
+    block: bool = False
+
+
+class Stay(Request[Number]):
+    """Like `Park`, until `Leave`."""
+
+
+class Leave(Request[Done]):
+    pass
 
 
 class Via(Request[Number]):
@@ -97,6 +121,7 @@ class Counter(Actor):
         config = self.config or CounterConfig()
         self.total = config.start
         self.most_at_once = self.now_inside = 0
+        self.may_leave = asyncio.Event()
         if config.bad_config:
             raise ConfigError("bad setting")
         if config.fail_starts_file and os.path.exists(config.fail_starts_file):  # noqa: ASYNC240
@@ -144,9 +169,26 @@ class Counter(Actor):
         self.now_inside -= 1
         return Number(n=most)
 
-    @handles(Block)
-    async def block(self, msg: Block) -> Done:
-        time.sleep(msg.seconds)  # noqa: ASYNC251 - a handler that blocks its loop
+    @handles(Hold)
+    async def hold(self, msg: Hold) -> Done:
+        while not os.path.exists(msg.until):  # noqa: ASYNC240 - as good as an event from another process
+            if msg.block:
+                time.sleep(0.01)  # noqa: ASYNC251 - a handler that blocks its loop
+            else:
+                await asyncio.sleep(0.01)
+        return Done()
+
+    @handles(Stay, concurrent=True, limit=3)
+    async def stay(self, msg: Stay) -> Number:
+        self.now_inside += 1
+        self.most_at_once = max(self.most_at_once, self.now_inside)
+        await self.may_leave.wait()
+        self.now_inside -= 1
+        return Number(n=self.most_at_once)
+
+    @handles(Leave)
+    async def leave(self, msg: Leave) -> Done:
+        self.may_leave.set()
         return Done()
 
     @handles(Via)

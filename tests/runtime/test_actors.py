@@ -19,15 +19,18 @@ from example_actors import (  # noqa: E402
     Counter,
     CounterConfig,
     Greet,
+    Hold,
+    Leave,
     Lie,
     Number,
-    Park,
     Pid,
     Sleep,
     SpawnBoom,
+    Stay,
     Text,
     Total,
     Via,
+    seen,
 )
 
 from runtime.actor import Actor, handles  # noqa: E402
@@ -110,7 +113,7 @@ async def test_a_defect_restarts_the_actor(system, host, defect):
             await a.ask(defect, timeout_s=5)
     else:
         await a.ask(defect, timeout_s=5)
-        await asyncio.sleep(0.01)
+        await seen(system, "a", state="running", restarts=1)
     assert await a.ask(Total(), timeout_s=5) == Number(n=3)
     (failure,) = events(system.run_dir, "actor_failed")
     assert "RuntimeError" in failure["error"]
@@ -157,26 +160,29 @@ async def test_an_ask_ends_at_its_deadline(system, host):
 async def test_one_message_at_a_time_and_concurrent_ones_up_to_their_limit(system, host):
     await system.spawn(spec("a", host))
     a = system.ref("a")
-    parked = [asyncio.ensure_future(a.ask(Park(seconds=0.4), timeout_s=10)) for _ in range(5)]
-    await asyncio.sleep(0.05)
-    began = time.monotonic()
-    await asyncio.gather(*(a.ask(Total(), timeout_s=5) for _ in range(3)))
-    assert time.monotonic() - began < 0.3  # parked messages don't hold the others up
+    parked = [asyncio.ensure_future(a.ask(Stay(), timeout_s=60)) for _ in range(5)]
+    await seen(system, "a", in_flight=3, mailbox=2)
+    await asyncio.gather(*(a.ask(Total(), timeout_s=30) for _ in range(3)))
+    assert not any(ask.done() for ask in parked), "parked messages don't hold the others up"
+    await a.ask(Leave(), timeout_s=30)
     assert max(reply.n for reply in await asyncio.gather(*parked)) == 3
 
 
-async def test_a_full_mailbox_pushes_back(system, host):
+async def test_a_full_mailbox_pushes_back(system, host, tmp_path):
     await system.spawn(spec("a", host, mailbox=2))
     a = system.ref("a")
-    first = asyncio.ensure_future(a.ask(Sleep(seconds=2.0), timeout_s=20))
-    await asyncio.sleep(0.1)
-    inside = [asyncio.ensure_future(a.ask(Add(n=1), timeout_s=20)) for _ in range(2)]
-    await asyncio.sleep(0.05)
-    with pytest.raises(MailboxFull):
-        await a.ask(Add(n=1), timeout_s=0.6)
-    with pytest.raises(MailboxFull):
-        await a.tell(Greet(text="x"), timeout_s=0.6)
-    patient = asyncio.ensure_future(a.ask(Add(n=1), timeout_s=20))
+    end = tmp_path / "end"
+    first = asyncio.ensure_future(a.ask(Hold(until=str(end)), timeout_s=60))
+    await seen(system, "a", current="Hold")
+    inside = [asyncio.ensure_future(a.ask(Add(n=1), timeout_s=60)) for _ in range(2)]
+    await seen(system, "a", mailbox=2)
+    refused = await asyncio.gather(
+        a.ask(Add(n=1), timeout_s=1.5), a.tell(Greet(text="x"), timeout_s=1.5), return_exceptions=True
+    )
+    assert [type(error) for error in refused] == [MailboxFull] * 2
+    patient = asyncio.ensure_future(a.ask(Add(n=1), timeout_s=60))
+    await asyncio.sleep(0)
+    end.touch()
     await asyncio.gather(first, *inside)
     assert (await patient).n == 3
 
@@ -225,9 +231,9 @@ async def test_a_killed_host_comes_back_with_its_actors(system):
     a, pid = system.ref("a/1"), (await system.ref("a/2").ask(Pid(), timeout_s=5)).n
     assert pid not in (os.getpid(), (await system.ref("b").ask(Pid(), timeout_s=5)).n)
     from_main = asyncio.ensure_future(a.ask(Sleep(seconds=30), timeout_s=60))
-    await asyncio.sleep(0.1)
+    await seen(system, "a/1", current="Sleep")
     through_b = asyncio.ensure_future(system.ref("b").ask(Via(peer="a/1", n=1), timeout_s=60))
-    await asyncio.sleep(0.1)
+    await seen(system, "a/1", mailbox=1)
     began = time.monotonic()
     os.kill(pid, 9)
     with pytest.raises(ActorGone, match="host one was lost"):
@@ -245,9 +251,11 @@ async def test_a_killed_host_comes_back_with_its_actors(system):
 async def test_a_host_that_keeps_dying_fails_the_system(system):
     await system.spawn(spec("a", "one"))
     a = system.ref("a")
-    for _ in range(4):
+    for lives in range(4):
         os.kill((await a.ask(Pid(), timeout_s=10)).n, 9)
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(10):
+            while len(events(system.run_dir, "host_lost")) <= lives:  # noqa: ASYNC110 - a file
+                await asyncio.sleep(0.01)
     async with asyncio.timeout(10):
         assert "host one failed 4 times" in await system.failed()
     with pytest.raises(ActorGone):
@@ -260,7 +268,7 @@ async def test_a_handler_in_flight_is_answered_when_its_actor_stops(tmp_path):
     await system.spawn(spec("a"))
     asking = asyncio.ensure_future(system.ref("a").ask(Sleep(seconds=30), timeout_s=60))
     queued = asyncio.ensure_future(system.ref("a").ask(Total(), timeout_s=60))
-    await asyncio.sleep(0.02)
+    await seen(system, "a", current="Sleep", mailbox=1)
     await system.stop()
     for ask in (asking, queued):
         with pytest.raises(ActorGone):
@@ -297,15 +305,17 @@ class Seat(Actor):
 async def test_status_tells_from_outside_what_everybody_does(system, tmp_path):
     await system.spawn(spec("a"), spec("b", "one"))
     asking = asyncio.ensure_future(system.ref("b").ask(Via(peer="c", n=1), timeout_s=30))
-    sleeping = asyncio.ensure_future(system.ref("a").ask(Sleep(seconds=0.5), timeout_s=30))
-    await asyncio.sleep(0.1)
+    end = tmp_path / "end"
+    holding = asyncio.ensure_future(system.ref("a").ask(Hold(until=str(end)), timeout_s=60))
+    before = await seen(system, "a", current="Hold")
     a, b = await asyncio.to_thread(query_status, tmp_path)
-    assert (a.name, a.host, a.current, a.sender, a.doing) == ("a", "main", "Sleep", "system", "total 0")
-    assert 0.05 < a.busy_s < 5
+    assert (a.name, a.host, a.current, a.sender, a.doing) == ("a", "main", "Hold", "system", "total 0")
+    assert 0 <= before.busy_s < a.busy_s < 30
     assert (b.name, b.host, b.state) == ("b", "one", "running")
     with pytest.raises(ActorFailed):
         await asking
-    await sleeping
+    end.touch()
+    await holding
 
 
 async def test_a_second_system_in_the_same_run_folder_is_refused(system, tmp_path):

@@ -48,7 +48,7 @@ class Seat(Actor):
     """Shares a pool, runs a task, fails on demand, and logs its ends in `ended`."""
 
     ended: list[str] = []
-    stubborn = False
+    stubborn: asyncio.Event | None = None  # the task ends no sooner than this
     bad_stop = False
 
     async def on_start(self) -> None:
@@ -59,8 +59,8 @@ class Seat(Actor):
         try:
             await asyncio.sleep(1000)
         finally:
-            if self.stubborn:
-                await asyncio.sleep(0.3)
+            if self.stubborn is not None:
+                await self.stubborn.wait()
             self.ended.append(f"task {self.ctx.name}")
 
     async def on_stop(self) -> None:
@@ -79,7 +79,7 @@ class Seat(Actor):
 @pytest.fixture(autouse=True)
 def fresh():
     Pool.made = Pool.closed = 0
-    Seat.ended, Seat.stubborn, Seat.bad_stop = [], False, False
+    Seat.ended, Seat.stubborn, Seat.bad_stop = [], None, False
 
 
 def seats(count: int, **changes) -> list[ActorSpec]:
@@ -108,14 +108,17 @@ async def test_every_life_ends_its_tasks_before_on_stop(tmp_path):
 
 
 async def test_what_does_not_stop_in_time_is_named(tmp_path):
-    Seat.stubborn = Seat.bad_stop = True
+    Seat.stubborn, Seat.bad_stop = asyncio.Event(), True
     async with ActorSystem(tmp_path) as system:
         await system.spawn(*seats(1, stop_timeout_s=0.05))
     (outlives,) = read_logs(tmp_path, event="task_outlives")
     assert outlives["tasks"] == ["seat/0:forever"]
     (bad,) = read_logs(tmp_path, event="stop_failed")
     assert bad["error"] == "RuntimeError: bad stop"
-    await asyncio.sleep(0.4)
+    Seat.stubborn.set()
+    async with asyncio.timeout(30):
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+    assert Seat.ended == ["stop seat/0", "task seat/0"]
 
 
 async def test_spawning_needs_a_running_system(tmp_path):

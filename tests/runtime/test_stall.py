@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from example_actors import Block, Counter, Sleep  # noqa: E402
+from example_actors import Counter, Hold  # noqa: E402
 
 from runtime.errors import DeadlineExceeded, ProtocolError  # noqa: E402
 from runtime.logs_read import read_logs  # noqa: E402
@@ -81,9 +81,12 @@ async def test_a_busy_actor_is_reported_once(tmp_path, host):
     hosts = [HostSpec(name="one", env={"PYTHONPATH": str(HERE)})]
     async with ActorSystem(tmp_path, hosts=hosts, stall_after_s=0.2) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host=host))
-        asking = asyncio.ensure_future(system.ref("a").ask(Sleep(seconds=1.2), timeout_s=30, trace="g3.1"))
+        asking = asyncio.ensure_future(
+            system.ref("a").ask(Hold(until=str(tmp_path / "end")), timeout_s=60, trace="g3.1")
+        )
         busy = await stall(tmp_path, "busy")
-        assert (busy["who"], busy["what"], busy["whom"], busy["trace"]) == ("system", "Sleep", "a", "g3.1")
+        assert (busy["who"], busy["what"], busy["whom"], busy["trace"]) == ("system", "Hold", "a", "g3.1")
+        (tmp_path / "end").touch()
         await asking
     assert [line["cause"] for line in read_logs(tmp_path, event="stall")].count("busy") == 1
 
@@ -92,6 +95,8 @@ async def test_a_host_whose_loop_is_blocked_is_reported(tmp_path):
     hosts = [HostSpec(name="one", env={"PYTHONPATH": str(HERE)})]
     async with ActorSystem(tmp_path, hosts=hosts, stall_after_s=0.3) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host="one"))
-        asking = asyncio.ensure_future(system.ref("a").ask(Block(seconds=1.5), timeout_s=30))
+        end = tmp_path / "end"
+        asking = asyncio.ensure_future(system.ref("a").ask(Hold(until=str(end), block=True), timeout_s=60))
         assert (await stall(tmp_path, "silent"))["whom"] == "host/one"
+        end.touch()
         await asking

@@ -15,7 +15,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from example_actors import Counter, Number, Sleep, Total  # noqa: E402
+from example_actors import Counter, Hold, Number, Total, seen  # noqa: E402
 
 from runtime import slow_disk  # noqa: E402
 from runtime.errors import ActorGone, MailboxFull  # noqa: E402
@@ -74,16 +74,18 @@ async def test_a_full_mailbox_is_named_once(tmp_path, host):
     async with ActorSystem(tmp_path, hosts=[one_host(60.0)]) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host=host, mailbox=1))
         ref = system.ref("a")
-        busy = [asyncio.ensure_future(ref.ask(Sleep(seconds=0.7), timeout_s=30)) for _ in range(2)]
-        await asyncio.sleep(0.2)
-        late = [ref.ask(Total(), timeout_s=0.5, trace="g1.2") for _ in range(3)]
+        end = tmp_path / "end"
+        busy = [asyncio.ensure_future(ref.ask(Hold(until=str(end)), timeout_s=60)) for _ in range(2)]
+        await seen(system, "a", current="Hold", mailbox=1)
+        late = [ref.ask(Total(), timeout_s=1.5, trace="g1.2") for _ in range(3)]
         found = await asyncio.gather(*late, return_exceptions=True)
         assert all(isinstance(error, MailboxFull) for error in found), found
+        end.touch()
         await asyncio.gather(*busy)
         assert await ref.ask(Total(), timeout_s=30) == Number(n=0)
         (full,) = await lines(tmp_path, "mailbox_full")
     assert (full["name"], full["sender"], full["inside"], full["trace"]) == ("a", "system", 1, "g1.2")
-    assert full["waited_s"] >= 0.3
+    assert full["waited_s"] >= 1.0
 
 
 class Heard:
