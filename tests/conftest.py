@@ -9,8 +9,9 @@ from hypothesis import settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-# A slow shared core must not turn a passing property into a flaky deadline failure.
-settings.register_profile("suite", deadline=None, max_examples=60)
+# A slow shared core must not turn a passing property into a flaky deadline failure. EXAMPLES=10 looks at ten times as
+# many examples, where a test does not say how many: for a search, not for the suite.
+settings.register_profile("suite", deadline=None, max_examples=60 * int(os.environ.get("EXAMPLES", "1")))
 # A check that decides over a change looks at the same examples each time; at a desk every run looks at new ones.
 settings.register_profile("ci", settings.get_profile("suite"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "suite")
