@@ -77,6 +77,7 @@ class Ledger:
                 execute("RELEASE job")
             execute("COMMIT")
         except BaseException as error:
+            # Whatever ended it, nothing may be told of a transaction that was not committed.
             book.events.clear()
             book.pool = None
             if self._connection.in_transaction:
@@ -172,6 +173,7 @@ class Store:
             async with on_disk(self._log, self._path.name, f"a transaction of {len(batch)} jobs"):
                 results = await self._call(lambda: ledger.run([job for job, _ in batch]))
         except BaseException as error:
+            # Those who wait learn of it here; the actor's supervisor learns of it by the raise.
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error) if isinstance(error, Exception) else future.cancel()

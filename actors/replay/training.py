@@ -6,6 +6,8 @@ a step counts while its weights are an ancestor of the learner's, so what a cras
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from actors.replay import events, evidence, phases, pools, rounds
@@ -135,12 +137,9 @@ def _lease(
         "INSERT INTO leases(id, request_id, learner, stay, state, reply) VALUES(?, ?, ?, ?, 'out', ?)",
         lease, msg.request_id, msg.learner, stay.idx, msgspec.msgpack.encode(batch),
     )  # fmt: skip
-    histogram: dict[str, int] = {}
-    for behind in staleness:
-        histogram[str(behind)] = histogram.get(str(behind), 0) + 1
     book.emit(
         events.BATCH_TAKEN, lease=lease, phase=stay.phase, groups=len(groups), samples=len(samples),
-        staleness=histogram, stale_groups=stale,
+        staleness=dict(Counter(map(str, staleness))), stale_groups=stale,
     )  # fmt: skip
     return batch
 
