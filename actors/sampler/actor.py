@@ -137,17 +137,22 @@ class SamplerActor(Actor):
         # A broken-off attempt may still be known to the engine for a moment: each has an id of its own.
         rid = msg.rid if attempt == 1 else f"{msg.rid}~{attempt}"
         pin = None if msg.pin is None or self.config.sglang else str(msg.pin)
-        body = wire.generate_body(rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin)
         keeper, hung_s = self._keeper, self.config.hung_after_s
         async with keeper.gate.through():
-            doubts = keeper.doubts
+            doubts, served = keeper.doubts, str(keeper.health.served)
+            # In place SGLang keeps its prefix cache: what old weights made of a prompt must not be found by new ones.
+            cache = served if self.config.sglang else None
+            body = wire.generate_body(rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache)
             hung = asyncio.get_running_loop().call_later(hung_s, keeper.unanswered, msg.rid, hung_s)
             try:
                 answer = await keeper.engine.client.generate(body, self.config.samplers.generate_timeout_s)
             finally:
                 hung.cancel()
+        versions = [span.version for span in answer.meta_info.weight_versions]
         if answer.meta_info.finish_reason.type != "abort":
-            await keeper.vouch([span.version for span in answer.meta_info.weight_versions], doubts)
+            await keeper.vouch(versions, doubts)
+            if self.config.sglang and self.config.updating == "in_place" and versions[:1] != [served]:
+                raise EngineBusy(f"{msg.rid} met new weights with what {served} made of its prompt")
         generated = wire.read_generated(answer)
         if msg.pin is not None and any(span.version != msg.pin for span in generated.spans):
             if self.config.sglang:  # it went on to other weights meanwhile

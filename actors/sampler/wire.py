@@ -76,12 +76,16 @@ class Models(msgspec.Struct, frozen=True):
     data: list[ModelCard]
 
 
-def generate_body(rid: str, ids: list[int], sampling: Sampling, stop_ids: list[int], pin: str | None) -> dict[str, Any]:
-    """Body of /generate."""
+def generate_body(
+    rid: str, ids: list[int], sampling: Sampling, stop_ids: list[int], *, pin: str | None, cache: str | None
+) -> dict[str, Any]:
+    """Body of /generate. `cache` names the part of SGLang's prefix cache that may be used; None: all of it."""
     params: dict[str, Any] = {"temperature": sampling.temperature, "max_new_tokens": sampling.max_new_tokens}
     if stop_ids:
         params["stop_token_ids"] = stop_ids
     body: dict[str, Any] = {"rid": rid, "input_ids": ids, "sampling_params": params, "return_logprob": True}
+    if cache is not None:
+        body["extra_key"] = cache
     return body if pin is None else body | {"weight_version": pin}
 
 

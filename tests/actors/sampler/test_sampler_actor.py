@@ -12,7 +12,7 @@ import pytest
 
 from actors.replay.messages import Sampling, Serving
 from actors.sampler.config import SamplersConfig, SamplerSettings
-from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
+from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
 from policy.hf_folder import digest
 from runtime.actor import Actor, handles
 from runtime.errors import SamplerError
@@ -20,7 +20,14 @@ from runtime.logs_read import read_logs
 from runtime.message import Done, Version
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem
-from tests.policy.engine_tools import CONTEXT, VOCAB, engine_server, reference_logprobs, write_model
+from tests.policy.engine_tools import (
+    CONTEXT,
+    VOCAB,
+    engine_server,
+    reference_logits,
+    reference_logprobs,
+    write_model,
+)
 
 GREEDY = Sampling(temperature=0.0, max_new_tokens=6)
 BASE, FIRST, SECOND = (Version(lineage=0, step=step) for step in range(3))
@@ -199,3 +206,29 @@ async def test_an_attached_server(tmp_path, models):
             check(models[2], await ask(ref, "e"), SECOND)
     (ready,) = events(tmp_path, "sampler_ready")
     assert (ready["engine"], ready["version"]) == ("attach", "0.0")
+
+
+def scores(model: Path) -> Canary:
+    ids = PROMPT[:12]
+    logprobs = reference_logits(model, ids).log_softmax(-1)
+    return Canary(ids=ids, logprobs=[float(logprobs[i, ids[i + 1]]) for i in range(11)])
+
+
+async def test_weights_that_score_otherwise_are_never_served(tmp_path, models):
+    config = settings(models)
+    async with sampling(tmp_path, config) as ref:
+        assert await asyncio.wait_for(Ledger.told.get(), 60) == BASE
+        await ref.tell(Weights(version=FIRST, digest="", location=str(models[1]), canary=scores(models[1])))
+        assert await asyncio.wait_for(Ledger.told.get(), 60) == FIRST
+        await ref.tell(Weights(version=SECOND, digest="", location=str(models[2]), canary=scores(models[0])))
+        async with asyncio.timeout(60):
+            while len(events(tmp_path, "weights_suspect")) < 2:  # noqa: ASYNC110 - the log is the only witness
+                await asyncio.sleep(0.02)
+        third = Version(lineage=0, step=3)
+        await ref.tell(Weights(version=third, digest="", location=str(models[2]), canary=scores(models[2])))
+        check(models[2], await ask(ref, "a"), third)
+        assert await asyncio.wait_for(Ledger.told.get(), 60) == third
+    assert {line["version"] for line in events(tmp_path, "weights_suspect")} == {"0.2"}
+    (first,) = (line for line in events(tmp_path, "weights_loaded") if line["version"] == "0.1")
+    assert first["off_by"] < 1e-4
+    assert "its weights are off by" in events(tmp_path, "engine_died")[0]["cause"]
