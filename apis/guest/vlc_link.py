@@ -9,6 +9,7 @@ import base64
 import http.client
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,9 +26,10 @@ LOOK_S = 0.01
 
 
 def _running() -> bool:
+    """Whether there is a VLC, whoever started it; one that has ended may not have been waited for yet."""
     for entry in os.listdir("/proc"):
         try:
-            if entry.isdigit() and Path(f"/proc/{entry}/comm").read_text() == "vlc\n":
+            if entry.isdigit() and re.match(r"\d+ \(vlc\) [^ZX]", Path(f"/proc/{entry}/stat").read_text()):
                 return True
         except OSError:  # it ended meanwhile
             continue

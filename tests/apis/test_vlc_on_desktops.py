@@ -1,0 +1,53 @@
+"""A VLC that the user started, that hangs, or that is gone: the agent goes on and says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from actors.cluster.apicheck.command import missing
+from actors.cluster.apicheck.desk import RealDesk, opened
+from actors.cluster.bench.stage import provider
+from apis.check import cases_vlc
+from apis.observation import from_guest
+
+pytestmark = pytest.mark.skipif(bool(missing("vlc")), reason="VLC is not installed")
+
+
+@pytest.fixture
+def state_dir() -> Iterator[str]:
+    with TemporaryDirectory(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None) as folder:
+        Path(folder).chmod(0o755)  # desktops have users of their own
+        yield folder
+
+
+async def _ended(desk: RealDesk) -> None:
+    await desk.call("launch", argv=["pkill", "-KILL", "-x", "vlc"])
+    for _ in range(20):
+        if "VLC is not running" in await desk.tool("play"):
+            return
+        await desk.call("settle", timeout_ms=100)
+    raise AssertionError(await desk.tool("play"))
+
+
+async def test_the_agent_outlives_whatever_vlc_does(state_dir: str) -> None:
+    async with provider(state_dir) as made, opened(made, cases_vlc.TABLE) as desk:
+        seen = from_guest(await desk.call("observe"))
+        assert seen.app == "vlc"
+        assert not any("Privacy" in window.title for window in seen.windows)
+        await desk.call("launch", argv=["pkill", "-STOP", "-x", "vlc"])
+        refused = await desk.tool("get_playlist")
+        assert refused.startswith("refused: VLC did not answer within ")
+        assert (await desk.call("info")).startswith("not known: VLC ")
+        assert await desk.call("ping") == "pong"
+        await _ended(desk)
+        assert await desk.call("info") == ""
+        # as a user would start it, without the agent's help
+        await desk.call("write_file", path="start.sh", data=b"exec vlc Music/two.wav")
+        await desk.call("launch", argv=["sh", "start.sh"])
+        await desk.call("wait_window", title="vlc", timeout_ms=25_000)
+        assert "two.wav" in await desk.tool("play")
