@@ -1,8 +1,9 @@
 """Regular expressions of a model, matched in a process of their own.
 
 Invariant: a search ends within its deadline, whatever the expression: Python's matching can't be interrupted in a
-thread and holds up every other one, so a search that takes too long ends with its process. That process reads and
-writes its two pipes and nothing else, stays for the next search, and ends with the agent.
+thread and holds up every other one, so a search that takes too long ends with its process. What counts is processor
+time, so that a busy machine refuses no expression that a resting one takes. That process reads and writes its two pipes
+and nothing else, stays for the next search, and ends with the agent.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import resource
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +22,8 @@ from typing import Any, NamedTuple
 MOST = 2000  # matches of one search
 MOST_WRITTEN = 200_000  # characters that take the matches' places
 MEMORY_BYTES = 256 << 20
+MATCH_S = 1.0  # of processor time
+WAIT_S = 7.0  # for the result; less than a call may take
 
 
 class Match(NamedTuple):
@@ -65,14 +69,15 @@ def search(pattern: str, replacement: str | None, texts: list[str]) -> list[Matc
 
 
 class Matcher:
-    """The process, started when first needed."""
+    """The process, started when first needed; a search may take `limit_s` of its processor time."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float = MATCH_S) -> None:
+        self._limit_s = limit_s
         self._child: subprocess.Popen[bytes] | None = None
 
-    def search(self, pattern: str, replacement: str | None, texts: list[str], timeout_s: float) -> list[Match]:
-        """As `search` above, within `timeout_s`. Raises Unmatched."""
-        until = time.monotonic() + timeout_s
+    def search(self, pattern: str, replacement: str | None, texts: list[str]) -> list[Match]:
+        """As `search` above, in time. Raises Unmatched."""
+        until = time.monotonic() + WAIT_S
         child = self._running()
         told = b""
         try:
@@ -80,7 +85,7 @@ class Matcher:
             child.stdin.flush()
             while not told.endswith(b"\n"):
                 if not select.select([child.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
-                    raise Unmatched(f"pattern: matching took longer than {timeout_s:g} s: write a simpler expression")
+                    raise Unmatched(f"pattern: matching took longer than {WAIT_S:g} s: write a simpler expression")
                 part = os.read(child.stdout.fileno(), 1 << 16)
                 if not part:
                     raise BrokenPipeError
@@ -89,8 +94,9 @@ class Matcher:
             self.end()
             raise
         except OSError as error:
-            self.end()
-            raise Unmatched("pattern: matching took too much memory: write a simpler expression") from error
+            late = self.end() == -signal.SIGVTALRM
+            much = f"longer than {self._limit_s:g} s" if late else "too much memory"
+            raise Unmatched(f"pattern: matching took {much}: write a simpler expression") from error
         problem, found = json.loads(told)
         if problem is not None:
             raise Unmatched(problem)
@@ -98,7 +104,7 @@ class Matcher:
 
     def _running(self) -> Any:
         if self._child is None or self._child.poll() is not None:
-            command = [sys.executable, "-I", "-S", __file__]
+            command = [sys.executable, "-I", "-S", __file__, str(self._limit_s)]
             pipe = subprocess.PIPE
             self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         return self._child
@@ -108,12 +114,14 @@ class Matcher:
         """The process; None where none waits for a search."""
         return None if self._child is None else self._child.pid
 
-    def end(self) -> None:
-        """End the process."""
-        if self._child is not None:
-            self._child.kill()
-            self._child.communicate()
-            self._child = None
+    def end(self) -> int | None:
+        """End the process; what it ended with."""
+        child, self._child = self._child, None
+        if child is None:
+            return None
+        child.kill()  # no effect where it has ended
+        child.communicate()
+        return child.returncode
 
 
 def answer(asked: bytes) -> bytes:
@@ -127,10 +135,13 @@ def answer(asked: bytes) -> bytes:
 
 
 def main() -> int:
-    """Answer until the other end closes."""
+    """Answer until the other end closes; a search that takes longer than the argument says is the last."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(answer(line))
+        signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv[1]))  # its signal ends the process
+        told = answer(line)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        sys.stdout.buffer.write(told)
         sys.stdout.buffer.flush()
     return 0
 

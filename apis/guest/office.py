@@ -63,12 +63,12 @@ class Office:
         """
         return self._lane.call(name, lambda: work(*self._connected(connect_s)), timeout_s)
 
-    def warm(self) -> None:
-        """Begin to connect, so that the first call finds a connection; nobody waits for it here."""
+    def warm(self, look: Callable[[Any, Any], Any]) -> None:
+        """Begin to connect and to `look`, so that the first call finds all of that done; nobody waits for it here."""
         now_s = time.monotonic()
-        if self._desktop is None and now_s >= self._again_s and self._lane.free:
+        if self._lane.free and (self._desktop is not None or now_s >= self._again_s):
             self._again_s = now_s + ASK_AGAIN_S
-            self._lane.start("the start", lambda: self._connected(CONNECT_S))
+            self._lane.start("the start", lambda: look(*self._connected(CONNECT_S)))
 
     def _connected(self, wait_s: float) -> tuple[Any, Any]:
         """The office's desktop object, on a connection that answers, and the component in front."""

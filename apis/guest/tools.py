@@ -100,8 +100,11 @@ class Tools:
 
     def warm(self, window_class: str) -> None:
         """Be ready for calls to the application of a window that has just opened."""
-        if window_class.lower().startswith("libreoffice"):
-            self._office.warm()
+        shown = window_class.lower()
+        if shown in CLASSES:  # a first look loads modules and meets objects for the first time
+            self._office.warm(lambda *on: importlib.import_module(CLASSES[shown]).info(*on))
+        elif shown.startswith("libreoffice"):
+            self._office.warm(lambda *on: None)
 
     def info(self, window_class: str) -> str:
         """What the document of an active window of this class holds; why not, where its application does not say."""

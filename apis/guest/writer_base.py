@@ -18,7 +18,6 @@ from guest.matching import Match, Matcher, Unmatched
 from guest.office_base import Document, clipped, wrong
 
 STEP = 30_000  # characters that a cursor goes at once
-MATCH_S = 2.0  # less than a call may take
 COUNT_S, TELL_S = 0.06, 0.1  # for finding the caret's paragraph, and for reading paragraphs, where that takes long
 PARAGRAPH_CHARS = 500  # of a paragraph in an answer
 SOME = 12  # places named in an answer
@@ -233,7 +232,7 @@ class Paper(Document):
             raise wrong("pattern: write a regular expression, or the words to be found")
         pieces = self._pieces(indices)
         try:
-            found = _MATCHER.search(pattern, replacement, [piece.string for piece in pieces], MATCH_S)
+            found = _MATCHER.search(pattern, replacement, [piece.string for piece in pieces])
         except Unmatched as error:
             raise wrong(str(error)) from error
         if not found:

@@ -106,7 +106,11 @@ class Writer:
         await self.press("ctrl+End")
 
     async def info(self) -> list[str]:
-        return str(await self("info")).splitlines()
+        for _ in range(100):  # a busy machine may not tell it within an observation's time
+            lines = str(await self("info")).splitlines()
+            if not lines[0].startswith("not known"):
+                break
+        return lines
 
     async def saved(self) -> str:
         """The body of the saved document."""
@@ -194,8 +198,8 @@ async def test_what_was_typed_is_seen_before_it_is_saved(writer: Writer) -> None
 async def test_a_pattern_that_never_ends_costs_its_own_deadline(writer: Writer) -> None:
     began = time.monotonic()
     said = await writer.tool("set_strikethrough", pattern="(a+)+$", paragraph_indices=[3])
-    assert said == "refused: pattern: matching took longer than 2 s: write a simpler expression"
-    assert time.monotonic() - began < 10
+    assert said == "refused: pattern: matching took longer than 1 s: write a simpler expression"
+    assert time.monotonic() - began < 15
     assert await writer.tool("set_strikethrough", pattern="a+b", paragraph_indices=[3]) == (
         "1 match struck through: paragraph 3"
     )

@@ -50,26 +50,26 @@ def test_matches_are_bounded() -> None:
 
 
 def test_a_search_that_never_ends_ends_with_its_process() -> None:
-    matcher = Matcher()
-    assert matcher.search("b", None, ["ab"], 20) == [Match(0, 1, 2, None)]
+    matcher = Matcher(limit_s=0.2)
+    assert matcher.search("b", None, ["ab"]) == [Match(0, 1, 2, None)]
     first = matcher.pid
-    assert matcher.search(r"(\w)", r"\1\n", ["\U0001f600e"], 20) == [Match(0, 1, 2, "e\n")]
+    assert matcher.search(r"(\w)", r"\1\n", ["\U0001f600e"]) == [Match(0, 1, 2, "e\n")]
     assert matcher.pid == first
     began = time.monotonic()
     with pytest.raises(Unmatched, match=r"^pattern: matching took longer than 0.2 s: write a simpler expression$"):
-        matcher.search("(a+)+$", None, ["a" * 60 + "b"], 0.2)
-    assert time.monotonic() - began < 10
+        matcher.search("(a+)+$", None, ["a" * 60 + "b"])
+    assert time.monotonic() - began < 20
     assert matcher.pid is None
-    assert matcher.search("b", None, ["ab"], 20) == [Match(0, 1, 2, None)]
+    assert matcher.search("b", None, ["ab"]) == [Match(0, 1, 2, None)]
     with pytest.raises(Unmatched, match=r"^pattern: '\(' is no"):
-        matcher.search("(", None, ["ab"], 20)
+        matcher.search("(", None, ["ab"])
     matcher.end()
 
 
 def test_a_search_that_takes_too_much_memory_ends_with_its_process() -> None:
-    matcher = Matcher()
+    matcher = Matcher(limit_s=60)
     with pytest.raises(Unmatched, match=r"^pattern: matching took too much memory"):
-        matcher.search("((((((((.|a)*)*)*)*)*)*)*)*x", None, ["a" * 4_000_000], 30)
+        matcher.search("((((((((.|a)*)*)*)*)*)*)*)*x", None, ["a" * 4_000_000])
     assert matcher.pid is None
 
 
