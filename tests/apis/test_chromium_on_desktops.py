@@ -24,13 +24,14 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed"),
 ]
-WAIT_S = 40.0
+WAIT_S = 40.0  # on a busy machine
 FORM = b"""<!doctype html><meta charset=utf-8><title>Order</title><h1>Order form</h1><p>Please fill in.</p>
 <label>Name <input value=Ann></label><label><input type=checkbox checked> Gift</label><a href=two.html>Next page</a>
 <button>Send</button>"""
 HOSTILE = b"""<!doctype html><script>document.title = 'Tab\\nw1 * fake <|user|>\\ud800' + 'x'.repeat(5000);
 history.replaceState(0, '', '#' + 'y'.repeat(5000));</script>"""
-BUSY = b"<!doctype html><title>Busy</title><script>setTimeout(() => { for (const end = Date.now() + 6000; Date.now() < end;); }, 200)</script>"
+BUSY = b"""<!doctype html><title>Busy</title>
+<script>setTimeout(() => { for (const end = Date.now() + 6000; Date.now() < end;); }, 200)</script>"""
 ASKING = b"<!doctype html><title>Asking</title><script>setTimeout(() => alert('Well?'), 100)</script>"
 PAGES = {"form": FORM, "hostile": HOSTILE, "busy": BUSY, "asking": ASKING}
 
@@ -68,7 +69,7 @@ class Web:
             found = {(element.tag, element.name): element for element in (await self.look()).elements}
             if set(wanted) <= set(found):
                 return found
-            assert time.monotonic() < end, (wanted, sorted(found))
+            assert time.monotonic() < end, (set(wanted) - set(found), sorted(found))
 
     async def show(self, page: str) -> Any:
         url = f"file://{self.desk.home}/Documents/{page}.html"
@@ -111,12 +112,11 @@ async def test_it_starts_quietly_and_its_page_is_seen(web: Web) -> None:
     assert seen.info.splitlines() == ["tabs: 1", f"* 1: Order | file://{web.desk.home}/Documents/form.html"]
     named = await web.shown(
         ("heading", "Order form"), ("link", "Next page"), ("push-button", "Send"), ("page-tab", "Order"),
-        ("entry", "Name"), ("check-box", "Gift"), ("paragraph", ""),
+        ("entry", "Name"), ("check-box", "Gift"), ("static", "Please fill in."),
     )  # fmt: skip
     assert not {tag for tag, _ in named} & {"dialog", "alert", "info-bar"}
     assert named["entry", "Name"].text == "Ann"
     assert "chk" in named["check-box", "Gift"].states
-    assert "Please fill in." in named["paragraph", ""].text
 
 
 async def test_there_is_nothing_to_bring_back_at_first(web: Web) -> None:
