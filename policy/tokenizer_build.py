@@ -32,7 +32,10 @@ TAGS = tuple(
     password-text push-button radio-button radio-menu-item scroll-bar section slider spin-button static status-bar
     table table-cell table-column-header terminal text toggle-button tool-bar tree-item window""".split()
 )
-_LINE_HEADS = ["task: ", "\ndid: ", "\napp: ", "\ninfo: ", "\nlast: ", " * "]
+_LINE_HEADS = ["task: ", "\ndid: ", "\napp: ", "\ninfo: ", "\nlast: "]
+_WINDOW_NAMES = [f"w{i}" for i in range(1, WINDOWS + 1)]
+# Tokens that begin a line of a prompt, besides the first one and the elements' names.
+LINE_STARTS = [*_LINE_HEADS[1:], *_WINDOW_NAMES]
 _CALLS = "click type drag_and_drop scroll open_app switch_window hotkey quote wait exit".split()
 _CALL_GLUE = [
     " -> ", "\nAgent.", "Agent.", "coordinates=", "text='", ", text='", "keys=['", "app_name='", "window_id=",
@@ -42,10 +45,15 @@ _CALL_GLUE = [
 ]  # fmt: skip
 
 
+def element_names() -> list[str]:
+    """`e1`, `e2` and so on: every name that is one token."""
+    return [f"e{i}" for i in range(1, ELEMENTS + 1)]
+
+
 def glue() -> list[str]:
     """The added tokens besides element and window names."""
     tags = [f" {tag}{end}" for tag in TAGS for end in ("", " ")]
-    return [*_LINE_HEADS, *tags, *(f"{call}(" for call in _CALLS), *_CALL_GLUE]
+    return [*_LINE_HEADS, " * ", *tags, *(f"{call}(" for call in _CALLS), *_CALL_GLUE]
 
 
 def _training_words(seed: int, count: int) -> Iterator[str]:
@@ -57,7 +65,7 @@ def _training_words(seed: int, count: int) -> Iterator[str]:
 
 def build_tokenizer(seed: int = 0, words: int = 60_000) -> Tokenizer:
     """Train on generated words; the same seed gives the same file, of exactly VOCAB_SIZE tokens."""
-    names = [f"e{i}" for i in range(1, ELEMENTS + 1)] + [f"w{i}" for i in range(1, WINDOWS + 1)]
+    names = [*element_names(), *_WINDOW_NAMES]
     added = glue()
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([

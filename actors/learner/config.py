@@ -31,6 +31,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     pulse_lr: float = 3e-4
     warmup_steps: int = 10  # optimizer steps at the start of every stay in a phase over which the rate rises
     lr_schedule: Schedule = Schedule.CONSTANT  # over every stay in a phase
+    sft_lr_schedule: Schedule | None = None  # of cloning and pulses, where it is another than RL's
     lr_floor: float = 0.1  # share of the rate that a falling schedule ends at
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.01

@@ -68,9 +68,9 @@ Decide = Callable[[View], Move]
 
 
 def pointed(view: View, name: str, verb: str) -> str:
-    """The thought that goes with pointing at an element: its row, and why."""
+    """The thought that goes with pointing at an element: its name, its row, and why."""
     element = view.elements[name]
-    return f"{element.tag} {escaped(element.label.strip(), THOUGHT_NAME)} -> {verb}"
+    return f"{name} {element.tag} {escaped(element.label.strip(), THOUGHT_NAME)} -> {verb}"
 
 
 def click(view: View, name: str, verb: str = "click", button: str = "left") -> Move:

@@ -15,17 +15,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from policy.base.corpus import sequence
-from policy.base.init import BaseShape, initial_weights
+from policy.base.init import BaseShape, Marked, initial_weights
 from policy.packing import Aggregation, MicroBatch, pack_cross_entropy
-from policy.tokenizer import CHAT_TEMPLATE, END, PAD, Tokenizer
-from policy.tokenizer_build import ELEMENTS, VOCAB_SIZE, build_tokenizer
+from policy.tokenizer import ASSISTANT, CHAT_TEMPLATE, END, PAD, USER, Tokenizer
+from policy.tokenizer_build import LINE_STARTS, TAGS, VOCAB_SIZE, build_tokenizer, element_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from policy.megatron.trainer import Trainer
 
 MODEL = Path(__file__).with_name("model")  # where the shipped model lies
+_BYTES = ("\u0120", "\u010a")  # a space and the end of a line, as byte-level vocabularies write them
 _FRESH = 1_000_003  # seed offset of the sequences that figures are taken on; training never draws them
 
 
@@ -35,11 +36,11 @@ class Recipe:
 
     seed: int = 0
     layers: int = 3
-    steps: int = 1200
-    sequences: int = 8  # per step
+    steps: int = 2400
+    tokens: int = 4096  # of a step's sequences, at least
     limit: int = 512  # tokens of a sequence
-    lr: float = 1.5e-3
-    warmup: int = 50
+    lr: float = 4e-4
+    warmup: int = 10
     final_lr: float = 0.1  # share of `lr` that the cosine ends at
 
     def rate(self, step: int) -> float:
@@ -53,8 +54,8 @@ class Recipe:
 def build(folder: Path, recipe: Recipe | None = None, report: Callable[[dict[str, float]], None] | None = None) -> None:
     """Write the base model's Hugging Face folder to `folder`.
 
-    `report` gets the figures of every 50th step, the last with `point_accuracy` and `copy_accuracy` on fresh sequences
-    and `cpu_s`, the seconds of CPU the whole recipe took.
+    `report` gets the figures of every 50th step, then those of `measure` on fresh sequences and `cpu_s`, the seconds of
+    CPU the whole recipe took.
     """
     from policy.megatron.trainer import OptimConfig, Trainer
 
@@ -99,9 +100,22 @@ def write_start(folder: Path, recipe: Recipe) -> Tokenizer:
     ):
         (folder / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     vocabulary = backend.get_vocab(with_added_tokens=True)
-    element_ids = [vocabulary[f"e{i}"] for i in range(1, ELEMENTS + 1)]
-    save_file(initial_weights(shape, recipe.seed, element_ids), folder / "model.safetensors", metadata={"format": "pt"})
+    weights = initial_weights(shape, recipe.seed, marked_tokens(vocabulary))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return Tokenizer.load(folder)
+
+
+def marked_tokens(vocabulary: Mapping[str, int]) -> Marked:
+    """The tokens that the starting weights treat apart."""
+    return Marked(
+        rest=vocabulary[USER],
+        task=vocabulary["task: "],
+        elements=[vocabulary[name] for name in element_names()],
+        starts=[vocabulary[text] for text in LINE_STARTS],
+        answers=[vocabulary[ASSISTANT]],
+        points=[vocabulary["coordinates="]],
+        sides=[vocabulary[text] for text in ("'", '"', *_BYTES, *(f" {tag} " for tag in TAGS))],
+    )
 
 
 def store_half(folder: Path) -> None:
@@ -115,21 +129,36 @@ def store_half(folder: Path) -> None:
 
 
 def _batch(rng: Random, tokenizer: Tokenizer, recipe: Recipe) -> list[MicroBatch]:
-    sequences = [sequence(rng, tokenizer, recipe.limit) for _ in range(recipe.sequences)]
-    return pack_cross_entropy(sequences, recipe.sequences * recipe.limit * 2, Aggregation.TOKEN_MEAN)
+    sequences, tokens = [], 0
+    while tokens < recipe.tokens:
+        sequences.append(sequence(rng, tokenizer, recipe.limit))
+        tokens += len(sequences[-1][0])
+    return pack_cross_entropy(sequences, 2 * tokens, Aggregation.TOKEN_MEAN)
 
 
 def measure(trainer: Trainer, tokenizer: Tokenizer, seed: int, sequences: int = 64) -> dict[str, float]:
-    """Share of right arg-max tokens on fresh sequences: among element names (pointing) and all others (copying)."""
+    """Share of right arg-max tokens on fresh sequences.
+
+    `point_accuracy`: of element names; `copy_accuracy`: of all others; `sentence_accuracy`: of the element names that
+    an answer to a screen begins with, when only the screen's sentence tells which.
+    """
     rng = Random(seed + _FRESH)  # noqa: S311 - data, no secret
-    names = {tokenizer.encode(f"e{i}")[0] for i in range(1, ELEMENTS + 1)}
-    kinds: dict[str, list[tuple[list[int], list[tuple[int, int]]]]] = {"point_accuracy": [], "copy_accuracy": []}
+    names = {tokenizer.encode(name)[0] for name in element_names()}
+    answers = tokenizer.prompt_ids("")[-1]
+    kinds: dict[str, list[tuple[list[int], list[tuple[int, int]]]]] = {
+        "point_accuracy": [],
+        "copy_accuracy": [],
+        "sentence_accuracy": [],
+    }
     for ids, spans in (sequence(rng, tokenizer) for _ in range(sequences)):
         trained = [i for start, end in spans for i in range(start, end)]
         for key, wanted in (("point_accuracy", True), ("copy_accuracy", False)):
             places = [(i, i + 1) for i in trained if (ids[i] in names) is wanted]
             if places:
                 kinds[key].append((ids, places))
+        first = ids.index(answers) + 1
+        if first == trained[0] and ids[first] in names:
+            kinds["sentence_accuracy"].append((ids, [(first, first + 1)]))
     return {
         key: trainer.evaluate(pack_cross_entropy(rows, 4096, Aggregation.TOKEN_MEAN))["accuracy"]
         for key, rows in kinds.items()

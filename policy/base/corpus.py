@@ -3,8 +3,10 @@
 Invariant: a sequence knows no task. Screens, sentences and calls are drawn at random; what is trained is only what
 follows from the text before it: where a named line stands, what a cue is followed by, what a line says.
 
-One sequence is one screen in the prompt's line syntax and many short turns about it, so that a screen's tokens are
-paid for once. Names of functions are noise and carry no loss.
+A sequence is a screen in the prompt's line syntax, whose sentence names some of its lines or quotes some words: the
+answer points at the line that the sentence names, among others that it does not name. Every second sequence goes on
+with many short turns about the screen, so that its tokens are paid for once. Names of functions are noise and carry no
+loss.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from policy.base.words import cased, word
 from policy.tokenizer_build import ELEMENTS, TAGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from policy.tokenizer import Tokenizer
 
@@ -26,58 +28,104 @@ _EXTENSIONS = "txt md csv log dat ini cfg bak old tmp".split()  # noqa: SIM905
 _RESULTS = ("None", "Success", "refused: no such name", "refused: not one line", "failed")
 _KEYS = "ctrl alt shift tab esc up down left right home end f1 f2 f3 f4 f5 delete space".split()  # noqa: SIM905
 
+_CUED = 0.2  # share of sequences with many turns; they are some three times as long as the others
+
 Part = tuple[str, bool]  # text, and whether it is trained
 
 
 class Screen:
     """One random screen: its text, and what the turns may ask about."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, *, cued: bool) -> None:
         self.rng = rng
         count = rng.randint(4, 14) if rng.random() < 0.75 else rng.randint(15, 40)
         first = 1 if rng.random() < 0.4 else rng.randint(1, ELEMENTS - count + 1)
-        shared = [word(rng) for _ in range(4)]  # words that turn up in several names
+        self.shared = [word(rng) for _ in range(4)]  # words that turn up in several names
         self.tags = rng.sample(TAGS, min(len(TAGS), rng.randint(2, 8)))
         names: dict[str, None] = {}
         while len(names) < count:
-            names[self._name(shared)] = None
-        self.lines = [(f"e{first + i}", rng.choice(self.tags), name) for i, name in enumerate(names)]
+            names[self._name()] = None
+        lines = [(rng.choice(self.tags), name) for name in names]
+        at = rng.randint(0, count)
+        self.lines = [(f"e{first + i}", *line) for i, line in enumerate(lines[:at])]
+        first += at
+        self.grid, self.note = ({}, []) if rng.random() < 0.6 or first + count > 20 else (_grid(rng), [])
+        if not self.grid and rng.random() < 0.3 and first < 20:
+            self.note = [(word(rng), _payload(rng)) for _ in range(rng.randint(2, 4))]
+        cells = [("table-cell", f"{address} {text}".rstrip()) for address, text in self.grid.items()]
+        cells += [("text", "\\n".join(f"{key}: {value}" for key, value in self.note))] if self.note else []
+        self.extra = [(f"e{first + i}", *cell) for i, cell in enumerate(cells)]
+        after = first + len(cells)
+        self.lines += [(f"e{after + i}", *line) for i, line in enumerate(lines[at:])]
+        self.marked = rng.choice([*self.lines, *self.extra])[0] if rng.random() < 0.5 else ""
         self.windows = [(f"w{i + 1}", _phrase(rng, 1, 3, title=True)) for i in range(rng.randint(1, 3))]
         self.active = rng.randrange(len(self.windows))
-        self.cues = rng.sample(CUES, rng.randint(1, 4))
+        self.cues = rng.sample(CUES, rng.randint(1, 4)) if cued else []
         self.after = {cue: _payload(rng) for cue in self.cues}
-        self.target = rng.choice(self.lines)
+        self.targets = rng.sample(self.lines, 1 if cued else rng.choice((1, 1, 2, 3)))  # as the sentence orders them
+        self.cell = self.sought = ("", "", "")
+        if self.grid and not cued:
+            self._seek()
+        self.quotation = "" if cued or rng.random() < 0.5 else _payload(rng)
         self.did = [_call(rng, self) for _ in range(rng.choice((0, 0, 1, 1, 2, 3, 5)))]
         self.last = f"{cased(rng, word(rng))} Success" if rng.random() < 0.6 else rng.choice(_RESULTS)
         self.info = _phrase(rng, 1, 6) if rng.random() < 0.15 else ""
-        self.task = self._task()
+        self.task = self._cued_task() if cued else self._plain_task()
 
-    def _name(self, shared: list[str]) -> str:
+    def _name(self) -> str:
         rng = self.rng
         draw = rng.random()
         if draw < 0.2:
             return f"{word(rng)}.{rng.choice(_EXTENSIONS)}"
         if draw < 0.26:
             return f"{cased(rng, word(rng))} {rng.randint(0, 2100)}"
-        words = [rng.choice(shared) if rng.random() < 0.2 else word(rng) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
+        words = [
+            rng.choice(self.shared) if rng.random() < 0.2 else word(rng) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))
+        ]
         return cased(rng, " ".join(words)) + ("..." if rng.random() < 0.04 else "")
 
-    def _task(self) -> str:
+    def _seek(self) -> None:
+        """Choose a cell: the sentence names it by its address, or by what stands first in its row and its column."""
+        rng = self.rng
+        address = rng.choice([place for place in self.grid if place[0] != "A" and place[1] != "1"])
+        self.cell = next(line for line in self.extra if line[2].split(" ")[0] == address)
+        if rng.random() < 0.5:
+            self.sought = (address, self.grid[f"A{address[1]}"], self.grid[f"{address[0]}1"])
+        self.targets = []
+
+    def _cued_task(self) -> str:
         """A sentence of noise that holds every cue with its payload, and the target's name once."""
         rng = self.rng
         parts = [f"{cue} {_quoted(rng, self.after[cue])}" for cue in self.cues]
         place = rng.randint(0, len(parts))
         if place:  # what follows is no cue, so quotation marks have to say where the payload ends
             parts[place - 1] = f"{self.cues[place - 1]} '{self.after[self.cues[place - 1]]}'"
-        name = _quoted(rng, self.target[2])
+        name = _quoted(rng, self.targets[0][2])
         parts.insert(place, name if rng.random() < 0.5 else f"{word(rng)} {name}")
         return cased(rng, _phrase(rng, 1, 3)) + " " + " ".join(parts) + rng.choice(_ENDS)
+
+    def _plain_task(self) -> str:
+        """A sentence of noise that names the targets and, between quotation marks, the quotation."""
+        rng = self.rng
+        noise = [_phrase(rng, 1, 3) for _ in range(rng.randint(0, 3))] + rng.sample(CUES, rng.randint(0, 3))
+        noise += [self._name()] if rng.random() < 0.4 else []  # looks like a name, and is nowhere on the screen
+        noise += [f"'{self.quotation}'"] if self.quotation else []
+        if self.sought[0]:
+            noise += [_quoted(rng, self.sought[1]), _quoted(rng, self.sought[2])]
+        elif self.cell[0]:
+            noise.append(self.cell[2].split(" ")[0])
+        words = [*noise, *[""] * len(self.targets)]
+        rng.shuffle(words)
+        names = iter(self.targets)
+        start = words[0] if self.cell[0] else cased(rng, words[0])  # a name keeps its case
+        return " ".join([start or next(names)[2], *(text or next(names)[2] for text in words[1:])]) + rng.choice(_ENDS)
 
     def text(self) -> str:
         """The screen in the prompt's line syntax."""
         lines = [f"task: {self.task}", *(f"did: {call}" for call in self.did), f"app: {word(self.rng)}"]
         lines += [f"{w} {'* ' if i == self.active else ''}{title}" for i, (w, title) in enumerate(self.windows)]
-        lines += [f"{e} {tag} {name}" for e, tag, name in self.lines]
+        listed = sorted([*self.lines, *self.extra], key=lambda line: int(line[0][1:]))
+        lines += [f"{e} {tag} {name}{' *' if e == self.marked else ''}" for e, tag, name in listed]
         lines += [f"info: {self.info}"] if self.info else []
         return "\n".join([*lines, f"last: {self.last}"])
 
@@ -85,6 +133,24 @@ class Screen:
 def _phrase(rng: Random, least: int, most: int, *, title: bool = False) -> str:
     text = " ".join(word(rng) for _ in range(rng.randint(least, most)))
     return cased(rng, text) if title else text
+
+
+def _grid(rng: Random) -> dict[str, str]:
+    """A table by its cells' addresses: words on top and on the left, numbers and a few gaps elsewhere."""
+    columns, rows = rng.randint(2, 4), rng.randint(3, 6)
+    drawn: dict[str, None] = {}
+    while len(drawn) < columns + rows:
+        drawn[word(rng)] = None
+    words = iter(drawn)
+    return {
+        f"{'ABCD'[column]}{row}": next(words)
+        if column == 0 or row == 1
+        else ""
+        if rng.random() < 0.1
+        else str(rng.randint(1, 999))
+        for row in range(1, rows + 1)
+        for column in range(columns)
+    }
 
 
 def _payload(rng: Random) -> str:
@@ -109,7 +175,8 @@ def _call(rng: Random, screen: Screen) -> str:
     """A call-like string about this screen or about nothing."""
     draw = rng.random()
     if draw < 0.35:
-        source = rng.choice(list(screen.after.values())) if rng.random() < 0.6 else _phrase(rng, 1, 3)
+        known = [*screen.after.values(), screen.quotation]
+        source = rng.choice(known) if rng.random() < 0.6 else _phrase(rng, 1, 3)
         return f"{_function(rng)}(text='{source}')"
     if draw < 0.6:
         return f"{_function(rng)}(coordinates={rng.choice(screen.lines)[0]})"
@@ -123,7 +190,8 @@ def _point(screen: Screen) -> tuple[str, list[Part]]:
     rng = screen.rng
     element, tag, name = rng.choice(screen.lines)
     full = f"{tag} {name}" if rng.random() < 0.5 else name
-    return full, _pointing(screen, element, full, "")
+    lead = f"{element} " if rng.random() < 0.6 else ""
+    return full, _pointing(screen, element, f"{lead}{tag} {name}" if lead else full, "")
 
 
 def _pointing(screen: Screen, element: str, full: str, payload: str) -> list[Part]:
@@ -144,7 +212,8 @@ def _put(screen: Screen) -> tuple[str, list[Part]]:
     """A line's name and a cue -> point at the line and write there what follows the cue in the sentence."""
     element, tag, name = screen.rng.choice(screen.lines)
     cue = screen.rng.choice(screen.cues)
-    return f"{name} {cue}", _pointing(screen, element, f"{tag} {name}", screen.after[cue])
+    lead = f"{element} " if screen.rng.random() < 0.6 else ""
+    return f"{name} {cue}", _pointing(screen, element, f"{lead}{tag} {name}", screen.after[cue])
 
 
 def _cue(screen: Screen) -> tuple[str, list[Part]]:
@@ -188,31 +257,95 @@ def _look(screen: Screen) -> tuple[str, list[Part]]:
     return question, [(answer, True)]
 
 
+def _read(screen: Screen) -> tuple[str, list[Part]]:
+    """A key of the note -> its value, plain or inside a call; falls back to a name."""
+    rng = screen.rng
+    if not screen.note:
+        return _point(screen)
+    key, value = rng.choice(screen.note)
+    if rng.random() < 0.5:
+        return key, [(value, True)]
+    return key, [(f"{key} -> {word(rng)}\n{_function(rng)}(content='", False), (value, True), ("')", True)]
+
+
 _TURNS: tuple[tuple[Callable[[Screen], tuple[str, list[Part]]], int], ...] = (
-    (_point, 8), (_put, 4), (_cue, 4), (_reverse, 2), (_by_tag, 1), (_look, 2),
+    (_point, 8), (_put, 3), (_cue, 4), (_reverse, 2), (_by_tag, 1), (_look, 2), (_read, 1),
 )  # fmt: skip
 
 
 def _first(screen: Screen) -> list[Part]:
-    """The answer to the screen itself: the one line whose name stands in the sentence."""
-    element, tag, name = screen.target
-    payload = screen.after[screen.cues[-1]] if len(screen.cues) == 1 and screen.rng.random() < 0.7 else ""
+    """The answer to the screen itself: the first line whose name stands in the sentence, and what it quotes."""
+    payload = screen.quotation
+    if screen.cell[0]:
+        return _cell(screen)
+    element, tag, name = screen.targets[0]
+    tag = f"{element} {tag}"
+    if len(screen.cues) == 1 and screen.rng.random() < 0.7:
+        payload = screen.after[screen.cues[0]]
+    elif payload and screen.rng.random() < 0.4:
+        return _quote(screen)
     return _pointing(screen, element, f"{tag} {name}", payload)
 
 
+def _cell(screen: Screen) -> list[Part]:
+    """Where the row and the column begin, the cell, and what the sentence quotes to go there."""
+    rng = screen.rng
+    element, tag, name = screen.cell
+    address, item, column = (name.split(" ")[0], *screen.sought[1:])
+    parts: list[Part] = []
+    if screen.sought[0]:
+        parts = [(f"{item} A{address[1]}, {column} {address[0]}1", True), (" -> ", True)]
+    parts += [(f"{element} {tag} {address}", True), (" -> ", True), (word(rng), False)]
+    if rng.random() < 0.5:
+        parts += [(f"\n{_function(rng)}(cell='", False), (address, True)]
+        parts += [("', value='", False), (screen.quotation, True)] if screen.quotation else []
+        return [*parts, ("')", True)]
+    parts += [(f"\n{_function(rng)}(coordinates=", False), (element, True)]
+    return (
+        [*parts, (", text='", False), (screen.quotation, True), ("')", True)]
+        if screen.quotation
+        else [*parts, (")", True)]
+    )
+
+
+def _quote(screen: Screen) -> list[Part]:
+    rng = screen.rng
+    return [(f"{word(rng)} -> {word(rng)}\n{_function(rng)}(text='", False), (screen.quotation, True), ("')", True)]
+
+
+def _plain_turns(screen: Screen) -> Iterator[tuple[str, list[Part]]]:
+    """The other names of a plain sentence in its order, then its quotation."""
+    for element, tag, name in screen.targets[1:]:
+        yield "next", _pointing(screen, element, f"{element} {tag} {name}", "")
+    if screen.quotation:
+        yield "quote", _quote(screen)
+    for _ in range(2 if screen.note else 0):
+        yield _read(screen)
+
+
 def sequence(rng: Random, tokenizer: Tokenizer, limit: int = 512) -> tuple[list[int], list[tuple[int, int]]]:
-    """One training sequence of at most `limit` tokens (a large screen alone may exceed it) and its trained ranges."""
-    screen = Screen(rng)
+    """One training sequence and its trained ranges.
+
+    It has at most `limit` tokens, unless the screen alone is larger, and often far fewer.
+    """
+    cued = rng.random() < _CUED
+    screen = Screen(rng, cued=cued)
     ids = tokenizer.prompt_ids(screen.text())
     spans: list[tuple[int, int]] = []
     _append(ids, spans, tokenizer, _first(screen))
-    kinds = [kind for kind, _ in _TURNS]
-    shares = [share for _, share in _TURNS]
-    while len(ids) < limit - 40:
-        question, answer = rng.choices(kinds, shares)[0](screen)
+    for question, answer in _cued_turns(screen) if cued else _plain_turns(screen):
+        if len(ids) >= limit - 40:
+            break
         ids += tokenizer.prompt_ids(question)
         _append(ids, spans, tokenizer, answer)
     return ids, spans
+
+
+def _cued_turns(screen: Screen) -> Iterator[tuple[str, list[Part]]]:
+    kinds = [kind for kind, _ in _TURNS]
+    shares = [share for _, share in _TURNS]
+    while True:
+        yield screen.rng.choices(kinds, shares)[0](screen)
 
 
 def _append(ids: list[int], spans: list[tuple[int, int]], tokenizer: Tokenizer, parts: list[Part]) -> None:

@@ -1,4 +1,4 @@
-"""A sampler actor with a real SGLang server: weights, pins, wrong weights, bad requests, a killed server."""
+"""A sampler actor with a real SGLang server: weights, pins, bad requests, a killed server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
@@ -26,7 +25,7 @@ from runtime.system import ActorSpec, ActorSystem
 from tests.policy.engine_tools import CONTEXT, VOCAB, reference_logits, reference_logprobs
 
 pytestmark = pytest.mark.real_sglang
-BASE, FIRST, SECOND, THIRD = (Version(lineage=0, step=step) for step in range(4))
+BASE, FIRST, SECOND = (Version(lineage=0, step=step) for step in range(3))
 PROMPT = [(3 + 7 * i) % VOCAB for i in range(24)]
 WAIT_S = 240.0
 
@@ -141,7 +140,6 @@ async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]
         (back,) = events(tmp_path, "engine_restarted")
         now = tree(int(str(back["pid"])))
 
-    # Weights that don't score as the learner says are not served, and nothing outlives the run.
     _, alive = await asyncio.to_thread(psutil.wait_procs, [*killed, *now], 30)
     assert not alive
     assert [line["version"] for line in events(tmp_path, "weights_loaded")] == ["0.1", "0.0", "0.2"]
@@ -153,22 +151,10 @@ async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]
 async def test_weights_change_under_a_request(tmp_path: Path, models: list[Path], update: str) -> None:
     async with sampling(tmp_path, models[0], update=update) as ref:
         await Ledger.hears(BASE)
-        long = asyncio.create_task(ask(ref, "a", tokens=2000))
+        long = asyncio.create_task(ask(ref, "a", tokens=800))
         await ask(ref, "b", tokens=20)
         await ref.tell(weights(FIRST, models[1]))
         await Ledger.hears(FIRST)
         spans = (await long).spans
         assert [span.version for span in spans] == [BASE, FIRST]
         check(models[1], await ask(ref, "c"), FIRST)
-        if update == "retract":
-            return
-        # What the learner's weights score is not what these do: the server is given up, and comes back unserved.
-        wrong = msgspec.structs.replace(weights(SECOND, models[2], scored_by=models[0]))
-        await ref.tell(wrong)
-        async with asyncio.timeout(WAIT_S):
-            while len(events(tmp_path, "weights_suspect")) < 2:  # noqa: ASYNC110 - the log is the only witness
-                await asyncio.sleep(0.1)
-        await ref.tell(weights(THIRD, models[2]))
-        await Ledger.hears(THIRD)
-        check(models[2], await ask(ref, "d"), THIRD)
-    assert SECOND not in {span.version for span in spans}

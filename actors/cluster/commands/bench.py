@@ -17,6 +17,7 @@ EXAMPLES = (
     "  computerrl bench soak --minutes 30 --seed 0 --out soak/\n"
     "  computerrl bench sampler\n"
     "  computerrl bench sampler --engines embedded,batched --episodes 8 --json\n"
+    "  computerrl bench publish --widths 128,512 --run last\n"
 )
 STARTUP = "Run a deploy file and print the seconds from the command to the first optimizer step of RL, by part."
 DESKTOPS = (
@@ -34,6 +35,12 @@ SAMPLER = (
     "real SGLang (where `make sglang-cpu` was run), and transformers' generate, batched and one by one. Prints drawn\n"
     "tokens per second and latency. Exit status 1 when the embedded engine is not 3 times batched generate. Nothing\n"
     "else should run meanwhile; the machine's load at the start is printed."
+)
+PUBLISH = (
+    "Give engines new weights by every way they know (the embedded one: from disk; real SGLang: from disk, and by\n"
+    "gloo one tensor at a time and as one bucket), and print seconds by way and model size, with the check that what\n"
+    "is served afterwards is what was sent. --run adds the share of the samplers' time that loads took in a run.\n"
+    "Exit status 1 when served weights are wrong, or that share is over 2 %."
 )
 
 
@@ -54,7 +61,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     sampler = kinds.add_parser("sampler", help="tokens per second of engines", description=SAMPLER, epilog=EXAMPLES)
     _sampler(sampler)
     sampler.set_defaults(parser=sampler)
-    for kind in (startup, desktops, soak, sampler):
+    publish = kinds.add_parser("publish", help="seconds to new weights", description=PUBLISH, epilog=EXAMPLES)
+    _publish(publish)
+    publish.set_defaults(parser=publish)
+    for kind in (startup, desktops, soak, sampler, publish):
         kind.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -91,8 +101,22 @@ def _sampler(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--answer", type=int, default=32, metavar="N", help="tokens drawn in each step (32)")
 
 
+def _publish(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--widths", default="128,512", metavar="LIST", help="of models to publish (128,512)")
+    parser.add_argument("--times", type=int, default=5, metavar="N", help="publications of each way (5)")
+    parser.add_argument("--run", default="", metavar="RUN", help="a run or `last`: tell its samplers' lost time")
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+
+
 def main(args: argparse.Namespace) -> int:
     """Measure and print; 1 when the verdict is bad."""
+    if args.kind == "publish":
+        from actors.cluster.bench import publish
+
+        widths = publish.widths_of(args.widths)
+        return publish.run(
+            publish.Wanted(widths=widths, times=args.times, run=args.run, runs=args.runs), as_json=args.json
+        )
     if args.kind == "sampler":
         from actors.cluster.bench import sampler
 

@@ -18,7 +18,7 @@ def by_gui(view: View) -> Move:
     if first is None or calc_oracle.wrong(view) != list(goal.writes):
         return calc_oracle.by_gui(view)
     text = "\n".join(write.text for write in goal.writes)
-    return f"table-cell {goal.writes[0].cell} -> fill down", Type(coordinates=first, text=text, enter=True)
+    return f"{first} table-cell {goal.writes[0].cell} -> fill down", Type(coordinates=first, text=text, enter=True)
 
 
 def by_tools(view: View) -> Move:

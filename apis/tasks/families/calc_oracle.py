@@ -92,7 +92,9 @@ def because(view: View, write: Write) -> str:
     """The thought of a change: where the table tells it, the cell, and what goes in."""
     goal, now = goal_of(view), shown(view).get(write.cell, "")
     where = f"{goal.evidence} -> " if goal.evidence and write in goal.writes else ""
-    return f"{where}table-cell {write.cell}{f' ({now})' if now else ''} -> {write.text or 'empty'}"
+    name = view.find("table-cell", lambda e: e.name == write.cell)
+    cell = f"{name} table-cell {write.cell}" if name else f"table-cell {write.cell}"
+    return f"{where}{cell}{f' ({now})' if now else ''} -> {write.text or 'empty'}"
 
 
 def to_calc(view: View) -> Move | None:
@@ -130,7 +132,7 @@ def _enter(view: View, write: Write, by_name_box: bool, click_first: bool) -> Mo
     if current and (by_name_box or click_first or not write.text):
         return (thought, Type(text=write.text, enter=True)) if write.text else keys(thought, "delete")
     if box is not None and (by_name_box or cell is None):
-        return f"{thought}, go there", Type(coordinates=box, text=write.cell, enter=True)
+        return f"{thought}, {box} go there", Type(coordinates=box, text=write.cell, enter=True)
     if cell is None:
         return "look again", Wait()
     if click_first or not write.text:

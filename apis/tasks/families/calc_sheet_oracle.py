@@ -21,7 +21,7 @@ def by_gui(view: View) -> Move:
         field = view.field()
         if field is None:
             return keys("close this", "esc")
-        return f"text -> {goal.renamed}", Type(coordinates=field, text=goal.renamed, overwrite=True, enter=True)
+        return f"{field} text -> {goal.renamed}", Type(coordinates=field, text=goal.renamed, overwrite=True, enter=True)
     if _named(view):
         return calc_oracle.by_gui(view)
     entry = view.find("menu-item", lambda e: e.label.startswith(DIALOG))

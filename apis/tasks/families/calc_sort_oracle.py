@@ -31,4 +31,4 @@ def by_gui(view: View) -> Move:
     cell = view.find("table-cell", lambda e: e.name == f"{column}{1 if named_first else 2}")
     if cell is None:
         return calc_oracle.by_gui(view)
-    return f"{goal.wanted} {column}1 -> column {column}", Click(coordinates=cell)
+    return f"{goal.wanted} {column}1 -> {cell} column {column}", Click(coordinates=cell)

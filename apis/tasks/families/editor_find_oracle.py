@@ -39,7 +39,7 @@ def decide(view: View) -> Move:
     if by_dialog and shown == view.goal.files[0][1].rstrip("\n"):
         return keys(pointed(view, field, "replace"), "ctrl", "r")
     if not select_first:
-        return "text -> replace", Type(coordinates=field, text=view.goal.wanted, overwrite=True)
+        return f"{field} text -> replace", Type(coordinates=field, text=view.goal.wanted, overwrite=True)
     if view.did(Hotkey(keys=("ctrl", "a"))):
         return "all selected -> replace", Type(text=view.goal.wanted)
     return keys("select all", "ctrl", "a")
@@ -55,7 +55,7 @@ def _dialog(view: View) -> Move:
     if len(fields) != 2 or every is None or button is None:
         return keys("close this", "esc")
     if [view.elements[name].text for name in fields] != [old, new]:
-        return f"text -> {old}, {new}", Type(coordinates=fields[0], text=f"{old}\t{new}", overwrite=True)
+        return f"{fields[0]} text -> {old}, {new}", Type(coordinates=fields[0], text=f"{old}\t{new}", overwrite=True)
     if view.elements[button].label != "Replace All":
         return click(view, every)
     return click(view, button)

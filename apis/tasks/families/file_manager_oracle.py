@@ -11,7 +11,7 @@ from apis.tasks.families.folders import to_documents
 
 NAME_DIALOGS = {"rename": "Rename File", "folder": "Creating New Folder"}
 ENTRY_OF_MENU = {"rename": ("Rename",), "delete": ("Delete", "Move to Trash")}
-YES = "push-button Yes"  # how the thought of confirming a deletion begins
+YES = "push-button Yes"  # what the thought of confirming a deletion says
 
 
 def decide(view: View) -> Move:
@@ -46,7 +46,7 @@ def _name(view: View, by_mouse: bool) -> Move:
     if view.goal.kind == "rename" and named != view.goal.target:
         return keys("close this", "esc")  # the dialog is about another file
     typed = Type(coordinates=field, text=view.goal.wanted, overwrite=True, enter=not by_mouse)
-    return f"text -> {view.goal.wanted}", typed
+    return f"{field} text -> {view.goal.wanted}", typed
 
 
 def _done(view: View) -> bool:
@@ -65,7 +65,7 @@ def _done(view: View) -> bool:
 
 def _confirmed(view: View) -> bool:
     if view.goal.kind == "delete":
-        return any(turn.line == line(Hotkey(keys=("enter",))) or turn.answer.startswith(YES) for turn in view.history)
+        return any(turn.line == line(Hotkey(keys=("enter",))) or YES in turn.answer for turn in view.history)
     typed = f"text={view.goal.wanted!r}"
     lines = [turn.line or "" for turn in view.history]
     at = max((n for n, text in enumerate(lines) if typed in text), default=-1)

@@ -43,7 +43,9 @@ def _move(view: View, origin: str, aim: str) -> Move:
         return "wait for the files", Wait()
     selected = "sel" in view.elements[icon].states
     if entry is not None:
-        return (pointed(view, icon, "cut"), click(view, entry)[1]) if selected else keys("close this", "esc")
+        return (
+            (f"{pointed(view, icon, 'cut')}, {entry}", click(view, entry)[1]) if selected else keys("close this", "esc")
+        )
     if by_menu:
         return click(view, icon, "menu", button="right")
     return keys(pointed(view, icon, "cut"), "ctrl", "x") if selected else click(view, icon)

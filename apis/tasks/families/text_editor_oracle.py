@@ -46,7 +46,7 @@ def _write(view: View, field: str, select_first: bool) -> Move:
             return "at the top -> insert", Type(text=added.removesuffix("\n"), enter=True)
         return keys("go to the top", "ctrl", "home")
     if not select_first:
-        return "text -> replace", Type(coordinates=field, text=view.goal.wanted, overwrite=True)
+        return f"{field} text -> replace", Type(coordinates=field, text=view.goal.wanted, overwrite=True)
     if view.did(Hotkey(keys=("ctrl", "a"))):
         return "all selected -> replace", Type(text=view.goal.wanted)
     return keys("select all", "ctrl", "a")

@@ -42,6 +42,15 @@ def test_each_phase_has_its_rate_and_no_limit_means_no_fall(schedule: Schedule) 
         assert learning_rate(config, phase, 7, None) == rate
 
 
+def test_cloning_and_pulses_may_fall_while_rl_does_not() -> None:
+    config = LearnerConfig(
+        bc_lr=2.0, rl_lr=2.0, pulse_lr=2.0, warmup_steps=0, sft_lr_schedule=Schedule.COSINE, lr_floor=0.0
+    )
+    for phase in (Phase.BC, Phase.PULSE):
+        assert rates(config, 4, 4, phase) == pytest.approx([2.0, 1.5, 0.5, 0.0])
+    assert rates(config, 4, 4) == [2.0, 2.0, 2.0, 2.0]
+
+
 @given(
     st.sampled_from(Schedule), st.integers(0, 12), st.floats(0, 1), st.integers(1, 40), st.integers(0, 60)
 )  # fmt: skip

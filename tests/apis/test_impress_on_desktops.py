@@ -1,0 +1,169 @@
+"""Impress in a desktop: how it starts, what is said of its slides, and typing and calls side by side."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from actors.cluster.apicheck.desk import OPEN_MS, RealDesk, opened
+from actors.cluster.bench.stage import provider
+from apis.check.cases_impress import TABLE
+from apis.check.deckfile import DeckFile
+from apis.execute import setup
+from apis.observation import Observation, from_guest
+from apis.tasks.deck import make_odp
+from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed"),
+]
+
+PARTS = (
+    '<draw:frame svg:x="1cm" svg:y="1cm" svg:width="8cm" svg:height="2cm"><table:table>'
+    '<table:table-column table:number-columns-repeated="2"/><table:table-row><table:table-cell><text:p>A</text:p>'
+    "</table:table-cell><table:table-cell><text:p>B</text:p></table:table-cell></table:table-row></table:table>"
+    '</draw:frame><draw:g>{boxes}</draw:g><draw:line svg:x1="1cm" svg:y1="9cm" svg:x2="5cm" svg:y2="9cm"/>'
+)
+BOX = (
+    '<draw:frame svg:x="{x}cm" svg:y="5cm" svg:width="3cm" svg:height="1cm"><draw:text-box><text:p>{text}</text:p>'
+    "</draw:text-box></draw:frame>"
+)
+TRIES = 30  # of 0.3 s, the time that app info may take
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk() -> AsyncIterator[RealDesk]:
+    """Impress, started without a file."""
+    folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
+    os.chmod(folder, 0o755)
+    started = replace(TABLE, files=dict, opens=(), title="LibreOffice Impress")
+    async with provider(folder) as made, opened(made, started) as found:
+        yield found
+    shutil.rmtree(folder)
+
+
+async def look(desk: RealDesk) -> Observation:
+    """What is seen; asked again while a busy machine makes the office late to say what its document holds."""
+    for _ in range(TRIES):
+        seen = from_guest(msgspec.to_builtins(await desk.call("observe")))
+        if not seen.info.startswith("not known"):
+            return seen
+    raise AssertionError(seen.info)
+
+
+async def show(desk: RealDesk, name: str, data: bytes) -> None:
+    """Open a file as a task's set-up does."""
+    await desk.call("write_file", path=f"Documents/{name}", data=data)
+    step = Open(parameters=OpenParameters(path=f"/home/user/Documents/{name}"))
+    task = Task(
+        id="t", snapshot="", instruction="", source="", config=[step], trajectory="", related_apps=[],
+        evaluator=Evaluator(func="infeasible"),
+    )  # fmt: skip
+    for each in setup(task, desk.home):
+        patient = {"timeout_ms": OPEN_MS} if each.method == "open_window" else {}
+        await desk.call(each.method, **each.args | patient)
+    assert any(window.active and window.title.startswith(name) for window in await desk.call("windows"))
+
+
+async def test_it_starts_with_an_empty_presentation_and_no_questions(desk: RealDesk) -> None:
+    seen = await look(desk)
+    assert seen.app == "libreoffice_impress"
+    assert [window.title for window in seen.windows] == ["Untitled 1 - LibreOffice Impress"]
+    assert seen.info == "slides: 1; current: 1\nSlide 1:\n- Box 0 (title)\n- Box 1 (subtitle)"
+    there = {(element.tag, element.name or element.text) for element in seen.elements}
+    assert {("menu", "Slide Show"), ("paragraph", "Click to add Title"), ("push-button", "Save")} <= there
+    assert await desk.tool("save") == "refused: the presentation has no file yet: name it first with ctrl+s"
+
+
+async def test_what_is_typed_and_what_is_called_go_together(desk: RealDesk) -> None:
+    await show(desk, "talk.odp", make_odp([[("title", "Plan"), ("outline", "one\ntwo")], [("title", "End")]]))
+    title = next(e for e in (await look(desk)).elements if e.tag == "paragraph" and e.text == "Plan")
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("click", {"x": title.cx, "y": title.cy, "n": 2}),
+        ("hotkey", {"keys": ["ctrl", "a"]}),
+        ("type_text", {"text": "Typed"}),
+    ]
+    for method, arguments in steps:
+        await desk.call(method, **arguments)
+        await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+    assert "- Box 0 (title): Typed\n" in (await look(desk)).info
+    said = await desk.tool("write_text", content=" and called", page_index=1, box_index=0, append=True)
+    assert said == "11 characters added to box 0 of slide 1"
+    assert "- Box 0 (title): Typed and called\n" in (await look(desk)).info
+    assert (await desk.tool("go_to_slide", slide_index=2)) == "slide 2 of 2 is shown"
+    told = "- Box 0 (title): Typed and called\n- Box 1 (outline): one\\ntwo\nSlide 2:\n- Box 0 (title): End"
+    assert (await look(desk)).info == f"slides: 2; current: 2\nSlide 1:\n{told}"
+    assert await desk.tool("save_as", file_path="~/Documents/talk.pptx") == "saved as talk.pptx"
+    assert await desk.tool("write_text", content="Ende", page_index=2, box_index=0) == (
+        "4 characters written into box 0 of slide 2"
+    )
+    assert await desk.tool("save") == "saved talk.pptx"
+    saved = await desk.read("Documents/talk.pptx")
+    with zipfile.ZipFile(io.BytesIO(saved)) as file:
+        assert "Typed and called" in file.read("ppt/slides/slide1.xml").decode()
+        assert "Ende" in file.read("ppt/slides/slide2.xml").decode()
+    await show(desk, "again.pptx", saved)
+    assert "- Box 0 (title): Ende" in (await look(desk)).info
+
+
+async def test_a_table_and_a_group_are_told_and_coloured_as_wholes(desk: RealDesk) -> None:
+    inside = PARTS.format(boxes=BOX.format(x=1, text="left") + BOX.format(x=5, text="right"))
+    await show(desk, "parts.odp", with_boxes(make_odp([[("title", "Parts")]]), inside))
+    told = "- Box 0 (title): Parts\n- Box 1 (table): A | B\n- Box 2 (group): left | right\n- Box 3 (line)"
+    assert (await look(desk)).info.endswith(told)
+    for box in (1, 2):
+        refused = await desk.tool("write_text", content="x", page_index=1, box_index=box)
+        assert "which is no text; boxes with text here: 0, 3" in refused
+        assert "is #ff0000" in await desk.tool("set_text_color", slide_index=1, box_index=box, color="red")
+    assert await desk.tool("save") == "saved parts.odp"
+    _, table, group, _ = DeckFile(await desk.read("Documents/parts.odp")).boxes(1)
+    for painted in (table, group):
+        assert [painted.look("fo:color", line) for line in range(2)] == [{"#ff0000"}] * 2
+    refused = await desk.tool("set_background_color", slide_index=1, box_index=3, color="red")
+    assert refused == "refused: box_index: box 3 of slide 1 is a box of kind line, without an area"
+    removed = await desk.tool("delete_content", slide_index=1, box_index=3)
+    assert removed == "box 3 of slide 1 (line) is removed; slide 1 has 3 boxes left"
+    assert await desk.tool("delete_content", slide_index=1, box_index=1) == "box 1 of slide 1 is empty"
+    assert "- Box 1 (table):  | \n" in (await look(desk)).info
+    assert await desk.tool("delete_content", slide_index=1, box_index=1) == "box 1 of slide 1 is empty, as it was"
+
+
+def with_boxes(deck: bytes, inside: str) -> bytes:
+    """The presentation with more boxes on its last slide."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(deck)) as file, zipfile.ZipFile(out, "w") as made:
+        for entry in file.infolist():
+            data = file.read(entry)
+            if entry.filename == "content.xml":
+                before, end, after = data.rpartition(b"</draw:page>")
+                data = before + inside.encode() + end + after
+                table = b'xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" '
+                data = data.replace(b"<office:document-content ", b"<office:document-content " + table)
+            made.writestr(entry, data)
+    return out.getvalue()
+
+
+async def test_long_presentations_are_told_around_the_slide_that_is_shown(desk: RealDesk) -> None:
+    slides: list[Any] = [[("title", f"Slide {n}"), ("outline", "words " * 30)] for n in range(1, 61)]
+    await show(desk, "long.odp", make_odp(slides))
+    assert await desk.tool("go_to_slide", slide_index=30) == "slide 30 of 60 is shown"
+    info = (await look(desk)).info
+    assert len(info) <= 4800
+    lines = info.splitlines()
+    assert lines[:2] == ["slides: 60; current: 30", "..."]
+    assert lines[-1] == "..."
+    told = [int(line[6:-1]) for line in lines if line.startswith("Slide ")]
+    assert told == list(range(told[0], told[-1] + 1))
+    assert 30 - told[0] == pytest.approx(told[-1] - 30, abs=1)
+    assert len(told) > 10
