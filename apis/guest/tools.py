@@ -53,6 +53,7 @@ class Beside(NamedTuple):
 OTHERS: tuple[Beside, ...] = (
     Beside("BrowserTools", "guest.chromium", "Chromium", ("chromium-browser", "chromium"), ("chromium",)),
     Beside("VLCTools", "guest.vlc", "VLC", ("vlc",), ("vlc",), "guest.vlc_start"),
+    Beside("CodeTools", "guest.code", "VS Code", ("code", "codium"), ("code",)),
 )
 BY_OWNER = {app.owner: app for app in OTHERS}
 BY_CLASS = {name: app for app in OTHERS for name in app.classes}

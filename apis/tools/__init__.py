@@ -10,7 +10,7 @@ from typing import Any
 
 from apis.functions import Function, Tool
 from apis.kinds import fit
-from apis.tools import calc, chromium, impress, vlc, writer
+from apis.tools import calc, chromium, code, impress, vlc, writer
 
 TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
     "libreoffice_calc": calc.FUNCTIONS,
@@ -18,6 +18,7 @@ TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
     "google_chrome": chromium.FUNCTIONS,
     "libreoffice_impress": impress.FUNCTIONS,
     "vlc": vlc.FUNCTIONS,
+    "code": code.FUNCTIONS,
 }
 
 _BY_NAME = {f"{function.owner}.{function.name}": function for functions in TOOLS.values() for function in functions}

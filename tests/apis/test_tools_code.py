@@ -1,0 +1,76 @@
+"""VS Code's functions as declared; no desktop has the editor, and nothing says that it had."""
+
+import pytest
+
+from actors.cluster.apicheck import command, verdicts
+from apis.functions import Function
+from apis.grammar import Refusal, parse
+from apis.tools import TOOLS
+
+CODE = {function.name: function for function in TOOLS["code"]}
+
+# Names, parameters and types as published; "=" where a call may leave it out, and its default.
+PUBLISHED = """
+launch_vscode(path: string)
+compare_files(file1: string, file2: string)
+add_folder(folder: string)
+goto_file(file_path: string, line: integer = 1, character: integer = 1)
+perform_merge(path1: string, path2: string, base: string, result: string)
+remove_folder(folder: string)
+install_extension(extension_id: string, pre_release: boolean = False)
+uninstall_extension(extension_id: string)
+list_extensions(show_versions: boolean = False, category: string = None)
+update_extensions()
+disable_extension(extension_id: string)
+toggle_sync(state: string)
+"""
+TYPES = {"str": "string", "int": "integer", "bool": "boolean"}
+
+
+def published(function: Function) -> str:
+    parts = []
+    for param in function.params:
+        kind = TYPES[param.published_type.removeprefix("Optional[").removesuffix("]")]
+        parts.append(f"{param.name}: {kind}" + ("" if param.required else f" = {param.default!r}"))
+    return f"{function.name}({', '.join(parts)})"
+
+
+def test_names_and_parameters_are_the_published_ones() -> None:
+    assert [published(function) for function in CODE.values()] == PUBLISHED.strip().splitlines()
+    assert {function.owner for function in CODE.values()} == {"CodeTools"}
+    assert CODE["toggle_sync"].params[0].limits == ("on", "off")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("launch_vscode('/etc/../x')", "path: write a folder of your home folder"),
+        ("compare_files('../a', '~/b')", "file1: write a file of your home folder"),
+        ("goto_file('~/a.py', 0)", "line: write a whole number from 1"),
+        ("toggle_sync('maybe')", "state: write one of 'on', 'off'"),
+        ("install_extension('a.b', 'yes')", "pre_release: write True or False"),
+        ("update_extensions(1)", "update_extensions"),
+    ],
+)
+def test_says_which_argument_is_wrong(answer: str, said: str) -> None:
+    refused = parse(f"CodeTools.{answer}", "code")
+    assert isinstance(refused, Refusal)
+    assert said in refused.reason
+
+
+def test_the_check_calls_every_function_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.shutil, "which", lambda _: None)
+    lacking = command.missing("code")
+    assert lacking == "there is no program code"
+    found = verdicts.without("code", verdicts.functions("code"), "unavailable", lacking)
+    assert [one.verdict.verdict for one in found] == ["unavailable"] * len(CODE)
+    assert verdicts.complaints(found, []) == []
+
+
+def test_all_published_functions_are_declared() -> None:
+    counts = {app: len(functions) for app, functions in TOOLS.items()}
+    assert counts == {
+        "libreoffice_calc": 27, "libreoffice_impress": 22, "libreoffice_writer": 19, "vlc": 12, "google_chrome": 11,
+        "code": 12,
+    }  # fmt: skip
+    assert sum(counts.values()) == 103
