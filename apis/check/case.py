@@ -25,10 +25,10 @@ class Desk(Protocol):
         ...
 
     async def call(self, method: str, **arguments: Any) -> Any:
-        """What the guest agent's method returns, e.g. `observe`, `hotkey`, `read_file`, `info`, `settle`."""
+        """What the guest agent's method returns, e.g. `observe`, `hotkey`, `info`, `settle`."""
         ...
 
-    async def read(self, path: str) -> bytes:
+    async def contents(self, path: str) -> bytes:
         """A file of HOME, by its path below HOME."""
         ...
 

@@ -145,12 +145,12 @@ def _made(book: SheetFile) -> None:
 
 
 async def _csv(desk: Desk, _: str) -> None:
-    data = await desk.read("Documents/book.csv")
+    data = await desk.contents("Documents/book.csv")
     same(data.decode().splitlines(), ["Name,Price,Qty", "plum,30,4", "fig,5,9", "N/A,20,1", "pear,7,2"], "book.csv")
 
 
 async def _pdf(desk: Desk, _: str) -> None:
-    want((await desk.read("out.pdf")).startswith(b"%PDF-"), "out.pdf is no PDF")
+    want((await desk.contents("out.pdf")).startswith(b"%PDF-"), "out.pdf is no PDF")
 
 
 async def _charted(desk: Desk) -> None:
@@ -174,7 +174,7 @@ def _names(number: int) -> Mapping[str, Any]:
 
 async def _read(desk: Desk) -> SheetFile:
     await desk.tool("save")
-    return SheetFile(await desk.read(BOOK))
+    return SheetFile(await desk.contents(BOOK))
 
 
 CASES = (

@@ -112,7 +112,7 @@ async def _read(desk: Desk) -> Any:
     until = time.monotonic() + WAIT_S
     while True:
         try:
-            bar = json.loads(await desk.read(BOOKMARKS))["roots"]["bookmark_bar"]["children"]
+            bar = json.loads(await desk.contents(BOOKMARKS))["roots"]["bookmark_bar"]["children"]
             if bar:
                 return bar
         except (NotSo, ValueError, KeyError) as error:

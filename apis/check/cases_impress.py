@@ -154,27 +154,27 @@ async def _told(desk: Desk, _: str) -> None:
 
 
 async def _saved(desk: Desk, _: str) -> None:
-    _written(DeckFile(await desk.read(DECK)))
+    _written(DeckFile(await desk.contents(DECK)))
 
 
 async def _copied(desk: Desk, _: str) -> None:
-    with zipfile.ZipFile(io.BytesIO(await desk.read(COPY))) as file:
+    with zipfile.ZipFile(io.BytesIO(await desk.contents(COPY))) as file:
         slide = file.read(f"ppt/slides/slide{_at('write_text')}.xml").decode()
         want("<a:t>threeGr" in slide or "Grüße</a:t>" in slide, "the copy lacks the text")
 
 
 async def _drawn(desk: Desk, _: str) -> None:
-    data = await desk.read("Pictures/out.png")
+    data = await desk.contents("Pictures/out.png")
     same((data[:8], struct.unpack(">II", data[16:24])), (b"\x89PNG\r\n\x1a\n", (720, 1280)), "the picture")
 
 
 async def _every(desk: Desk, _: str) -> None:
-    _setting(await desk.read(PROFILE), "AutoSave", Enabled="true", TimeIntervall="7")
+    _setting(await desk.contents(PROFILE), "AutoSave", Enabled="true", TimeIntervall="7")
 
 
 async def _screens(desk: Desk, _: str) -> None:
-    _setting(await desk.read(PROFILE), "Misc", Display="1")
-    _setting(await desk.read(PROFILE), "Misc/Start", EnablePresenterScreen="false")
+    _setting(await desk.contents(PROFILE), "Misc", Display="1")
+    _setting(await desk.contents(PROFILE), "Misc/Start", EnablePresenterScreen="false")
 
 
 def _setting(profile: bytes, path: str, **wanted: str) -> None:
@@ -267,7 +267,7 @@ def _files() -> Mapping[str, bytes]:
 
 async def _read(desk: Desk) -> DeckFile:
     await desk.tool("save_as", file_path=f"~/{END}", overwrite=True)
-    return DeckFile(await desk.read(END))
+    return DeckFile(await desk.contents(END))
 
 
 TABLE = Table(

@@ -117,7 +117,7 @@ async def _filled(desk: Desk, _: str) -> None:
 
 
 async def _written(desk: Desk, _: str) -> None:
-    text = (await desk.read(".config/vlc/vlcrc")).decode("utf-8", "replace")
+    text = (await desk.contents(".config/vlc/vlcrc")).decode("utf-8", "replace")
     want(re.search(r"^qt-max-volume=200$", text, re.MULTILINE) is not None, "vlcrc does not say qt-max-volume=200")
     want("qt-max-volume = 200" in await desk.tool("get_settings"), "VLC itself says something else")
     await desk.tool("set_settings", field="loop", value="1")

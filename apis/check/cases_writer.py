@@ -142,7 +142,7 @@ def _numbered(paper: TextFile) -> None:
 
 
 async def _pdf(desk: Desk, _: str) -> None:
-    want((await desk.read(PDF)).startswith(b"%PDF-"), "out.pdf is no PDF")
+    want((await desk.contents(PDF)).startswith(b"%PDF-"), "out.pdf is no PDF")
 
 
 async def _caret_moved(desk: Desk, _: str) -> None:
@@ -151,7 +151,7 @@ async def _caret_moved(desk: Desk, _: str) -> None:
 
 
 async def _kept(desk: Desk, _: str) -> None:
-    same(TextFile(await desk.read(PAPER)).paragraph("caret").text, "caret stands here, so <b> &", "the saved file")
+    same(TextFile(await desk.contents(PAPER)).paragraph("caret").text, "caret stands here, so <b> &", "the saved file")
 
 
 CASES = (
@@ -211,7 +211,7 @@ def _files() -> Mapping[str, bytes]:
 
 async def _read(desk: Desk) -> TextFile:
     await desk.tool("save")
-    return TextFile(await desk.read(PAPER))
+    return TextFile(await desk.contents(PAPER))
 
 
 TABLE = Table(

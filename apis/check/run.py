@@ -6,12 +6,14 @@ what it should and its wrong call was refused with the argument's name.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from apis.check.case import Case, Desk, NotSo, Table
 
+CASE_S = 300.0  # a hung application ends a case, with its calls' own deadlines
 REFUSED = "refused: "
 
 
@@ -41,9 +43,12 @@ async def run(
     for outcome in outcomes:
         heard(outcome.case.function)
         try:
-            await _once(outcome, desk)
+            async with asyncio.timeout(CASE_S):
+                await _once(outcome, desk)
         except NotSo as found:
             outcome.hold(str(found))
+        except TimeoutError:
+            outcome.hold(f"not done within {CASE_S:g} s")
     if table.read is not None:
         heard("reading what was saved")
         await _read(table, desk, outcomes)
@@ -71,10 +76,11 @@ async def _once(outcome: Outcome, desk: Desk) -> None:
 async def _read(table: Table, desk: Desk, outcomes: list[Outcome]) -> None:
     assert table.read is not None
     try:
-        seen = await table.read(desk)
-    except NotSo as found:
+        async with asyncio.timeout(CASE_S):
+            seen = await table.read(desk)
+    except (NotSo, TimeoutError) as found:
         for outcome in outcomes:
-            outcome.hold(str(found))
+            outcome.hold(str(found) or f"nothing could be read back within {CASE_S:g} s")
         return
     for outcome in outcomes:
         if outcome.case.saved is not None:

@@ -109,7 +109,7 @@ async def test_what_is_typed_and_what_is_called_go_together(desk: RealDesk) -> N
         "4 characters written into box 0 of slide 2"
     )
     assert await desk.tool("save") == "saved talk.pptx"
-    saved = await desk.read("Documents/talk.pptx")
+    saved = await desk.contents("Documents/talk.pptx")
     with zipfile.ZipFile(io.BytesIO(saved)) as file:
         assert "Typed and called" in file.read("ppt/slides/slide1.xml").decode()
         assert "Ende" in file.read("ppt/slides/slide2.xml").decode()
@@ -127,7 +127,7 @@ async def test_a_table_and_a_group_are_told_and_coloured_as_wholes(desk: RealDes
         assert "which is no text; boxes with text here: 0, 3" in refused
         assert "is #ff0000" in await desk.tool("set_text_color", slide_index=1, box_index=box, color="red")
     assert await desk.tool("save") == "saved parts.odp"
-    _, table, group, _ = DeckFile(await desk.read("Documents/parts.odp")).boxes(1)
+    _, table, group, _ = DeckFile(await desk.contents("Documents/parts.odp")).boxes(1)
     for painted in (table, group):
         assert [painted.look("fo:color", line) for line in range(2)] == [{"#ff0000"}] * 2
     refused = await desk.tool("set_background_color", slide_index=1, box_index=3, color="red")

@@ -84,8 +84,8 @@ async def _all(
                     mine, timed = await _one(made, app, wanted, args.repeats, shown)
                     found += mine
                     targets += timed
-                except (DesktopFault, LinkDown, NotSo) as error:
-                    found += verdicts.without(app, wanted, "failed", str(error))
+                except (DesktopFault, LinkDown, NotSo, TimeoutError) as error:
+                    found += verdicts.without(app, wanted, "failed", str(error) or "it took too long")
             else:
                 found += verdicts.judged(app, [], wanted)
     return found, targets

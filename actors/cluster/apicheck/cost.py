@@ -6,6 +6,7 @@ spends, LibreOffice and the SSH server included. Both run the same code of the a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 from collections.abc import Mapping
@@ -57,19 +58,20 @@ async def _one(
         await desk.tool(name, **arguments)
     call_ms = 1e3 * (cgroups.cpu_s(folders) - before_s) / times
     await desk.call("settle", timeout_ms=5000, quiet_ms=200)
-    connection = await link.connect(desk.desktop)
-    try:
-        fresh = min(FRESH_MOST, repeats)
-        command = _command(desk.desktop, name, arguments)
-        before_s = cgroups.cpu_s(folders)
-        for _ in range(fresh):
-            done = await connection.run(command, timeout=CALL_S)
-            if done.stdout != wanted:
-                raise NotSo(f"a fresh interpreter says {str(done.stdout or done.stderr)[-300:]!r}, not {wanted!r}")
-        fresh_ms = 1e3 * (cgroups.cpu_s(folders) - before_s) / fresh
-    finally:
-        connection.close()
-        await connection.wait_closed()
+    fresh = min(FRESH_MOST, repeats)
+    async with asyncio.timeout(fresh * CALL_S):
+        connection = await link.connect(desk.desktop)
+        try:
+            command = _command(desk.desktop, name, arguments)
+            before_s = cgroups.cpu_s(folders)
+            for _ in range(fresh):
+                done = await connection.run(command)
+                if done.stdout != wanted:
+                    raise NotSo(f"a fresh interpreter says {str(done.stdout or done.stderr)[-300:]!r}, not {wanted!r}")
+            fresh_ms = 1e3 * (cgroups.cpu_s(folders) - before_s) / fresh
+        finally:
+            connection.close()
+            await connection.wait_closed()
     label = f"{name}: {call_ms:.2f} ms of CPU a call, {fresh_ms:.0f} by a fresh interpreter"
     return Target(name=label, measured=fresh_ms / call_ms, bound=TIMES_LEAST, unit="times", at_least=True)
 

@@ -56,7 +56,7 @@ class RealDesk:
         except GuestRefused as refused:
             raise NotSo(f"{method}: {refused}") from refused
 
-    async def read(self, path: str) -> bytes:
+    async def contents(self, path: str) -> bytes:
         """A file of HOME. Raises NotSo where there is none, LinkDown."""
         return bytes(await self.call("read_file", path=path))
 
