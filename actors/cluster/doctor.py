@@ -25,6 +25,8 @@ from actors.cluster.lanes import lanes_of
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import home
 from actors.desktop.providers.sandbox.identity import lends_users
+from actors.sampler.config import SglangConfig
+from actors.sampler.sglang_process import interpreter
 from apis.tasks import FAMILIES
 from runtime.errors import ConfigError
 from runtime.origin import check_origin as code_origin
@@ -73,6 +75,8 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
             yield check_program("soffice", "libreoffice-calc libreoffice-gtk3 python3-uno", "/usr/bin/soffice")
             yield check_profile()
     yield check_base(deploy)
+    if isinstance(deploy.samplers.engine, SglangConfig) and not deploy.samplers.attach:
+        yield check_sglang(deploy.samplers.engine)
     yield check_disk(place)
     yield check_files()
     yield check_memory(deploy)
@@ -83,6 +87,15 @@ def check_python() -> Check:
     ok = (3, 11) <= sys.version_info[:2] < (3, 13)
     found = ".".join(map(str, sys.version_info[:3]))
     return Check(name="python", ok=ok, found=found, mend="PYTHON=python3.11 make setup")
+
+
+def check_sglang(engine: SglangConfig) -> Check:
+    """SGLang's own environment; its packages are not imported."""
+    try:
+        return Check(name="sglang", ok=True, found=str(interpreter(engine.python)))
+    except ConfigError as error:
+        mend = "make sglang-cpu; on a CUDA machine: python3 -m venv .venv-sglang, and pip install sglang==0.5.23 in it"
+        return Check(name="sglang", ok=False, found=str(error), mend=mend)
 
 
 def check_origin() -> Check:

@@ -27,7 +27,7 @@ from actors.sampler.latest import Latest
 from actors.sampler.sglang_process import interpreter
 from policy.engine.architecture import read_architecture
 from runtime.clock import RealClock
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, SamplerError
 from runtime.message import Version
 
 ENGINES = ("embedded", "sglang", "batched", "sequential")
@@ -106,7 +106,10 @@ async def by_engine(kind: str, wanted: Wanted, model: Path, vocabulary: int) -> 
         started = StartedEngine(settings, f"bench-{kind}", Path(folder), RealClock())
         began = time.monotonic()
         try:
-            await started.up(Latest(version=Version(lineage=0, step=0), location=str(model)))
+            try:
+                await started.up(Latest(version=Version(lineage=0, step=0), location=str(model)))
+            except SamplerError as error:
+                raise ConfigError(f"{kind} does not start: {error}") from None
             start_s = time.monotonic() - began
 
             async def draw(prompt: list[int]) -> tuple[list[int], int]:

@@ -1,4 +1,4 @@
-"""Packages of pictures and GPUs that SGLang imports while serving text on a CPU.
+"""Packages of pictures and GPUs that SGLang imports while serving text on a CPU, and one correction.
 
 Invariant: a name of an absent package can be imported, and fails with its own name once it is called. Only packages
 that are not installed are stood in for, and a package's own look for its optional parts (dunder names) finds nothing.
@@ -6,6 +6,7 @@ that are not installed are stood in for, and a package's own look for its option
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import sys
@@ -72,7 +73,44 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Nothing to run."""
 
 
+# On a CPU SGLang notes how many heads a model had before it was cut for tensor parallelism, also where nothing is cut,
+# and then takes heads to be as wide as the hidden size allows. A model whose config names another width can't be
+# loaded so; with one rank nothing needs to be noted.
+CORRECTED, CUTTING = "sglang.srt.configs.update_config", "adjust_config_with_unaligned_cpu_tp"
+
+
+class Corrected(importlib.machinery.SourceFileLoader):
+    """Loads the module as it is, then leaves the models of one rank alone."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run it and replace the one function."""
+        super().exec_module(module)
+        cut = getattr(module, CUTTING)
+
+        @functools.wraps(cut)
+        def unless_whole(model_config: Any, load_config: Any, tp_size: int) -> Any:
+            return model_config if tp_size == 1 else cut(model_config, load_config, tp_size)
+
+        setattr(module, CUTTING, unless_whole)
+
+
+class Corrector(importlib.abc.MetaPathFinder):
+    """Finds the module to be corrected, before all other finders."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Its own spec with another loader, or None."""
+        if fullname != CORRECTED:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.origin is not None:
+            spec.loader = Corrected(fullname, spec.origin)
+        return spec
+
+
 def install() -> None:
-    """Add the finder, once."""
+    """Add the finders, once."""
     if not any(isinstance(found, Finder) for found in sys.meta_path):
         sys.meta_path.append(Finder())
+        sys.meta_path.insert(0, Corrector())

@@ -86,3 +86,22 @@ def test_names_of_absent_packages_can_be_imported_and_not_called(monkeypatch: py
         for name in set(sys.modules) - before:
             if name.partition(".")[0] in {"torchvision", "sgl_kernel", "computerrl_cpu_shim"}:
                 del sys.modules[name]
+
+
+def test_a_model_that_is_not_cut_keeps_the_width_of_its_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "sglang" / "srt" / "configs"
+    folder.mkdir(parents=True)
+    code = "def adjust_config_with_unaligned_cpu_tp(model_config, load_config, tp_size):\n    return [model_config]\n"
+    (folder / "update_config.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(Path(sglang_shim.__file__).parent))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    before = set(sys.modules)
+    try:
+        importlib.import_module("computerrl_cpu_shim").install()
+        cut = importlib.import_module("sglang.srt.configs.update_config").adjust_config_with_unaligned_cpu_tp
+        assert (cut("config", None, 1), cut("config", None, tp_size=2)) == ("config", ["config"])
+    finally:
+        for name in set(sys.modules) - before:
+            if name.partition(".")[0] in {"sglang", "computerrl_cpu_shim"}:
+                del sys.modules[name]
