@@ -149,12 +149,13 @@ async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]
 
 @pytest.mark.parametrize("update", ["retract", "in_place"])
 async def test_weights_change_under_a_request(tmp_path: Path, models: list[Path], update: str) -> None:
+    newer = weights(FIRST, models[1])
     async with sampling(tmp_path, models[0], update=update) as ref:
         await Ledger.hears(BASE)
-        long = asyncio.create_task(ask(ref, "a", tokens=800))
-        await ask(ref, "b", tokens=20)
-        await ref.tell(weights(FIRST, models[1]))
+        long = asyncio.create_task(ask(ref, "a", tokens=2000))
+        await ask(ref, "b", tokens=5)
+        await ref.tell(newer)
         await Ledger.hears(FIRST)
+        check(models[1], await ask(ref, "c"), FIRST)
         spans = (await long).spans
         assert [span.version for span in spans] == [BASE, FIRST]
-        check(models[1], await ask(ref, "c"), FIRST)
