@@ -43,6 +43,7 @@ WEIGHTS = {
     "checkpoint": 2,
     "resume": 1,
     "to_pulse": 1,
+    "reset": 1,
     "kill_the_run": 1,
     "kill_the_actor": 1,
 }
@@ -71,9 +72,15 @@ class LedgerMachine(RuleBasedStateMachine):
         self.final: dict[int, str] = {}  # group -> ending, once it was final
         self.lives = 0
 
-    @initialize(staleness=st.integers(0, 2), per_step=st.integers(1, 2), slots=st.integers(2, 3))
-    def begin(self, staleness: int, per_step: int, slots: int) -> None:
+    @initialize(
+        staleness=st.integers(0, 2),
+        per_step=st.integers(1, 2),
+        slots=st.integers(2, 3),
+        total=st.sampled_from([None, None, 4]),
+    )
+    def begin(self, staleness: int, per_step: int, slots: int, total: int | None) -> None:
         self.max_staleness = staleness
+        self.total = total
         self.play = Play(
             self.folder,
             max_staleness=staleness,
@@ -83,7 +90,7 @@ class LedgerMachine(RuleBasedStateMachine):
             retries=1,
             reservation_s=100.0,
         )
-        self.play.rl()
+        self.play.rl(total=total)
 
     def teardown(self) -> None:
         if hasattr(self, "play"):
@@ -238,6 +245,11 @@ class LedgerMachine(RuleBasedStateMachine):
         if self.play.ledger.book.stay().phase is not Phase.PULSE and draw(st.booleans()):
             self.play.phase(Phase.PULSE)
 
+    def reset(self, _draw: Draw) -> None:
+        """Another stay in RL, whatever the learner is at."""
+        if self.play.ledger.book.stay().phase is Phase.RL:
+            self.play.phase(Phase.RL)
+
     # -- kills
 
     def kill_the_run(self, _draw: Draw) -> None:
@@ -263,6 +275,11 @@ class LedgerMachine(RuleBasedStateMachine):
             # A resume may bring groups of several steps back to life at once; nothing opens until they are gone.
             if len(self.parents) == 1:
                 assert alive <= (self.max_staleness + 1) * self.play.settings.rules.groups_per_step
+
+    @invariant()
+    def no_step_beyond_the_total(self) -> None:
+        if hasattr(self, "play") and self.total is not None:
+            assert self.play.figures().steps.get("rl", 0) <= self.total
 
     @invariant()
     def endings_are_for_ever(self) -> None:
