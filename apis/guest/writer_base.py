@@ -18,7 +18,8 @@ from guest.matching import Match, Matcher, Unmatched
 from guest.office_base import Document, clipped, wrong
 
 STEP = 30_000  # characters that a cursor goes at once
-COUNT_S, TELL_S = 0.06, 0.1  # for finding the caret's paragraph, and for reading paragraphs, where that takes long
+CALL_S, COUNT_S = 1.0, 0.06  # for finding the caret's paragraph, in a call and in an observation
+TELL_S = 0.15  # for reading paragraphs in an observation
 PARAGRAPH_CHARS = 500  # of a paragraph in an answer
 SOME = 12  # places named in an answer
 
@@ -144,7 +145,7 @@ class Paper(Document):
         body = self._doc.Text
         return body.String.split("\n") if self._plain() else strings(body)
 
-    def _number_of(self, caret: Any, limit_s: float = COUNT_S) -> int | None:
+    def _number_of(self, caret: Any, limit_s: float) -> int | None:
         """The number of the paragraph at a place in the body; None where it takes too long to count."""
         text, start = self._doc.Text, caret.getStart()
         cursor = text.createTextCursorByRange(start)
@@ -162,10 +163,10 @@ class Paper(Document):
             if time.monotonic() > until or not cursor.gotoNextParagraph(False):
                 return None
 
-    def _where(self, caret: Any) -> str:
+    def _where(self, caret: Any, limit_s: float = CALL_S) -> str:
         """What a model knows the caret's place by."""
         if self._in_body(caret):
-            number = self._number_of(caret)
+            number = self._number_of(caret, limit_s)
             return "a paragraph far below" if number is None else f"paragraph {number}"
         table, cell = caret.getPropertyValue("TextTable"), caret.getPropertyValue("Cell")
         if table is not None and cell is not None:
@@ -291,7 +292,7 @@ class Paper(Document):
 
     def _about_caret(self, caret: Any) -> tuple[str, str]:
         """The caret's place, and the text of its paragraph."""
-        said = f"caret: {self._where(caret)}"
+        said = f"caret: {self._where(caret, COUNT_S)}"
         cursor = caret.getText().createTextCursorByRange(caret.getStart())
         cursor.gotoStartOfParagraph(True)
         said += f", after character {len(cursor.String)}"
