@@ -28,7 +28,7 @@ from actors.sampler.latest import Latest
 from actors.sampler.loader import Loader, difference
 from actors.sampler.sglang_process import interpreter
 from runtime.clock import RealClock
-from runtime.errors import ConfigError, EngineError
+from runtime.errors import ConfigError, EngineError, SamplerError
 from runtime.logs_read import read_logs
 from runtime.message import Version
 
@@ -165,7 +165,10 @@ async def _engine(kind: str, folders: Sequence[Path], parameters: int, times: in
     with tempfile.TemporaryDirectory(prefix="crl-bench-") as folder:
         started = StartedEngine(settings, f"bench-{kind}", Path(folder), RealClock())
         try:
-            await started.up(Latest(version=Version(lineage=0, step=0), location=str(folders[0])))
+            try:
+                await started.up(Latest(version=Version(lineage=0, step=0), location=str(folders[0])))
+            except SamplerError as error:
+                raise ConfigError(f"{kind} does not start: {error}") from None
             publisher = _Publisher(started, settings, folders)
             for way in ("disk", "tensors", "buckets") if kind == "sglang" else ("disk",):
                 say.line(f"  {kind}, {parameters / 1e6:.1f} M parameters, by {way}", to=sys.stderr)

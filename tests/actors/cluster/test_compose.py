@@ -84,3 +84,11 @@ def test_attached_servers_have_an_actor_each() -> None:
     urls = [names[f"sampler/{i}"].config.attach for i in range(2)]  # type: ignore[attr-defined]
     assert urls == ["http://127.0.0.1:30000", "http://127.0.0.1:30001"]
     assert "sampler/2" not in names
+
+
+def test_the_main_job_with_sglang_differs_in_its_engine_only() -> None:
+    ours, theirs = (deployfile.load(name)[0] for name in ("local", "local-sglang"))
+    assert theirs.samplers.sglang
+    same = msgspec.structs.replace(theirs, samplers=ours.samplers)
+    same = msgspec.structs.replace(same, run=msgspec.structs.replace(same.run, limit_s=ours.run.limit_s))
+    assert same == ours
