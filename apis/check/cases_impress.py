@@ -188,6 +188,10 @@ async def _coloured(desk: Desk) -> None:
     await desk.tool("set_slide_background", slide_index=_at("set_slide_background") + 1, color="#ffee00")
 
 
+async def _sound_in_view(desk: Desk) -> None:
+    await desk.tool("go_to_slide", slide_index=_at("insert_file"))
+
+
 CASES = (
     _case("set_slide_orientation", {"orientation": "portrait"}, "slides are portrait, 15.75 x 28 cm",
           {"orientation": "upright"}, "orientation: write one of 'portrait'", saved=_turned,
@@ -218,7 +222,8 @@ CASES = (
           _box("position_box", 2, position="middle"), "position: write one of 'left'", saved=_moved),
     _case("insert_file", {"file_path": f"~/{SOUND}", "slide_index": _at("insert_file"), "position": "top-left",
           "size": {"width": 3}, "autoplay": True}, "it starts with the slide", {"file_path": "~/none.mp3"},
-          "file_path: there is no file ~/none.mp3", saved=_sounding),
+          "file_path: there is no file ~/none.mp3", before=_sound_in_view,
+          saved=_sounding),
     _case("set_slide_background", {"slide_index": _at("set_slide_background"), "image_path": f"~/{PICTURE}"},
           "is blue.png", {"color": "red", "image_path": f"~/{PICTURE}"}, "color: give either color or image_path",
           before=_coloured, saved=_grounded),

@@ -24,12 +24,12 @@ KINDS = {
 TEXTLESS = {"image", "media", "table", "group", "object", "chart"}
 
 
-def service(name: str) -> Any:
+def service(name: str, *arguments: Any) -> Any:
     """One of the office's own services, over the connection that there is."""
     here = uno.getComponentContext()
     factory = here.ServiceManager.createInstanceWithContext("com.sun.star.bridge.BridgeFactory", here)
     there = factory.getExistingBridges()[-1].getInstance("StarOffice.ComponentContext")
-    return there.ServiceManager.createInstanceWithContext(f"com.sun.star.{name}", there)
+    return there.ServiceManager.createInstanceWithArgumentsAndContext(f"com.sun.star.{name}", arguments, there)
 
 
 def struct(kind: str, **values: Any) -> Any:

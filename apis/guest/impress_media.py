@@ -5,6 +5,7 @@ Invariant: a file is read below HOME only and becomes part of the presentation, 
 
 from __future__ import annotations
 
+import io
 import mimetypes
 import os
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import uno
 from guest.impress_base import Show, paragraphs, service, struct
 from guest.office_base import prop, there_in_home, url_of, wrong
+from PIL import Image, ImageDraw
 
 MM100 = 1000  # 1/100 mm in a cm
 MM100_PER_PIXEL = 2540 / 96
@@ -64,6 +66,7 @@ class Media(Show):
         wanted = size or {}
         own = (2 * MM100, 2 * MM100) if sound else (page.Width // 2, page.Width * 9 // 32)
         said = self._add(page, shape, own, (wanted.get("width"), wanted.get("height")), position)
+        shape.Graphic = _poster()  # or the office plays the file to get one
         shape.MediaURL = self._embedded(path)
         shape.MediaMimeType = mimetypes.guess_type(path)[0] or ("audio/mpeg" if sound else "video/mp4")
         if autoplay:
@@ -147,6 +150,16 @@ class Media(Show):
         folder.commit()
         folder.dispose()  # or the shape could not open it
         return f"{PACKAGE}Media/{name}"
+
+
+def _poster() -> Any:
+    """What a medium shows while it does not play: a triangle on grey."""
+    picture = Image.new("RGB", (160, 90), (64, 64, 64))
+    ImageDraw.Draw(picture).polygon([(65, 25), (65, 65), (100, 45)], fill=(224, 224, 224))
+    png = io.BytesIO()
+    picture.save(png, "PNG")
+    stream = service("io.SequenceInputStream", uno.ByteSequence(png.getvalue()))
+    return service("graphic.GraphicProvider").queryGraphic((prop("InputStream", stream),))
 
 
 def _start_with_slide(page: Any, shape: Any) -> None:
