@@ -109,7 +109,8 @@ def missing(app: str) -> str:
     """What this machine lacks for an application; "" where it is here."""
     lacking = doctor.absent(doctor.packages("setup", TABLES[app].packages)) if app in TABLES else []
     if lacking:
-        return f"missing: {' '.join(lacking)}: make setup   (or: apt-get install --no-install-recommends ...)"
+        names = " ".join(lacking)
+        return f"missing: {names}: make setup   (or: apt-get install --no-install-recommends {names})"
     program = app_named(app).argv[0]
     return "" if shutil.which(program) else f"there is no program {program}"
 
