@@ -6,19 +6,23 @@ answer says how VLC is after the call, in one bounded text.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import time
 from typing import Any
 
 from guest import vlc_start
 from guest.paths import any_in_home, folder_in_home, path_of, short, there_in_home, url_of, wrong
 from guest.tools import public
-from guest.vlc_link import ask, ask_until
+from guest.vlc_link import LOOK_S, ask, ask_until
+from Xlib import X, display, error
 
 RESULT_CHARS, INFO_CHARS, NAME_CHARS = 1900, 4800, 120
 ITEMS = 200  # of a playlist that are looked at
 CHANGE_S = 2.0  # for an order to take effect
 INFO_S = 0.25
+WINDOW_S, TRIES = 1.0, 3  # for the window manager to act, and how often it is asked
 FILES, FOLDERS = 2000, 500  # that are looked at for media
 MEDIA = {
     "3gp", "aac", "ac3", "aif", "aiff", "amr", "ape", "asf", "avi", "divx", "dts", "dv", "flac", "flv", "m2ts", "m2v",
@@ -117,8 +121,14 @@ class VLCTools:
     def toggle_fullscreen(self, *, enable: bool | None) -> str:
         """Fill the screen, or not."""
         wanted = not ask()["fullscreen"] if enable is None else enable
-        ask(do="fullscreen", value="1" if wanted else "0")
-        now = ask_until(lambda now: now["fullscreen"] == wanted, CHANGE_S)
+        for _ in range(TRIES):  # an order that comes while VLC sets its picture up is lost
+            ask(do="fullscreen", value="1" if wanted else "0")
+            now = ask_until(lambda now: now["fullscreen"] == wanted, CHANGE_S)
+            if not now["video"] or _window_becomes(wanted):
+                break
+            ask(do="fullscreen", value="0" if wanted else "1")
+        else:
+            raise wrong("VLC's window does not change: wait until the picture shows, and try again")
         later = "" if now["video"] else "; it counts for the next video: nothing with a picture is playing"
         return f"fullscreen is {'on' if now['fullscreen'] else 'off'}{later}"
 
@@ -163,6 +173,29 @@ class VLCTools:
                 break
             lines.append(short(name))
         return "\n".join(lines)
+
+
+def _window_becomes(full: bool) -> bool:
+    """Whether a window of VLC soon has, or none has, the whole screen, as the window manager says."""
+    until = time.monotonic() + WINDOW_S
+    screen = display.Display()
+    try:
+        atoms = {name: screen.intern_atom(name) for name in ("_NET_CLIENT_LIST", "_NET_WM_STATE")}
+        filled = screen.intern_atom("_NET_WM_STATE_FULLSCREEN")
+        while True:
+            listed = screen.screen().root.get_full_property(atoms["_NET_CLIENT_LIST"], X.AnyPropertyType)
+            found = False
+            for number in listed.value if listed else ():
+                window = screen.create_resource_object("window", number)
+                with contextlib.suppress(error.XError):  # it was closed meanwhile
+                    states = window.get_full_property(atoms["_NET_WM_STATE"], X.AnyPropertyType)
+                    mine = "vlc" in (window.get_wm_class() or ())
+                    found = found or (mine and states is not None and filled in states.value)
+            if found == full or time.monotonic() >= until:
+                return found == full
+            time.sleep(LOOK_S)
+    finally:
+        screen.close()
 
 
 def _files(folder: str, wanted: set[str]) -> tuple[list[str], bool]:
