@@ -17,6 +17,7 @@ ONE, TWO, FILM = f"{FOLDER}/one.wav", f"{FOLDER}/two.wav", f"{FOLDER}/more/film.
 LENGTHS = {ONE: 60, TWO: 50, FILM: 40}  # seconds
 SCREEN = (1280, 720)
 LOOKS = 40
+SHOWN_S = 1.5  # of a film: then its picture is set up
 PLAYS = re.compile(r"^(\w+)(?:: (.*), ([\d.]+) of ([\d.]+) s)?")
 
 
@@ -66,7 +67,9 @@ async def _at_film(desk: Desk) -> None:
     await _at(desk, "film.y4m")
 
     async def showing() -> bool:
-        return "; video" in (await desk.tool("get_playlist")).splitlines()[0]
+        shown = (await desk.tool("get_playlist")).splitlines()[0]
+        found = PLAYS.match(shown)
+        return "; video" in shown and found is not None and float(found[3] or 0) >= SHOWN_S
 
     want(await _eventually(desk, showing), "the film has no picture")
     await desk.tool("toggle_fullscreen", enable=False)
