@@ -2,8 +2,9 @@
 
     python -P sglang_launch.py PARENT_PID [options of sglang.launch_server]
 
-Invariant: the server dies with its parent, and what the server spawned dies with the server: the kernel tells this
-process, and SGLang asks the kernel the same for its own. Standard library only, before SGLang is imported.
+Invariant: nothing of the server outlives the process that asked for it, nor this one. A guard stays in this process
+and ends the whole group when its parent or the server has ended: SGLang's own processes notice the end of theirs only
+once they have been imported, which takes them long.
 """
 
 from __future__ import annotations
@@ -11,20 +12,52 @@ from __future__ import annotations
 import ctypes
 import os
 import runpy
+import shutil
 import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
 
 
-def main() -> None:
-    """Become the server."""
-    parent = int(sys.argv[1])
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _end_all(*_: object) -> None:
+    folder = os.environ.get("TMPDIR", "")
+    if os.path.basename(folder).startswith("crl-sglang-"):  # made for this server alone
+        shutil.rmtree(folder, ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _die_with_parent(parent: int, number: signal.Signals) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
-        sys.exit(0)
-    sys.argv = ["sglang.launch_server", *sys.argv[2:]]
-    runpy.run_module("sglang.launch_server", run_name="__main__", alter_sys=True)
+        _end_all()
+
+
+def _end_others() -> None:
+    """End all of this group but this process, whose exit status is still to be told."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                if os.getpgid(int(name)) == os.getpgid(0):
+                    os.kill(int(name), signal.SIGKILL)
+            except ProcessLookupError:  # it has just ended
+                continue
+
+
+def main() -> None:
+    """Start the server and guard it; ends with its exit status."""
+    parent, guard = int(sys.argv[1]), os.getpid()
+    server = os.fork()
+    if server == 0:
+        _die_with_parent(guard, signal.SIGKILL)
+        sys.argv = ["sglang.launch_server", *sys.argv[2:]]
+        runpy.run_module("sglang.launch_server", run_name="__main__", alter_sys=True)
+        return
+    signal.signal(signal.SIGTERM, _end_all)
+    _die_with_parent(parent, signal.SIGTERM)
+    _, status = os.waitpid(server, 0)
+    _end_others()
+    code = os.waitstatus_to_exitcode(status)
+    sys.exit(code if code >= 0 else 128 - code)
 
 
 # SGLang's processes are spawned: each imports this file again, and must not start another server.
