@@ -71,6 +71,7 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_sandbox()
         yield check_cgroups()
         yield check_home()
+        yield check_applications()
         if uses_office(deploy):
             yield check_program("soffice", "libreoffice-calc libreoffice-gtk3 python3-uno", "/usr/bin/soffice")
             yield check_profile()
@@ -185,6 +186,22 @@ def check_debian() -> Check:
         ok=not missing,
         found=f"missing: {' '.join(missing)}" if missing else f"{len(wanted)} packages installed",
         mend=f"make setup   (or: apt-get install --no-install-recommends {' '.join(missing)})",
+    )
+
+
+def check_applications() -> Check:
+    """Debian packages of the applications that no family of tasks needs yet."""
+    lists = sorted(
+        path.name for path in (resources.files("deploy") / "setup").iterdir() if path.name.endswith("-packages.txt")
+    )
+    missing = {name.removesuffix("-packages.txt"): absent(packages("setup", name)) for name in lists}
+    lacking = [f"{name} ({' '.join(some)})" for name, some in missing.items() if some]
+    return Check(
+        name="applications",
+        ok=not lacking,
+        found=f"missing for {', '.join(lacking)}" if lacking else ", ".join(missing),
+        mend="make setup   (or: apt-get install --no-install-recommends the packages named)",
+        needed=False,
     )
 
 

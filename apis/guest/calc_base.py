@@ -8,7 +8,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from guest.office_base import Document, clipped, wrong
+from guest.office_base import Document, clipped
+from guest.paths import wrong
 
 CELL_CHARS = 100  # of a cell's text in a result
 DATETIME = 2  # com.sun.star.sheet.CellFlags

@@ -11,7 +11,8 @@ from typing import Any
 
 import uno
 from guest.calc_base import Book, address, letters, shown
-from guest.office_base import RESULT_CHARS, wrong
+from guest.office_base import RESULT_CHARS
+from guest.paths import wrong
 
 MAX_TRANSPOSED = 20_000  # cells
 NOT_UNDERSTOOD = range(501, 526)  # error codes of formulas that do not parse or name what there is not

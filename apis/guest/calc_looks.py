@@ -10,7 +10,8 @@ from typing import Any
 
 import uno
 from guest.calc_base import Book
-from guest.office_base import enum, wrong
+from guest.office_base import enum
+from guest.paths import wrong
 
 MM100_PER_PIXEL = 2540 / 96
 PIXELS_PER_CHARACTER, PADDING_PIXELS = 7, 5  # of a column, as spreadsheet files count them

@@ -9,7 +9,8 @@ from typing import Any
 
 import uno
 from guest.calc_base import Book, address, letters
-from guest.office_base import enum, wrong
+from guest.office_base import enum
+from guest.paths import wrong
 
 DIAGRAMS = {"column": "Bar", "bar": "Bar", "line": "Line", "pie": "Pie", "area": "Area", "scatter": "XY"}
 MAX_FIELDS = 100

@@ -9,7 +9,8 @@ import os
 
 import uno
 from guest.calc_base import Book
-from guest.office_base import RESULT_CHARS, in_home, prop, wrong
+from guest.office_base import RESULT_CHARS, prop
+from guest.paths import in_home, wrong
 
 CSV = "Text - txt - csv (StarCalc)"
 BY_VALUE = 3  # com.sun.star.view.DocumentZoomType

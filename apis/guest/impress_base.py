@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import uno
-from guest.office_base import Document, clipped, wrong
+from guest.office_base import Document, clipped
+from guest.paths import wrong
 
 BOX_CHARS = 500  # of a box's text in what is said of the slides
 INFO_THINGS = 150  # slides and boxes that are told of, for each takes time

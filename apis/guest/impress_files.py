@@ -10,7 +10,8 @@ from typing import Any
 
 import uno
 from guest.impress_base import Show, service
-from guest.office_base import in_home, prop, props, url_of, wrong
+from guest.office_base import prop, props
+from guest.paths import in_home, url_of, wrong
 
 FORMATS = {".odp": "impress8", ".pptx": "Impress MS PowerPoint 2007 XML", ".ppt": "MS PowerPoint 97"}
 MEDIA_TYPES = {

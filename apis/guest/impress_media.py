@@ -12,7 +12,8 @@ from typing import Any
 
 import uno
 from guest.impress_base import Show, paragraphs, service, struct
-from guest.office_base import prop, there_in_home, url_of, wrong
+from guest.office_base import prop
+from guest.paths import there_in_home, url_of, wrong
 from PIL import Image, ImageDraw
 
 MM100 = 1000  # 1/100 mm in a cm

@@ -9,7 +9,8 @@ from typing import Any
 
 from guest.impress_base import Show, kind_of, parts, service
 from guest.impress_media import Media
-from guest.office_base import enum, prop, there_in_home, wrong
+from guest.office_base import enum, prop
+from guest.paths import there_in_home, wrong
 
 MAX_SLIDES = 1000
 AREALESS = {"line", "media"}

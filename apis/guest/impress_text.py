@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from guest.impress_base import Show, kind_of, paragraphs, text_of, texts
-from guest.office_base import enum, wrong
+from guest.office_base import enum
+from guest.paths import wrong
 
 BOLD, REGULAR = 150.0, 100.0  # com.sun.star.awt.FontWeight
 SINGLE, NONE = 1, 0  # com.sun.star.awt.FontUnderline and FontStrikeout

@@ -1,25 +1,19 @@
-"""What all office applications' functions share: refusals, typed values, files below HOME, the document's own file.
+"""What all office applications' functions share: typed values, and the document's own file.
 
-Invariant: values reach the office as typed arguments of its interface only, never inside a command, macro or URL; files
-are read and written below HOME only, and the document itself only in its own format.
+Invariant: values reach the office as typed arguments of its interface only, never inside a command, macro or URL; the
+document itself is written in its own format only.
 """
 
 from __future__ import annotations
 
 import os
 from typing import Any
-from urllib.parse import quote, unquote
 
 import uno
-from guest.errors import Refused
+from guest.paths import path_of, url_of, wrong
 
 RESULT_CHARS = 1900  # of an answer
 INFO_CHARS = 4800  # of what is said of a document
-
-
-def wrong(text: str) -> Refused:
-    """A refusal that the model reads: the argument's name and what would be right."""
-    return Refused("tool_failed", text)
 
 
 def clipped(text: str, limit: int) -> str:
@@ -44,38 +38,6 @@ def enum(kind: str, value: str) -> Any:
     return uno.Enum(f"com.sun.star.{kind}", value)
 
 
-def home() -> str:
-    """The user's folder, without links in its path."""
-    return os.path.realpath(os.environ["HOME"])
-
-
-def in_home(path: str, argument: str) -> str:
-    """The absolute path of a file below HOME whose folder exists; links that lead out are refused."""
-    full = os.path.join(home(), os.path.expanduser(path))
-    folder = os.path.realpath(os.path.dirname(full))
-    if folder != home() and not folder.startswith(home() + os.sep):
-        raise wrong(f"{argument}: the file lies outside the home folder: write a path like ~/Documents/name")
-    if not os.path.isdir(folder):
-        raise wrong(f"{argument}: there is no folder {os.path.dirname(path)[:80]}")
-    full = os.path.join(folder, os.path.basename(full))
-    if os.path.islink(full) or os.path.isdir(full):
-        raise wrong(f"{argument}: {os.path.basename(full)[:80]} is no regular file")
-    return full
-
-
-def there_in_home(path: str, argument: str) -> str:
-    """The absolute path of a file below HOME that can be read."""
-    full = in_home(path, argument)
-    if not os.path.isfile(full):
-        raise wrong(f"{argument}: there is no file {path[:80]}")
-    return full
-
-
-def url_of(path: str) -> str:
-    """A file's URL."""
-    return "file://" + quote(path)
-
-
 class Document:
     """The document in front. Methods without an underscore, in subclasses, are what a model can call."""
 
@@ -89,7 +51,7 @@ class Document:
         """The document's file."""
         if not self._doc.hasLocation():
             raise wrong(f"the {self._kind} has no file yet: name it first with ctrl+s")
-        return unquote(self._doc.URL.removeprefix("file://"))
+        return path_of(self._doc.URL)
 
     def _save(self) -> str:
         """Write the document's file in its own format; what is said of it."""

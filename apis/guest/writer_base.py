@@ -15,7 +15,8 @@ import uno
 from com.sun.star.uno import RuntimeException as NoSelection
 from guest.errors import Refused
 from guest.matching import Match, Matcher, Unmatched
-from guest.office_base import Document, clipped, wrong
+from guest.office_base import Document, clipped
+from guest.paths import wrong
 
 STEP = 30_000  # characters that a cursor goes at once
 CALL_S, COUNT_S = 1.0, 0.06  # for finding the caret's paragraph, in a call and in an observation

@@ -9,7 +9,8 @@ import os
 import re
 from typing import Any
 
-from guest.office_base import enum, home, in_home, prop, props, wrong
+from guest.office_base import enum, prop, props
+from guest.paths import home, in_home, wrong
 from guest.writer_base import Paper, one_line
 
 OURS = re.compile(r"(Page )?\d*( of \d*)?")  # a paragraph that is nothing but a page number

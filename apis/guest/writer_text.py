@@ -12,7 +12,8 @@ from typing import Any
 
 from guest.images import size_of
 from guest.matching import Match
-from guest.office_base import enum, there_in_home, url_of, wrong
+from guest.office_base import enum
+from guest.paths import there_in_home, url_of, wrong
 from guest.writer_base import Paper, as_typed, character, one_line, plural, rewrite
 
 MATH = "078B7ABA-54FC-457F-8551-6147e776a997"  # class id of the office's formulas
