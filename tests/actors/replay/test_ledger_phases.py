@@ -1,0 +1,114 @@
+"""The ledger's phases: what a change of phase closes, and how many steps a stay and a phase may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger_tools import Play
+
+from actors.replay.messages import NothingToTake, Phase
+from runtime.errors import LedgerError
+
+Start = Callable[..., Play]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    def make(**rules: Any) -> Play:
+        return Play(tmp_path, **rules)
+
+    return make
+
+
+def test_phase_change_closes_groups_but_keeps_episodes(start: Start) -> None:
+    play = start(max_staleness=3)
+    play.rl()
+    play.group([True, False])
+    play.group([True, False])
+    batch = play.batch()
+    work = play.reserve()
+    play.phase(Phase.PULSE)
+    assert play.figures().endings["phase_closed"] == 2
+    play.commit(work, True)
+    play.trained(batch)
+    seen = play.figures()
+    assert (seen.endings["trained"], seen.steps, seen.phase_steps) == (1, {"rl": 1}, 0)
+
+
+def test_phase_changes_name_what_they_leave(start: Start) -> None:
+    from actors.replay import phases
+    from actors.replay.messages import PhaseRef, SetPhase
+
+    play = start()
+    rl = PhaseRef(phase=Phase.RL, index=1)
+    change = SetPhase(expected=PhaseRef(phase=Phase.DEMO, index=0), next=rl, cause="x", evidence={})
+    play.do(lambda book: phases.set_phase(book, change))
+    play.do(lambda book: phases.set_phase(book, change))  # repeat
+    assert play.figures().phase == rl
+    wrong = SetPhase(expected=rl, next=PhaseRef(phase=Phase.DONE, index=3), cause="x", evidence={})
+    with pytest.raises(LedgerError, match="comes stay 2"):
+        play.do(lambda book: phases.set_phase(book, wrong))
+    stale = SetPhase(
+        expected=PhaseRef(phase=Phase.DEMO, index=0), next=PhaseRef(phase=Phase.BC, index=1), cause="x", evidence={}
+    )
+    with pytest.raises(LedgerError, match="the phase is rl/1"):
+        play.do(lambda book: phases.set_phase(book, stale))
+
+
+def test_step_limit_of_a_stay(start: Start) -> None:
+    play = start(max_staleness=3)
+    play.rl(steps=2)
+    play.group([True, False])
+    play.group([True, False])
+    assert play.ask() is None, "no step is left for a third group"
+    play.trained(play.batch())
+    play.trained(play.batch())
+    assert play.take() == NothingToTake(final=False, checkpoint=True)
+    play.checkpointed("0.2")
+    assert play.take() is None
+    assert play.ask() is None
+
+
+def test_a_total_over_all_stays_of_a_phase(start: Start) -> None:
+    play = start()
+    play.rl(total=3)
+    play.group([True, False])
+    under_way = play.batch()
+    assert play.figures().phase_limit == 3
+    play.rl()
+    assert play.figures().phase_limit == 2, "the step under way is one of the three"
+    play.trained(under_way)
+    assert (play.figures().phase_steps, play.figures().phase_limit, play.figures().steps) == (0, 2, {"rl": 1})
+    play.serving("0.1")
+    for version in ("0.1", "0.2"):
+        play.group([True, False], version)
+        batch = play.batch()
+        assert (batch.stay_step, batch.stay_limit) == (int(version[-1]) - 1, 2)
+        play.trained(batch)
+        play.serving(str(play.ledger.book.trained))
+    assert play.take() == NothingToTake(final=False, checkpoint=True)
+    assert play.ask() is None
+    play.rl(steps=5)
+    assert play.figures().phase_limit == 0, "a stay's own limit is within the total"
+    play.phase(Phase.PULSE, steps=2)
+    assert play.figures().phase_limit == 2, "another phase has its own count"
+
+
+def test_a_step_that_never_comes_about_leaves_the_total_as_it_was(start: Start) -> None:
+    play = start()
+    play.rl(total=1)
+    play.group([True, False])
+    play.batch()
+    play.rl()
+    assert (play.figures().phase_limit, play.figures().groups_leased) == (0, 1)
+    assert play.take() is None, "its learner came back without it"
+    assert (play.figures().phase_limit, play.figures().groups_leased) == (1, 0)
+    play.group([True, False])
+    play.trained(play.batch())
+    play.checkpointed("0.1")
+    assert play.take() is None
+    play.resumed("1.0", "0.0")
+    assert (play.figures().phase_steps, play.figures().phase_limit) == (0, 1), "what a resume undid is made again"
