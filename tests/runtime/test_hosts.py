@@ -185,7 +185,8 @@ def gone(pid: int) -> bool:
 
 def test_a_killed_parent_takes_its_hosts_with_it(tmp_path):
     parent, child = start(tmp_path)
-    assert os.getpriority(os.PRIO_PROCESS, child) == os.getpriority(os.PRIO_PROCESS, parent.pid) + 3
+    # 19 is as nice as a process can be
+    assert os.getpriority(os.PRIO_PROCESS, child) == min(19, os.getpriority(os.PRIO_PROCESS, parent.pid) + 3)
     assert os.getpgid(child) == child
     parent.kill()
     parent.communicate()
