@@ -31,7 +31,7 @@ from guest.windows import Windows
 MANAGER_S = 20.0
 REST_S = 1.0
 ERROR_TEXT_MAX = 500
-# pcmanfm hears of a choice at most every 200 ms: keys sent before that act on the file that was selected earlier.
+# pcmanfm hears of a choice at most every 200 ms: what acts on one right after a second click acts on the first one.
 LATE_CHOICE = {"pcmanfm"}
 CHOICE_S = 0.25
 
@@ -101,18 +101,28 @@ class Agent:
         return True
 
     def click(self, x: int, y: int, button: int = 1, n: int = 1) -> None:
-        """Click; in an application that is late to act on a second choice, not right after another click."""
-        if any(row["active"] and row["class"].lower() in LATE_CHOICE for row in self._windows.list()):
+        """Click; where that acts on what it chooses, not right after a choice still to be heard of."""
+        if (button != 1 or n > 1) and self._late():
             self._pointer.rest(CHOICE_S)
         self._pointer.click(x, y, button, n)
 
     def type_text(self, text: str) -> None:
         """Type into the focused window at its application's pace."""
+        self._chosen()
         self._keyboard.type_text(text, *self._windows.focus())
 
     def hotkey(self, keys: list[str]) -> None:
         """Press keys together in the focused window."""
+        self._chosen()
         self._keyboard.hotkey(keys, dialog=self._windows.focus()[1])
+
+    def _late(self) -> bool:
+        return any(row["active"] and row["class"].lower() in LATE_CHOICE for row in self._windows.list())
+
+    def _chosen(self) -> None:
+        """Wait until the second of two close clicks has been heard of, since keys act on what it chose."""
+        if self._pointer.gap_s < CHOICE_S and self._late():
+            self._pointer.rest(CHOICE_S)
 
     def settle(self, timeout_ms: int = 2000, quiet_ms: int = 60) -> bool:
         """Wait until nothing moves any more; whether that came in time."""

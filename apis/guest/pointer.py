@@ -27,6 +27,7 @@ class Pointer:
     def __init__(self, link: ScreenLink) -> None:
         self._link = link
         self._last: tuple[float, int, int, int] = (0.0, 0, 0, 0)  # when, x, y, button
+        self.gap_s = float("inf")  # between the last two clicks
 
     def _to(self, x: int, y: int) -> None:
         screen = self._link.display.screen()
@@ -65,7 +66,7 @@ class Pointer:
             self._button(X.ButtonPress, button)
             self._button(X.ButtonRelease, button)
         self._link.flush()
-        self._last = (time.monotonic(), x, y, button)
+        self.gap_s, self._last = time.monotonic() - when, (time.monotonic(), x, y, button)
 
     def drag(self, x: int, y: int, x2: int, y2: int, button: int = 1) -> None:
         """Press at the first point, move in steps, release at the second."""

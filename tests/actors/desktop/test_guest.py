@@ -93,6 +93,17 @@ async def test_two_clicks_are_no_double_click(guest: Guest):
     assert await guest.titles() == ["Documents"]
 
 
+async def test_keys_act_on_the_file_chosen_last(guest: Guest):
+    for name in ("kiwi.txt", "plum.txt"):
+        await guest("write_file", path=f"Documents/{name}", data=b"")
+    await guest.open("pcmanfm", "Documents", title="Documents")
+    first, second = await guest.centre("icon", "kiwi.txt"), await guest.centre("icon", "plum.txt")
+    await guest("click", **first)
+    await guest("click", **second)
+    await guest.act("hotkey", keys=["F2"])
+    assert ("text", "plum.txt") in await guest.rows()
+
+
 async def test_what_a_dialog_covers_is_not_said(guest: Guest):
     await guest("write_file", path="Documents/plum.txt", data=b"hello")
     await guest.open("mousepad", "Documents/plum.txt", title="plum.txt")
