@@ -1,7 +1,5 @@
 """Impress's functions as declared: one declaration for the prompt, the grammar, the guest and these tests."""
 
-import ast
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import apis.guest
 from apis.actions import AnyAction, Tool, functions_for, line
 from apis.execute import SETTLE, Call, plan
 from apis.forms import render_paper
@@ -18,6 +15,7 @@ from apis.grammar import Refusal, parse
 from apis.kinds import COLOURS, MAX_CM, MAX_LINE, Unfit, fit
 from apis.observation import Observation
 from apis.tools import TOOLS, call
+from tests.apis.declared_methods import methods_of
 
 APP = "libreoffice_impress"
 IMPRESS = {function.name: function for function in TOOLS[APP]}
@@ -76,19 +74,8 @@ def annotation(param: Param) -> str:
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    folder = Path(str(apis.guest.__file__)).parent
-    found: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted(folder.glob("impress*.py")):
-        classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
-        for method in (m for node in classes for m in node.body if isinstance(m, ast.FunctionDef)):
-            if not method.name.startswith("_"):
-                assert method.name not in found
-                assert [arg.arg for arg in method.args.args] == ["self"]
-                assert not any(method.args.kw_defaults), "defaults stand in the declaration only"
-                given_as = [(a.arg, ast.unparse(a.annotation)) for a in method.args.kwonlyargs if a.annotation]
-                assert len(given_as) == len(method.args.kwonlyargs)
-                found[method.name] = given_as
-    assert found == {name: [(p.name, annotation(p)) for p in function.params] for name, function in IMPRESS.items()}
+    declared = {name: [(p.name, annotation(p)) for p in function.params] for name, function in IMPRESS.items()}
+    assert methods_of("impress") == declared
 
 
 def test_the_prompt_shows_exactly_its_functions_and_every_argument() -> None:

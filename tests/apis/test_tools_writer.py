@@ -1,16 +1,13 @@
 """Writer's functions as declared: one declaration for the prompt, the grammar, the guest and these tests."""
 
-import ast
 import io
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import apis.guest
 from apis.actions import GUI, Tool, functions_for, line
 from apis.check.textfile import TextFile
 from apis.execute import SETTLE, Call, plan
@@ -21,6 +18,7 @@ from apis.kinds import Unfit, fit
 from apis.observation import Observation
 from apis.tasks.textdocument import Run, make_docx
 from apis.tools import TOOLS, call
+from tests.apis.declared_methods import methods_of
 
 WRITER = {function.name: function for function in TOOLS["libreoffice_writer"]}
 
@@ -69,19 +67,8 @@ def annotation(param: Param) -> str:
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    folder = Path(str(apis.guest.__file__)).parent
-    found: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted(folder.glob("writer*.py")):
-        classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
-        for method in (m for node in classes for m in node.body if isinstance(m, ast.FunctionDef)):
-            if not method.name.startswith("_"):
-                assert method.name not in found
-                assert [arg.arg for arg in method.args.args] == ["self"]
-                assert not any(method.args.kw_defaults), "defaults stand in the declaration only"
-                found[method.name] = [
-                    (a.arg, ast.unparse(a.annotation)) for a in method.args.kwonlyargs if a.annotation
-                ]
-    assert found == {name: [(p.name, annotation(p)) for p in function.params] for name, function in WRITER.items()}
+    declared = {name: [(p.name, annotation(p)) for p in function.params] for name, function in WRITER.items()}
+    assert methods_of("writer") == declared
 
 
 def test_the_prompt_shows_every_function_and_every_argument() -> None:
