@@ -2,15 +2,17 @@
 
 Invariant: UNO calls block for as long as the office likes, so all of them run in one `Lane`; the death of the office
 ends a stuck one. The connection is made anew when the office was started again. No document is ever closed.
+
+A call is one question to `guest.inside`, which the office runs within itself: here its own Python loads that file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
 CONNECT_S = 2.0  # an office that has just been started takes a while until it listens
 ASK_AGAIN_S = 10.0
 LOOK_S = 0.02
+INSIDE = Path(__file__).with_name("inside.py")
+IMPLEMENTATION = "computerrl.guest.Inside"
 
 
 def pipe_name() -> str:
@@ -51,34 +55,56 @@ class Office:
     """The connection and the thread that uses it; both are made when first needed."""
 
     def __init__(self) -> None:
-        self._lane = Lane("LibreOffice", _said)
-        self._desktop: Any = None
+        self._lane = Lane("LibreOffice", said)
+        self._inside: Any = None
         self._again_s = self._ask_s = 0.0  # when to try again
         self._messenger: subprocess.Popen[bytes] | None = None
 
-    def call(self, name: str, work: Callable[[Any, Any], Any], timeout_s: float, connect_s: float = CONNECT_S) -> Any:
-        """What `work` makes of the office's desktop object and the component in front.
+    def call(self, module: str, name: str, arguments: dict[str, Any], timeout_s: float) -> str:
+        """What a function of a module of the office's says of the document in front.
 
-        Raises Refused `tool_failed`, also at the deadline.
+        Raises Refused `tool_failed`, also at the deadline, and `bad_request` for a function that there is not.
         """
-        return self._lane.call(name, lambda: work(*self._connected(connect_s)), timeout_s)
+        return str(self._lane.call(name, lambda: self._asked("tool", module, name, arguments, CONNECT_S), timeout_s))
 
-    def warm(self, look: Callable[[Any, Any], Any]) -> None:
-        """Begin to connect and to `look`, so that the first call finds all of that done; nobody waits for it here."""
+    def info(self, module: str, timeout_s: float) -> str:
+        """What a module says the document in front holds. Raises Refused `tool_failed`, also at the deadline."""
+        return str(self._lane.call("info", lambda: self._asked("info", module, "info", {}, 0.0), timeout_s))
+
+    def warm(self, module: str) -> None:
+        """Begin to connect and to look, so that the first call finds all of that done; nobody waits for it here."""
         now_s = time.monotonic()
-        if self._lane.free and (self._desktop is not None or now_s >= self._again_s):
+        if self._lane.free and (self._inside is not None or now_s >= self._again_s):
             self._again_s = now_s + ASK_AGAIN_S
-            self._lane.start("the start", lambda: look(*self._connected(CONNECT_S)))
+            self._lane.start("the start", lambda: self._begin(module))
 
-    def _connected(self, wait_s: float) -> tuple[Any, Any]:
-        """The office's desktop object, on a connection that answers, and the component in front."""
-        if self._desktop is not None:
+    def _begin(self, module: str) -> None:
+        if module:
+            self._asked("info", module, "info", {}, CONNECT_S)
+        else:
+            self._connected(CONNECT_S)
+
+    def _asked(self, what: str, module: str, name: str, arguments: dict[str, Any], connect_s: float) -> str:
+        inside = self._connected(connect_s)
+        import uno
+
+        call = uno.createUnoStruct("com.sun.star.beans.NamedValue")
+        call.Name, call.Value = "call", json.dumps([what, module, name, arguments])
+        refusal, text = json.loads(inside.execute((call,)))
+        if refusal:
+            raise Refused(refusal, text)
+        return str(text)
+
+    def _connected(self, wait_s: float) -> Any:
+        """What runs within the office, on a connection that answers."""
+        if self._inside is not None:
             try:
-                return self._desktop, self._desktop.getCurrentComponent()
+                self._inside.getImplementationId()
+                return self._inside
             except Exception as error:  # of a class that the bridge makes
                 if not _of_bridge(error):
                     raise
-                self._desktop = None
+                self._inside = None
         import uno  # late, for it costs 10 MB and changes how modules are imported
 
         here = uno.getComponentContext()
@@ -98,8 +124,10 @@ class Office:
                 if wait_s and time.monotonic() >= until - wait_s / 2:  # no office of ours, which would listen by now
                     self._ask()
                 time.sleep(LOOK_S)
-        self._desktop = there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
-        return self._desktop, self._desktop.getCurrentComponent()
+        loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)
+        made = loader.activate(IMPLEMENTATION, "", INSIDE.as_uri(), None)
+        self._inside = made.createInstanceWithContext(there)
+        return self._inside
 
     def _ask(self) -> None:
         """Have an office that the user started listen, too: a second start hands its arguments to the first."""
@@ -147,7 +175,7 @@ def _of_bridge(error: Exception) -> bool:
     return hasattr(error, "typeName") and type(error).__name__.startswith("com.sun.star.")
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """An UNO exception's own message, or else its type."""
     text = str(getattr(error, "Message", "") or error).split(" at ./")[0].strip()
     return f"{type(error).__name__.rpartition('.')[2]}{': ' + text[:200] if text else ''}"
