@@ -5,7 +5,7 @@ objects it handles; only the modules listed here are called, and every failure c
 
 An object that is handed out over a connection costs its receiver some ten questions on what it can do; here none.
 
-Asked: JSON [what, module, name, arguments], with `what` "tool" or "info"; answered: JSON [kind, text],
+Asked: JSON [what, module, name, arguments], with `what` "tool", "info" or "pid"; answered: JSON [kind, text],
 kind "" where all went well, and else that of a refusal.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ class Inside(unohelper.Base, XJob):  # type: ignore[misc] - the office's types a
         return json.dumps(told)
 
     def _done(self, what: str, module: str, name: str, arguments: dict[str, Any]) -> str:
+        if what == "pid":
+            return str(os.getpid())
         if module not in OWNERS.values():
             raise Refused("bad_request", f"no module {module[:80]}")
         application = importlib.import_module(module)

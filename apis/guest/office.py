@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import select
 import subprocess
 import time
 from pathlib import Path
@@ -57,6 +58,7 @@ class Office:
     def __init__(self) -> None:
         self._lane = Lane("LibreOffice", said)
         self._inside: Any = None
+        self._process = -1  # of the office, as a descriptor that can be read from once it has ended
         self._again_s = self._ask_s = 0.0  # when to try again
         self._messenger: subprocess.Popen[bytes] | None = None
 
@@ -86,25 +88,21 @@ class Office:
 
     def _asked(self, what: str, module: str, name: str, arguments: dict[str, Any], connect_s: float) -> str:
         inside = self._connected(connect_s)
-        import uno
-
-        call = uno.createUnoStruct("com.sun.star.beans.NamedValue")
-        call.Name, call.Value = "call", json.dumps([what, module, name, arguments])
-        refusal, text = json.loads(inside.execute((call,)))
+        try:
+            refusal, text = _answer(inside, what, module, name, arguments)
+        except Exception as error:
+            if _of_bridge(error):  # the connection has ended, for all else comes back as a text
+                self._inside = None
+            raise
         if refusal:
             raise Refused(refusal, text)
-        return str(text)
+        return text
 
     def _connected(self, wait_s: float) -> Any:
-        """What runs within the office, on a connection that answers."""
-        if self._inside is not None:
-            try:
-                self._inside.getImplementationId()
-                return self._inside
-            except Exception as error:  # of a class that the bridge makes
-                if not _of_bridge(error):
-                    raise
-                self._inside = None
+        """What runs within the office, on a connection to one that lives."""
+        if self._inside is not None and not select.select([self._process], [], [], 0.0)[0]:
+            return self._inside
+        self._inside = None
         import uno  # late, for it costs 10 MB and changes how modules are imported
 
         here = uno.getComponentContext()
@@ -126,8 +124,12 @@ class Office:
                 time.sleep(LOOK_S)
         loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)
         made = loader.activate(IMPLEMENTATION, "", INSIDE.as_uri(), None)
-        self._inside = made.createInstanceWithContext(there)
-        return self._inside
+        inside = made.createInstanceWithContext(there)
+        if self._process >= 0:
+            os.close(self._process)
+        self._process = os.pidfd_open(int(_answer(inside, "pid")[1]))
+        self._inside = inside
+        return inside
 
     def _ask(self) -> None:
         """Have an office that the user started listen, too: a second start hands its arguments to the first."""
@@ -139,6 +141,18 @@ class Office:
             argv = reachable(["soffice", "--nodefault", "--norestore", "--nologo"])
             null = subprocess.DEVNULL
             self._messenger = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True)
+
+
+def _answer(
+    inside: Any, what: str, module: str = "", name: str = "", arguments: dict[str, Any] | None = None
+) -> tuple[str, str]:
+    """What `guest.inside` says: "" or the kind of a refusal, and a text."""
+    import uno
+
+    call = uno.createUnoStruct("com.sun.star.beans.NamedValue")
+    call.Name, call.Value = "call", json.dumps([what, module, name, arguments or {}])
+    kind, text = json.loads(inside.execute((call,)))
+    return str(kind), str(text)
 
 
 def document(desktop: Any, current: Any, service: str, kind: str, wait_s: float) -> Any:
