@@ -30,7 +30,7 @@ from guest.office import IMPLEMENTATION, said  # noqa: E402
 from guest.tools import OWNERS, public  # noqa: E402
 
 
-class Inside(unohelper.Base, XJob):  # type: ignore[misc] - the office's types are made as it runs
+class Inside(unohelper.Base, XJob):
     """Carries out one call after the other, for whoever is connected."""
 
     def __init__(self, context: Any) -> None:
@@ -40,14 +40,15 @@ class Inside(unohelper.Base, XJob):  # type: ignore[misc] - the office's types a
         """What came of the call that the first argument describes."""
         what, module, name, given = json.loads(arguments[0].Value)
         try:
-            told = ["", self._done(what, module, name, given)]
+            told = ["", self.done(what, module, name, given)]
         except Refused as refused:
             told = [refused.kind, str(refused)]
         except Exception as error:  # noqa: BLE001 - whoever asked gets it as a text
             told = ["tool_failed", f"{name}: {said(error)}"]
         return json.dumps(told)
 
-    def _done(self, what: str, module: str, name: str, arguments: dict[str, Any]) -> str:
+    def done(self, what: str, module: str, name: str, arguments: dict[str, Any]) -> str:
+        """Carry out one call; its answer. Raises Refused, and whatever the office raises."""
         if what == "pid":
             return str(os.getpid())
         if module not in OWNERS.values():
@@ -59,5 +60,5 @@ class Inside(unohelper.Base, XJob):  # type: ignore[misc] - the office's types a
         return str(application.info(*front))
 
 
-g_ImplementationHelper = unohelper.ImplementationHelper()  # noqa: N816 - the office's loader looks for this name
+g_ImplementationHelper = unohelper.ImplementationHelper()
 g_ImplementationHelper.addImplementation(Inside, IMPLEMENTATION, ())

@@ -103,6 +103,18 @@ class Office:
         if self._inside is not None and not select.select([self._process], [], [], 0.0)[0]:
             return self._inside
         self._inside = None
+        there = self.reached(wait_s)
+        loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)
+        made = loader.activate(IMPLEMENTATION, "", INSIDE.as_uri(), None)
+        inside = made.createInstanceWithContext(there)
+        if self._process >= 0:
+            os.close(self._process)
+        self._process = os.pidfd_open(int(_answer(inside, "pid")[1]))
+        self._inside = inside
+        return inside
+
+    def reached(self, wait_s: float) -> Any:
+        """The office's own context, over a new connection. Raises Refused `tool_failed`."""
         import uno  # late, for it costs 10 MB and changes how modules are imported
 
         here = uno.getComponentContext()
@@ -110,8 +122,7 @@ class Office:
         until = time.monotonic() + wait_s
         while True:
             try:
-                there = resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
-                break
+                return resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
             except Exception as error:
                 if not _of_bridge(error):
                     raise
@@ -122,14 +133,6 @@ class Office:
                 if wait_s and time.monotonic() >= until - wait_s / 2:  # no office of ours, which would listen by now
                     self._ask()
                 time.sleep(LOOK_S)
-        loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)
-        made = loader.activate(IMPLEMENTATION, "", INSIDE.as_uri(), None)
-        inside = made.createInstanceWithContext(there)
-        if self._process >= 0:
-            os.close(self._process)
-        self._process = os.pidfd_open(int(_answer(inside, "pid")[1]))
-        self._inside = inside
-        return inside
 
     def _ask(self) -> None:
         """Have an office that the user started listen, too: a second start hands its arguments to the first."""
