@@ -60,5 +60,5 @@ class Inside(unohelper.Base, XJob):
         return str(application.info(*front))
 
 
-g_ImplementationHelper = unohelper.ImplementationHelper()
+g_ImplementationHelper = unohelper.ImplementationHelper()  # noqa: N816 - the name that the office looks for
 g_ImplementationHelper.addImplementation(Inside, IMPLEMENTATION, ())
