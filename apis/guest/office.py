@@ -107,10 +107,10 @@ class Office:
         loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)
         made = loader.activate(IMPLEMENTATION, "", INSIDE.as_uri(), None)
         inside = made.createInstanceWithContext(there)
+        process = os.pidfd_open(int(_answer(inside, "pid")[1]))
         if self._process >= 0:
             os.close(self._process)
-        self._process = os.pidfd_open(int(_answer(inside, "pid")[1]))
-        self._inside = inside
+        self._inside, self._process = inside, process
         return inside
 
     def reached(self, wait_s: float) -> Any:
