@@ -188,13 +188,18 @@ async def _coloured(desk: Desk) -> None:
     await desk.tool("set_slide_background", slide_index=_at("set_slide_background") + 1, color="#ffee00")
 
 
+async def _at_rest(desk: Desk) -> None:
+    """Let previews of slides that all changed be drawn, as whoever looks before the next call does."""
+    await desk.call("settle", timeout_ms=5000, quiet_ms=100)
+
+
 async def _sound_in_view(desk: Desk) -> None:
     await desk.tool("go_to_slide", slide_index=_at("insert_file"))
 
 
 CASES = (
     _case("set_slide_orientation", {"orientation": "portrait"}, "slides are portrait, 15.75 x 28 cm",
-          {"orientation": "upright"}, "orientation: write one of 'portrait'", saved=_turned,
+          {"orientation": "upright"}, "orientation: write one of 'portrait'", saved=_turned, each=_at_rest,
           again=lambda n: {"orientation": ("landscape", "portrait")[n % 2]}),
     _case("go_to_slide", {"slide_index": _at("go_to_slide")}, f"of {len(SLIDES)} is shown", {"slide_index": 0},
           "slide_index: write a whole number from 1", effect=_shown, again=lambda n: {"slide_index": 1 + n % 4}),

@@ -51,27 +51,6 @@ def _moment(days: Any, day_0: datetime) -> Any:
     return moment.strftime("%Y-%m-%d" if days.is_integer() else "%Y-%m-%d %H:%M:%S")
 
 
-# The workbook of the last call and the sheet that was active. Asking the office for an object costs ten times
-# what asking one for a value does, so the sheet is kept and asked whether it is still the active one.
-_last: list[Any] = []
-
-
-def _active_sheet(doc: Any, view: Any) -> Any:
-    """The sheet that the view shows."""
-    shown = _index_shown(view)
-    if _last and shown >= 0 and _last[0] == doc and _last[1].RangeAddress.Sheet == shown:
-        return _last[1]
-    sheet = view.ActiveSheet
-    _last[:] = [doc, sheet]
-    return sheet
-
-
-def _index_shown(view: Any) -> int:
-    """The place of the sheet that is shown, from what the view would write into a file; -1 where it does not say."""
-    fields = str(view.ViewData).split(";", 2)
-    return int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else -1
-
-
 class Book(Document):
     """The workbook in front. Methods without an underscore, here and in subclasses, are what a model can call."""
 
@@ -79,7 +58,7 @@ class Book(Document):
 
     def __init__(self, doc: Any) -> None:
         super().__init__(doc)
-        self._sheet = _active_sheet(doc, self._view)
+        self._sheet = self._view.ActiveSheet
 
     def _used(self, sheet: Any = None) -> Any:
         """The address of all cells from A1 to the last used one."""

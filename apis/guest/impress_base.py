@@ -26,11 +26,9 @@ TEXTLESS = {"image", "media", "table", "group", "object", "chart"}
 
 
 def service(name: str, *arguments: Any) -> Any:
-    """One of the office's own services, over the connection that there is."""
+    """One of the office's own services."""
     here = uno.getComponentContext()
-    factory = here.ServiceManager.createInstanceWithContext("com.sun.star.bridge.BridgeFactory", here)
-    there = factory.getExistingBridges()[-1].getInstance("StarOffice.ComponentContext")
-    return there.ServiceManager.createInstanceWithArgumentsAndContext(f"com.sun.star.{name}", arguments, there)
+    return here.ServiceManager.createInstanceWithArgumentsAndContext(f"com.sun.star.{name}", arguments, here)
 
 
 def struct(kind: str, **values: Any) -> Any:

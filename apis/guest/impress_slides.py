@@ -21,11 +21,11 @@ class Slides(Media, Show):
 
     def go_to_slide(self, *, slide_index: int) -> str:
         """Show a slide."""
-        page = self._slide(slide_index)
+        page, count = self._slide(slide_index), self._count()  # asked later, it would wait until the slide is drawn
         if self._view.IsMasterPageMode:
             self._view.IsMasterPageMode = False
         self._view.CurrentPage = page
-        return f"slide {slide_index} of {self._count()} is shown"
+        return f"slide {slide_index} of {count} is shown"
 
     def get_slide_count(self) -> str:
         """Count."""
@@ -34,11 +34,12 @@ class Slides(Media, Show):
     def duplicate_slide(self, *, slide_index: int) -> str:
         """Copy to the place behind."""
         page = self._slide(slide_index)
-        if self._count() >= MAX_SLIDES:
+        count = self._count()
+        if count >= MAX_SLIDES:
             raise wrong(f"slide_index: a presentation has at most {MAX_SLIDES} slides here")
         self._rest()
-        made = self._doc.duplicate(page)
-        return f"slide {made.Number} is a copy of slide {slide_index}; there are {self._count()} slides"
+        self._doc.duplicate(page)  # puts the copy behind its original
+        return f"slide {slide_index + 1} is a copy of slide {slide_index}; there are {count + 1} slides"
 
     def set_slide_orientation(self, *, orientation: str) -> str:
         """Turn all slides, and scale what stands on them, as the menu Slide > Slide Properties does."""
@@ -93,9 +94,8 @@ class Slides(Media, Show):
             kind = kind_of(self._box(slide_index, box_index))
             raise wrong(f"box_index: box {box_index} of slide {slide_index} is a box of kind {kind}, without an area")
         for part in filled:
-            part.FillStyle = enum("drawing.FillStyle", "SOLID")
-            part.FillColor = int(color[1:], 16)
-            part.FillTransparence = 0
+            filling = {"FillStyle": enum("drawing.FillStyle", "SOLID"), "FillColor": int(color[1:], 16)}
+            part.setPropertyValues((*filling, "FillTransparence"), (*filling.values(), 0))  # drawn once
         return f"box {box_index} of slide {slide_index} has the background {color}"
 
     def position_box(self, *, slide_index: int, box_index: int, position: str) -> str:

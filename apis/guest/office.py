@@ -2,15 +2,18 @@
 
 Invariant: UNO calls block for as long as the office likes, so all of them run in one `Lane`; the death of the office
 ends a stuck one. The connection is made anew when the office was started again. No document is ever closed.
+
+A call is one question to `guest.inside`, which the office runs within itself: here its own Python loads that file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import select
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
 CONNECT_S = 2.0  # an office that has just been started takes a while until it listens
 ASK_AGAIN_S = 10.0
 LOOK_S = 0.02
+INSIDE = Path(__file__).with_name("inside.py")
+IMPLEMENTATION = "computerrl.guest.Inside"
 
 
 def pipe_name() -> str:
@@ -51,34 +56,65 @@ class Office:
     """The connection and the thread that uses it; both are made when first needed."""
 
     def __init__(self) -> None:
-        self._lane = Lane("LibreOffice", _said)
-        self._desktop: Any = None
+        self._lane = Lane("LibreOffice", said)
+        self._inside: Any = None
+        self._process = -1  # of the office, as a descriptor that can be read from once it has ended
         self._again_s = self._ask_s = 0.0  # when to try again
         self._messenger: subprocess.Popen[bytes] | None = None
 
-    def call(self, name: str, work: Callable[[Any, Any], Any], timeout_s: float, connect_s: float = CONNECT_S) -> Any:
-        """What `work` makes of the office's desktop object and the component in front.
+    def call(self, module: str, name: str, arguments: dict[str, Any], timeout_s: float) -> str:
+        """What a function of a module of the office's says of the document in front.
 
-        Raises Refused `tool_failed`, also at the deadline.
+        Raises Refused `tool_failed`, also at the deadline, and `bad_request` for a function that there is not.
         """
-        return self._lane.call(name, lambda: work(*self._connected(connect_s)), timeout_s)
+        return str(self._lane.call(name, lambda: self._asked("tool", module, name, arguments, CONNECT_S), timeout_s))
 
-    def warm(self, look: Callable[[Any, Any], Any]) -> None:
-        """Begin to connect and to `look`, so that the first call finds all of that done; nobody waits for it here."""
+    def info(self, module: str, timeout_s: float) -> str:
+        """What a module says the document in front holds. Raises Refused `tool_failed`, also at the deadline."""
+        return str(self._lane.call("info", lambda: self._asked("info", module, "info", {}, 0.0), timeout_s))
+
+    def warm(self, module: str) -> None:
+        """Begin to connect and to look, so that the first call finds all of that done; nobody waits for it here."""
         now_s = time.monotonic()
-        if self._lane.free and (self._desktop is not None or now_s >= self._again_s):
+        if self._lane.free and (self._inside is not None or now_s >= self._again_s):
             self._again_s = now_s + ASK_AGAIN_S
-            self._lane.start("the start", lambda: look(*self._connected(CONNECT_S)))
+            self._lane.start("the start", lambda: self._begin(module))
 
-    def _connected(self, wait_s: float) -> tuple[Any, Any]:
-        """The office's desktop object, on a connection that answers, and the component in front."""
-        if self._desktop is not None:
-            try:
-                return self._desktop, self._desktop.getCurrentComponent()
-            except Exception as error:  # of a class that the bridge makes
-                if not _of_bridge(error):
-                    raise
-                self._desktop = None
+    def _begin(self, module: str) -> None:
+        if module:
+            self._asked("info", module, "info", {}, CONNECT_S)
+        else:
+            self._connected(CONNECT_S)
+
+    def _asked(self, what: str, module: str, name: str, arguments: dict[str, Any], connect_s: float) -> str:
+        inside = self._connected(connect_s)
+        try:
+            refusal, text = _answer(inside, what, module, name, arguments)
+        except Exception as error:
+            if _of_bridge(error):  # the connection has ended, for all else comes back as a text
+                self._inside = None
+            raise
+        if refusal:
+            raise Refused(refusal, text)
+        return text
+
+    def _connected(self, wait_s: float) -> Any:
+        """What runs within the office, on a connection to one that lives."""
+        if self._inside is not None and not select.select([self._process], [], [], 0.0)[0]:
+            return self._inside
+        self._inside = None
+        there = self.reached(wait_s)
+        loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)
+        made = loader.activate(IMPLEMENTATION, "", INSIDE.as_uri(), None)
+        inside = made.createInstanceWithContext(there)
+        process = os.pidfd_open(int(_answer(inside, "pid")[1]))
+        if self._process >= 0:
+            os.close(self._process)
+        self._inside, self._process = inside, process
+        return inside
+
+    def reached(self, wait_s: float) -> Any:
+        """The office's own context, over a new connection. Raises Refused `tool_failed`."""
         import uno  # late, for it costs 10 MB and changes how modules are imported
 
         here = uno.getComponentContext()
@@ -86,8 +122,7 @@ class Office:
         until = time.monotonic() + wait_s
         while True:
             try:
-                there = resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
-                break
+                return resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
             except Exception as error:
                 if not _of_bridge(error):
                     raise
@@ -98,8 +133,6 @@ class Office:
                 if wait_s and time.monotonic() >= until - wait_s / 2:  # no office of ours, which would listen by now
                     self._ask()
                 time.sleep(LOOK_S)
-        self._desktop = there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
-        return self._desktop, self._desktop.getCurrentComponent()
 
     def _ask(self) -> None:
         """Have an office that the user started listen, too: a second start hands its arguments to the first."""
@@ -111,6 +144,18 @@ class Office:
             argv = reachable(["soffice", "--nodefault", "--norestore", "--nologo"])
             null = subprocess.DEVNULL
             self._messenger = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True)
+
+
+def _answer(
+    inside: Any, what: str, module: str = "", name: str = "", arguments: dict[str, Any] | None = None
+) -> tuple[str, str]:
+    """What `guest.inside` says: "" or the kind of a refusal, and a text."""
+    import uno
+
+    call = uno.createUnoStruct("com.sun.star.beans.NamedValue")
+    call.Name, call.Value = "call", json.dumps([what, module, name, arguments or {}])
+    kind, text = json.loads(inside.execute((call,)))
+    return str(kind), str(text)
 
 
 def document(desktop: Any, current: Any, service: str, kind: str, wait_s: float) -> Any:
@@ -147,7 +192,7 @@ def _of_bridge(error: Exception) -> bool:
     return hasattr(error, "typeName") and type(error).__name__.startswith("com.sun.star.")
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """An UNO exception's own message, or else its type."""
     text = str(getattr(error, "Message", "") or error).split(" at ./")[0].strip()
     return f"{type(error).__name__.rpartition('.')[2]}{': ' + text[:200] if text else ''}"

@@ -84,10 +84,7 @@ class Tools:
         if app is not None:
             return self._beside(app, name, lambda: importlib.import_module(app.module).call(name, arguments), TOOL_S)
 
-        def work(desktop: Any, current: Any) -> str:
-            return public(importlib.import_module(str(module)).tools(desktop, current), name, arguments)
-
-        return str(self._office.call(name, work, TOOL_S))[:TEXT_CHARS]
+        return self._office.call(str(module), name, arguments, TOOL_S)[:TEXT_CHARS]
 
     def _beside(self, app: Beside, name: str, work: Callable[[], Any], timeout_s: float) -> str:
         lane = self._lanes.setdefault(app.module, Lane(app.title))
@@ -103,9 +100,9 @@ class Tools:
         """Be ready for calls to the application of a window that has just opened."""
         shown = window_class.lower()
         if shown in CLASSES:  # a first look loads modules and meets objects for the first time
-            self._office.warm(lambda *on: importlib.import_module(CLASSES[shown]).info(*on))
+            self._office.warm(CLASSES[shown])
         elif shown.startswith("libreoffice"):
-            self._office.warm(lambda *on: None)
+            self._office.warm("")
 
     def info(self, window_class: str) -> str:
         """What the document of an active window of this class holds; why not, where its application does not say."""
@@ -116,13 +113,9 @@ class Tools:
                 return self._beside(app, "info", lambda: importlib.import_module(app.module).info(), INFO_S)
             if shown not in CLASSES:
                 return ""
-            module = CLASSES[shown]
-            text = self._office.call(
-                "info", lambda *on: importlib.import_module(module).info(*on), INFO_S, connect_s=0.0
-            )
+            return self._office.info(CLASSES[shown], INFO_S)[:TEXT_CHARS]
         except Refused as refused:
             return f"not known: {refused}"[:TEXT_CHARS]
-        return str(text)[:TEXT_CHARS]
 
 
 def public(tools: Any, name: str, arguments: dict[str, Any]) -> str:

@@ -22,7 +22,9 @@ RESULT_CHARS, INFO_CHARS, NAME_CHARS = 1900, 4800, 120
 ITEMS = 200  # of a playlist that are looked at
 CHANGE_S = 2.0  # for an order to take effect
 INFO_S = 0.25
-WINDOW_S, TRIES = 1.0, 3  # for the window manager to act, and how often it is asked
+# For the window to follow an order. One that is lost is as good as never followed and the others take some 10 ms, so
+# the first waits are short; a later one leaves a busy machine its time.
+WINDOW_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 FILES, FOLDERS = 2000, 500  # that are looked at for media
 MEDIA = {
     "3gp", "aac", "ac3", "aif", "aiff", "amr", "ape", "asf", "avi", "divx", "dts", "dv", "flac", "flv", "m2ts", "m2v",
@@ -121,10 +123,10 @@ class VLCTools:
     def toggle_fullscreen(self, *, enable: bool | None) -> str:
         """Fill the screen, or not."""
         wanted = not ask()["fullscreen"] if enable is None else enable
-        for _ in range(TRIES):  # an order that comes while VLC sets its picture up is lost
+        for wait_s in WINDOW_S:  # an order that comes while VLC sets its picture up is lost
             ask(do="fullscreen", value="1" if wanted else "0")
             now = ask_until(lambda now: now["fullscreen"] == wanted, CHANGE_S)
-            if not now["video"] or _window_becomes(wanted):
+            if not now["video"] or _window_becomes(wanted, wait_s):
                 break
             ask(do="fullscreen", value="0" if wanted else "1")
         else:
@@ -175,9 +177,9 @@ class VLCTools:
         return "\n".join(lines)
 
 
-def _window_becomes(full: bool) -> bool:
-    """Whether a window of VLC soon has, or none has, the whole screen, as the window manager says."""
-    until = time.monotonic() + WINDOW_S
+def _window_becomes(full: bool, wait_s: float) -> bool:
+    """Whether a window of VLC has, or none has, the whole screen by then, as the window manager says."""
+    until = time.monotonic() + wait_s
     screen = display.Display()
     try:
         atoms = {name: screen.intern_atom(name) for name in ("_NET_CLIENT_LIST", "_NET_WM_STATE")}

@@ -1,7 +1,7 @@
 """What a call costs in processor time, beside the same call by an interpreter that is started for it alone.
 
 Invariant: both sides are counted alike, by the control group of one desktop in one run: everything that the desktop
-spends, LibreOffice and the SSH server included. Both run the same code of the agent on the same workbook.
+spends, LibreOffice and the SSH server included. Both run the same functions on the same workbook and say the same.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ CALLS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("get_workbook_info", {}),
 )
 FRESH_MOST = 5  # of these, a few are enough: one costs a hundred calls
-# What a desktop without a long-lived agent would run for every call: the same modules, in a new process.
+# What a desktop where nothing is kept alive for calls would run for each: the same modules, in a new process that makes
+# its own connection and asks the office for one object after the other.
 FRESH = """
 import json, os, sys
 code, run, name, arguments = sys.argv[1:]
 sys.path.insert(0, os.path.dirname(code))
 os.environ.update(json.load(open(run + "/session.json")))
-from guest.tools import Tools
-sys.stdout.write(Tools().call("CalcTools", name, json.loads(arguments)))
+from guest.office import CONNECT_S, Office
+from guest.inside import Inside
+sys.stdout.write(Inside(Office().reached(CONNECT_S)).done("tool", "guest.calc", name, json.loads(arguments)))
 """
 
 

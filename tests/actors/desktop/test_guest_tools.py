@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -144,3 +145,23 @@ async def test_an_office_that_the_user_started_is_reached_too(calc: Calc) -> Non
     await calc("settle", timeout_ms=5000, quiet_ms=200)
     assert await calc.tool("set_cell_value", cell="A1", value="1 1/2") == "A1 = 1 1/2"
     assert "name it first with ctrl+s" in await calc.tool("save")
+
+
+async def test_an_office_ends_well_after_calls(calc: Calc) -> None:
+    await calc.signal("KILL")
+    await calc("settle", timeout_ms=3000, quiet_ms=200)
+    await calc("write_file", path="start.sh", data=b"soffice --norestore --nologo --calc; echo $? > ended\n")
+    await calc("launch", argv=["sh", "start.sh"])
+    await calc("wait_window", title="Untitled", timeout_ms=20_000)
+    await calc("settle", timeout_ms=5000, quiet_ms=200)
+    assert "used: A1" in await calc.tool("get_workbook_info")
+    await calc("hotkey", keys=["ctrl", "q"])
+    status = b""
+    for _ in range(200):  # it takes a while on a busy machine
+        await calc("settle", timeout_ms=500, quiet_ms=200)
+        with contextlib.suppress(GuestRefused):  # no such file yet
+            status = bytes(await calc("read_file", path="ended"))
+        if status.endswith(b"\n"):
+            break
+    assert status == b"0\n"
+    assert "LibreOffice is not running" in await calc.tool("get_workbook_info")
