@@ -122,7 +122,9 @@ class Office:
         until = time.monotonic() + wait_s
         while True:
             try:
-                return resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
+                there = resolver.resolve(f"uno:pipe,name={pipe_name()};urp;StarOffice.ComponentContext")
+                self._ask_s = 0.0  # this office has heard; the next one, which may start at once, has not
+                return there
             except Exception as error:
                 if not _of_bridge(error):
                     raise
