@@ -28,8 +28,9 @@ from apis.tasks.families import (
 )
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task
-from apis.tasks.verify import CHECKS, OnWorkbook
+from apis.tasks.verify import CHECKS, OnPaper, OnWorkbook
 from apis.tasks.verify_files import folder_holds
+from apis.tasks.verify_papers import paper_is
 from apis.tasks.verify_sheets import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
 from runtime.errors import ConfigError
@@ -54,7 +55,7 @@ _MODULES = (
     sheet_from_note,
     calc_column,
 )
-CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is))
+CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is), paper_is=OnPaper(paper_is))
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
 
