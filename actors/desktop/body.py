@@ -74,6 +74,8 @@ def view_of(file: FileSeen) -> FileView:
     """What the host saw of a path, as verifiers want it."""
     if file.workbook is not None:
         return FileView(kind="workbook", workbook=file.workbook)
+    if file.paper is not None:
+        return FileView(kind="paper", paper=file.paper)
     if file.data is not None:
         return FileView(kind="file", data=file.data)
     if file.names is not None:

@@ -13,6 +13,7 @@ from apis.tasks.families import (
     calc_sheet,
     calc_sort,
     calc_sum,
+    doc_from_note,
     editor_copy,
     editor_find,
     file_manager,
@@ -25,11 +26,15 @@ from apis.tasks.families import (
     terminal_files,
     terminal_read,
     text_editor,
+    writer_case,
+    writer_look,
+    writer_text,
 )
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task
-from apis.tasks.verify import CHECKS, OnWorkbook
+from apis.tasks.verify import CHECKS, OnPaper, OnWorkbook
 from apis.tasks.verify_files import folder_holds
+from apis.tasks.verify_papers import paper_is
 from apis.tasks.verify_sheets import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
 from runtime.errors import ConfigError
@@ -53,8 +58,12 @@ _MODULES = (
     calc_sheet,
     sheet_from_note,
     calc_column,
+    writer_text,
+    writer_look,
+    doc_from_note,
+    writer_case,
 )
-CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is))
+CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is), paper_is=OnPaper(paper_is))
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
 

@@ -29,6 +29,13 @@ SETTINGS = {
     "/org.openoffice.Office.Recovery/RecoveryInfo": {"Enabled": "false"},
     "/org.openoffice.Office.Recovery/AutoSave": {"Enabled": "false"},
     "/org.openoffice.Office.Impress/Misc/NewDoc": {"AutoPilot": "false"},  # the choice of a template
+    # What is typed stands there as it was typed.
+    "/org.openoffice.Office.Common/AutoCorrect": {
+        "CapitalAtStartSentence": "false",
+        "TwoCapitalsAtStart": "false",
+        "UseReplacementTable": "false",
+    },
+    "/org.openoffice.Office.Writer/AutoFunction/Completion": {"Enable": "false"},
 }
 
 

@@ -78,8 +78,12 @@ async def boots(made: SandboxProvider, count: int, said: Said) -> Boots:
 
 
 def families(*, calc: bool) -> list[str]:
-    """The families whose episodes need Calc, or those that do not."""
-    return [name for name, found in tasks.FAMILIES.items() if ("libreoffice_calc" in found.apps) == calc]
+    """The families whose episodes need Calc, or those that need none but the light applications."""
+    return [
+        name
+        for name, found in tasks.FAMILIES.items()
+        if ("libreoffice_calc" in found.apps if calc else stage.LIGHT.issuperset(found.apps))
+    ]
 
 
 async def episodes(state_dir: str, kind: str, named: list[str], count: int, said: Said) -> Episodes:

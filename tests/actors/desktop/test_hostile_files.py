@@ -19,7 +19,7 @@ from actors.desktop.body import view_of
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
 from apis.tasks import FAMILIES, verify
 from apis.tasks.osworld import HOME, Evaluator, Task
-from apis.tasks.verify import FileView, Sheet, Verdict, Workbook
+from apis.tasks.verify import FileView, Paper, PaperParagraph, Sheet, Span, Verdict, Workbook
 
 KINDS = {f"kind{number}.xlsx": wanted for number, (wanted, _) in enumerate(hostile.KINDS.values())}
 SOURCE = Path(hostile.__file__).read_bytes()
@@ -189,8 +189,10 @@ SHEETS = st.builds(
     formulas=st.dictionaries(PLACES, TEXTS, max_size=5),
     hidden=st.booleans(),
 )
+PARAGRAPHS = st.builds(PaperParagraph, spans=st.lists(st.builds(Span, text=TEXTS), max_size=3).map(tuple))
 VIEWS = (
     st.builds(FileView, kind=st.just("workbook"), workbook=st.builds(Workbook, sheets=st.lists(SHEETS).map(tuple)))
+    | st.builds(FileView, kind=st.just("paper"), paper=st.builds(Paper, paragraphs=st.lists(PARAGRAPHS).map(tuple)))
     | st.builds(FileView, kind=st.just("file"), data=st.binary(max_size=40) | TEXTS.map(str.encode))
     | st.builds(FileView, kind=st.just("folder"), names=st.lists(TEXTS, max_size=5).map(tuple))
     | st.sampled_from([FileView(kind="missing"), *(FileView(kind="refused", reason=str(why)) for why in Refusal)])

@@ -1,4 +1,4 @@
-"""Spreadsheet files of either format.
+"""Spreadsheet files of either format, and text documents.
 
 Invariant: for any bytes the answer is a bounded value or RefusedError, and MemoryError where memory is bounded.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.desktop.providers.workbooks import ods, xlsx
+from actors.desktop.providers.workbooks import docx, ods, xlsx
 from actors.desktop.providers.workbooks.archive import Archive
 from actors.desktop.providers.workbooks.bounds import Bounds, Budget, RefusedError
 
@@ -23,3 +23,14 @@ def workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
     is_ods = "mimetype" in archive and archive.read("mimetype", len(ods.MIME) + 2).strip() == ods.MIME
     grids = ods.read(archive, budget) if is_ods else xlsx.read(archive, budget)
     return {"sheets": [grid.answer() for grid in grids]}
+
+
+def paper(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The text document as `apis.tasks.verify.Paper` has it. Raises RefusedError."""
+    budget = Budget(bounds)
+    try:
+        if data.startswith(_COMPOUND):
+            raise RefusedError("encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "not_a_workbook")
+        return docx.read(Archive(data, budget), budget)
+    except RefusedError as refused:
+        raise RefusedError("not_a_paper" if str(refused) == "not_a_workbook" else str(refused)) from None

@@ -5,14 +5,13 @@ Invariant: of the archive only the parts that the workbook itself names are read
 
 from __future__ import annotations
 
-import posixpath
 import re
-from collections.abc import Callable
 
 from actors.desktop.providers.workbooks.archive import Archive
 from actors.desktop.providers.workbooks.bounds import Budget, RefusedError
 from actors.desktop.providers.workbooks.grid import Grid, Text, Value, number, place
 from actors.desktop.providers.workbooks.markup import Handler, walk
+from actors.desktop.providers.workbooks.relations import related
 
 _PREFIXES = {
     "http://schemas.openxmlformats.org/spreadsheetml/2006/main": "",
@@ -33,24 +32,6 @@ def _unescaped(text: str) -> str:
         return match[0] if code in _SURROGATES else chr(code)
 
     return _ESCAPED.sub(character, text) if "_x" in text else text
-
-
-class _Relations(Handler):
-    """Which part a relation's name stands for."""
-
-    def __init__(self, part: str) -> None:
-        self._folder = posixpath.dirname(part)
-        self.parts: dict[str, tuple[str, str]] = {}  # name -> (the last word of its kind, part)
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        if name == "Relationship" and attributes.get("TargetMode") != "External":
-            target = attributes.get("Target", "")
-            path = posixpath.normpath(posixpath.join("/", self._folder, target)).lstrip("/")
-            self.parts[attributes.get("Id", "")] = (attributes.get("Type", "").rpartition("/")[2], path)
-
-    def of_kind(self, kind: str) -> str | None:
-        """The first part of a kind."""
-        return next((path for found, path in self.parts.values() if found == kind), None)
 
 
 class _Sheets(Handler):
@@ -162,11 +143,11 @@ def read(archive: Archive, budget: Budget) -> list[Grid]:
         done.add(part)
         walk(archive.pieces(part), handler, _PREFIXES, budget)
 
-    top = _relations("", parse)
+    top = related("", parse)
     book = top.of_kind("officeDocument")
     if book is None:
         raise RefusedError("not_a_workbook")
-    below, sheets, strings = _relations(book, parse), _Sheets(), _Strings(budget)
+    below, sheets, strings = related(book, parse), _Sheets(), _Strings(budget)
     parse(book, sheets)
     shared = below.of_kind("sharedStrings")
     if shared is not None:
@@ -183,10 +164,3 @@ def read(archive: Archive, budget: Budget) -> list[Grid]:
         elif kind not in ("chartsheet", "dialogsheet"):
             raise RefusedError("not_a_workbook")
     return grids
-
-
-def _relations(part: str, parse: Callable[[str, Handler], None]) -> _Relations:
-    found = _Relations(part)
-    folder, name = posixpath.split(part)
-    parse(posixpath.join(folder, "_rels", f"{name}.rels"), found)
-    return found

@@ -1,0 +1,116 @@
+"""What families of text documents have in common: a few short paragraphs, and what shall become of them.
+
+Invariant: a task is judged on every paragraph of its document, words and looks, so whoever changes anything else has
+failed.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from apis.tasks.demonstrator import Decide
+from apis.tasks.family import DOCUMENTS, Family, Files, Goal, Templates, all_of, in_osworld_form, setup, words_of
+from apis.tasks.osworld import Download, DownloadParameters, Source, Step, Task
+from apis.tasks.textdocument import MIME, make_docx
+from apis.tasks.verify import FileView, Paper, PaperParagraph, Span
+from apis.tasks.words import words
+
+WRITER = "libreoffice_writer"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A paragraph with text; `looks` and `layout` are marks of `apis.tasks.verify.PaperParagraph`."""
+
+    text: str
+    looks: tuple[str, ...] = ()
+    layout: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PaperGoal(Goal):
+    """What an instance asks for; `target` is the document's file."""
+
+    start: tuple[str, ...] = ()  # its paragraphs, plain; "" is an empty one
+    finish: tuple[Line, ...] = ()  # those with text in the end
+
+    @property
+    def before(self) -> list[str]:
+        """The paragraphs with text at the start."""
+        return [text for text in self.start if text]
+
+    @property
+    def after(self) -> list[str]:
+        """Those in the end."""
+        return [line.text for line in self.finish]
+
+
+def plain(texts: Sequence[str]) -> tuple[Line, ...]:
+    """Paragraphs that look like any other."""
+    return tuple(Line(text) for text in texts)
+
+
+def drawn(random: Random, split: str, sizes: Sequence[int], others: int = 0) -> tuple[list[str], list[str]]:
+    """Paragraphs of so many words each, and other words; none of all these words is a part of another."""
+    while True:
+        found = words(random, split, sum(sizes) + others)
+        if not any(one in other for one in found for other in found if one != other):
+            break
+    left = iter(found)
+    return [" ".join(next(left) for _ in range(size)) for size in sizes], list(left)
+
+
+def of_papers(
+    name: str,
+    goal: Callable[[str], PaperGoal],
+    *,
+    routes: Mapping[str, Decide],
+    templates: Templates,
+    trained: bool = True,
+    apps: tuple[str, ...] = (WRITER,),
+    opened: Callable[[PaperGoal], Sequence[str]] = lambda made: (made.target,),
+) -> Family:
+    """A family that is done when the document says and looks what its goal wants; of `opened`, the last is in front."""
+
+    def task(task_id: str) -> Task:
+        made = goal(task_id)
+        config: list[Step] = [_paper_step(made), *setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))]
+        kept = [("file_text_is", path, _rule(text)) for path, text in made.files]
+        expected = [{"text": line.text, "looks": [*line.looks], "layout": [*line.layout]} for line in made.finish]
+        evaluator = all_of(("paper_is", made.target, _rule(expected)), *kept)
+        return in_osworld_form(task_id, made, config, evaluator, apps)
+
+    return Family(name, WRITER, apps, goal, task, _solved, routes, templates, trained, values_of)
+
+
+def paper_goal(goal: Goal) -> PaperGoal:
+    """The goal. Raises TypeError for one of another kind."""
+    if not isinstance(goal, PaperGoal):
+        raise TypeError(f"{goal.family} is no family of text documents")
+    return goal
+
+
+def values_of(made: Goal) -> set[str]:
+    """The words and numbers that an instance is made of; capitals are made of small letters."""
+    goal = paper_goal(made)
+    return words_of(goal) | {word.lower() for text in (*goal.before, *goal.after) for word in text.split()}
+
+
+def _paper_step(made: PaperGoal) -> Download:
+    data = b64encode(make_docx(made.start)).decode("ascii")
+    source = Source(url=f"data:{MIME};base64,{data}", path=f"{DOCUMENTS}/{made.target}")
+    return Download(parameters=DownloadParameters(files=[source]))
+
+
+def _solved(made: Goal) -> Files:
+    goal = paper_goal(made)
+    paragraphs = tuple(PaperParagraph((Span(line.text, line.looks),), line.layout) for line in goal.finish)
+    texts = {f"Documents/{name}": FileView("file", text.encode()) for name, text in goal.files}
+    return texts | {f"Documents/{goal.target}": FileView("paper", paper=Paper(paragraphs))}
+
+
+def _rule(expected: object) -> dict[str, object]:
+    return {"type": "rule", "rules": {"expected": expected}}

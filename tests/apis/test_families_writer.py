@@ -1,0 +1,204 @@
+"""Writer's families and oracles without a desktop: what an instance holds, and what an oracle does in which state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from apis import tasks
+from apis.actions import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Type, line
+from apis.forms import Turn, element_names, window_names
+from apis.grammar import parse
+from apis.observation import Observation, from_guest
+from apis.tasks.families import writer_look, writer_oracle
+from apis.tasks.papers import WRITER, PaperGoal
+from apis.tasks.verify import FileView, Paper, PaperParagraph, Span, verify
+from apis.tasks.words import HELD_OUT, TRAIN
+
+FAMILIES = sorted(name for name, family in tasks.FAMILIES.items() if family.app == WRITER)
+PARTS = [
+    f"{name}/{split}"
+    for name in FAMILIES
+    for split in ((TRAIN, HELD_OUT) if tasks.FAMILIES[name].trained else (HELD_OUT,))
+]
+TEXT_FAMILIES = [name for name in FAMILIES if name != writer_look.NAME]
+EDITOR, OFFICE = {"id": 5, "class": "Mousepad"}, {"id": 6, "class": "libreoffice-writer"}
+SAVED = [Turn("", line(writer_oracle.SAVE), "")]
+ROUTES = ("api", "gui", "mixed")
+
+
+def goal_of(task_id: str) -> PaperGoal:
+    goal = tasks.goal(task_id)
+    assert isinstance(goal, PaperGoal)
+    return goal
+
+
+def writer(goal: PaperGoal, texts: Sequence[str], chosen: str = "", down: str = "", size: str = "11") -> Observation:
+    """Writer in front, a note behind it; of the paragraphs `chosen` is selected, of the buttons `down` is pressed."""
+    rows: list[list[Any]] = [
+        ["paragraph", "", text, 200, 120 + 20 * at, 600, 18, ["sen", "edt", *["foc", "sel"] * (text == chosen)], 1]
+        for at, text in enumerate(texts)
+    ]
+    rows.append(["text", "Font Size", f"{size} pt", 300, 60, 60, 24, ["sen", "edt", "bar"], 1])
+    rows.append(["push-button", "Save", "", 60, 40, 24, 24, ["sen", "bar"], 1])
+    for n, label in enumerate(writer_look.BUTTONS.values()):
+        states = ["sen", "bar", *["chk"] * (label == down)]
+        rows.append(["toggle-button", label, "", 400 + 30 * n, 60, 24, 24, states, 1])
+    windows = [
+        {**EDITOR, "title": f"{goal.files[0][0] if goal.files else 'note.txt'} - Mousepad", "active": False},
+        {**OFFICE, "title": f"{goal.target} - LibreOffice Writer", "active": True},
+    ]
+    return from_guest({"windows": windows, "elements": rows})
+
+
+def editor(goal: PaperGoal) -> Observation:
+    windows = [
+        {**EDITOR, "title": f"{goal.files[0][0]} - Mousepad", "active": True},
+        {**OFFICE, "title": f"{goal.target} - LibreOffice Writer", "active": False},
+    ]
+    row = ["text", "", goal.files[0][1], 1, 47, 1278, 670, ["sen", "edt"], 0]
+    return from_guest({"windows": windows, "elements": [row]})
+
+
+def read_before(goal: PaperGoal) -> list[Turn]:
+    return [Turn("", line(Quote(content=goal.wanted)), "")] if goal.files else []
+
+
+def moved(task_id: str, observation: Observation, history: list[Turn], route: str = "gui", seed: int = 0) -> Action:
+    return tasks.oracle(task_id, seed, route=route).move(observation, history)[1]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_only_the_wanted_paragraphs_may_change(part: str) -> None:
+    for seed in range(20):
+        goal, task = goal_of(f"{part}/{seed}"), tasks.task(f"{part}/{seed}")
+        solved, path = dict(tasks.solved(f"{part}/{seed}")), f"Documents/{goal.target}"
+        end = solved[path].paper
+        assert end is not None
+        assert 2 <= len(goal.before) <= 4
+
+        def passes(
+            *paragraphs: PaperParagraph, task: Any = task, files: dict[str, FileView] = solved, path: str = path
+        ) -> bool:
+            changed = FileView("paper", paper=Paper(paragraphs))
+            return verify(task, lambda at: changed if at == path else files[at]).success
+
+        assert passes(*end.paragraphs)
+        assert passes(*end.paragraphs, PaperParagraph())
+        assert not passes(*(PaperParagraph((Span(text),)) for text in goal.before))
+        assert not passes(*end.paragraphs[1:])
+        assert not passes(*end.paragraphs, PaperParagraph((Span("more"),)))
+        assert not passes(*reversed(end.paragraphs))
+        for changed in (Span("other"), Span(end.paragraphs[0].text, ("bold",))):
+            assert not passes(PaperParagraph((changed,), end.paragraphs[0].marks), *end.paragraphs[1:])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("form", ["compact", "paper"])
+def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form: str) -> None:
+    for seed in range(30):
+        task_id = f"{name}/{HELD_OUT}/{seed}"
+        goal = goal_of(task_id)
+        observation = editor(goal) if seed % 2 and goal.files else writer(goal, goal.before)
+        assert sorted(tasks.FAMILIES[name].routes) == sorted(ROUTES)
+        for route in ROUTES:
+            answers = [tasks.oracle(task_id, seed, route=route).answer(observation, [], form) for _ in range(2)]
+            assert answers[0] == answers[1]
+            action = parse(answers[0], observation.app, element_names(observation), window_names(observation), form)
+            assert isinstance(action, Action), (answers, action)
+            assert not isinstance(action, Exit)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_it_saves_before_it_claims(name: str) -> None:
+    for seed in range(20):
+        task_id = f"{name}/{HELD_OUT}/{seed}"
+        goal = goal_of(task_id)
+        if name == writer_look.NAME:
+            down = writer_look.BUTTONS.get(goal.kind, "")
+            observation = writer(goal, goal.after, goal.words[0], down, goal.wanted or "11")
+        else:
+            observation = writer(goal, goal.after)
+        for route in ROUTES:
+            done = read_before(goal)
+            saving = line(moved(task_id, observation, done, route, seed))
+            button = next(e for e, element in element_names(observation).items() if element.name == "Save")
+            assert saving in (*writer_oracle._SAVED, f"Agent.click(coordinates={button})")
+            assert (route == "api") <= (saving == line(writer_oracle.SAVE_CALL))
+            assert moved(task_id, observation, done + SAVED, route, seed) == Exit(success=True)
+            later = [*done, *SAVED, Turn("", "Agent.type(text='x')", "")]
+            assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
+
+
+def played(goal: PaperGoal, action: Action, texts: list[str], chosen: str, observation: Observation) -> tuple[Any, str]:
+    """What a step of mouse or keyboard makes of the paragraphs, and which one is selected then."""
+    match action:
+        case Click(coordinates=str(name)):
+            return texts, element_names(observation)[name].text
+        case Type(text=new) if chosen:
+            return [new if text == chosen else text for text in texts], ""
+        case Type(text=new):
+            return [*texts, new], ""
+        case Hotkey(keys=("delete",)):
+            return [text for text in texts if text != chosen], ""
+    return texts, chosen
+
+
+@pytest.mark.parametrize("name", TEXT_FAMILIES)
+def test_its_steps_lead_to_the_wanted_words(name: str) -> None:
+    for seed in range(30):
+        task_id = f"{name}/{HELD_OUT}/{seed}"
+        goal = goal_of(task_id)
+        texts, chosen, history = goal.before, "", read_before(goal)
+        for _ in range(4):
+            observation = writer(goal, texts, chosen)
+            action = moved(task_id, observation, history, "gui", seed)
+            texts, chosen = played(goal, action, texts, chosen, observation)
+            history = [*history, Turn("", line(action), "")]
+            if texts == goal.after:
+                break
+        assert texts == goal.after
+
+
+@pytest.mark.parametrize("name", TEXT_FAMILIES)
+def test_words_that_nobody_asked_for_are_taken_back(name: str) -> None:
+    for seed in range(10):
+        task_id = f"{name}/{HELD_OUT}/{seed}"
+        goal = goal_of(task_id)
+        astray = writer(goal, ["oops", *goal.before])
+        for route in ROUTES:
+            assert moved(task_id, astray, read_before(goal), route, seed) == Hotkey(keys=("ctrl", "z"))
+
+
+def test_nothing_is_written_before_the_note_was_read() -> None:
+    task_id = f"doc_from_note/{TRAIN}/5"
+    goal = goal_of(task_id)
+    assert goal.wanted not in goal.instruction
+    for route in ROUTES:
+        assert moved(task_id, writer(goal, goal.before), [], route) == SwitchWindow(window_id="w1")
+        assert moved(task_id, editor(goal), [], route) == Quote(content=goal.wanted)
+        assert moved(task_id, editor(goal), read_before(goal), route) == SwitchWindow(window_id="w2")
+
+
+def test_a_look_is_set_once_by_either_way() -> None:
+    kinds = set()
+    for seed in range(60):
+        task_id = f"writer_look/{TRAIN}/{seed}"
+        goal = goal_of(task_id)
+        kinds.add(goal.kind)
+        fresh = writer(goal, goal.before)
+        chosen = writer(goal, goal.before, goal.words[0])
+        first = moved(task_id, fresh, [], "gui", seed)
+        assert isinstance(first, Click)
+        assert element_names(fresh)[str(first.coordinates)].text == goal.words[0]
+        second = moved(task_id, chosen, [], "gui", seed)
+        pointed = element_names(chosen)[str(second.coordinates)].name  # type: ignore[attr-defined]
+        assert pointed == writer_look.BUTTONS.get(goal.kind, "Font Size")
+        called = moved(task_id, fresh, [], "api", seed)
+        assert line(called).startswith("WriterTools.set_")
+        for route in ROUTES:  # who takes over sees that it was done
+            after = moved(task_id, chosen, [Turn("", line(called), "")], route, seed)
+            assert line(after) in writer_oracle._SAVED or element_names(chosen)[after.coordinates].name == "Save"  # type: ignore[attr-defined]
+    assert kinds == set(writer_look.TEMPLATES)
