@@ -74,6 +74,8 @@ def view_of(file: FileSeen) -> FileView:
     """What the host saw of a path, as verifiers want it."""
     if file.workbook is not None:
         return FileView(kind="workbook", workbook=file.workbook)
+    if file.deck is not None:
+        return FileView(kind="deck", deck=file.deck)
     if file.data is not None:
         return FileView(kind="file", data=file.data)
     if file.names is not None:

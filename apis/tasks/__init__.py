@@ -21,6 +21,8 @@ from apis.tasks.families import (
     note_to_files,
     note_to_terminal,
     sheet_from_note,
+    slides_same,
+    slides_text,
     terminal_append,
     terminal_files,
     terminal_read,
@@ -28,7 +30,8 @@ from apis.tasks.families import (
 )
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task
-from apis.tasks.verify import CHECKS, OnWorkbook
+from apis.tasks.verify import CHECKS, OnDeck, OnWorkbook
+from apis.tasks.verify_decks import deck_is
 from apis.tasks.verify_files import folder_holds
 from apis.tasks.verify_sheets import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
@@ -53,8 +56,10 @@ _MODULES = (
     calc_sheet,
     sheet_from_note,
     calc_column,
+    slides_text,
+    slides_same,
 )
-CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is))
+CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is), deck_is=OnDeck(deck_is))
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
 

@@ -35,12 +35,36 @@ class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sheets: tuple[Sheet, ...]
 
 
+class Box(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A box of a slide: "title", "outline" or another class of placeholder, else the format's word for its shape."""
+
+    kind: str
+    text: str = ""  # lines are parted by \n
+
+
+class Slide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One slide; `background` is a colour like "#ff0000" or the manner of filling, "" where it has none of its own."""
+
+    boxes: tuple[Box, ...]
+    background: str = ""
+    hidden: bool = False
+
+
+class Deck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A presentation's slides, in their order."""
+
+    slides: tuple[Slide, ...]
+
+
+KINDS: dict[str, type[msgspec.Struct]] = {"workbook": Workbook, "deck": Deck}  # documents that a file is read as
+
+
 class FileView(msgspec.Struct, frozen=True):
     """What lies at a path of the guest, seen from outside without following links.
 
     `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"),
-    "workbook" (a file that was wanted as one; `workbook` holds its cells), "missing", or "refused" (`reason` says why
-    it was not read).
+    "workbook" or "deck" (a file that was wanted as one; the field of that name holds it), "missing", or "refused"
+    (`reason` says why it was not read).
     """
 
     kind: str
@@ -48,10 +72,11 @@ class FileView(msgspec.Struct, frozen=True):
     reason: str = ""
     names: tuple[str, ...] = ()
     workbook: Workbook | None = None
+    deck: Deck | None = None
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A path relative to HOME, and as what it is to be read: "bytes" or "workbook"."""
+    """A path relative to HOME, and as what it is to be read: "bytes" or one of `KINDS`."""
 
     path: str
     as_: str = "bytes"
@@ -117,6 +142,18 @@ class OnWorkbook(msgspec.Struct, frozen=True):
         return self.check(view, rules, options)
 
 
+class OnDeck(msgspec.Struct, frozen=True):
+    """A check that looks at a presentation: registered so, the path that it looks at is read as one."""
+
+    check: Check
+
+    def __call__(self, view: FileView, rules: dict[str, Any], options: dict[str, Any]) -> Verdict:
+        """The check's verdict; a failure with its reason for what could not be read as a presentation."""
+        if view.deck is None:
+            return Verdict(False, view.reason or f"it is {view.kind}, not a presentation")
+        return self.check(view, rules, options)
+
+
 CHECKS: dict[str, Check] = {
     "file_text_is": file_text_is,
     "file_is_missing": file_is_missing,
@@ -148,17 +185,20 @@ def _each(value: Getter | list[Getter], functions: list[str]) -> list[Getter]:
     return value if isinstance(value, list) and value else [value if isinstance(value, dict) else {}] * len(functions)
 
 
+_READ_AS: dict[type, str] = {OnWorkbook: "workbook", OnDeck: "deck"}
+
+
 def wanted(task: Task) -> list[Wanted]:
-    """The files that `verify` will read, each once; one that any function reads as a workbook is read as one."""
+    """The files that `verify` will read, each once; one that any function reads as a document is read as one."""
     ev = task.evaluator
     functions = [ev.func] if isinstance(ev.func, str) else ev.func
     found: dict[str, Wanted] = {}
     for func, getter in zip(functions, _each(ev.result, functions), strict=False):
         if getter.get("type") == "vm_file":
             path = in_home(str(getter["path"]))
-            as_workbook = isinstance(CHECKS.get(func), OnWorkbook)
-            if as_workbook or path not in found:
-                found[path] = Wanted(path, "workbook" if as_workbook else "bytes")
+            kind = _READ_AS.get(type(CHECKS.get(func)), "bytes")
+            if kind != "bytes" or path not in found:
+                found[path] = Wanted(path, kind)
     return list(found.values())
 
 

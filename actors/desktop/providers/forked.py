@@ -10,9 +10,11 @@ import json
 import os
 import resource
 import signal
+from collections.abc import Callable
+from typing import Any
 
 from actors.desktop.providers.workbooks.bounds import Bounds, RefusedError
-from actors.desktop.providers.workbooks.parse import workbook
+from actors.desktop.providers.workbooks.parse import deck, workbook
 
 _REFUSED, _ANSWERED = b"r", b"a"
 _PIECE = 1 << 20
@@ -23,13 +25,17 @@ class ChildLostError(Exception):
     """The child was ended from outside, so nothing is known about the file."""
 
 
-def parsed(data: bytes, bounds: Bounds) -> bytes:
-    """The workbook as JSON. Raises RefusedError, ChildLostError."""
+def parsed(data: bytes, bounds: Bounds, kind: str = "workbook") -> bytes:
+    """The workbook, or another `kind` of document (`apis.tasks.verify.KINDS`), as JSON.
+
+    Raises RefusedError, ChildLostError, and KeyError for a kind that is not known.
+    """
+    parser = {"workbook": workbook, "deck": deck}[kind]
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reads)
-        _child(data, bounds, writes)
+        _child(parser, data, bounds, writes)
     os.close(writes)
     answer = bytearray()
     try:
@@ -59,7 +65,7 @@ def parsed(data: bytes, bounds: Bounds) -> bytes:
     return bytes(answer[1:])
 
 
-def _child(data: bytes, bounds: Bounds, writes: int) -> None:
+def _child(parser: Callable[[bytes, Bounds], dict[str, Any]], data: bytes, bounds: Bounds, writes: int) -> None:
     """Parse and say how it went; never returns."""
     ended = _UNLIMITED
     try:
@@ -71,7 +77,7 @@ def _child(data: bytes, bounds: Bounds, writes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         ended = _CRASHED
         try:
-            said = _ANSWERED + json.dumps(workbook(data, bounds), allow_nan=False).encode()
+            said = _ANSWERED + json.dumps(parser(data, bounds), allow_nan=False).encode()
         except RefusedError as refused:
             said = _REFUSED + str(refused).encode()
         except MemoryError:

@@ -19,7 +19,7 @@ import msgspec
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers.sandbox.identity import lends_users
 from actors.desktop.providers.workbooks.bounds import Bounds
-from apis.tasks.verify import Wanted, Workbook
+from apis.tasks.verify import KINDS, Deck, Wanted, Workbook
 
 ROOT = Path(__file__).resolve().parents[3]
 # Isolated from the environment and without site packages; the program's own folder comes last on the path.
@@ -45,6 +45,7 @@ class Refusal(StrEnum):
     TOO_BIG = "too_big"
     FORBIDDEN = "forbidden"  # the guest took away its own right to read it
     NOT_A_WORKBOOK = "not_a_workbook"
+    NOT_A_DECK = "not_a_deck"
     ENCRYPTED = "encrypted"
     ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
     XML_ENTITY = "xml_entity"  # has a document type or entities of its own
@@ -64,19 +65,20 @@ class ReadLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One path of HOME: a file's bytes or workbook, a folder's names (sorted; folders end in "/"), or a refusal."""
+    """One path of HOME: a file's bytes or document, a folder's names (sorted; folders end in "/"), or a refusal."""
 
     path: str
     data: bytes | None = None
     names: list[str] | None = None
     workbook: Workbook | None = None
+    deck: Deck | None = None
     refusal: Refusal | None = None
 
 
 class _Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
     size: int | None = None
-    workbook: bool = False
+    as_: str = "bytes"
     names: list[str] | None = None
     refusal: Refusal | None = None
 
@@ -94,9 +96,9 @@ def parse(wanted: list[Wanted], output: bytes) -> list[FileSeen]:
         for one in results:
             data = None if one.size is None else body[at : at + one.size]
             at += one.size or 0
-            if data is not None and one.workbook:
-                book = msgspec.json.decode(data, type=Workbook)
-                seen.append(FileSeen(path=one.path, workbook=book))
+            if data is not None and one.as_ in KINDS:
+                document = msgspec.json.decode(data, type=KINDS[one.as_])
+                seen.append(msgspec.structs.replace(FileSeen(path=one.path), **{one.as_: document}))
             else:
                 seen.append(FileSeen(path=one.path, data=data, names=one.names, refusal=one.refusal))
     except msgspec.DecodeError as error:
@@ -134,14 +136,12 @@ async def read_home(home: str, uid: int, wanted: list[Wanted], limits: ReadLimit
 
 
 async def as_wanted(wanted: list[Wanted], seen: list[FileSeen], limits: ReadLimits) -> list[FileSeen]:
-    """Files that were read elsewhere, with those that are wanted as workbooks parsed by a worker of this machine.
+    """Files that were read elsewhere, with those that are wanted as documents parsed by a worker of this machine.
 
     Raises DesktopFault.
     """
     books = [
-        (want, one.data)
-        for want, one in zip(wanted, seen, strict=True)
-        if want.as_ == "workbook" and one.data is not None
+        (want, one.data) for want, one in zip(wanted, seen, strict=True) if want.as_ in KINDS and one.data is not None
     ]
     if not books:
         return seen
@@ -150,6 +150,6 @@ async def as_wanted(wanted: list[Wanted], seen: list[FileSeen], limits: ReadLimi
     order: dict[str, object] = {"home": "", "uid": READER_UID if lends_users() else 0, "wanted": wants}
     parsed = iter(await _ordered(order, [want for want, _ in books], limits, given))
     return [
-        next(parsed) if want.as_ == "workbook" and one.data is not None else one
+        next(parsed) if want.as_ in KINDS and one.data is not None else one
         for want, one in zip(wanted, seen, strict=True)
     ]

@@ -2,11 +2,12 @@
 
 Invariant: only regular files below the given folder are read and no link is followed anywhere on the way; by the first
 look at the guest's files the process has the guest's user, no other right, and bounded memory and processor time. A
-file that is wanted as a workbook is parsed in a child of its own, so what ends the child refuses that file alone. What
-all files together cost is bounded far below what ends this process, so that a guest's files never look like its fault.
+file that is wanted as a workbook or another document is parsed in a child of its own, so what ends the child refuses
+that file alone. What all files together cost is bounded far below what ends this process, so that a guest's files never
+look like its fault.
 
 Standard library only, so that it starts in milliseconds. Input: one JSON line, and the bytes of files that were read
-elsewhere. Output: one JSON line of results, then the files' bytes, or workbooks as JSON, in the same order.
+elsewhere. Output: one JSON line of results, then the files' bytes, or documents as JSON, in the same order.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list
                 left -= sum(map(len, found))
                 results.append({"path": path, "names": found})
                 continue
-            as_workbook = want["as_"] == "workbook"
-            blob = parsed(found, _within(bounds, left, left_s)) if as_workbook else found
+            kind = want["as_"]
+            blob = found if kind == "bytes" else parsed(found, _within(bounds, left, left_s), kind)
             left -= max(len(found), len(blob))
         except RefusedError as error:
             results.append({"path": path, "refusal": str(error)})
@@ -128,12 +129,12 @@ def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list
             results.append({"path": path, "refusal": "forbidden"})
             continue
         blobs.append(blob)
-        results.append({"path": path, "size": len(blob), "workbook": as_workbook})
+        results.append({"path": path, "size": len(blob), "as_": kind})
     return results, blobs
 
 
 def _within(bounds: Bounds, left: int, left_s: float) -> Bounds:
-    """The bounds of one workbook within what is left for all; the kernel counts whole seconds."""
+    """The bounds of one document within what is left for all; the kernel counts whole seconds."""
     return replace(bounds, answer_bytes=min(bounds.answer_bytes, left), cpu_s=min(bounds.cpu_s, math.ceil(left_s)))
 
 

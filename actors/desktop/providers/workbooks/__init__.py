@@ -1,1 +1,1 @@
-"""Spreadsheet files of a hostile guest, read within bounds. Standard library only: the reading worker imports it."""
+"""Office files of a hostile guest, read within bounds. Standard library only: the reading worker imports it."""

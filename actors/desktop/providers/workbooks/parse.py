@@ -1,4 +1,4 @@
-"""Spreadsheet files of either format.
+"""Spreadsheet files of either format, and presentations.
 
 Invariant: for any bytes the answer is a bounded value or RefusedError, and MemoryError where memory is bounded.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.desktop.providers.workbooks import ods, xlsx
+from actors.desktop.providers.workbooks import odp, ods, xlsx
 from actors.desktop.providers.workbooks.archive import Archive
 from actors.desktop.providers.workbooks.bounds import Bounds, Budget, RefusedError
 
@@ -23,3 +23,14 @@ def workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
     is_ods = "mimetype" in archive and archive.read("mimetype", len(ods.MIME) + 2).strip() == ods.MIME
     grids = ods.read(archive, budget) if is_ods else xlsx.read(archive, budget)
     return {"sheets": [grid.answer() for grid in grids]}
+
+
+def deck(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The presentation as `apis.tasks.verify.Deck` has it. Raises RefusedError."""
+    budget = Budget(bounds)
+    try:
+        return {"slides": odp.read(Archive(data, budget), budget)}
+    except RefusedError as refused:
+        if str(refused) == "not_a_workbook":  # what is shared with spreadsheets calls a broken file so
+            raise RefusedError("not_a_deck") from None
+        raise
