@@ -21,6 +21,8 @@ from apis.tasks.families import (
     note_to_files,
     note_to_terminal,
     sheet_from_note,
+    slides_copy,
+    slides_order,
     slides_same,
     slides_text,
     terminal_append,
@@ -57,6 +59,8 @@ _MODULES = (
     sheet_from_note,
     calc_column,
     slides_text,
+    slides_copy,
+    slides_order,
     slides_same,
 )
 CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is), deck_is=OnDeck(deck_is))

@@ -11,7 +11,7 @@ import re
 
 from apis.actions import Click, Exit, Hotkey, SwitchWindow, Type, Wait, line
 from apis.tasks.demonstrator import Move, View, click, keys
-from apis.tasks.slides import IMPRESS, DeckGoal, Texts, of_deck
+from apis.tasks.slides import IMPRESS, DeckGoal, of_deck
 from apis.tools import call
 
 SAVE = Hotkey(keys=("ctrl", "s"))
@@ -165,8 +165,3 @@ def by_tools(view: View) -> Move:
 
 def _short(text: str) -> str:
     return text.replace("\n", " / ")
-
-
-def titles(slides: tuple[Texts, ...]) -> list[str]:
-    """What the slides are called, in their order."""
-    return [title for title, _ in slides]

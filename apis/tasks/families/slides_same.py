@@ -15,7 +15,7 @@ TEMPLATES = {
     "title": {
         TRAIN: (),
         HELD_OUT: (
-            "Slide {n} should have the same title as slide {other}, write it there and save",
+            "Slide {n}, '{old}', should have the same title as slide {other}, write it there and save {file}",
             "Copy the title of slide {other} to the title of slide {n} in {file}",
             "The {nth} slide of {file} must be titled like the {other_nth} one",
         ),
@@ -29,12 +29,17 @@ def goal(task_id: str) -> DeckGoal:
     random = seeded(task_id)
     (stem, _), start = slides(random, split, random.choice((2, 3)))
     slide, other = random.sample(range(1, len(start) + 1), 2)
-    title = start[other - 1][0]
+    old, title = start[slide - 1][0], start[other - 1][0]
     return DeckGoal(
         family=NAME,
         kind="title",
         instruction=random.choice(TEMPLATES["title"][split]).format(
-            n=slide, nth=ORDINALS[slide - 1], other=other, other_nth=ORDINALS[other - 1], file=f"{stem}.odp"
+            n=slide,
+            nth=ORDINALS[slide - 1],
+            other=other,
+            other_nth=ORDINALS[other - 1],
+            old=old,
+            file=f"{stem}.odp",
         ),
         target=f"{stem}.odp",
         wanted=title,
