@@ -88,7 +88,9 @@ def _(action: Type, observation: Observation) -> Plan:
         x, y = place(action.coordinates, observation)
         calls += [Call("click", {"x": x, "y": y}), BRIEFLY]
     if action.overwrite and not _on_cell(action, observation):
-        calls += [_keys("ctrl", "a"), _keys("backspace")]
+        # LibreOffice selects after it has taken the next key; that would delete one character and then select the rest.
+        pause = (BRIEFLY,) if observation.app.startswith("libreoffice") else ()
+        calls += [_keys("ctrl", "a"), *pause, _keys("backspace")]
     if action.text:
         calls.append(Call("type_text", {"text": action.text}))
     if action.enter:

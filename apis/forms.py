@@ -15,12 +15,17 @@ from apis.actions import Function, Place, functions_for
 from apis.observation import Element, Observation
 from apis.paperorder import paper_first
 from apis.sheetorder import sheet_first
+from apis.slideorder import slide_first
 
 MAX_TASK = 2000
 LAST_TURNS_COMPACT, LAST_TURNS_PAPER = 8, 30
 COMPACT_WINDOWS, COMPACT_ELEMENTS, COMPACT_TEXT = 8, 60, 80
 COMPACT_TERMINAL = 200  # characters of a terminal's last lines
-_FIRST = {"libreoffice_calc": sheet_first, "libreoffice_writer": paper_first}  # what is worked with comes first
+_FIRST = {
+    "libreoffice_calc": sheet_first,
+    "libreoffice_writer": paper_first,
+    "libreoffice_impress": slide_first,
+}  # what is worked with comes first
 _UNMARKED = {"menu", "menu-item"}  # what the pointer is on, not what was chosen
 PAPER_ELEMENTS, PAPER_TEXT, PAPER_INFO, PAPER_RESULT, PAPER_ANSWER = 300, 500, 5000, 2000, 1500
 

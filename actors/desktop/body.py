@@ -76,6 +76,8 @@ def view_of(file: FileSeen) -> FileView:
         return FileView(kind="workbook", workbook=file.workbook)
     if file.paper is not None:
         return FileView(kind="paper", paper=file.paper)
+    if file.deck is not None:
+        return FileView(kind="deck", deck=file.deck)
     if file.data is not None:
         return FileView(kind="file", data=file.data)
     if file.names is not None:

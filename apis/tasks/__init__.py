@@ -22,6 +22,10 @@ from apis.tasks.families import (
     note_to_files,
     note_to_terminal,
     sheet_from_note,
+    slides_copy,
+    slides_order,
+    slides_same,
+    slides_text,
     terminal_append,
     terminal_files,
     terminal_read,
@@ -32,7 +36,8 @@ from apis.tasks.families import (
 )
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task
-from apis.tasks.verify import CHECKS, OnPaper, OnWorkbook
+from apis.tasks.verify import CHECKS, OnDeck, OnPaper, OnWorkbook
+from apis.tasks.verify_decks import deck_is
 from apis.tasks.verify_files import folder_holds
 from apis.tasks.verify_papers import paper_is
 from apis.tasks.verify_sheets import workbook_is
@@ -62,8 +67,17 @@ _MODULES = (
     writer_look,
     doc_from_note,
     writer_case,
+    slides_text,
+    slides_copy,
+    slides_order,
+    slides_same,
 )
-CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is), paper_is=OnPaper(paper_is))
+CHECKS.update(
+    folder_holds=folder_holds,
+    workbook_is=OnWorkbook(workbook_is),
+    paper_is=OnPaper(paper_is),
+    deck_is=OnDeck(deck_is),
+)
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
 

@@ -52,7 +52,7 @@ class Goal:
     front: str = ""  # the application whose window is in front at the start, where there are two
 
 
-_ENDING = re.compile(r"\.(txt|md|log|xlsx|ods|csv|docx|odt)$")
+_ENDING = re.compile(r"\.(txt|md|log|xlsx|ods|csv|docx|odt|odp)$")
 _VALUE = re.compile(r"[A-Za-z]+|[0-9]+(?:\.[0-9]+)?")
 
 Templates = Mapping[str, Mapping[str, tuple[str, ...]]]  # kind -> split -> wordings

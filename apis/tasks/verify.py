@@ -61,15 +61,36 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extras: tuple[str, ...] = ()
 
 
-KINDS: dict[str, type[msgspec.Struct]] = {"workbook": Workbook, "paper": Paper}  # documents that a file is read as
+class Box(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A box of a slide: "title", "outline" or another class of placeholder, else the format's word for its shape."""
+
+    kind: str
+    text: str = ""  # lines are parted by \n
+
+
+class Slide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One slide; `background` is a colour like "#ff0000" or the manner of filling, "" where it has none of its own."""
+
+    boxes: tuple[Box, ...]
+    background: str = ""
+    hidden: bool = False
+
+
+class Deck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A presentation's slides, in their order."""
+
+    slides: tuple[Slide, ...]
+
+
+KINDS: dict[str, type[msgspec.Struct]] = {"workbook": Workbook, "paper": Paper, "deck": Deck}  # what a file is read as
 
 
 class FileView(msgspec.Struct, frozen=True):
     """What lies at a path of the guest, seen from outside without following links.
 
     `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"),
-    "workbook" (a file that was wanted as one; `workbook` holds its cells), "paper" (likewise a text document),
-    "missing", or "refused" (`reason` says why it was not read).
+    "workbook", "paper" or "deck" (a file that was wanted as one; the field of that name holds it), "missing", or
+    "refused" (`reason` says why it was not read).
     """
 
     kind: str
@@ -78,6 +99,7 @@ class FileView(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     workbook: Workbook | None = None
     paper: Paper | None = None
+    deck: Deck | None = None
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -159,6 +181,18 @@ class OnPaper(msgspec.Struct, frozen=True):
         return self.check(view, rules, options)
 
 
+class OnDeck(msgspec.Struct, frozen=True):
+    """A check that looks at a presentation: registered so, the path that it looks at is read as one."""
+
+    check: Check
+
+    def __call__(self, view: FileView, rules: dict[str, Any], options: dict[str, Any]) -> Verdict:
+        """The check's verdict; a failure with its reason for what could not be read as a presentation."""
+        if view.deck is None:
+            return Verdict(False, view.reason or f"it is {view.kind}, not a presentation")
+        return self.check(view, rules, options)
+
+
 CHECKS: dict[str, Check] = {
     "file_text_is": file_text_is,
     "file_is_missing": file_is_missing,
@@ -190,7 +224,7 @@ def _each(value: Getter | list[Getter], functions: list[str]) -> list[Getter]:
     return value if isinstance(value, list) and value else [value if isinstance(value, dict) else {}] * len(functions)
 
 
-_READ_AS: dict[type, str] = {OnWorkbook: "workbook", OnPaper: "paper"}
+_READ_AS: dict[type, str] = {OnWorkbook: "workbook", OnPaper: "paper", OnDeck: "deck"}
 
 
 def wanted(task: Task) -> list[Wanted]:

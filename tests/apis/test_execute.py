@@ -82,3 +82,9 @@ def test_overwriting_a_cell_leaves_the_rest_of_the_sheet() -> None:
         assert "hotkey" not in methods
     methods = [call.method for call in plan(Type(coordinates="e1", text="B7", overwrite=True), sheet).calls]
     assert methods.count("hotkey") == 2
+
+
+def test_in_an_office_the_selection_is_there_before_anything_is_deleted() -> None:
+    show = Observation(windows=(Window(7, "libreoffice-impress", "a.odp", True),), elements=())
+    methods = [call.method for call in plan(Type(text="new", overwrite=True), show).calls]
+    assert methods == ["hotkey", "settle", "hotkey", "type_text", "settle"]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.desktop.providers.workbooks.bounds import Bounds, RefusedError
-from actors.desktop.providers.workbooks.parse import paper, workbook
+from actors.desktop.providers.workbooks.parse import deck, paper, workbook
 
 _REFUSED, _ANSWERED = b"r", b"a"
 _PIECE = 1 << 20
@@ -30,7 +30,7 @@ def parsed(data: bytes, bounds: Bounds, kind: str = "workbook") -> bytes:
 
     Raises RefusedError, ChildLostError, and KeyError for a kind that is not known.
     """
-    parser = {"workbook": workbook, "paper": paper}[kind]
+    parser = {"workbook": workbook, "paper": paper, "deck": deck}[kind]
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:

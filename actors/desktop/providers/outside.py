@@ -19,7 +19,7 @@ import msgspec
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers.sandbox.identity import lends_users
 from actors.desktop.providers.workbooks.bounds import Bounds
-from apis.tasks.verify import KINDS, Paper, Wanted, Workbook
+from apis.tasks.verify import KINDS, Deck, Paper, Wanted, Workbook
 
 ROOT = Path(__file__).resolve().parents[3]
 # Isolated from the environment and without site packages; the program's own folder comes last on the path.
@@ -46,6 +46,7 @@ class Refusal(StrEnum):
     FORBIDDEN = "forbidden"  # the guest took away its own right to read it
     NOT_A_WORKBOOK = "not_a_workbook"
     NOT_A_PAPER = "not_a_paper"  # no text document
+    NOT_A_DECK = "not_a_deck"  # no presentation
     ENCRYPTED = "encrypted"
     ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
     XML_ENTITY = "xml_entity"  # has a document type or entities of its own
@@ -72,6 +73,7 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     names: list[str] | None = None
     workbook: Workbook | None = None
     paper: Paper | None = None
+    deck: Deck | None = None
     refusal: Refusal | None = None
 
 
@@ -100,7 +102,8 @@ def parse(wanted: list[Wanted], output: bytes) -> list[FileSeen]:
                 document = msgspec.json.decode(data, type=KINDS[one.as_])
                 book = document if isinstance(document, Workbook) else None
                 text = document if isinstance(document, Paper) else None
-                seen.append(FileSeen(path=one.path, workbook=book, paper=text))
+                deck = document if isinstance(document, Deck) else None
+                seen.append(FileSeen(path=one.path, workbook=book, paper=text, deck=deck))
             else:
                 seen.append(FileSeen(path=one.path, data=data, names=one.names, refusal=one.refusal))
     except msgspec.DecodeError as error:

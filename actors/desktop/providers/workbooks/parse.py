@@ -1,4 +1,4 @@
-"""Spreadsheet files of either format, and text documents.
+"""Spreadsheet files of either format, text documents and presentations.
 
 Invariant: for any bytes the answer is a bounded value or RefusedError, and MemoryError where memory is bounded.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.desktop.providers.workbooks import docx, ods, xlsx
+from actors.desktop.providers.workbooks import docx, odp, ods, xlsx
 from actors.desktop.providers.workbooks.archive import Archive
 from actors.desktop.providers.workbooks.bounds import Bounds, Budget, RefusedError
 
@@ -34,3 +34,14 @@ def paper(data: bytes, bounds: Bounds) -> dict[str, Any]:
         return docx.read(Archive(data, budget), budget)
     except RefusedError as refused:
         raise RefusedError("not_a_paper" if str(refused) == "not_a_workbook" else str(refused)) from None
+
+
+def deck(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The presentation as `apis.tasks.verify.Deck` has it. Raises RefusedError."""
+    budget = Budget(bounds)
+    try:
+        return {"slides": odp.read(Archive(data, budget), budget)}
+    except RefusedError as refused:
+        if str(refused) == "not_a_workbook":  # what is shared with spreadsheets calls a broken file so
+            raise RefusedError("not_a_deck") from None
+        raise

@@ -1,0 +1,66 @@
+"""How to copy, delete or move a slide: by the buttons and the menu for slides, or by Impress's function for copies.
+
+Invariant: it looks at the slides before every step, so it never copies or deletes twice; what went wrong is undone, and
+it saves only when the slides are those that are wanted.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.demonstrator import Move, View, click, keys
+from apis.tasks.families.slides_oracle import (
+    blocked,
+    current,
+    finished,
+    finished_by_tool,
+    goal_of,
+    shown,
+    told,
+)
+from apis.tools import call
+
+BUTTONS = {"copy": "Duplicate Slide", "delete": "Delete Slide"}
+ENTRIES = {"start": "Slide to Start", "end": "Slide to End"}
+MENU, SUBMENU = "Slide", "Move"
+
+
+def by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard."""
+    save_by_mouse, goal = view.route.random() < 0.3, goal_of(view)
+    if move := _in_menu(view, ENTRIES.get(goal.kind, "")):
+        return move
+    if move := blocked(view):
+        return move
+    if told(view) == goal.finish:
+        return finished(view, save_by_mouse)
+    if told(view) != goal.slides:
+        return keys("not what is wanted -> undo", "ctrl", "z")
+    if move := shown(view, goal.slide):
+        return move
+    if goal.kind in BUTTONS:
+        name = view.find("push-button", lambda e: e.name == BUTTONS[goal.kind])
+        return keys("look again", "esc") if name is None else click(view, name, f"{goal.kind} slide {goal.slide}")
+    menu = view.find("menu", lambda e: e.name == MENU)
+    return keys("look again", "esc") if menu is None else click(view, menu, f"{goal.wanted} to the {goal.kind}")
+
+
+def _in_menu(view: View, entry: str) -> Move | None:
+    """The next move in the open menu for slides; None where it is not open, or nothing is to be done there."""
+    goal = goal_of(view)
+    if not entry or told(view) != goal.slides or current(view) != goal.slide:
+        return None
+    if found := view.labelled("menu-item", entry):
+        return click(view, found)
+    below = view.find("menu", lambda e: e.name == SUBMENU)
+    return click(view, below) if below and view.find("menu-item", lambda e: True) else None
+
+
+def by_tools(view: View) -> Move:
+    """The next move with Impress's functions."""
+    goal = goal_of(view)
+    if move := blocked(view):
+        return move
+    if told(view) == goal.finish:
+        return finished_by_tool(view)
+    if told(view) != goal.slides:
+        return keys("not what is wanted -> undo", "ctrl", "z")
+    return f"slide {goal.slide} -> copy", call("ImpressTools", "duplicate_slide", slide_index=goal.slide)

@@ -1,0 +1,187 @@
+"""Families on Impress and their oracles without a desktop: what an instance holds, and what an oracle does when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from apis import tasks
+from apis.actions import Action, Exit, line
+from apis.execute import data_of
+from apis.forms import COMPACT_TEXT, Turn, element_names, escaped, window_names
+from apis.grammar import parse
+from apis.observation import Observation, from_guest
+from apis.tasks import osworld
+from apis.tasks.slides import IMPRESS, KINDS, DeckGoal, Texts, of_deck
+from apis.tasks.verify import Box, Deck, FileView, Slide, verify
+from apis.tasks.words import HELD_OUT, TRAIN
+
+FAMILIES = sorted(name for name, family in tasks.FAMILIES.items() if family.app == IMPRESS)
+PARTS = [
+    f"{name}/{split}"
+    for name in FAMILIES
+    for split in ((TRAIN, HELD_OUT) if tasks.FAMILIES[name].trained else (HELD_OUT,))
+]
+SAVED = [Turn("", "Agent.hotkey(keys=['ctrl', 's'])", "")]
+BUTTONS = ("Save", "New Slide", "Duplicate Slide", "Delete Slide")
+
+
+def impress(goal: DeckGoal, slides: Sequence[Texts], current: int = 1, menu: Sequence[str] = ()) -> Observation:
+    """Impress in front with a slide shown, and a menu open where entries are given."""
+    rows: list[list[Any]] = [["document-presentation", "deck", "", 190, 120, 680, 560, ["sen", "edt"], 0]]
+    lines = [text for box in slides[current - 1] for text in box.split("\n") if text]
+    for n, text in enumerate(lines):
+        rows.append(["paragraph", "", text, 230, 200 + 40 * n, 80, 30, ["sen", "edt"], 0])
+    for n, label in enumerate(BUTTONS):
+        rows.append(["push-button", label, "", 90 + 40 * n, 46, 33, 35, ["sen"], 0])
+    for n, label in enumerate(("File", "Slide", "Slide Show")):
+        rows.append(["menu", label, "", 10 + 60 * n, 20, 48, 25, ["sen"], 0])
+    for n, label in enumerate(menu):
+        rows.append(["menu" if label == "Move" else "menu-item", label, "", 240, 44 + 25 * n, 300, 25, ["sen"], 0])
+    told = [f"slides: {len(slides)}; current: {current}"]
+    for number, (title, outline) in enumerate(slides, 1):
+        texts = (f": {text}".replace("\n", "\\n") if text else "" for text in (title, outline))
+        told += [
+            f"Slide {number}:",
+            *(f"- Box {at} ({kind}){text}" for at, (kind, text) in enumerate(zip(KINDS, texts, strict=True))),
+        ]
+    window = {"id": 6, "class": "libreoffice-impress", "title": f"{goal.target} - LibreOffice Impress", "active": True}
+    return from_guest({"windows": [window], "elements": rows, "info": "\n".join(told)})
+
+
+def moved(task_id: str, observation: Observation, history: list[Turn], route: str = "gui", seed: int = 0) -> Action:
+    return tasks.oracle(task_id, seed, route=route).move(observation, history)[1]
+
+
+def named(observation: Observation, said: str) -> str:
+    """What the element is called that a step points at."""
+    element = element_names(observation)[re.findall(r"\be\d+\b", said)[0]]
+    return element.name or element.text
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_an_instance_is_small_and_its_slides_fit_into_a_compact_prompt(part: str) -> None:
+    for seed in range(40):
+        goal, task = of_deck(tasks.goal(f"{part}/{seed}")), tasks.task(f"{part}/{seed}")
+        assert 2 <= len(goal.slides) <= 4
+        assert goal.finish != goal.slides
+        for slides in (goal.slides, goal.finish):
+            info = impress(goal, slides).info
+            assert not escaped(info, COMPACT_TEXT * 5).endswith("...")
+        step = task.config[0]
+        assert isinstance(step, osworld.Download)
+        assert data_of(step.parameters.files[0].url).startswith(b"PK")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_only_what_is_wanted_may_change(part: str) -> None:
+    for seed in range(12):
+        goal, task = of_deck(tasks.goal(f"{part}/{seed}")), tasks.task(f"{part}/{seed}")
+
+        def passes(slides: Sequence[Texts], more: tuple[Box, ...] = (), task: osworld.Task = task) -> bool:
+            pages = [Slide((Box("title", title), Box("outline", text), *more)) for title, text in slides]
+            return verify(task, lambda _: FileView("deck", deck=Deck(tuple(pages)))).success
+
+        assert passes(goal.finish)
+        assert not passes(goal.slides)
+        assert not passes((*goal.finish, goal.finish[0]))
+        assert not passes((("other", goal.finish[0][1]), *goal.finish[1:]))
+        assert not passes(goal.finish, (Box("frame", ""),))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("form", ["compact", "paper"])
+def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form: str) -> None:
+    for seed in range(20):
+        task_id = f"{name}/{HELD_OUT}/{seed}"
+        goal = of_deck(tasks.goal(task_id))
+        observation = impress(goal, goal.slides, 1 + seed % 2)
+        for route in tasks.FAMILIES[name].routes:
+            answers = [tasks.oracle(task_id, seed, route=route).answer(observation, [], form) for _ in range(2)]
+            assert answers[0] == answers[1]
+            action = parse(answers[0], observation.app, element_names(observation), window_names(observation), form)
+            assert isinstance(action, Action), (answers, action)
+            assert not isinstance(action, Exit)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_it_saves_before_it_claims(name: str) -> None:
+    for seed in range(12):
+        task_id = f"{name}/{HELD_OUT}/{seed}"
+        goal = of_deck(tasks.goal(task_id))
+        observation = impress(goal, goal.finish)
+        for route in tasks.FAMILIES[name].routes:
+            saving = line(moved(task_id, observation, [], route, seed))
+            assert saving in ("ImpressTools.save()", SAVED[0].line) or named(observation, saving) == "Save"
+            assert moved(task_id, observation, SAVED, route, seed) == Exit(success=True)
+            assert not isinstance(
+                moved(task_id, observation, [*SAVED, Turn("", "Agent.type(text='x')", "")], route), Exit
+            )
+
+
+def instance(family: str, kind: str, wanted: Any = lambda goal: True) -> tuple[str, DeckGoal]:
+    """The first training instance of a kind that is `wanted`."""
+    ids = (f"{family}/{TRAIN}/{seed}" for seed in range(500))
+    goals = ((task_id, of_deck(tasks.goal(task_id))) for task_id in ids)
+    return next((task_id, goal) for task_id, goal in goals if goal.kind == kind and wanted(goal))
+
+
+def test_a_box_is_written_into_only_after_a_double_click() -> None:
+    task_id, goal = instance("slides_text", "title", lambda goal: goal.slide == 2)
+    first = impress(goal, goal.slides)
+    assert line(moved(task_id, first, [])) == "Agent.hotkey(keys=['pagedown'])"
+    there = impress(goal, goal.slides, 2)
+    into = line(moved(task_id, there, []))
+    assert into.endswith("num_clicks=2)")
+    assert named(there, into) == goal.slides[1][0]
+    typed = f"Agent.type(text={goal.wanted!r}, overwrite=True)"
+    assert line(moved(task_id, there, [Turn("", into, "")])) == typed
+    assert line(moved(task_id, there, [Turn("", into, ""), Turn("", typed, "")])) == into
+    called = f"ImpressTools.write_text(content={goal.wanted!r}, page_index=2, box_index=0)"
+    assert line(moved(task_id, first, [], "api")) == called
+
+
+def test_one_of_several_lines_is_selected_before_it_is_typed_over() -> None:
+    task_id, goal = instance("slides_text", "line", lambda goal: "\n" in goal.slides[0][1] and goal.slide == 1)
+    observation = impress(goal, goal.slides)
+    lines = [Turn("", line(moved(task_id, observation, [])), "")]
+    lines.append(Turn("", line(moved(task_id, observation, lines)), ""))
+    assert [turn.line[-2] for turn in lines if turn.line] == ["2", "3"]
+    assert named(observation, lines[1].line or "") in goal.slides[0][1].split("\n")
+    assert line(moved(task_id, observation, lines)) == f"Agent.type(text={goal.wanted!r})"
+
+
+def test_an_emptied_box_is_left_before_saving() -> None:
+    task_id, goal = instance("slides_text", "clear", lambda goal: goal.slide == 1)
+    box = 0 if goal.finish[0][0] == "" else 1
+    emptied = [Turn("", "Agent.type(overwrite=True)", "")]
+    still_told = impress(goal, goal.slides)
+    rest = tuple(e for e in still_told.elements if e.text not in goal.slides[0][box].split("\n"))
+    seen = Observation(still_told.windows, rest, still_told.info)
+    assert line(moved(task_id, seen, emptied)) == "Agent.hotkey(keys=['esc'])"
+    assert line(moved(task_id, seen, [])) == "Agent.wait()"
+    called = f"ImpressTools.delete_content(slide_index=1, box_index={box})"
+    assert line(moved(task_id, still_told, [], "api")) == called
+
+
+def test_slides_are_copied_deleted_and_moved_once() -> None:
+    for family, kind, button in (
+        ("slides_copy", "copy", "Duplicate Slide"),
+        ("slides_order", "delete", "Delete Slide"),
+    ):
+        task_id, goal = instance(family, kind, lambda goal: goal.slide == 1)
+        observation = impress(goal, goal.slides)
+        assert named(observation, line(moved(task_id, observation, []))) == button
+        twice = impress(goal, (goal.slides[0], *goal.slides, goal.slides[0]))
+        assert line(moved(task_id, twice, [])) == "Agent.hotkey(keys=['ctrl', 'z'])"
+    task_id, goal = instance("slides_order", "end")
+    steps = []
+    for menu in ((), ("New Slide", "Move"), ("New Slide", "Move", "Slide to Start", "Slide to End")):
+        observation = impress(goal, goal.slides, goal.slide, menu)
+        steps.append(named(observation, line(moved(task_id, observation, []))))
+    assert steps == ["Slide", "Move", "Slide to End"]
+    left_open = impress(goal, goal.finish, 1, ("New Slide", "Move"))
+    assert line(moved(task_id, left_open, [])) == "Agent.hotkey(keys=['esc'])"
