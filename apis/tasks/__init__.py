@@ -25,11 +25,15 @@ from apis.tasks.families import (
     terminal_files,
     terminal_read,
     text_editor,
+    web_all,
+    web_bookmark,
+    web_tab,
 )
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task
 from apis.tasks.verify import CHECKS, OnWorkbook
 from apis.tasks.verify_files import folder_holds
+from apis.tasks.verify_media import bookmarks_are, playlist_is, settings_are
 from apis.tasks.verify_sheets import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
 from runtime.errors import ConfigError
@@ -53,7 +57,11 @@ _MODULES = (
     calc_sheet,
     sheet_from_note,
     calc_column,
+    web_bookmark,
+    web_tab,
+    web_all,
 )
+CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
 CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is))
 FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
