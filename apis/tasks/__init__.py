@@ -25,6 +25,9 @@ from apis.tasks.families import (
     terminal_files,
     terminal_read,
     text_editor,
+    vlc_playlist,
+    vlc_save,
+    vlc_setting,
     web_all,
     web_bookmark,
     web_tab,
@@ -60,6 +63,9 @@ _MODULES = (
     web_bookmark,
     web_tab,
     web_all,
+    vlc_playlist,
+    vlc_setting,
+    vlc_save,
 )
 CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
 CHECKS.update(folder_holds=folder_holds, workbook_is=OnWorkbook(workbook_is))
