@@ -30,6 +30,7 @@ from apis.tasks.families import (
     vlc_setting,
     web_all,
     web_bookmark,
+    web_note,
     web_tab,
 )
 from apis.tasks.family import Family, Files, Goal
@@ -62,6 +63,7 @@ _MODULES = (
     calc_column,
     web_bookmark,
     web_tab,
+    web_note,
     web_all,
     vlc_playlist,
     vlc_setting,

@@ -11,7 +11,9 @@ from apis.tasks.families import editor_find, file_manager, files_move, note_to_t
 from apis.tasks.families.files_move_oracle import CUT, PASTE
 from apis.tasks.words import HELD_OUT, TRAIN
 
-LIGHT = sorted(name for name, family in tasks.FAMILIES.items() if "libreoffice_calc" not in family.apps)
+LIGHT = sorted(
+    name for name, family in tasks.FAMILIES.items() if {*family.apps} <= {"text_editor", "file_manager", "terminal"}
+)
 Row = list[object]
 MENU: Row = ["menu", "File", "", 0, 19, 39, 25, ["sen"], 0]
 

@@ -20,7 +20,9 @@ from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 
-LIGHT = sorted(name for name, family in tasks.FAMILIES.items() if "libreoffice_calc" not in family.apps)
+LIGHT = sorted(
+    name for name, family in tasks.FAMILIES.items() if {*family.apps} <= {"text_editor", "file_manager", "terminal"}
+)
 FORMS: tuple[Literal["compact"], Literal["paper"]] = ("compact", "paper")
 
 
