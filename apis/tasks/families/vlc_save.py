@@ -27,8 +27,8 @@ def goal(task_id: str) -> Goal:
     """What instance `family/split/seed` asks for."""
     _, split, _ = task_id.split("/")
     random = seeded(task_id)
-    saved, *others = words(random, split, 4)
-    file = f"{saved}.m3u8"
+    first, second, *others = words(random, split, 5)
+    file = f"{random.choice((first, f'{first}-{second}', f'{first}-{second}'))}.m3u8"
     return Goal(
         family=NAME,
         kind="save",

@@ -10,7 +10,7 @@ from apis.tasks.demonstrator import Move, View, pointed
 from apis.tasks.families import web
 from apis.tasks.families.web_bookmark import of_bookmarks, pages
 from apis.tasks.family import Goal, seeded
-from apis.tasks.words import HELD_OUT, TRAIN, word
+from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "web_all"
 DIALOG = "Bookmark all tabs"
@@ -32,7 +32,7 @@ def goal(task_id: str) -> Goal:
     _, split, _ = task_id.split("/")
     random = seeded(task_id)
     made = pages(random, split, random.choice((2, 2, 3)))
-    folder = word(random, split)
+    folder = " ".join(words(random, split, random.choice((1, 2, 2))))
     return Goal(
         family=NAME,
         kind="all",
