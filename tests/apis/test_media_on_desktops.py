@@ -64,7 +64,7 @@ async def test_oracles_solve_their_tasks_by_every_route(
     answers = demonstrated(Tokenizer.load(MODEL), form=form, route=route)
     played = await player.play(f"{family}/held-out/3", answers, route=route, seed=2)
     assert played.success, (played.detail, [step.response for step in played.steps])
-    assert 2 <= len(played.steps) <= 7
+    assert 2 <= len(played.steps) <= 6
     if form == "compact":
         assert max(len(str(step.observation)) for step in played.steps) < MOST_CHARS
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from html import escape
 
-from apis.actions import Quote, Wait
+from apis.actions import Exit, Quote, Type, Wait
 from apis.tasks.demonstrator import Move, View, keys, pointed, switch
-from apis.tasks.families import text_editor_oracle, web
+from apis.tasks.families import web
 from apis.tasks.families.note import EDITOR, noted
+from apis.tasks.families.text_editor_oracle import UNSAVED
 from apis.tasks.family import (
     DOCUMENTS,
     Family,
@@ -102,7 +103,7 @@ def decide(view: View) -> Move:
     if noted(view, goal.wanted):
         if view.observation.app != EDITOR:
             return switch(view, EDITOR)
-        return text_editor_oracle.decide(replace(view, goal=replace(goal, kind="replace")))
+        return _write(view)
     if view.observation.app != web.CHROME:
         return switch(view, web.CHROME)
     if view.find("menu-item", lambda e: True):
@@ -111,6 +112,18 @@ def decide(view: View) -> Move:
     if cell is None:
         return "wait for the page", Wait()
     return pointed(view, cell, f"{goal.words[0]}, keep"), Quote(content=goal.wanted)
+
+
+def _write(view: View) -> Move:
+    """Have the number as the whole text, and save it."""
+    field, wanted = view.field(), view.goal.wanted
+    if field is None or view.find("menu-item", lambda e: True):
+        return keys("close this", "esc")
+    if view.elements[field].text.rstrip("\n") != wanted:
+        return pointed(view, field, wanted), Type(coordinates=field, text=wanted, overwrite=True)
+    if view.title.startswith(UNSAVED):
+        return keys("save", "ctrl", "s")
+    return "saved -> done", Exit(success=True)
 
 
 FAMILY = Family(
