@@ -42,6 +42,7 @@ OPENS = {  # the application that opens a file, by the end of its name
     **dict.fromkeys(("docx", "doc", "odt"), "libreoffice_writer"),
     **dict.fromkeys(("pptx", "ppt", "odp"), "libreoffice_impress"),
 }
+LATE = {"google_chrome"}  # applications that write what was changed a while later, which is waited for at the end
 # A text file of numbers opens without the dialog that asks about its form: commas, quotes, UTF-8, from the first line.
 CSV_FILTER = "--infilter=Text - txt - csv (StarCalc):44,34,76,1"
 
@@ -163,8 +164,9 @@ def _(action: Wait, _: Observation) -> Plan:
 
 
 @plan.register
-def _(action: Exit, _: Observation) -> Plan:
-    return Plan((), "Exit", ends=action.success)
+def _(action: Exit, observation: Observation) -> Plan:
+    late = any(window.app in LATE for window in observation.windows)
+    return Plan((Call("keep"),) if late else (), "Exit", ends=action.success)
 
 
 def _keys(*names: str) -> Call:

@@ -59,6 +59,7 @@ RESULTS: dict[str, Any] = {
     "checksum": int,
     "observe": dict[str, Any],  # checked field by field by `apis.observation.from_guest`
     "tool": Told,
+    "keep": None,
     "info": Told,
     "settle": bool,
     "wait_window": Window,

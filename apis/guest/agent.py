@@ -75,6 +75,7 @@ class Agent:
             "observe": self.observe,
             "settle": self.settle,
             "tool": self.tool,
+            "keep": self.keep,
             "info": self.info,
             "wait_window": self.wait_window,
             "read_file": files.read_file,
@@ -153,6 +154,10 @@ class Agent:
     def tool(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
         """Call an application's function; what it says. Raises Refused `tool_failed`."""
         return self._tools.call(owner, name, arguments)
+
+    def keep(self) -> None:
+        """Wait until open applications have written what was changed in them. Raises Refused `tool_failed`."""
+        self._tools.keep([row["class"] for row in self._windows.list()])
 
     def info(self) -> str:
         """What the active application's document holds."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from guest import chromium_keep, chromium_start
 from guest import chromium_pages as pages
-from guest import chromium_start
 from guest.chromium_link import Browser, clean, failed
 from guest.devtools import soon
 from guest.errors import Refused
@@ -19,6 +19,7 @@ from Xlib import XK, X, display
 from Xlib.ext import xtest
 
 CALL_S = 8.0  # less than the agent waits
+KEEP_S = 8.0  # for a file that Chromium writes 2.5 s after a change
 PRINT_S = 5.0
 INFO_S, CONNECT_S = 0.25, 3.0
 INFO_CHARS = 4800
@@ -88,6 +89,11 @@ def info() -> str:
             lines.append(f"{mark} {number}: {clean(title, TITLE_CHARS)} | {clean(url, URL_CHARS)}{extra}")
         lines += ["..."] * (count > len(tabs))
     return "\n".join(lines)[:INFO_CHARS]
+
+
+def keep() -> None:
+    """Wait until what has been changed in the profile is in its files. Raises Refused."""
+    chromium_keep.wait_written(_BROWSER, soon(KEEP_S))
 
 
 def reachable(argv: list[str]) -> list[str]:

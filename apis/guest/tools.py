@@ -47,11 +47,12 @@ class Beside(NamedTuple):
     classes: tuple[str, ...]  # of its windows, in lower case
     programs: tuple[str, ...]  # what starts it
     prepares: str = ""  # module whose `prepare` is called once, before anything is started
+    late: bool = False  # it writes its files a while after a change, and has `keep`, which waits for that
 
 
 # One line per application; the packages of setup are in deploy/setup/*-packages.txt.
 OTHERS: tuple[Beside, ...] = (
-    Beside("BrowserTools", "guest.chromium", "Chromium", ("chromium-browser", "chromium"), ("chromium",)),
+    Beside("BrowserTools", "guest.chromium", "Chromium", ("chromium-browser", "chromium"), ("chromium",), late=True),
     Beside("VLCTools", "guest.vlc", "VLC", ("vlc",), ("vlc",), "guest.vlc_start"),
     Beside("CodeTools", "guest.code", "VS Code", ("code", "codium"), ("code",)),
 )
@@ -89,6 +90,12 @@ class Tools:
     def _beside(self, app: Beside, name: str, work: Callable[[], Any], timeout_s: float) -> str:
         lane = self._lanes.setdefault(app.module, Lane(app.title))
         return str(lane.call(name, work, timeout_s))[:TEXT_CHARS]
+
+    def keep(self, window_classes: list[str]) -> None:
+        """Wait until the applications of these windows have written what was changed. Raises Refused `tool_failed`."""
+        for app in OTHERS:
+            if app.late and any(shown.lower() in app.classes for shown in window_classes):
+                self._beside(app, "keep", importlib.import_module(app.module).keep, TOOL_S)
 
     def prepare(self) -> None:
         """Let applications that need it be reachable by whoever starts them."""

@@ -30,6 +30,13 @@ from apis.tasks.families import (
     terminal_files,
     terminal_read,
     text_editor,
+    vlc_playlist,
+    vlc_save,
+    vlc_setting,
+    web_all,
+    web_bookmark,
+    web_note,
+    web_tab,
     writer_case,
     writer_look,
     writer_text,
@@ -39,6 +46,7 @@ from apis.tasks.osworld import Task
 from apis.tasks.verify import CHECKS, OnDeck, OnPaper, OnWorkbook
 from apis.tasks.verify_decks import deck_is
 from apis.tasks.verify_files import folder_holds
+from apis.tasks.verify_media import bookmarks_are, playlist_is, settings_are
 from apis.tasks.verify_papers import paper_is
 from apis.tasks.verify_sheets import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
@@ -71,7 +79,15 @@ _MODULES = (
     slides_copy,
     slides_order,
     slides_same,
+    web_bookmark,
+    web_tab,
+    web_note,
+    web_all,
+    vlc_playlist,
+    vlc_setting,
+    vlc_save,
 )
+CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
 CHECKS.update(
     folder_holds=folder_holds,
     workbook_is=OnWorkbook(workbook_is),
