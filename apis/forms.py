@@ -132,6 +132,7 @@ def render_paper(
     history: Sequence[Turn],
     observation: Observation,
     last: str | None,
+    *,
     space: ActionSpace = "both",
 ) -> list[dict[str, str]]:
     """One step's messages in the published form: a system message, earlier turns without their trees, the state now."""

@@ -42,6 +42,7 @@ def parse(
     elements: Collection[str] | None = None,
     windows: Collection[str] | None = None,
     form: str = "compact",
+    *,
     space: ActionSpace = "both",
 ) -> AnyAction | Refusal:
     """The action of `space` that `answer` asks for while `app` is active.

@@ -90,9 +90,7 @@ def solved(task_id: str) -> Files:
     return of.solved(of.goal(task_id))
 
 
-def oracle(
-    task_id: str, seed: int = 0, noise: float = 0.0, route: str = "", space: ActionSpace = "both"
-) -> Oracle:
+def oracle(task_id: str, seed: int = 0, noise: float = 0.0, route: str = "", space: ActionSpace = "both") -> Oracle:
     """Who shows how the task is done within `space`: by `route`, or by one of its family's that `seed` chooses.
 
     Raises ConfigError like `family`, and for a route that the family does not have or that leaves `space`.
@@ -105,4 +103,4 @@ def oracle(
     chosen = route or sorted(routes)[int.from_bytes(drawn, "big") % len(routes)]
     if chosen not in routes:
         raise ConfigError(f"{task_id}: there is no route {route!r}, only {', '.join(sorted(routes))}")
-    return Oracle(of.goal(task_id), routes[chosen], seed, noise, of.apps, space)
+    return Oracle(of.goal(task_id), routes[chosen], seed, noise, of.apps, space=space)

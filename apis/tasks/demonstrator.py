@@ -121,6 +121,7 @@ class Oracle:
         seed: int = 0,
         noise: float = 0.0,
         apps: tuple[str, ...] = (),
+        *,
         space: ActionSpace = "both",
     ) -> None:
         self._goal = goal
