@@ -67,6 +67,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             ("seats", f"{deploy.desktops.seats} in {_count(deploy.desktops.hosts, 'process')}"),
         ]
 
+    def demonstrators(self) -> list[str]:
+        """Routes of the oracles, or members of the pool, by which demonstrations are made."""
+        ledger = self.stages[0][0].config
+        if not isinstance(ledger, LedgerSettings):
+            raise TypeError(f"the first stage holds {self.stages[0][0].name}, not the ledger")
+        shown = (ledger.demo_members or ledger.demo_routes).values()
+        return sorted({name for names in shown for name in names})
+
     def _specs(self) -> list[ActorSpec]:
         return [spec for stage in self.stages for spec in stage]
 
