@@ -11,6 +11,7 @@ import pytest
 
 from actors.cluster import cli, compose, demopool, demosource, experiment
 from actors.cluster.config import DemonstrationsConfig, Deploy, refuse_expert_keys
+from actors.cluster.demos import record
 from actors.cluster.taskcheck.live import wishes_for
 from actors.cluster.typed import build
 from actors.desktop.actor import DesktopSeat
@@ -126,6 +127,19 @@ def test_oracles_are_checked_by_the_routes_of_the_actions() -> None:
     assert {wish.route for wish in wishes_for(ids, ())} == {"gui", "api", "mixed"}
     assert wishes_for(ids, ("gui",), "api") == []
     assert tasks.FAMILIES["text_editor"].routes.keys() == {"gui"}
+
+
+def test_a_suite_is_recorded_by_the_families_and_routes_of_the_actions() -> None:
+    def recorded(*words: str) -> Deploy:
+        return record.deploy_of(cli.build_parser().parse_args(["demos", "record", "desktop", *words]))
+
+    deploy = recorded("--actions", "api")
+    families = {entry.family for entry in deploy.tasks.demo if not isinstance(entry, str)}
+    assert families == {name for name, one in tasks.FAMILIES.items() if "api" in one.routes and one.trained}
+    assert deploy.desktops.actions == "api"
+    assert recorded("--routes", "mixed").demos.routes == ["mixed"]
+    with pytest.raises(ConfigError, match="desktop: no family with a route mixed for actions gui"):
+        recorded("--actions", "gui", "--routes", "mixed")
 
 
 def test_a_recording_of_other_actions_is_refused(tmp_path: Path) -> None:
