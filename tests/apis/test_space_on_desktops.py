@@ -68,9 +68,9 @@ class Said:
 
 
 async def test_what_lies_outside_is_refused_and_not_done(pool: Pool) -> None:
-    said = Said("Agent.type(text='spoilt', enter=True)", "Agent.hotkey(keys=['ctrl', 's'])", "Agent.exit(success=True)")
+    said = ("Agent.type(text='spoilt', enter=True)", "Agent.hotkey(keys=['ctrl', 's'])", "Agent.exit(success=True)")
     player = Player(pool, SeatConfig(screenshots="none", actions="api"))
-    played = await player.play("calc_cell/train/1", lambda _: said)
+    played = await player.play("calc_cell/train/1", lambda _: Said(*said))  # after a fault it is asked anew
     assert not played.success
     first, second, last = played.steps
     assert (first.action, second.action) == (None, None)
