@@ -11,6 +11,7 @@ from typing import Any
 
 from apis.functions import Action, Function, Param, Tool
 from apis.keys import KEYS
+from apis.space import ActionSpace, holds
 from apis.tools import TOOLS, declared
 
 SCREEN_W, SCREEN_H = 1280, 720  # pixels
@@ -183,9 +184,9 @@ GUI: tuple[Function, ...] = (
 LITERALS: dict[str, AnyAction] = {"WAIT": Wait(), "DONE": Exit(success=True), "FAIL": Exit(success=False)}
 
 
-def functions_for(app: str) -> dict[str, Function]:
+def functions_for(app: str, space: ActionSpace = "both") -> dict[str, Function]:
     """All functions a model may call while `app` is active, by dotted name; an application without tools has `GUI`."""
-    return {f"{f.owner}.{f.name}": f for f in (*GUI, *TOOLS.get(app, ()))}
+    return {f"{f.owner}.{f.name}": f for f in (*GUI, *TOOLS.get(app, ())) if holds(space, f)}
 
 
 def function_of(action: Action) -> Function:

@@ -16,6 +16,7 @@ from apis.observation import Element, Observation
 from apis.paperorder import paper_first
 from apis.sheetorder import sheet_first
 from apis.slideorder import slide_first
+from apis.space import MEANING, ActionSpace
 
 MAX_TASK = 2000
 LAST_TURNS_COMPACT, LAST_TURNS_PAPER = 8, 30
@@ -104,9 +105,15 @@ def _last_lines(text: str) -> str:
     return end.partition("\n")[2] or end
 
 
-def render_compact(task: str, history: Sequence[Turn], observation: Observation, last: str | None) -> str:
-    """One step's prompt in the compact form. `last` is the result of the last action or the reason of its refusal."""
+def render_compact(
+    task: str, history: Sequence[Turn], observation: Observation, last: str | None, space: ActionSpace = "both"
+) -> str:
+    """One step's prompt in the compact form. `last` is the result of the last action or the reason of its refusal.
+
+    A space that lacks something is named below the task.
+    """
     lines = [f"task: {escaped(task, MAX_TASK)}"]
+    lines += [f"actions: {space}"] * (space != "both")
     lines += [f"did: {escaped(turn.line or 'refused', 2 * COMPACT_TEXT)}" for turn in history[-LAST_TURNS_COMPACT:]]
     lines.append(f"app: {escaped(observation.app, 80) or 'none'}")
     for n, window in enumerate(observation.windows[:COMPACT_WINDOWS], 1):
@@ -119,16 +126,22 @@ def render_compact(task: str, history: Sequence[Turn], observation: Observation,
     return "\n".join(lines)
 
 
-def compact_system(app: str) -> str:
+def compact_system(app: str, space: ActionSpace = "both") -> str:
     """What a model that was not trained on the compact form has to be told of it, with the functions of `app`."""
-    return f"{_SETUP}\n\n{_functions(app)}\n\n{_COMPACT_NOTES}"
+    return f"{_SETUP}\n\n{_functions(app, space)}\n\n{_notes(_COMPACT_NOTES, space)}"
 
 
 def render_paper(
-    task: str, app: str, history: Sequence[Turn], observation: Observation, last: str | None
+    task: str,
+    app: str,
+    history: Sequence[Turn],
+    observation: Observation,
+    last: str | None,
+    *,
+    space: ActionSpace = "both",
 ) -> list[dict[str, str]]:
     """One step's messages in the published form: a system message, earlier turns without their trees, the state now."""
-    system = "\n\n".join((_SETUP, _functions(app), _NOTES, _ASK + escaped(task, MAX_TASK)))
+    system = "\n\n".join((_SETUP, _functions(app, space), _notes(_NOTES, space), _ASK + escaped(task, MAX_TASK)))
     messages = [{"role": "system", "content": system}]
     before = None
     for turn in history[-LAST_TURNS_PAPER:]:
@@ -166,9 +179,15 @@ def _result(text: str | None) -> str:
     return escaped(text, PAPER_RESULT) if text else "None"
 
 
-def _functions(app: str) -> str:
+def _notes(notes: tuple[str, ...], space: ActionSpace) -> str:
+    said = [note for note in notes if not (space == "api" and note in _OF_THE_MOUSE)]
+    said += [f"You have {MEANING[space]}."] * (space != "both")
+    return "Notes:\n" + "\n".join(f"- {note}" for note in said)
+
+
+def _functions(app: str, space: ActionSpace) -> str:
     by_owner: dict[str, list[Function]] = {}
-    for function in functions_for(app).values():
+    for function in functions_for(app, space).values():
         by_owner.setdefault(function.owner, []).append(function)
     blocks = ["You can call these functions:", "```python"]
     for owner, functions in by_owner.items():
@@ -185,21 +204,24 @@ _SETUP = (
     "You operate a computer desktop for its user. At every step you are shown the open windows, the accessibility tree "
     "of the active application and the result of your previous action, and you answer with one action."
 )
+_PIXELS = "Coordinates are screen pixels; the tree lists the centre of every element."
+_MENUS = "Menus and dialogs appear in the next state; look before you go on."
+_POINTING = "Where a function wants coordinates give an element's name, for example Agent.click(e3)."
+_OF_THE_MOUSE = (_PIXELS, _MENUS, _POINTING)
+_END = "When the task is done call Agent.exit(success=True); if it can't be done, Agent.exit(success=False)."
 _NOTES = (
-    "Notes:\n"
-    "- Think inside <think></think>, then give one ```python block with exactly ONE line: a call of a listed function "
-    "with literal arguments. Nothing else is run.\n"
-    "- Coordinates are screen pixels; the tree lists the centre of every element.\n"
-    "- Menus and dialogs appear in the next state; look before you go on.\n"
-    "- When the task is done call Agent.exit(success=True); if it can't be done, Agent.exit(success=False)."
+    "Think inside <think></think>, then give one ```python block with exactly ONE line: a call of a listed function "
+    "with literal arguments. Nothing else is run.",
+    _PIXELS,
+    _MENUS,
+    _END,
 )
 _COMPACT_NOTES = (
-    "Notes:\n"
-    "- The state lists windows as w1, w2, ... and elements as e1, e2, ..., one a line: name, tag, text; a star marks "
-    "what is selected.\n"
-    "- Where a function wants coordinates give an element's name, for example Agent.click(e3); where it "
-    "wants a window give a window's name.\n"
-    "- Answer with two lines: a few words of thought, then a call of a listed function with literal arguments.\n"
-    "- When the task is done call Agent.exit(success=True); if it can't be done, Agent.exit(success=False)."
+    "The state lists windows as w1, w2, ... and elements as e1, e2, ..., one a line: name, tag, text; a star marks "
+    "what is selected.",
+    _POINTING,
+    "Where a function wants a window give a window's name.",
+    "Answer with two lines: a few words of thought, then a call of a listed function with literal arguments.",
+    _END,
 )
 _ASK = "**IMPORTANT** You are asked to complete the following task: "

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 import msgspec
 
 from apis.actions import LITERALS, AnyAction, Function, Tool, functions_for
 from apis.arguments import Unfit, check
+from apis.space import ActionSpace
 from apis.tools import app_of
 
 MAX_ANSWER = 8 * 1024  # bytes
@@ -41,15 +42,17 @@ def parse(
     elements: Collection[str] | None = None,
     windows: Collection[str] | None = None,
     form: str = "compact",
+    *,
+    space: ActionSpace = "both",
 ) -> AnyAction | Refusal:
-    """The action that `answer` asks for while `app` is active.
+    """The action of `space` that `answer` asks for while `app` is active.
 
     `elements` and `windows` are the names in the current observation ("e1", "w2", or window numbers in the paper's
     form); None means that there is no observation and any well-formed name will do. `form` "paper" insists on a fenced
     block; "compact" takes the last line where there is none. Raises nothing.
     """
     try:
-        return _action(_code_line(answer, form), functions_for(app), elements, windows)
+        return _action(_code_line(answer, form), app, space, elements, windows)
     except (_Refused, Unfit) as refused:
         return Refusal(_printable(str(refused)))
 
@@ -84,7 +87,8 @@ def _code_line(answer: str, form: str) -> str:
 
 def _action(
     code: str,
-    functions: dict[str, Function],
+    app: str,
+    space: ActionSpace,
     elements: Collection[str] | None,
     windows: Collection[str] | None,
 ) -> AnyAction:
@@ -92,9 +96,12 @@ def _action(
         return LITERALS[code]
     call = _call(_bounded(code))
     name = _called(call)
+    functions = functions_for(app, space)
     function = functions.get(name)
     if function is None:
         elsewhere = app_of(name)
+        if name in functions_for(app) or (elsewhere and space == "gui"):
+            raise _Refused(f"{name} is not allowed; {_allowed(functions.values())}")
         if elsewhere:
             raise _Refused(f"there is no function {name} here: bring a window of {elsewhere} to the front first")
         raise _Refused(f"there is no function {name}{_nearest(name, functions)}")
@@ -184,6 +191,14 @@ def _called(call: ast.Call) -> str:
     if isinstance(func, ast.Name):
         return func.id
     raise _Refused("only calls like Agent.click(...) exist")
+
+
+def _allowed(functions: Iterable[Function]) -> str:
+    """`Agent has open_app, click; CalcTools has save`."""
+    names: dict[str, list[str]] = {}
+    for function in functions:
+        names.setdefault(function.owner, []).append(function.name)
+    return "; ".join(f"{owner} has {', '.join(found)}" for owner, found in names.items())
 
 
 def _nearest(name: str, known: Collection[str]) -> str:

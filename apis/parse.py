@@ -11,10 +11,11 @@ import msgspec
 
 from apis.apps import APP_NAMES
 from apis.grammar import Refusal, parse
+from apis.space import ActionSpace
 
 
-def verdict(answer: str, app: str) -> dict[str, Any]:
-    """What `answer`, given while `app` is active, comes to.
+def verdict(answer: str, app: str, space: ActionSpace = "both") -> dict[str, Any]:
+    """What `answer`, given while `app` is active by an agent with the actions of `space`, comes to.
 
     `{"verdict": "action"|"refused", "action": {...}|None, "reason": str|None}`.
     Element and window names are taken as they stand: there is no observation to look them up in.
@@ -22,7 +23,7 @@ def verdict(answer: str, app: str) -> dict[str, Any]:
     """
     if app not in APP_NAMES:
         raise KeyError(app)
-    result = parse(answer, app)
+    result = parse(answer, app, space=space)
     if isinstance(result, Refusal):
         return {"verdict": "refused", "action": None, "reason": result.reason}
     return {"verdict": "action", "action": msgspec.json.decode(msgspec.json.encode(result)), "reason": None}

@@ -14,13 +14,14 @@ import msgspec
 
 from actors.cluster import demopool, demosource, models
 from actors.cluster.config import Deploy
-from actors.cluster.lanes import Lanes, lanes_of, routes_of
+from actors.cluster.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.desktop.actor import DesktopSeat
 from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import LearnerSettings, RankSettings
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings
 from actors.sampler.dispatch import DispatchSettings
+from apis.space import MEANING
 from runtime.errors import ConfigError
 from runtime.message import Version
 from runtime.system import ActorSpec, HostSpec
@@ -59,11 +60,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         deploy, lanes = self.deploy, self.lanes
         group = f"{deploy.replay.groups_per_step} groups of {deploy.replay.group_size} per RL step"
         return [
+            ("actions", f"{deploy.desktops.actions}: {MEANING[deploy.desktops.actions]}"),
             ("tasks", f"{len(lanes.train)} train, {len(lanes.eval)} held out, {len(lanes.demo)} demonstrated"),
             ("batches", f"{group}, staleness at most {deploy.replay.max_staleness}"),
             ("phases", _phases(deploy)),
             ("seats", f"{deploy.desktops.seats} in {_count(deploy.desktops.hosts, 'process')}"),
         ]
+
+    def demonstrators(self) -> list[str]:
+        """Routes of the oracles, or members of the pool, by which demonstrations are made."""
+        ledger = self.stages[0][0].config
+        if not isinstance(ledger, LedgerSettings):
+            raise TypeError(f"the first stage holds {self.stages[0][0].name}, not the ledger")
+        shown = (ledger.demo_members or ledger.demo_routes).values()
+        return sorted({name for names in shown for name in names})
 
     def _specs(self) -> list[ActorSpec]:
         return [spec for stage in self.stages for spec in stage]
@@ -163,7 +173,10 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         except ConfigError as error:
             raise ConfigError(f"demos.source: {error}") from None
         demosource.refuse_unfit(deploy, Path(source), tokenizer)
-    pool = demopool.pool_of(deploy.demos)
+    space = deploy.desktops.actions
+    refuse_undoable(lanes.train, space, "train")
+    refuse_undoable(lanes.demo, space, "demo")
+    pool = demopool.pool_of(deploy.demos, space)
     if not source:
         demopool.refuse_missing_keys(pool, os.environ)
     ledger = LedgerSettings(
@@ -176,8 +189,9 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         incarnation=incarnation,
         tokenizer=tokenizer,
         form=deploy.desktops.form,
-        demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes),
-        demo_members=demopool.members_of(lanes.demo, pool),
+        actions=space,
+        demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes, space),
+        demo_members=demopool.members_of(lanes.demo, pool, space),
         signal=deploy.learner.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
@@ -236,7 +250,7 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
         tokenizer=model,
         samplers=[ROUTER] if len(samplers) > 1 else samplers,
         demo_noise=deploy.demos.noise,
-        pool=demopool.pool_of(deploy.demos),
+        pool=demopool.pool_of(deploy.demos, desktops.actions),
     )
     return [
         ActorSpec(

@@ -18,6 +18,7 @@ from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
 from actors.replay.config import DemosConfig, ReplayConfig, TasksConfig
 from actors.sampler.config import SamplersConfig
+from apis.space import ActionSpace
 from runtime.errors import ConfigError
 
 
@@ -40,6 +41,7 @@ class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     spares: int = 1  # desktops that stand ready, per host process
     provider: SandboxConfig | HostsConfig = SandboxConfig()
     form: Literal["compact", "paper"] = "compact"  # of prompts and answers
+    actions: ActionSpace = "both"  # that the agent and its demonstrators have: all, "gui" or "api" (apis/space.py)
     screenshots: Literal["none", "last", "all"] = "last"  # which of an episode's are stored
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
 
@@ -58,14 +60,14 @@ class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def seat(self) -> SeatConfig:
         """What every seat is told."""
-        return SeatConfig(form=self.form, screenshots=self.screenshots, settle_ms=self.settle_ms)
+        return SeatConfig(form=self.form, actions=self.actions, screenshots=self.screenshots, settle_ms=self.settle_ms)
 
 
 class DemonstrationsConfig(DemosConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where demonstrations come from and how they are played."""
 
     noise: float = 0.0  # how often a demonstrator takes a harmless wrong step and recovers
-    routes: list[str] = []  # ways that demonstrators go in turn ("gui", "api"); none: all that a family has
+    routes: list[str] = []  # ways that demonstrators go in turn ("gui", "api", "mixed"); none: all of desktops.actions
     pool: list[OracleMember | EndpointMember] = []  # who demonstrates; none: the tasks' oracles, by every route
     resample_bc_steps: int = 0  # of the cloning after a round of resampling; 0: entropulse.bc_steps
 
@@ -97,6 +99,7 @@ EXPERT = frozenset(
         "demos.resample_rounds",
         "demos.resamples",
         "demos.resample_bc_steps",
+        "desktops.actions",
         "desktops.provider.state_dir",
         "desktops.provider.memory_mib",
         "desktops.provider.disk_mib",

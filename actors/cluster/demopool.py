@@ -12,40 +12,53 @@ from actors.desktop.demonstrators import fitting
 from actors.desktop.endpoint import key_of
 from actors.desktop.members import EndpointMember, Member, OracleMember, refuse_bad_pool
 from apis import tasks
+from apis.space import MIXED, ActionSpace, routes_in
 from runtime.errors import ConfigError
 
+BY_TURNS = "by-turns"  # the member that takes the mixed route: "mixed" is what the ledger calls all members together
 
-def pool_of(config: DemonstrationsConfig) -> list[Member]:
-    """The members of the pool; with strata and none declared, a sound oracle for every route. Raises ConfigError."""
+
+def pool_of(config: DemonstrationsConfig, space: ActionSpace = "both") -> list[Member]:
+    """The members of the pool; with strata and none declared, a sound oracle for every route within `space`.
+
+    Raises ConfigError.
+    """
     if config.pool:
         refuse_bad_pool(config.pool)
         for member in config.pool:
-            _refuse_unknown_route(member)
+            _refuse_unknown_route(member, space)
         if config.routes or config.noise:
             key = "routes" if config.routes else "noise"
             raise ConfigError(f"demos.{key} is for runs without demos.pool: say it of the pool's members")
         return list(config.pool)
     if not config.attempts:
         return []
-    routes = config.routes or sorted({route for family in tasks.FAMILIES.values() for route in family.routes})
-    return [OracleMember(name=route, route=route, noise=config.noise) for route in routes]
+    known = {route for family in tasks.FAMILIES.values() for route in family.routes}
+    return [
+        OracleMember(name=BY_TURNS if route == MIXED else route, route=route, noise=config.noise)
+        for route in config.routes or routes_in(space, known)
+    ]
 
 
-def _refuse_unknown_route(member: Member) -> None:
+def _refuse_unknown_route(member: Member, space: ActionSpace) -> None:
     known = sorted({route for family in tasks.FAMILIES.values() for route in family.routes})
     if isinstance(member, OracleMember) and member.route and member.route not in known:
         raise ConfigError(f"demos.pool: {member.name}: there is no route {member.route}, only {', '.join(known)}")
+    if isinstance(member, OracleMember) and member.route and not routes_in(space, [member.route]):
+        raise ConfigError(
+            f"demos.pool: {member.name}: route {member.route} needs more actions than desktops.actions ({space}) has"
+        )
 
 
-def members_of(ids: Sequence[str], pool: Sequence[Member]) -> dict[str, list[str]]:
-    """Family -> the members that can show its tasks. Raises ConfigError for a family that none can show."""
+def members_of(ids: Sequence[str], pool: Sequence[Member], space: ActionSpace = "both") -> dict[str, list[str]]:
+    """Family -> the members that can show its tasks within `space`. Raises ConfigError for a family that none can."""
     if not pool:
         return {}
     found: dict[str, list[str]] = {}
     for task in ids:
         family = task.partition("/")[0]
         if family not in found:
-            found[family] = fitting(pool, task)
+            found[family] = fitting(pool, task, space)
             if not found[family]:
                 raise ConfigError(f"demos.pool: no member can show {family}: it goes by {_routes(family)} only")
     return found

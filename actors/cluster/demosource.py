@@ -45,10 +45,10 @@ def header_of(path: Path) -> Header:
 
 
 def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str) -> None:
-    """Raise ConfigError unless the recording at `path` suits the run's tokenizer, form and tasks."""
+    """Raise ConfigError unless the recording at `path` suits the run's tokenizer, form, actions and tasks."""
     header = header_of(path)
     try:
-        refuse_foreign(path, header, tokenizer=tokenizer, form=deploy.desktops.form)
+        refuse_foreign(path, header, tokenizer=tokenizer, form=deploy.desktops.form, actions=deploy.desktops.actions)
     except LedgerError as error:
         raise ConfigError(f"demos.source: {error}") from None
     if header.demos < deploy.demos.count and not deploy.tasks.demo:

@@ -40,6 +40,25 @@ class OneRun(msgspec.Struct, frozen=True, kw_only=True):
         return "-".join(part for part in (experiment, self.arm, str(self.seed)) if part)
 
 
+def footings(runs: Sequence[OneRun]) -> dict[str, str]:
+    """Arm -> the name of the recording of demonstrations that its runs begin from, "" where all share one.
+
+    Arms share a recording unless they differ in what demonstrations are or how they are made: tasks, demonstrators,
+    prompts, actions and the tokenizer's model. A recording of several is named after the first arm that begins from it.
+    """
+    first: dict[bytes, str] = {}
+    found = {one.arm: first.setdefault(_footing(one.deploy), one.arm) for one in runs}
+    return found if len(set(found.values())) > 1 else dict.fromkeys(found, "")
+
+
+def _footing(deploy: Deploy) -> bytes:
+    later = {"source": "", "resample_rounds": 0, "resamples": 1, "resample_bc_steps": 0}
+    demos = msgspec.structs.replace(deploy.demos, **later)
+    desktops = deploy.desktops
+    made_of = (deploy.run.base, deploy.tasks.demo, deploy.tasks.max_steps, demos, desktops.form, desktops.actions)
+    return msgspec.json.encode((*made_of, desktops.settle_ms, deploy.demos.source))
+
+
 def is_one(file: str) -> bool:
     """Whether deploy file `file` has arms or seeds. Raises ConfigError."""
     found = _parsed(file)

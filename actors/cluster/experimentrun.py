@@ -1,4 +1,4 @@
-"""Carries an experiment out: its runs one after the other on one recording of demonstrations, then one report.
+"""Carries an experiment out: its recordings of demonstrations, its runs one after the other, then one report.
 
 Invariant: every run was found good before the first is started; a run that has ended on its own account is never
 started again, so an experiment is resumed by saying it again.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -34,14 +35,17 @@ def dry_run(args: argparse.Namespace) -> int:
     """Print every run and the plan of the first."""
     runs = experiment.expand(args.file, args.overrides, arms=args.arm, seeds=args.seed)
     stem = deployfile.locate(args.file).stem
-    for one in runs:
-        _planned(one.deploy, Path("runs") / one.name(stem))
+    plans = [_planned(one.deploy, Path("runs") / one.name(stem)) for one in runs]
+    by = [plan.demonstrators() for plan in plans]
     if args.json:
-        say.document({"file": args.file, "runs": [{"name": one.name(stem), **_row(one)} for one in runs]})
+        rows = [{"name": one.name(stem), **_row(one), "demonstrators": b} for one, b in zip(runs, by, strict=True)]
+        say.document({"file": args.file, "runs": rows})
         return 0
-    rows = [(one.name(stem), one.seed, _said(one)) for one in runs]
-    say.table(("RUN", "SEED", "ARM"), rows)
-    say.line(f"\ndemonstrations are {_demos_said(runs[0].deploy)}; each run looks like the first:\n")
+    say.table(
+        ("RUN", "SEED", "ARM", "DEMONSTRATED BY"),
+        [(one.name(stem), one.seed, _said(one), ", ".join(b)) for one, b in zip(runs, by, strict=True)],
+    )
+    say.line(f"\ndemonstrations are {_demos_said(runs)}; each run looks like the first:\n")
     return runcommand.dry_run(runs[0].deploy, args.file, as_json=False)
 
 
@@ -59,13 +63,19 @@ def start(args: argparse.Namespace) -> int:
         if not args.resume and (folder / one.name(name)).exists():
             raise ConfigError(f"run {one.name(name)} exists already: continue with --resume, or give another --name")
         _planned(one.deploy, folder.resolve() / one.name(name))
-    source = _recorded(folder, name, runs[0].deploy, args)
-    if isinstance(source, int):
-        return source
+    sources: dict[str, str] = {}  # by recording
+    footings = experiment.footings(experiment.expand(args.file, args.overrides))  # of all arms, whichever are chosen
+    for one in runs:
+        footing = footings[one.arm]
+        if footing not in sources:
+            source = _recorded(folder, "-".join(part for part in (name, footing) if part), one.deploy, args, name)
+            if isinstance(source, int):
+                return source
+            sources[footing] = source
     worst = 0
     for number, one in enumerate(runs, 1):
         say.line(f"\n{number} of {len(runs)}: {_said(one) or 'no arm'}, seed {one.seed}")
-        status = _carry_out(folder, name, one, source, args)
+        status = _carry_out(folder, name, one, sources[footings[one.arm]], args)
         worst = max(worst, status)
         if status == STATUS["stopped"]:
             return status
@@ -91,11 +101,11 @@ def _carry_out(folder: Path, name: str, one: OneRun, source: str, args: argparse
     return runcommand.carry_out(deploy, path, lambda: _planned(deploy, path), labels, resume=known)
 
 
-def _recorded(folder: Path, name: str, deploy: Deploy, args: argparse.Namespace) -> str | int:
-    """The recording that all runs begin from, "" for none; the exit status of a recording that failed."""
+def _recorded(folder: Path, stem: str, deploy: Deploy, args: argparse.Namespace, name: str) -> str | int:
+    """The recording STEM-demos that runs like `deploy` begin from, "" for none; the exit status of one that failed."""
     if deploy.demos.source or not deploy.demos.count:
         return deploy.demos.source
-    path = (folder / f"{name}-{RECORDING}").resolve()
+    path = (folder / f"{stem}-{RECORDING}").resolve()
     known = (path / "run.json").is_file()
     if known and runfolder.owner(path) is None:
         record_before = runfolder.read_record(path)
@@ -106,7 +116,7 @@ def _recorded(folder: Path, name: str, deploy: Deploy, args: argparse.Namespace)
             return STATUS["failed"]
     from actors.cluster.demos import record
 
-    say.line(f"recording {deploy.demos.count} demonstrations that all runs begin from")
+    say.line(f"recording {deploy.demos.count} demonstrations into {path.name}, which runs begin from")
     alone = record.for_recording(deploy)
     alone = msgspec.structs.replace(alone, run=msgspec.structs.replace(alone.run, limit_s=None))
     status = record.record_into(path, alone, Labels(args.file, args.runs, time.time(), name, RECORDING), resume=known)
@@ -141,7 +151,11 @@ def _said(one: OneRun) -> str:
     return f"{one.arm} ({changes})" if one.arm and changes else one.arm
 
 
-def _demos_said(deploy: Deploy) -> str:
+def _demos_said(runs: Sequence[OneRun]) -> str:
+    deploy = runs[0].deploy
+    apart = dict.fromkeys(experiment.footings(runs).values())
+    if len(apart) > 1:
+        return f"each arm's own, recorded once for its seeds ({', '.join(apart)})"
     if deploy.demos.source:
         return f"those of {deploy.demos.source}"
     return f"{deploy.demos.count}, recorded once for all" if deploy.demos.count else "none"

@@ -14,6 +14,7 @@ from actors.cluster import criterion, evaluation, runfolder, say, typed
 from actors.cluster.config import Deploy
 from actors.cluster.evaluation import Round
 from actors.cluster.weights import Weights
+from apis.space import MEANING
 from policy import hf_folder
 from runtime.errors import ConfigError
 
@@ -82,7 +83,7 @@ def _origin(weights: Weights) -> str:
     return (
         f"Trained by `computerrl run {say.clean(record.file)}`: run {say.clean(record.name)} of {record.started}, seed"
         f" {record.seed}, build {record.build}, weights {weights.version} ({say.clean(weights.at)}). Form of prompts:"
-        f" {deploy.desktops.form}.\n"
+        f" {deploy.desktops.form}. Actions: {MEANING[deploy.desktops.actions]}.\n"
     )
 
 

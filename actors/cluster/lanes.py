@@ -12,6 +12,7 @@ from actors.cluster import suites
 from actors.cluster.nearest import hint
 from actors.replay.config import TaskList, TasksConfig, expand
 from apis import tasks
+from apis.space import ActionSpace, routes_in
 from runtime.errors import ConfigError
 
 
@@ -48,15 +49,30 @@ def _lane(name: str, listed: TaskList) -> list[str]:
     return ids
 
 
-def routes_of(ids: list[str], wanted: list[str]) -> dict[str, list[str]]:
-    """The routes by which each family of `ids` is demonstrated: those of `wanted`, or all. Raises ConfigError."""
+def refuse_undoable(ids: list[str], space: ActionSpace, lane: str) -> None:
+    """Raise ConfigError for tasks that nobody is known to be able to do within `space`."""
+    for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids):
+        has = tasks.FAMILIES[name].routes
+        if not routes_in(space, has):
+            raise ConfigError(
+                f"tasks.{lane}: {name} goes by {', '.join(sorted(has))} only, desktops.actions is {space}"
+            )
+
+
+def routes_of(ids: list[str], wanted: list[str], space: ActionSpace = "both") -> dict[str, list[str]]:
+    """The routes within `space` by which each family of `ids` is demonstrated: those of `wanted`, or all.
+
+    Raises ConfigError.
+    """
     known = sorted({route for family in tasks.FAMILIES.values() for route in family.routes})
     for route in wanted:
         if route not in known:
             raise ConfigError(f"demos.routes: {route}: no such route; {hint(route, known)}")
+        if not routes_in(space, [route]):
+            raise ConfigError(f"demos.routes: {route} needs more actions than desktops.actions ({space}) has")
     found: dict[str, list[str]] = {}
     for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids):
-        has = sorted(tasks.FAMILIES[name].routes)
+        has = routes_in(space, tasks.FAMILIES[name].routes)
         found[name] = [route for route in has if not wanted or route in wanted]
         if not found[name]:
             raise ConfigError(f"demos.routes: {name} goes by {', '.join(has)} only, not by {', '.join(wanted)}")

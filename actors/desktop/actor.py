@@ -101,7 +101,7 @@ class DesktopController(Actor):
         return await Pool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
 
     async def _make_demonstrators(self) -> demonstrators.Pool:
-        return demonstrators.Pool(self.config.pool, self.config.seat.form)
+        return demonstrators.Pool(self.config.pool, self.config.seat.form, space=self.config.seat.actions)
 
     async def _make_recorder(self) -> Recorder:
         folder: Path = self.ctx.run_dir / "segments"
@@ -225,7 +225,8 @@ class DesktopController(Actor):
         if work.lane is Lane.DEMO and work.member != POLICY:
             if work.member:
                 return self._demonstrators.answers(work, self._tokenizer)
-            return DemonstratedAnswers(work, self._tokenizer, self.config.seat.form, self.config.demo_noise)
+            seat = self.config.seat
+            return DemonstratedAnswers(work, self._tokenizer, seat.form, self.config.demo_noise, space=seat.actions)
         timeout_s = self.config.seat.generate_timeout_s
         return SampledAnswers(self._samplers, self._tokenizer, work, trace, timeout_s)
 

@@ -14,6 +14,7 @@ from actors.replay.messages import Lane, Reservation, VersionSpan
 from actors.sampler.messages import Generate, Refused
 from apis.forms import Turn
 from apis.observation import Observation
+from apis.space import ActionSpace
 from apis.tasks import oracle
 from policy.tokenizer import Tokenizer
 from runtime.errors import ActorGone, DeadlineExceeded, DesktopFault, MailboxFull, SamplerError
@@ -97,13 +98,22 @@ class SampledAnswers:
 
 
 class DemonstratedAnswers:
-    """An oracle's answers, in the words and ids that the policy is to learn.
+    """An oracle's answers within an action space, in the words and ids that the policy is to learn.
 
-    `route` is the way it goes ("gui", "api"); without one the reservation says, or its seed chooses.
+    `route` is the way it goes ("gui", "api", "mixed"); without one the reservation says, or its seed chooses.
     """
 
-    def __init__(self, work: Reservation, tokenizer: Tokenizer, form: str, noise: float, route: str = "") -> None:
-        self._oracle = oracle(work.task, seed=work.seed, noise=noise, route=route or work.route)
+    def __init__(
+        self,
+        work: Reservation,
+        tokenizer: Tokenizer,
+        form: str,
+        noise: float,
+        route: str = "",
+        *,
+        space: ActionSpace = "both",
+    ) -> None:
+        self._oracle = oracle(work.task, seed=work.seed, noise=noise, route=route or work.route, space=space)
         self._tokenizer = tokenizer
         self._form = form
 

@@ -22,6 +22,7 @@ from apis import tasks
 from apis.actions import Exit, line
 from apis.forms import Turn, compact_system, render_compact, render_paper
 from apis.observation import Observation
+from apis.space import ActionSpace, routes_in
 from apis.tasks.demonstrator import Oracle
 from policy.tokenizer import Tokenizer
 from runtime.errors import DesktopFault
@@ -47,8 +48,16 @@ class _Voice(Protocol):
 class Pool:
     """The members of a process. `close` when no episode is played any more."""
 
-    def __init__(self, members: Sequence[Member], form: str, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        members: Sequence[Member],
+        form: str,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        space: ActionSpace = "both",
+    ) -> None:
         refuse_bad_pool(members)
+        self._space: ActionSpace = space
         self._members = {member.name: member for member in members}
         self._form = form
         self._environment = environment
@@ -61,7 +70,7 @@ class Pool:
 
     def fit(self, task: str) -> list[str]:
         """The members that can show `task`, in the order of the pool. Raises ConfigError for no such task."""
-        return fitting(list(self._members.values()), task)
+        return fitting(list(self._members.values()), task, self._space)
 
     def answers(self, work: Reservation, tokenizer: Tokenizer) -> PoolAnswers:
         """An answerer for one attempt: `work.member`, or everybody where it says so."""
@@ -74,16 +83,23 @@ class Pool:
 
     def _voice(self, member: Member, work: Reservation) -> _Voice:
         if isinstance(member, OracleMember):
-            return _OracleVoice(member, work, self._form)
+            return _OracleVoice(member, work, self._form, self._space)
         if member.name not in self._endpoints:
             self._endpoints[member.name] = Endpoint(member, key_of(member, self._environment))
-        return _EndpointVoice(member, self._endpoints[member.name], work, self._form)
+        return _EndpointVoice(member, self._endpoints[member.name], work, self._form, self._space)
 
 
-def fitting(members: Sequence[Member], task: str) -> list[str]:
-    """Names of the `members` that can show `task`: an oracle needs its route. Raises ConfigError for no such task."""
-    routes = tasks.family(task).routes
-    return [one.name for one in members if isinstance(one, EndpointMember) or not one.route or one.route in routes]
+def fitting(members: Sequence[Member], task: str, space: ActionSpace = "both") -> list[str]:
+    """Names of the `members` that can show `task` within `space`: an oracle needs its route, or any.
+
+    Raises ConfigError for no such task.
+    """
+    routes = routes_in(space, tasks.family(task).routes)
+    return [
+        one.name
+        for one in members
+        if isinstance(one, EndpointMember) or (one.route in routes if one.route else bool(routes))
+    ]
 
 
 class PoolAnswers:
@@ -113,8 +129,10 @@ class PoolAnswers:
 
 
 class _OracleVoice:
-    def __init__(self, member: OracleMember, work: Reservation, form: str) -> None:
-        self._oracle: Oracle = tasks.oracle(work.task, seed=work.seed, noise=member.noise, route=member.route)
+    def __init__(self, member: OracleMember, work: Reservation, form: str, space: ActionSpace) -> None:
+        self._oracle: Oracle = tasks.oracle(
+            work.task, seed=work.seed, noise=member.noise, route=member.route, space=space
+        )
         self._haste = member.haste
         self._seed = work.seed
         self._form = form
@@ -127,21 +145,26 @@ class _OracleVoice:
 
 
 class _EndpointVoice:
-    def __init__(self, member: EndpointMember, endpoint: Endpoint, work: Reservation, form: str) -> None:
+    def __init__(
+        self, member: EndpointMember, endpoint: Endpoint, work: Reservation, form: str, space: ActionSpace
+    ) -> None:
         self._member = member
         self._endpoint = endpoint
         self._instruction = tasks.task(work.task).instruction
         self._said: dict[int, str] = {}  # by step; an episode's steps bound it
         self._seed = work.seed
         self._form = form
+        self._space: ActionSpace = space
 
     async def say(self, asked: Question) -> str:
         observation, history = asked.observation, self._remembered(asked.history)
         if self._member.form == "paper":
-            messages = render_paper(self._instruction, observation.app, history, observation, asked.last)
+            messages = render_paper(
+                self._instruction, observation.app, history, observation, asked.last, space=self._space
+            )
         else:
-            system = compact_system(observation.app)
-            user = render_compact(self._instruction, history, observation, asked.last)
+            system = compact_system(observation.app, self._space)
+            user = render_compact(self._instruction, history, observation, asked.last, self._space)
             messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         try:
             text = await self._endpoint.complete(messages, self._seed + asked.step)

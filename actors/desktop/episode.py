@@ -127,15 +127,22 @@ class Episode:
     def _prompt(self, observation: Observation, last: str | None) -> Prompt:
         instruction = self._task.instruction
         if self._config.form == "compact":
-            return Prompt(user=render_compact(instruction, self._history, observation, last))
-        messages = render_paper(instruction, observation.app, self._history, observation, last)
+            return Prompt(user=render_compact(instruction, self._history, observation, last, self._config.actions))
+        messages = render_paper(
+            instruction, observation.app, self._history, observation, last, space=self._config.actions
+        )
         turns = [f"{m['role']}: {m['content']}" for m in messages[1:-1]]
         return Prompt(user="\n\n".join([*turns, messages[-1]["content"]]), system=messages[0]["content"])
 
     async def _act(self, answer: Answer, observation: Observation) -> tuple[Action | Refusal, str, bool | None]:
         """The typed action or refusal, what the model is told of it, and the claim when it ends the episode."""
         action = parse(
-            answer.text, observation.app, element_names(observation), window_names(observation), self._config.form
+            answer.text,
+            observation.app,
+            element_names(observation),
+            window_names(observation),
+            self._config.form,
+            space=self._config.actions,
         )
         if isinstance(action, Refusal):
             return action, action.reason, None

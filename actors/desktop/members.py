@@ -20,7 +20,7 @@ class OracleMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The program that knows the task, sound or careless."""
 
     name: str
-    route: str = ""  # "gui" or "api"; "": drawn for each attempt
+    route: str = ""  # "gui", "api" or "mixed"; "": drawn for each attempt
     noise: float = 0.0  # how often it takes a harmless wrong step and recovers
     haste: float = 0.0  # how often, before a step, it claims to be done whether it is or not
 

@@ -19,6 +19,7 @@ from actors.desktop.pool import Pool
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
 from actors.replay.messages import Fault, Lane, Outcome, Phase, PhaseRef, Reservation, Sampling, StepPayload, StepRef
+from apis.space import ActionSpace
 from policy.tokenizer import Tokenizer
 from runtime.errors import DesktopFault
 from runtime.message import BlobRef
@@ -116,9 +117,16 @@ class Player:
             self._pool.retire(booted)
 
 
-def demonstrated(tokenizer: Tokenizer, *, form: str = "compact", route: str = "", noise: float = 0.0) -> Answers:
-    """The task's own oracle by `route` ("": chosen by the seed), as the answers of `Player.play`."""
-    return lambda work: DemonstratedAnswers(work, tokenizer, form, noise, route)
+def demonstrated(
+    tokenizer: Tokenizer,
+    *,
+    form: str = "compact",
+    route: str = "",
+    noise: float = 0.0,
+    space: ActionSpace = "both",
+) -> Answers:
+    """The task's own oracle by `route` ("": chosen by the seed) within `space`, as the answers of `Player.play`."""
+    return lambda work: DemonstratedAnswers(work, tokenizer, form, noise, route, space=space)
 
 
 class _Steps(Recorder):

@@ -7,12 +7,14 @@ from typing import Literal
 import msgspec
 
 from actors.desktop.quarantine import QuarantinePolicy
+from apis.space import ActionSpace
 
 
 class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a seat plays episodes."""
 
     form: Literal["compact", "paper"] = "compact"  # of prompts and answers
+    actions: ActionSpace = "both"  # that the agent has
     screenshots: Literal["none", "last", "all"] = "last"  # of an episode's steps, kept with their payloads
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
     call_timeout_s: float = 20.0  # one call of the guest agent

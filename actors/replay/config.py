@@ -100,6 +100,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     incarnation: str = ""
     tokenizer: str = ""  # fingerprint that imported demonstrations must share; "" takes any
     form: str = ""  # of prompts and answers, likewise
+    actions: str = ""  # that the agent has, likewise
     demo_routes: dict[str, list[str]] = {}  # family -> routes that its demonstrations take in turn; none: any
     demo_members: dict[str, list[str]] = {}  # family -> demonstrators that can show its tasks
     signal: str = "step"  # what must differ in a group for the learner to learn from it: "step" or "trajectory" rewards

@@ -36,6 +36,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     format: str
     tokenizer: str  # fingerprint of what made the token ids, "" when unknown
     form: str  # of prompts and answers: compact or paper, "" when unknown
+    actions: str = ""  # that the demonstrators had: both, gui or api, "" when unknown
     demos: int
     tasks: list[Tried] = []  # all that were tried, solved or not; [] where tasks have no strata
 

@@ -34,8 +34,8 @@ def read_run(folder: Path) -> tuple[Header, Iterator[Demo]]:
             Tried(task=row[0], tries=row[1], wins=row[2], mixed_tries=row[3], mixed_wins=row[4])
             for row in database.execute(_TRIED)
         ]
-    tokenizer, form = meta.get("tokenizer", ""), meta.get("form", "")
-    header = Header(format=FORMAT, tokenizer=tokenizer, form=form, demos=count, tasks=tried)
+    made_with = {key: meta.get(key, "") for key in ("tokenizer", "form", "actions")}
+    header = Header(format=FORMAT, demos=count, tasks=tried, **made_with)
     return header, _demos(folder, count)
 
 

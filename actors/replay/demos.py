@@ -23,7 +23,7 @@ from runtime.segments import SegmentStore
 
 def label(book: Book) -> None:
     """Write down, once, what the ledger's demonstrations are made with."""
-    for key in ("tokenizer", "form"):
+    for key in ("tokenizer", "form", "actions"):
         if not book.meta(key):
             book.set_meta(key, getattr(book.settings, key))
 
@@ -31,14 +31,15 @@ def label(book: Book) -> None:
 def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) -> DemosMoved:
     """Add the demonstrations at `path` (see `demofiles.read`) until `demos.count` are stored; those held are passed by.
 
-    Raises StoreError when it is missing, torn or of another form of file, LedgerError for another tokenizer or form of
-    prompts; nothing is added then.
+    Raises StoreError when it is missing, torn or of another form of file, LedgerError for another tokenizer, form of
+    prompts or action space; nothing is added then.
     """
     wanted = book.settings.demos.count - book.counter("demos")
     if wanted <= 0:  # also after a restart, when the recording may be gone
         return DemosMoved(demos=0)
     header, found = demofiles.read(path)
-    refuse_foreign(path, header, tokenizer=book.settings.tokenizer, form=book.settings.form)
+    made_for = book.settings
+    refuse_foreign(path, header, tokenizer=made_for.tokenizer, form=made_for.form, actions=made_for.actions)
     held = {row["digest"] for row in book.rows("SELECT digest FROM imports")}
     if book.counter("demo_attempts"):
         held |= {demo.digest for demo in demofiles.read(run_dir)[1]}
@@ -57,7 +58,7 @@ def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) 
     return DemosMoved(demos=added)
 
 
-def refuse_foreign(path: Path, header: Header, *, tokenizer: str, form: str) -> None:
+def refuse_foreign(path: Path, header: Header, *, tokenizer: str, form: str, actions: str) -> None:
     """Raise LedgerError unless both sides agree; "" on either side agrees with anything."""
     if header.tokenizer and tokenizer and header.tokenizer != tokenizer:
         raise LedgerError(
@@ -65,6 +66,10 @@ def refuse_foreign(path: Path, header: Header, *, tokenizer: str, form: str) -> 
         )
     if header.form and form and header.form != form:
         raise LedgerError(f"{path} was recorded in form {header.form}, desktops.form is {form}: record anew")
+    if header.actions and actions and header.actions != actions:
+        raise LedgerError(
+            f"{path} was recorded with actions {header.actions}, desktops.actions is {actions}: record anew"
+        )
 
 
 def _shown(one: Tried) -> Shown:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 
-from apis.tasks.demonstrator import Oracle
+from apis.space import ActionSpace, routes_in
+from apis.tasks.demonstrator import Oracle, with_mixed
 from apis.tasks.families import (
     calc_cell,
     calc_column,
@@ -94,7 +95,7 @@ CHECKS.update(
     paper_is=OnPaper(paper_is),
     deck_is=OnDeck(deck_is),
 )
-FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
+FAMILIES: dict[str, Family] = {module.FAMILY.name: with_mixed(module.FAMILY) for module in _MODULES}
 
 
 def family(task_id: str) -> Family:
@@ -128,15 +129,17 @@ def solved(task_id: str) -> Files:
     return of.solved(of.goal(task_id))
 
 
-def oracle(task_id: str, seed: int = 0, noise: float = 0.0, route: str = "") -> Oracle:
-    """Who shows how the task is done: by `route`, or by one of its family's that `seed` chooses.
+def oracle(task_id: str, seed: int = 0, noise: float = 0.0, route: str = "", space: ActionSpace = "both") -> Oracle:
+    """Who shows how the task is done within `space`: by `route`, or by one of its family's that `seed` chooses.
 
-    Raises ConfigError like `family`, and for a route the family does not have.
+    Raises ConfigError like `family`, and for a route that the family does not have or that leaves `space`.
     """
     of = family(task_id)
-    routes = of.routes
+    routes = {name: of.routes[name] for name in routes_in(space, of.routes)}
+    if not routes:
+        raise ConfigError(f"{task_id}: no oracle for actions {space}: it goes by {', '.join(sorted(of.routes))} only")
     drawn = hashlib.blake2b(f"{seed} {task_id}".encode(), digest_size=8).digest()
     chosen = route or sorted(routes)[int.from_bytes(drawn, "big") % len(routes)]
     if chosen not in routes:
         raise ConfigError(f"{task_id}: there is no route {route!r}, only {', '.join(sorted(routes))}")
-    return Oracle(of.goal(task_id), routes[chosen], seed, noise, of.apps)
+    return Oracle(of.goal(task_id), routes[chosen], seed, noise, of.apps, space=space)

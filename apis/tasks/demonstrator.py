@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import msgspec
@@ -17,8 +17,10 @@ from apis.actions import Action, Click, DragAndDrop, Hotkey, Scroll, SwitchWindo
 from apis.apps import APP_NAMES
 from apis.forms import Turn, element_names, escaped, place, window_names
 from apis.observation import Element, Observation
-from apis.tasks.family import Goal
+from apis.space import MIXED, ActionSpace, allows
+from apis.tasks.family import Family, Goal
 
+NOT_HERE = "no action for this -> wait"
 THOUGHT_NAME = 40  # characters of an element's text repeated in a thought
 
 
@@ -30,6 +32,7 @@ class View:
     observation: Observation
     history: Sequence[Turn]
     route: Random  # drawn from in the same order at every step of an episode: the route it takes
+    turn: Random  # drawn from anew at every step: who takes it where several routes may
 
     @property
     def elements(self) -> dict[str, Element]:
@@ -92,30 +95,56 @@ def keys(thought: str, *names: str) -> Move:
     return thought, Hotkey(keys=names)
 
 
+def mixed(gui: Decide, api: Decide) -> Decide:
+    """The route whose every step is by one of the two, each as likely, as the step's own draw says."""
+    return lambda view: (gui if view.turn.random() < 0.5 else api)(view)
+
+
+def with_mixed(family: Family) -> Family:
+    """`family`, with the mixed route where it goes by GUI and by functions and has no mixed route of its own."""
+    routes = family.routes
+    if MIXED in routes or not {"gui", "api"} <= routes.keys():
+        return family
+    return replace(family, routes={**routes, MIXED: mixed(routes["gui"], routes["api"])})
+
+
 class Oracle:
-    """Solves one task by one route; with `noise` it takes, that often, a step that does no harm and then recovers."""
+    """Solves one task by one route; with `noise` it takes, that often, a step that does no harm and then recovers.
+
+    It takes no action outside `space`: where its route has no other, it waits.
+    """
 
     def __init__(
-        self, goal: Goal, decide: Decide, seed: int = 0, noise: float = 0.0, apps: tuple[str, ...] = ()
+        self,
+        goal: Goal,
+        decide: Decide,
+        seed: int = 0,
+        noise: float = 0.0,
+        apps: tuple[str, ...] = (),
+        *,
+        space: ActionSpace = "both",
     ) -> None:
         self._goal = goal
         self._apps = apps  # those that the task needs, the main one first; () when any will do
         self._decide = decide
         self._seed = seed
         self._noise = noise
+        self._space = space
 
     def _random(self, part: str) -> Random:
         return Random(hashlib.blake2b(f"{self._seed} {part}".encode(), digest_size=8).digest())  # noqa: S311 - no secret
 
     def move(self, observation: Observation, history: Sequence[Turn]) -> Move:
         """What to do now."""
-        view = View(self._goal, observation, history, self._random("route"))
+        turn = self._random(f"turn {len(history)}")
+        view = View(self._goal, observation, history, self._random("route"), turn)
         chance = self._random(f"step {len(history)}")
-        if chance.random() < self._noise and (stray := _stray(view, chance)):
+        if chance.random() < self._noise and (stray := _stray(view, chance, self._space)):
             return stray
         if self._apps and observation.app in APP_NAMES and observation.app not in self._apps:
             return switch(view, self._apps[0])
-        return self._decide(view)
+        thought, action = self._decide(view)
+        return (thought, action) if allows(self._space, action) else (NOT_HERE, Wait())
 
     def answer(self, observation: Observation, history: Sequence[Turn], form: str = "compact") -> str:
         """The move as a model of that form would write it."""
@@ -139,8 +168,8 @@ def on_screen(action: Action, observation: Observation) -> Action:
     return action
 
 
-def _stray(view: View, chance: Random) -> Move | None:
-    """A step that leads nowhere and breaks nothing; a dialog it closes is simply opened again."""
+def _stray(view: View, chance: Random, space: ActionSpace) -> Move | None:
+    """A step of `space` that leads nowhere and breaks nothing; a dialog it closes is simply opened again."""
     elements = view.elements.items()
     files = view.observation.app == "file_manager"
     icons = [name for name, e in elements if files and e.tag == "icon" and e.label != view.goal.target]
@@ -152,4 +181,4 @@ def _stray(view: View, chance: Random) -> Move | None:
         strays.append(keys("close this", "esc"))
     if view.find("terminal", lambda e: e.text.rstrip().endswith("\n$") or e.text.rstrip() == "$"):
         strays.append(("look around", Type(text="ls", enter=True)))
-    return chance.choice(strays)
+    return chance.choice([stray for stray in strays if allows(space, stray[1])])

@@ -69,7 +69,7 @@ class Family:
     goal: Callable[[str], Goal]
     task: Callable[[str], Task]
     solved: Callable[[Goal], Files]  # the files that tell a done instance; folders know their names from these paths
-    routes: Mapping[str, Decide]  # ways to do it: "gui" always, "api" where an application's tools can
+    routes: Mapping[str, Decide]  # ways to do it: "gui" always, "api" where tools can; both make "mixed"
     templates: Templates
     trained: bool = True  # False: there is no training split, and it is reported apart
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of

@@ -12,6 +12,7 @@ DESCRIPTION = (
 EXAMPLES = (
     "examples:\n"
     "  computerrl demos record desktop --count 400 --seats 4 --name cold\n"
+    "  computerrl demos record calc_cell --actions both --routes mixed --count 20\n"
     "  computerrl demos record --deploy local --name cold\n"
     "  computerrl demos record --resume --name cold\n"
     "  computerrl demos list\n"
@@ -58,8 +59,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     record.add_argument("--seed", type=int, default=0, metavar="N", help="chooses tasks' order and strays (default: 0)")
     record.add_argument("--first", type=int, default=0, metavar="N", help="number of each family's first instance")
     record.add_argument(
-        "--routes", nargs="+", default=[], choices=("gui", "api"), metavar="ROUTE", help="gui, api (default: all)"
-    )
+        "--routes", nargs="+", default=[], choices=("gui", "api", "mixed"), metavar="ROUTE",
+        help="gui, api, mixed (each step by either); default: all that --actions allows",
+    )  # fmt: skip
+    record.add_argument(
+        "--actions", choices=("both", "gui", "api"), default="both",
+        help="actions that agent and oracles have: api lacks mouse and keyboard, gui the functions (default: both)",
+    )  # fmt: skip
     record.add_argument(
         "--noise", type=float, nargs="?", const=0.15, default=0.0, metavar="SHARE",
         help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",

@@ -31,6 +31,9 @@ MAX_BYTES = 1 << 20
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     parser.add_argument("--app", required=True, choices=APPS, metavar="APP", help=f"one of {', '.join(APPS)}")
+    parser.add_argument(
+        "--actions", choices=("both", "gui", "api"), default="both", help="actions that the agent has (default: both)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -42,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
     from apis.parse import verdict
 
     text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8", errors="replace")
-    found = verdict(text, args.app)
+    found = verdict(text, args.app, args.actions)
     accepted = found["verdict"] == "action"
     if args.json:
         say.document(found)

@@ -8,8 +8,9 @@ SUMMARY = "train: run a deploy file"
 DESCRIPTION = (
     "Run a deploy file: boot desktops, record demonstrations, clone them, train online, evaluate.\n"
     "FILE is a path or the name of a bundled file (local, smoke). Ctrl-C ends the run cleanly, a second one at once.\n"
-    "A file with arms and seeds becomes runs NAME-ARM-SEED, one after the other on one recording of demonstrations,\n"
-    "and one report in NAME-report; --resume passes by what has ended and goes on with the rest.\n"
+    "A file with arms and seeds becomes runs NAME-ARM-SEED, one after the other on one recording of demonstrations\n"
+    "(NAME-ARM-demos for each arm where arms differ in what is demonstrated), and one report in NAME-report;\n"
+    "--resume passes by what has ended and goes on with the rest.\n"
     "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted."
 )
 EXAMPLES = (
@@ -20,6 +21,7 @@ EXAMPLES = (
     "  computerrl run local --resume                          continue the newest run of that file\n"
     "  computerrl run local --seed 0 1 2                      the same job from three seeds\n"
     "  computerrl run ablation-async --arm full --seed 0      one run of an experiment\n"
+    "  computerrl run ablation-actions                        GUI alone, functions alone, both: nine runs\n"
 )
 
 

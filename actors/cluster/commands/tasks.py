@@ -16,6 +16,7 @@ EXAMPLES = (
     "  computerrl tasks show text_editor/train/3\n"
     "  computerrl tasks check desktop --static\n"
     "  computerrl tasks check desktop --instances 10 --seats 2\n"
+    "  computerrl tasks check calc_cell --route mixed --instances 10\n"
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
 )
 LIST = "List the families of a suite: application, routes of the oracles, kinds of task and wordings."
@@ -40,7 +41,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("suite", metavar="SUITE", help="suite, YAML file, family, or JSON file or folder of tasks")
     check.add_argument("--static", action="store_true", help="look at the form only; needs no desktop")
     check.add_argument("--family", action="append", default=[], metavar="F", help="only this family (repeatable)")
-    check.add_argument("--route", choices=("gui", "api", "all"), default="all", help="which oracles (default: all)")
+    check.add_argument(
+        "--route", choices=("gui", "api", "mixed", "all"), default="all", help="which oracles (default: all)"
+    )
+    check.add_argument(
+        "--actions", choices=("both", "gui", "api"), default="both",
+        help="actions that the oracles have: api lacks mouse and keyboard, gui the functions (default: both)",
+    )  # fmt: skip
     check.add_argument("--split", choices=("train", "held-out", "both"), default="", help="which instances")
     check.add_argument("--instances", type=int, default=100, metavar="N", help="per family and split (default: 100)")
     check.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")

@@ -80,7 +80,10 @@ def show(args: argparse.Namespace) -> int:
     if args.json:
         say.document({"recording": str(path), "header": header, "strata": figures, "tasks": tasks_of(header)})
         return 0
-    say.line(f"{path}: {header.demos} demonstrations, form {header.form or '-'}, tokenizer {header.tokenizer or '-'}\n")
+    say.line(
+        f"{path}: {header.demos} demonstrations, form {header.form or '-'},"
+        f" actions {header.actions or '-'}, tokenizer {header.tokenizer or '-'}\n"
+    )
     say.table(
         ("FAMILY", "BY", "DEMOS", "TASKS", "STEPS", "PROMPT TOKENS", "RESPONSE TOKENS", "WALL S"),
         [

@@ -22,6 +22,7 @@ from actors.entropulse.config import EvaluationConfig
 from actors.replay.config import TaskRange, TasksConfig
 from actors.replay.messages import Figures, WaitFigures
 from apis import tasks
+from apis.space import routes_in
 from apis.tasks.words import TRAIN
 from runtime.errors import ConfigError
 from runtime.system import ActorSystem
@@ -45,7 +46,8 @@ def record(args: argparse.Namespace) -> int:
         runcommand.refuse_bad_name(name)
         folder = runs / name
         deploy = deploy_of(args)
-        refuse_expert_keys(deploy, "demos record")
+        if args.deploy:  # what the command says by flags is no key of a file
+            refuse_expert_keys(deploy, "demos record")
         what = f"--deploy {args.deploy}" if args.deploy else args.suite or "--tasks " + " ".join(args.tasks)
         label = f"{RECORD} {what}"
     return record_into(folder.resolve(), deploy, runcommand.Labels(label, args.runs, begun), resume=args.resume)
@@ -85,7 +87,7 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
         run=RunConfig(seed=args.seed, base=str(Path(args.base).resolve()) if args.base else ""),
         tasks=TasksConfig(demo=_listed(args), max_steps=args.max_steps),
         demos=DemonstrationsConfig(count=args.count, noise=args.noise, routes=args.routes, attempts_per_demo=2.0),
-        desktops=SeatsConfig(seats=args.seats, spares=min(2, args.seats), form=args.form),
+        desktops=SeatsConfig(seats=args.seats, spares=min(2, args.seats), form=args.form, actions=args.actions),
         evaluation=EvaluationConfig(enabled=False),
     )
 
@@ -118,10 +120,12 @@ def _listed(args: argparse.Namespace) -> list[str | TaskRange]:
     families = [
         name
         for name in suite.trained
-        if not args.routes or any(route in tasks.FAMILIES[name].routes for route in args.routes)
+        if (found := routes_in(args.actions, tasks.FAMILIES[name].routes))
+        and (not args.routes or any(route in found for route in args.routes))
     ]
     if not families:
-        kind = f" with a route {' or '.join(args.routes)}" if suite.trained else " that may be trained on"
+        only = " or ".join(args.routes) or "any"
+        kind = f" with a route {only} for actions {args.actions}" if suite.trained else " that may be trained on"
         raise ConfigError(f"{args.suite}: no family{kind}")
     each = max(1, -(-args.count * INSTANCES_PER_DEMO // len(families)))
     numbers = suite.splits.get(TRAIN)

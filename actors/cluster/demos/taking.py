@@ -17,6 +17,7 @@ from actors.replay.actor import DATABASE, SEGMENTS
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.demofiles import Header
 from actors.replay.store import Ledger
+from apis.space import SPACES
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.origin import check_origin
 from runtime.segments import SegmentStore
@@ -37,7 +38,10 @@ def take_in(args: argparse.Namespace) -> int:
         deploy = Deploy(
             run=RunConfig(),
             demos=DemonstrationsConfig(count=header.demos),
-            desktops=SeatsConfig(form="paper" if header.form == "paper" else "compact"),
+            desktops=SeatsConfig(
+                form="paper" if header.form == "paper" else "compact",
+                actions=next((space for space in SPACES if space == header.actions), "both"),
+            ),
         )
     else:
         deploy = typed.read(folder / "deploy.yaml", Deploy)
@@ -52,6 +56,7 @@ def take_in(args: argparse.Namespace) -> int:
         # A new run has no model of its own yet: it takes the tokenizer that the file names.
         tokenizer=header.tokenizer if fresh else models.fingerprint(model),
         form=header.form if fresh else deploy.desktops.form,
+        actions=header.actions if fresh else deploy.desktops.actions,
     )
     _refuse_foreign(source, header, settings)
     record = runfolder.RunRecord(
@@ -88,7 +93,7 @@ def take_in(args: argparse.Namespace) -> int:
 
 def _refuse_foreign(source: Path, header: Header, settings: LedgerSettings) -> None:
     try:
-        demos.refuse_foreign(source, header, tokenizer=settings.tokenizer, form=settings.form)
+        demos.refuse_foreign(source, header, tokenizer=settings.tokenizer, form=settings.form, actions=settings.actions)
     except ComputerRLError as error:
         raise ConfigError(str(error)) from None
 

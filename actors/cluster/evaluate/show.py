@@ -71,6 +71,7 @@ def _document(
         "max_new_tokens": found.max_new_tokens,
         "task_set": found.task_set,
         "form": deploy.desktops.form,
+        "actions": deploy.desktops.actions,
         "max_steps": deploy.tasks.max_steps,
         "closed": found.closed,
         "intervals": _intervals(found.summary),
@@ -91,7 +92,8 @@ def _print(weights: Weights, deploy: Deploy, found: Round, compared: Compared | 
     state = "" if found.closed else ", not finished"
     say.line(
         f"\n{weights.name}{at}: {summary.instances} instances (task set {found.task_set}), {found.decoding},"
-        f" form {deploy.desktops.form}, {summary.episodes} episodes, {summary.faults} faults{state}\n"
+        f" form {deploy.desktops.form}, actions {deploy.desktops.actions},"
+        f" {summary.episodes} episodes, {summary.faults} faults{state}\n"
     )
     never = evaluation.untrained_families()
     rows = [

@@ -108,16 +108,16 @@ def _show_form(report: form.Report, args: argparse.Namespace, noun: str) -> int:
 
 def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     routes = () if args.route == "all" else (args.route,)
-    wishes = live.wishes_for(ids, routes)
+    wishes = live.wishes_for(ids, routes, args.actions)
     if not wishes:
-        raise ConfigError(f"--route {args.route}: none of these families has it")
+        raise ConfigError(f"--route {args.route} --actions {args.actions}: none of these families has such an oracle")
     _refuse_unless_fit()
     results: list[Result] = []
     wanted = Counter((wish.task.split("/")[0], wish.task.split("/")[1], wish.route) for wish in wishes)
     to = stream(as_json=args.json)
     if not args.json:
         say.line(f"{len(wishes)} episodes by oracles on {args.seats} desktops at a time (Ctrl-C: finish and sum up)")
-    settings = live.Settings(seats=args.seats, noise=args.noise)
+    settings = live.Settings(seats=args.seats, noise=args.noise, actions=args.actions)
     with Progress(to) as shown, _open(args.out) as out:
 
         def heard(result: Result, troubles: Troubles) -> None:

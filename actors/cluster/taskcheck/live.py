@@ -20,6 +20,7 @@ from actors.cluster.taskcheck.tally import Result
 from actors.desktop.player import MAX_STEPS, Play, Player, demonstrated
 from actors.desktop.pool import Pool
 from apis import tasks
+from apis.space import ActionSpace, routes_in
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.events import Event
@@ -43,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seats: int = 2
     noise: float = 0.0  # how often an oracle takes a harmless wrong step and recovers
     form: Literal["compact", "paper"] = "compact"
+    actions: ActionSpace = "both"
     max_steps: int = MAX_STEPS
 
 
@@ -68,7 +70,9 @@ async def check(
     Returns False when it was interrupted; what was under way is finished then. Raises ConfigError.
     """
     tokenizer = Tokenizer.load(models.locate(""))
-    seats = SeatsConfig(seats=settings.seats, spares=min(2, settings.seats), form=settings.form)
+    seats = SeatsConfig(
+        seats=settings.seats, spares=min(2, settings.seats), form=settings.form, actions=settings.actions
+    )
     troubles = Troubles()
     pool = await Pool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
     try:
@@ -95,7 +99,9 @@ async def check(
 
 
 async def _one(player: Player, wish: Wish, tokenizer: Tokenizer, settings: Settings) -> Result:
-    answers = demonstrated(tokenizer, form=settings.form, route=wish.route, noise=settings.noise)
+    answers = demonstrated(
+        tokenizer, form=settings.form, route=wish.route, noise=settings.noise, space=settings.actions
+    )
     family, split, number = wish.task.split("/")
     try:
         play = await player.play(wish.task, answers, route=wish.route, seed=int(number), max_steps=settings.max_steps)
@@ -128,12 +134,15 @@ def last_lines(play: Play) -> list[str]:
     return [f"{step.response.splitlines()[-1][:160]} -> {(step.result or '')[:160]}" for step in play.steps[-LAST:]]
 
 
-def wishes_for(ids: dict[str, list[str]], routes: tuple[str, ...]) -> list[Wish]:
-    """Every id of every family by every route it has among `routes`, so ordered that all families advance together."""
+def wishes_for(ids: dict[str, list[str]], routes: tuple[str, ...], space: ActionSpace = "both") -> list[Wish]:
+    """Every id of every family by every route it has among `routes` and within `space`.
+
+    They are so ordered that all families advance together.
+    """
     columns = [
         [Wish(task_id, route) for task_id in listed]
         for family, listed in ids.items()
-        for route in sorted(tasks.FAMILIES[family].routes)
+        for route in routes_in(space, tasks.FAMILIES[family].routes)
         if not routes or route in routes
     ]
     longest = max(map(len, columns), default=0)

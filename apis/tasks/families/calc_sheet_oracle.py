@@ -36,6 +36,8 @@ def by_gui(view: View) -> Move:
 def by_tools(view: View) -> Move:
     """The next move with Calc's functions."""
     goal = calc_oracle.goal_of(view)
+    if view.title == DIALOG:  # opened by the other route: while it is open the function would rename beneath it
+        return by_gui(view)
     if _named(view) or calc_oracle.to_calc(view):
         return calc_oracle.by_tools(view)
     renamed = call("CalcTools", "rename_sheet", old_name=goal.sheet, new_name=goal.renamed)

@@ -114,16 +114,19 @@ OWN = {  # what an ablation may say otherwise than the main job
     "run", "entropulse", "evaluation", "tasks.eval", "replay.max_staleness", "learner.advantage",
     "demos.resample_rounds", "demos.resamples", "demos.resample_bc_steps", "demos.source",
 }  # fmt: skip
+# Calc's families cost four times as much, and a pool's members would not make as many demonstrations for each arm.
+OF_ACTIONS = {"tasks.train", "tasks.demo", "demos", "desktops.actions", "replay.groups_per_step"}
 
 
-@pytest.mark.parametrize("name", ["ablation-async", "ablation-entropulse", "ablation-advantage"])
+@pytest.mark.parametrize("name", ["ablation-async", "ablation-entropulse", "ablation-advantage", "ablation-actions"])
 def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None:
     main, _ = deployfile.load("local")
+    own = OWN | (OF_ACTIONS if name == "ablation-actions" else set())
     for one in experiment.expand(name):
         for section in main.__struct_fields__:
             ours, theirs = getattr(one.deploy, section), getattr(main, section)
-            for key in theirs.__struct_fields__ if section not in OWN else ():
-                if f"{section}.{key}" not in OWN:
+            for key in theirs.__struct_fields__ if section not in own else ():
+                if f"{section}.{key}" not in own:
                     assert getattr(ours, key) == getattr(theirs, key), f"{name}: {section}.{key}"
 
 
@@ -196,6 +199,31 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
         experimentrun.start(arguments(file, runs, name="e"))
     with pytest.raises(ConfigError, match="no such experiment"):
         experimentrun.start(arguments(file, runs, name="f", resume=True))
+
+
+def test_arms_with_other_actions_begin_from_recordings_of_their_own(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = "  near: {desktops.actions: gui}\n  far: {desktops.actions: gui, demos.resample_rounds: 0}\n  all: {}\n"
+    head, tail = FILE.split("arms:\n", maxsplit=1)[0], FILE[FILE.index("seeds:") :]
+    Path(file).write_text(f"{head}run: {{expert: true}}\narms:\n{arms}{tail}")
+    runs, simulated = tmp_path / "runs", SimulatedRuns({})
+    monkeypatch.setattr(runcommand, "carry_out", simulated)
+    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
+    monkeypatch.setattr(show, "show", lambda *_, **__: 0)
+    assert experimentrun.start(arguments(file, runs, name="e", arm=["far"], seed=[5])) == 0
+    assert [name for name, _ in simulated.started] == ["e-near-demos", "e-far-5"]
+    assert experimentrun.start(arguments(file, runs, name="e", resume=True)) == 0
+    assert sorted(name for name, _ in simulated.started) == sorted(
+        ["e-near-demos", "e-all-demos", *(f"e-{arm}-{seed}" for arm in ("near", "far", "all") for seed in (3, 5))]
+    )
+    begun = {name: Path(source).name for name, source in simulated.sources.items() if source}
+    assert begun == {
+        f"e-{arm}-{seed}": f"e-{'all' if arm == 'all' else 'near'}-demos"
+        for arm in ("near", "far", "all")
+        for seed in (3, 5)
+    }
+    assert "e-all-demos" not in [path.name for path in runfolder.of_experiment(runs, "e")]
 
 
 def test_a_recording_that_failed_ends_it_every_time(

@@ -300,4 +300,4 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
     assert "there is no route apl" in refused({**oracle, "route": "apl"})
     assert "url is 'x'" in refused({"type": "endpoint", "name": "e", "url": "x", "model": "m"})
     assert "unknown key demos.pool.0.nois" in refused({**oracle, "nois": 1.0})
-    assert [one.name for one in demopool.pool_of(DemonstrationsConfig(attempts=1))] == ["api", "gui"]
+    assert [one.name for one in demopool.pool_of(DemonstrationsConfig(attempts=1))] == ["api", "gui", "by-turns"]

@@ -1,0 +1,79 @@
+"""Action spaces on real desktops: oracles of each solve their tasks, and what lies outside of one does nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import pytest_asyncio
+
+from actors.desktop.answers import Answer, Prompt
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.player import Player, demonstrated
+from actors.desktop.pool import Pool
+from actors.desktop.seat_config import SeatConfig
+from apis.forms import Turn
+from apis.observation import Observation
+from apis.space import ActionSpace
+from policy.base.build import MODEL
+from policy.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
+
+
+@pytest.fixture
+def state_dir() -> Iterator[str]:
+    with TemporaryDirectory(prefix="crl", dir="/run") as folder:
+        Path(folder).chmod(0o755)  # desktops have users of their own
+        yield folder
+
+
+@pytest_asyncio.fixture
+async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
+    made = await Pool.open(desktops, tmp_path / "plays")
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("family", "space", "route"),
+    [("calc_cell", "gui", ""), ("sheet_from_note", "api", ""), ("calc_sheet", "both", "mixed")],
+)
+async def test_an_oracle_solves_its_task_within_the_space(
+    family: str, space: ActionSpace, route: str, pool: Pool
+) -> None:
+    player = Player(pool, SeatConfig(screenshots="none", actions=space))
+    answers = demonstrated(Tokenizer.load(MODEL), route=route, space=space)
+    played = await player.play(f"{family}/held-out/4", answers, route=route, seed=3, max_steps=8)
+    assert played.success, (played.detail, [step.response for step in played.steps])
+    assert [step.refusal for step in played.steps] == [None] * len(played.steps)
+    named = [line for step in played.steps for line in step.observation.splitlines() if line.startswith("actions: ")]
+    assert named == ([] if space == "both" else [f"actions: {space}"] * len(played.steps))
+
+
+class Said:
+    """Answers what it was told to, one after the other."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = iter(answers)
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        return Answer(next(self.answers), [1], [2], [], [], 0.0)
+
+
+async def test_what_lies_outside_is_refused_and_not_done(pool: Pool) -> None:
+    said = ("Agent.type(text='spoilt', enter=True)", "Agent.hotkey(keys=['ctrl', 's'])", "Agent.exit(success=True)")
+    player = Player(pool, SeatConfig(screenshots="none", actions="api"))
+    played = await player.play("calc_cell/train/1", lambda _: Said(*said))  # after a fault it is asked anew
+    assert not played.success
+    first, second, last = played.steps
+    assert (first.action, second.action) == (None, None)
+    assert "Agent.type is not allowed; Agent has open_app, switch_window" in str(first.refusal)
+    assert not any("spoilt" in text for text in last.observation.splitlines() if " table-cell " in text)
+    assert [text for text in last.observation.splitlines() if text.startswith("did: ")] == ["did: refused"] * 2
