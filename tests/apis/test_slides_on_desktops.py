@@ -52,6 +52,7 @@ async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
     [
         ("slides_text", "clear", "gui"),
         ("slides_order", "end", "gui"),
+        ("slides_order", "delete", "mixed"),
         ("slides_copy", "copy", "api"),
     ],
 )

@@ -1,7 +1,7 @@
 """Tasks on Impress: delete a slide, or move one to another place, and save.
 
 Invariant: the two splits share no wording and, since words are split by their hash, no name and no value. Impress
-has no function for either, so they are done by mouse and keyboard alone.
+has no function for either, so they are done by mouse and keyboard; only saving has one.
 """
 
 from __future__ import annotations
@@ -75,4 +75,9 @@ def goal(task_id: str) -> DeckGoal:
     )
 
 
-FAMILY = of_slides(NAME, goal, routes={"gui": slides_pages_oracle.by_gui}, templates=TEMPLATES)
+FAMILY = of_slides(
+    NAME,
+    goal,
+    routes={"gui": slides_pages_oracle.by_gui, "mixed": slides_pages_oracle.by_hand_then_tool},
+    templates=TEMPLATES,
+)

@@ -1,12 +1,14 @@
 """How to copy, delete or move a slide: by the buttons and the menu for slides, or by Impress's function for copies.
 
+Deleting and moving have no function, so a mixed way does these by mouse and keyboard and saves by function.
+
 Invariant: it looks at the slides before every step, so it never copies or deletes twice; what went wrong is undone, and
 it saves only when the slides are those that are wanted.
 """
 
 from __future__ import annotations
 
-from apis.tasks.demonstrator import Move, View, click, keys
+from apis.tasks.demonstrator import Decide, Move, View, click, keys
 from apis.tasks.families.slides_oracle import (
     blocked,
     current,
@@ -25,13 +27,22 @@ MENU, SUBMENU = "Slide", "Move"
 
 def by_gui(view: View) -> Move:
     """The next move with mouse and keyboard."""
-    save_by_mouse, goal = view.route.random() < 0.3, goal_of(view)
+    return _by_hand(view, lambda view: finished(view, view.route.random() < 0.3))
+
+
+def by_hand_then_tool(view: View) -> Move:
+    """The next move with mouse and keyboard, or to save by function."""
+    return _by_hand(view, finished_by_tool)
+
+
+def _by_hand(view: View, finish: Decide) -> Move:
+    goal = goal_of(view)
     if move := _in_menu(view, ENTRIES.get(goal.kind, "")):
         return move
     if move := blocked(view):
         return move
     if told(view) == goal.finish:
-        return finished(view, save_by_mouse)
+        return finish(view)
     if told(view) != goal.slides:
         return keys("not what is wanted -> undo", "ctrl", "z")
     if move := shown(view, goal.slide):
