@@ -22,6 +22,7 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     pulses: int = 1
     pulse_steps: int = 40
     pulse: Literal["full", "reference_reset", "none"] = "full"  # the others are for comparison, see `rl_steps_in_all`
+    rl_steps_for_pulse: int = 0  # RL steps in place of a pulse, in an arm without; 0: as many as `pulse_steps`
     min_stay: int = 20  # a plateau is not looked for before this many steps of a stay
     window: int = 20  # the fewest steps that the slope of success is fitted over
     plateau_gain: float = 0.05  # success has levelled off when it surely gains less than this per window
@@ -30,7 +31,8 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     max_waste: int = 0  # RL ends when so many groups in a row ended without a step; 0: never
 
     def __post_init__(self) -> None:
-        for name in ("bc_steps", "total_rl_steps", "rl_steps", "pulses", "pulse_steps", "max_waste"):
+        steps = ("bc_steps", "total_rl_steps", "rl_steps", "pulse_steps", "rl_steps_for_pulse")
+        for name in (*steps, "pulses", "max_waste"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"entropulse.{name} is {getattr(self, name)}: it counts, from 0")
         if self.window < 2 or self.patience < 1:
@@ -38,12 +40,13 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     @property
     def rl_steps_in_all(self) -> int:
-        """RL steps of the whole run. An arm without pulses gets theirs as RL steps, so that all arms take as many.
+        """RL steps of the whole run. An arm without pulses gets `rl_steps_for_pulse` more in place of each.
 
-        A pulse's step costs no episodes, so this favours the arms that a pulse is compared with. `reference_reset`
-        begins a new stay at the same triggers (new reference, fresh optimizer); `none` has one stay.
+        A pulse's step costs no episodes and so a fraction of an RL step's processor time: at equal compute a pulse
+        stands for few RL steps. `reference_reset` begins a new stay at the same triggers (new reference, fresh
+        optimizer); `none` has one stay.
         """
-        instead = 0 if self.pulse == "full" else self.pulses * self.pulse_steps
+        instead = 0 if self.pulse == "full" else self.pulses * (self.rl_steps_for_pulse or self.pulse_steps)
         return self.total_rl_steps and self.total_rl_steps + instead
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -79,6 +80,7 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     samples_per_step: int = 32  # steps per cross-entropy batch (behaviour cloning and pulse)
     reservoir_per_task: int = 16  # successful trajectories kept per RL stay and task
     pulse_per_task: int = 8  # of them, at most so many per task go into a pulse
+    pulse_tasks: Literal["all", "unmastered"] = "all"  # or only those of which an episode failed in its stay
     keep_payload_steps: int = 4  # optimizer steps that payloads of failures outlive their group
     sampler_silent_s: float = 180.0  # a sampler that has said nothing for so long holds admission back no more
     reservation_s: float = 900.0  # a reservation neither committed nor released by then is taken back

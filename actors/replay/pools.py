@@ -12,6 +12,8 @@ from actors.replay.book import Book, Row, Stay
 from actors.replay.messages import Lane, Phase, StepRef
 from actors.replay.reservoir import choose, minibatch, stable_seed
 
+ANY = 1 << 62  # above every sequence number
+
 
 def _since_pulse(stays: list[Stay]) -> list[int]:
     """The roots of `stays` (newest first) back to the last pulse: whose successes a pulse after them learns from."""
@@ -19,16 +21,30 @@ def _since_pulse(stays: list[Stay]) -> list[int]:
     return [stay.root for stay in stays[: phases.index(Phase.PULSE) if Phase.PULSE in phases else None]]
 
 
+def _of_stay(book: Book, root: int, bound: int) -> tuple[str, tuple[str | int, ...]]:
+    """FROM clause and values: reservoir members of the stay `root`, committed up to `bound`.
+
+    With `pulse_tasks: unmastered`, of tasks of which an episode failed in that stay: one that always succeeds has as
+    little to teach a pulse as a group of equal rewards has to teach RL.
+    """
+    stay = (Lane.TRAIN, root, bound)
+    kept = "FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
+    if book.rules.pulse_tasks == "all":
+        return kept, stay
+    failed = "SELECT task FROM episodes WHERE success = 0 AND lane = ? AND stay = ? AND seq <= ?"
+    return f"{kept} AND task IN ({failed})", (*stay, *stay)
+
+
 def count_successes(book: Book) -> int:
     """How many trajectories a pulse that began now could choose from."""
-    counted = "SELECT COUNT(*) FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ?"
-    return sum(book.number(counted, Lane.TRAIN, root) for root in _since_pulse(book.path()))
+    clauses = [_of_stay(book, root, ANY) for root in _since_pulse(book.path())]
+    return sum(book.number(f"SELECT COUNT(*) {clause}", *values) for clause, values in clauses)
 
 
 def _kept_successes(book: Book, stays: list[Stay], bound: int) -> list[Row]:
     """Reservoir members of the stays back to the last pulse, committed up to `bound`, by task and sequence."""
-    found = "SELECT seq, token, task FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
-    rows = [row for root in _since_pulse(stays) for row in book.rows(found, Lane.TRAIN, root, bound)]
+    clauses = [_of_stay(book, root, bound) for root in _since_pulse(stays)]
+    rows = [row for clause, values in clauses for row in book.rows(f"SELECT seq, token, task {clause}", *values)]
     return sorted(rows, key=lambda row: (row["task"], row["seq"]))
 
 

@@ -186,6 +186,13 @@ def test_arms_without_a_pulse_take_as_many_steps(tmp_path: Path, arm: str, stays
     assert world.causes == [("bc", "demos_complete"), ("rl", "bc_complete"), *resets, ("done", "counted")]
 
 
+@pytest.mark.parametrize("arm", ["reference_reset", "none"])
+def test_or_as_many_rl_steps_as_a_pulse_is_said_to_be_worth(tmp_path: Path, arm: str) -> None:
+    world = World(tmp_path, settings(pulses=1, rl_steps=2, total_rl_steps=5, pulse=arm, rl_steps_for_pulse=1))
+    world.run()
+    assert world.play.figures().steps == {"bc": 2, "rl": 6}
+
+
 @pytest.mark.parametrize("arm", ["full", "reference_reset"])
 def test_a_step_under_way_at_a_plateau_is_one_of_those_planned(tmp_path: Path, arm: str) -> None:
     phases_: dict[str, Any] = {"pulses": 1, "total_rl_steps": 12, "min_stay": 4, "window": 4, "patience": 2}

@@ -80,6 +80,23 @@ def test_some_per_task_at_random(tmp_path: Path) -> None:
     assert 6 <= min(times.values()) <= max(times.values()) <= 36
 
 
+def test_a_task_that_always_succeeded_teaches_a_pulse_nothing_more_where_the_file_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path, group_size=2, pulse_tasks="unmastered")
+    run.play.rl()
+    for _ in range(6):
+        work = run.play.reserve()
+        run.commit(work, success=work.task == "t0" or work.slot == 0)
+    assert set(run.task.values()) == {"t0", "t1", "t2"}
+    late = next(work for work in (run.play.reserve() for _ in range(6)) if work.task == "t0")
+    assert run.play.figures().successes_kept == 2, "one of t1, one of t2"
+    run.play.phase(Phase.PULSE, steps=5)
+    tokens = run.tokens()
+    assert {run.task[token] for token in tokens} == {"t1", "t2"}
+    run.commit(late, success=False)
+    run.play.reopen()
+    assert run.tokens() == tokens, "a failure after the pulse began changes none of its epochs"
+
+
 def test_of_that_stay_alone(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.play.rl()
