@@ -13,8 +13,9 @@ train: setup
 
 test: setup lint pytest
 
-# The suite, the tests against real SGLang, and a shortened main job with real SGLang behind the samplers.
+# The suite, every function on its real application, the tests against real SGLang, and a shortened main job with it.
 test-all: test sglang-cpu
+	.venv/bin/computerrl apis check --repeats 2 --no-targets
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0
 	@bash deploy/setup/sglang_smoke.sh
 
