@@ -10,6 +10,8 @@ import pytest
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.pool import Pool
 
+pytest.register_assert_rewrite("tests.apis.declared", "tests.apis.plays")  # their messages say what was compared
+
 
 @pytest.fixture
 async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
