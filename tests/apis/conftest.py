@@ -10,7 +10,7 @@ import pytest
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.pool import Pool
 
-pytest.register_assert_rewrite("tests.apis.declared", "tests.apis.plays")  # their messages say what was compared
+pytest.register_assert_rewrite(*(f"tests.apis.{name}" for name in ("declared", "moves", "plays")))
 
 
 @pytest.fixture
