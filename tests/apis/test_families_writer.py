@@ -21,7 +21,7 @@ FAMILIES = families_on(WRITER)
 PARTS = parts(FAMILIES)
 TEXT_FAMILIES = [name for name in FAMILIES if name != writer_look.NAME]
 EDITOR, OFFICE = {"id": 5, "class": "Mousepad"}, {"id": 6, "class": "libreoffice-writer"}
-SAVED = [Turn("", line(writer_oracle.SAVE), "")]
+SAVED = [Turn("", writer_oracle.SAVING.lines[0], "")]
 ROUTES = ("api", "gui", "mixed")
 
 
@@ -113,8 +113,8 @@ def test_it_saves_before_it_claims(name: str) -> None:
             done = read_before(goal)
             saving = line(moved(task_id, observation, done, route, seed))
             button = next(e for e, element in element_names(observation).items() if element.name == "Save")
-            assert saving in (*writer_oracle._SAVED, f"Agent.click(coordinates={button})")
-            assert (route == "api") <= (saving == line(writer_oracle.SAVE_CALL))
+            assert saving in (*writer_oracle.SAVING.lines, f"Agent.click(coordinates={button})")
+            assert (route == "api") <= (saving == line(writer_oracle.SAVING.call))
             assert moved(task_id, observation, done + SAVED, route, seed) == Exit(success=True)
             later = [*done, *SAVED, Turn("", "Agent.type(text='x')", "")]
             assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
@@ -188,5 +188,5 @@ def test_a_look_is_set_once_by_either_way() -> None:
         assert line(called).startswith("WriterTools.set_")
         for route in ROUTES:  # who takes over sees that it was done
             after = moved(task_id, chosen, [Turn("", line(called), "")], route, seed)
-            assert line(after) in writer_oracle._SAVED or element_names(chosen)[after.coordinates].name == "Save"  # type: ignore[attr-defined]
+            assert line(after) in writer_oracle.SAVING.lines or element_names(chosen)[after.coordinates].name == "Save"  # type: ignore[attr-defined]
     assert kinds == set(writer_look.TEMPLATES)
