@@ -43,7 +43,7 @@ def published(function: Function, kinds: Mapping[str, str] | None = None) -> str
     return f"{function.name}({', '.join(parts)})"
 
 
-def declared(functions: Functions) -> dict[str, list[tuple[str, str]]]:
+def arguments_of(functions: Functions) -> dict[str, list[tuple[str, str]]]:
     """Names and types of the arguments of each function, as the guest's methods must have them."""
     return {
         name: [(p.name, PYTHON.get(p.kind, "str") + (" | None" if p.default is None else "")) for p in function.params]

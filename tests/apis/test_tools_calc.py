@@ -12,21 +12,7 @@ from apis.functions import Param
 from apis.grammar import Refusal, parse
 from apis.kinds import MAX_COLUMN, MAX_ROW, Unfit, column_letters, column_number
 from apis.tools import TOOLS, call
-from tests.apis.declared import (
-    NAMES,
-    TYPED,
-    Strategies,
-    calls,
-    carried_out,
-    declared,
-    fit_once,
-    methods_of,
-    params_of,
-    prompt,
-    prompt_shows,
-    published,
-    refusal,
-)
+from tests.apis import declared
 
 CALC = {function.name: function for function in TOOLS["libreoffice_calc"]}
 
@@ -66,23 +52,23 @@ set_zoom_level(zoom_percentage: integer)
 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
-    assert [published(function) for function in CALC.values()] == PUBLISHED.strip().splitlines()
+    assert [declared.published(function) for function in CALC.values()] == PUBLISHED.strip().splitlines()
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert methods_of("calc") == declared(CALC)
+    assert declared.methods_of("calc") == declared.arguments_of(CALC)
 
 
 def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    prompt_shows("libreoffice_calc", CALC)
-    assert "CalcTools" not in prompt("text_editor")
+    declared.prompt_shows("libreoffice_calc", CALC)
+    assert "CalcTools" not in declared.prompt("text_editor")
 
 
 def test_only_the_active_application_has_its_functions() -> None:
     assert set(functions_for("libreoffice_calc")) - set(functions_for("terminal")) == {f"CalcTools.{n}" for n in CALC}
     lacking = "there is no function CalcTools.save here: bring a window of libreoffice_calc to the front first"
-    assert refusal("CalcTools.save()", "text_editor") == lacking
-    nearest = refusal("CalcTools.set_cell(cell='A1', value='1')", "libreoffice_calc")
+    assert declared.refusal("CalcTools.save()", "text_editor") == lacking
+    nearest = declared.refusal("CalcTools.set_cell(cell='A1', value='1')", "libreoffice_calc")
     assert "did you mean CalcTools.set_cell_value?" in nearest
 
 
@@ -105,7 +91,7 @@ def test_only_the_active_application_has_its_functions() -> None:
     ],
 )  # fmt: skip
 def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) -> None:
-    carried_out(answer, "libreoffice_calc", arguments)
+    declared.carried_out(answer, "libreoffice_calc", arguments)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +131,7 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
     ],
 )
 def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) -> None:
-    assert said in refusal(f"CalcTools.{answer}", "libreoffice_calc")
+    assert said in declared.refusal(f"CalcTools.{answer}", "libreoffice_calc")
 
 
 def test_long_flat_lists_are_no_nesting() -> None:
@@ -171,7 +157,7 @@ CELLS = st.builds("{}{}".format, COLUMNS, ROWS)
 NUMBERS = st.floats(-(2**53), 2**53, exclude_min=True, exclude_max=True) | st.integers(-(2**53) + 1, 2**53 - 1)
 
 
-def own(_: Param) -> Strategies:
+def own(_: Param) -> declared.Strategies:
     return {
         "cell": CELLS,
         "range": CELLS | st.builds("{}:{}".format, CELLS, CELLS),
@@ -179,16 +165,16 @@ def own(_: Param) -> Strategies:
         "columns": COLUMNS | st.builds("{}:{}".format, COLUMNS, COLUMNS),
         "rows": ROWS.map(str) | st.builds("{}:{}".format, ROWS, ROWS),
         "letters": st.lists(COLUMNS, min_size=1, max_size=9, unique=True),
-        "sheet": NAMES,
-        "scalars": st.lists(TYPED | NUMBERS | st.none() | st.booleans(), min_size=1, max_size=9),
-        "names": st.lists(NAMES, min_size=1, max_size=4),
-        "entry": TYPED | NUMBERS,
+        "sheet": declared.NAMES,
+        "scalars": st.lists(declared.TYPED | NUMBERS | st.none() | st.booleans(), min_size=1, max_size=9),
+        "names": st.lists(declared.NAMES, min_size=1, max_size=4),
+        "entry": declared.TYPED | NUMBERS,
         "rgb": st.integers(0, 0xFFFFFF),
-        "path": NAMES.map("~/Documents/{}.pdf".format),
+        "path": declared.NAMES.map("~/Documents/{}.pdf".format),
     }
 
 
-@given(calls(CALC.values(), own))
+@given(declared.calls(CALC.values(), own))
 def test_what_is_written_is_read_back(action: Tool) -> None:
     assert parse(line(action), "libreoffice_calc") == action
     assert msgspec.json.decode(msgspec.json.encode(action), type=AnyAction) == action
@@ -201,9 +187,9 @@ ANYTHING = st.recursive(
 )
 
 
-@given(st.sampled_from(params_of(CALC)), ANYTHING)
+@given(st.sampled_from(declared.params_of(CALC)), ANYTHING)
 def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
-    fit_once(param, value)
+    declared.fit_once(param, value)
 
 
 @given(st.integers(1, MAX_COLUMN))

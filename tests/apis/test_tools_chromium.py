@@ -17,7 +17,7 @@ from apis.forms import render_compact
 from apis.guest import chromium_pages, chromium_start
 from apis.observation import Observation
 from apis.tools import TOOLS, call
-from tests.apis.declared import carried_out, methods_of, prompt_shows, refusal
+from tests.apis import declared
 
 GUEST = Path(str(apis.guest.__file__)).parent
 CHROMIUM = {function.name: function for function in TOOLS["google_chrome"]}
@@ -37,12 +37,12 @@ def test_names_and_parameters_are_the_published_ones() -> None:
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert methods_of("chromium", "BrowserTools") == {name: [] for name in CHROMIUM}
+    assert declared.methods_of("chromium", "BrowserTools") == {name: [] for name in CHROMIUM}
 
 
 @pytest.mark.parametrize("name", CHROMIUM)
 def test_a_call_is_written_read_and_carried_out(name: str) -> None:
-    action = carried_out(f"BrowserTools.{name}()", "google_chrome", {})
+    action = declared.carried_out(f"BrowserTools.{name}()", "google_chrome", {})
     assert action == call("BrowserTools", name)
     assert line(action) == f"BrowserTools.{name}()"
 
@@ -57,19 +57,19 @@ def test_a_call_is_written_read_and_carried_out(name: str) -> None:
     ],
 )
 def test_says_what_is_wrong(answer: str, said: str) -> None:
-    assert said in refusal(answer, "google_chrome")
+    assert said in declared.refusal(answer, "google_chrome")
 
 
 def test_only_chromium_in_front_has_them() -> None:
     assert set(functions_for("google_chrome")) - set(functions_for("terminal")) == {
         f"BrowserTools.{name}" for name in CHROMIUM
     }
-    lacking = refusal("BrowserTools.print()", "libreoffice_calc")
+    lacking = declared.refusal("BrowserTools.print()", "libreoffice_calc")
     assert "bring a window of google_chrome to the front first" in lacking
 
 
 def test_the_prompt_shows_every_function() -> None:
-    prompt_shows("google_chrome", CHROMIUM)
+    declared.prompt_shows("google_chrome", CHROMIUM)
     assert "BrowserTools" not in render_compact("t", [], Observation((), ()), None)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from actors.cluster.apicheck import command, verdicts
 from apis.tools import TOOLS
-from tests.apis.declared import published, refusal
+from tests.apis import declared
 
 CODE = {function.name: function for function in TOOLS["code"]}
 
@@ -26,7 +26,7 @@ toggle_sync(state: string)
 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
-    assert [published(function) for function in CODE.values()] == PUBLISHED.strip().splitlines()
+    assert [declared.published(function) for function in CODE.values()] == PUBLISHED.strip().splitlines()
     assert {function.owner for function in CODE.values()} == {"CodeTools"}
     assert CODE["toggle_sync"].params[0].limits == ("on", "off")
 
@@ -43,7 +43,7 @@ def test_names_and_parameters_are_the_published_ones() -> None:
     ],
 )
 def test_says_which_argument_is_wrong(answer: str, said: str) -> None:
-    assert said in refusal(f"CodeTools.{answer}", "code")
+    assert said in declared.refusal(f"CodeTools.{answer}", "code")
 
 
 def test_the_check_calls_every_function_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,20 +12,7 @@ from apis.functions import Param
 from apis.grammar import parse
 from apis.kinds import MAX_CM, MAX_LINE
 from apis.tools import TOOLS
-from tests.apis.declared import (
-    NAMES,
-    Strategies,
-    calls,
-    carried_out,
-    declared,
-    fit_once,
-    methods_of,
-    params_of,
-    prompt,
-    prompt_shows,
-    published,
-    refusal,
-)
+from tests.apis import declared
 
 APP = "libreoffice_impress"
 IMPRESS = {function.name: function for function in TOOLS[APP]}
@@ -63,19 +50,20 @@ export_to_image(file_path: string, format: string, slide_index: integer = None)
 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
-    assert [published(function) for function in IMPRESS.values()] == PUBLISHED.strip().splitlines()
+    assert [declared.published(function) for function in IMPRESS.values()] == PUBLISHED.strip().splitlines()
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert methods_of("impress") == declared(IMPRESS)
+    assert declared.methods_of("impress") == declared.arguments_of(IMPRESS)
 
 
 def test_the_prompt_shows_exactly_its_functions_and_every_argument() -> None:
-    prompt_shows(APP, IMPRESS)
+    declared.prompt_shows(APP, IMPRESS)
     assert set(functions_for(APP)) - set(functions_for("terminal")) == {f"ImpressTools.{name}" for name in IMPRESS}
     for other in ("libreoffice_calc", "text_editor"):
-        assert "ImpressTools" not in prompt(other)
-        assert refusal("ImpressTools.save()", other).endswith(f"here: bring a window of {APP} to the front first")
+        assert "ImpressTools" not in declared.prompt(other)
+        lacking = declared.refusal("ImpressTools.save()", other)
+        assert lacking.endswith(f"here: bring a window of {APP} to the front first")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +82,7 @@ def test_the_prompt_shows_exactly_its_functions_and_every_argument() -> None:
     ],
 )  # fmt: skip
 def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) -> None:
-    carried_out(answer, APP, arguments)
+    declared.carried_out(answer, APP, arguments)
 
 
 @pytest.mark.parametrize(
@@ -127,23 +115,23 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
     ],
 )
 def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) -> None:
-    assert said in refusal(f"ImpressTools.{answer}", APP)
+    assert said in declared.refusal(f"ImpressTools.{answer}", APP)
 
 
 LENGTHS = st.floats(0.1, MAX_CM)
 
 
-def own(param: Param) -> Strategies:
+def own(param: Param) -> declared.Strategies:
     return {
-        "font": NAMES,
-        "path": NAMES.map(lambda name: f"~/Documents/{name}{param.limits[0] if param.limits else ''}"),
+        "font": declared.NAMES,
+        "path": declared.NAMES.map(lambda name: f"~/Documents/{name}{param.limits[0] if param.limits else ''}"),
         "lines": st.lists(st.integers(1, MAX_LINE), min_size=1, max_size=9),
         "spot": st.sampled_from(param.limits or ("",)) | st.fixed_dictionaries({"x": LENGTHS, "y": LENGTHS}),
         "extent": st.fixed_dictionaries({"width": LENGTHS}, optional={"height": LENGTHS}),
     }
 
 
-@given(calls(IMPRESS.values(), own))
+@given(declared.calls(IMPRESS.values(), own))
 def test_what_is_written_is_read_back(action: Tool) -> None:
     assert parse(line(action), APP) == action
     assert msgspec.json.decode(msgspec.json.encode(action), type=AnyAction) == action
@@ -154,6 +142,6 @@ KEYS = st.sampled_from(["x", "y", "left", "top", "width", "height", "z"])
 ANYTHING = PLAIN | st.lists(PLAIN, max_size=4) | st.dictionaries(KEYS, PLAIN, max_size=4)
 
 
-@given(st.sampled_from(params_of(IMPRESS)), ANYTHING)
+@given(st.sampled_from(declared.params_of(IMPRESS)), ANYTHING)
 def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
-    fit_once(param, value)
+    declared.fit_once(param, value)

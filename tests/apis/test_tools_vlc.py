@@ -15,7 +15,7 @@ from apis.check.media import pictures, sound
 from apis.grammar import Refusal, parse
 from apis.kinds import Unfit
 from apis.tools import TOOLS, call
-from tests.apis.declared import declared, fit_once, methods_of, params_of, prompt_shows, published, refusal
+from tests.apis import declared
 
 VLC = {function.name: function for function in TOOLS["vlc"]}
 
@@ -37,15 +37,15 @@ get_media_files(path: string, suffix: array = None)
 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
-    assert [published(function) for function in VLC.values()] == PUBLISHED.strip().splitlines()
+    assert [declared.published(function) for function in VLC.values()] == PUBLISHED.strip().splitlines()
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert methods_of("vlc", "VLCTools") == declared(VLC)
+    assert declared.methods_of("vlc", "VLCTools") == declared.arguments_of(VLC)
 
 
 def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    prompt_shows("vlc", VLC)
+    declared.prompt_shows("vlc", VLC)
 
 
 def test_only_vlc_has_its_functions() -> None:
@@ -95,16 +95,16 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
     ],
 )
 def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) -> None:
-    assert said in refusal(f"VLCTools.{answer}", "vlc")
+    assert said in declared.refusal(f"VLCTools.{answer}", "vlc")
 
 
 TEXTS = st.text(max_size=12) | st.sampled_from(["file://", "~/a", "https://x/y", "a-b", "--loop"])
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.lists(TEXTS, max_size=3)
 
 
-@given(st.sampled_from(params_of(VLC)), ANYTHING)
+@given(st.sampled_from(declared.params_of(VLC)), ANYTHING)
 def test_a_value_is_fit_once_and_for_all_or_refused(param: Any, value: Any) -> None:
-    once = fit_once(param, value)
+    once = declared.fit_once(param, value)
     assert not isinstance(once, str) or "\n" not in once
 
 

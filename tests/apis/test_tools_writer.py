@@ -14,17 +14,7 @@ from apis.functions import Param
 from apis.grammar import parse
 from apis.tasks.textdocument import Run, make_docx
 from apis.tools import TOOLS, call
-from tests.apis.declared import (
-    carried_out,
-    declared,
-    fit_once,
-    methods_of,
-    params_of,
-    prompt,
-    prompt_shows,
-    published,
-    refusal,
-)
+from tests.apis import declared
 
 WRITER = {function.name: function for function in TOOLS["libreoffice_writer"]}
 
@@ -55,25 +45,25 @@ change_text_case(case_type: string, pattern: string, paragraph_indices: array = 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
     colours = {"rgb": "number"}  # each is a whole number, which is a number
-    assert [published(function, colours) for function in WRITER.values()] == PUBLISHED.strip().splitlines()
+    assert [declared.published(function, colours) for function in WRITER.values()] == PUBLISHED.strip().splitlines()
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert methods_of("writer") == declared(WRITER)
+    assert declared.methods_of("writer") == declared.arguments_of(WRITER)
 
 
 def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    prompt_shows("libreoffice_writer", WRITER)
-    assert "WriterTools" not in prompt("libreoffice_calc")
+    declared.prompt_shows("libreoffice_writer", WRITER)
+    assert "WriterTools" not in declared.prompt("libreoffice_calc")
 
 
 def test_only_the_active_application_has_its_functions() -> None:
     only = set(functions_for("libreoffice_writer")) - set(functions_for("terminal"))
     assert only == {f"WriterTools.{name}" for name in WRITER}
     assert not {function.name for function in GUI} & set(WRITER)
-    lacking = refusal("WriterTools.save()", "libreoffice_calc")
+    lacking = declared.refusal("WriterTools.save()", "libreoffice_calc")
     assert lacking.endswith("bring a window of libreoffice_writer to the front first")
-    assert "WriterTools.find_and_replace" in refusal("WriterTools.replace(pattern='a')", "libreoffice_writer")
+    assert "WriterTools.find_and_replace" in declared.refusal("WriterTools.replace(pattern='a')", "libreoffice_writer")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +81,7 @@ def test_only_the_active_application_has_its_functions() -> None:
     ],
 )  # fmt: skip
 def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) -> None:
-    action = carried_out(f"WriterTools.{answer}", "libreoffice_writer", arguments)
+    action = declared.carried_out(f"WriterTools.{answer}", "libreoffice_writer", arguments)
     assert parse(line(action), "libreoffice_writer") == action
 
 
@@ -122,15 +112,15 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
     ],
 )
 def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) -> None:
-    assert said in refusal(f"WriterTools.{answer}", "libreoffice_writer")
+    assert said in declared.refusal(f"WriterTools.{answer}", "libreoffice_writer")
 
 
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=110)
 
 
-@given(st.sampled_from(params_of(WRITER)), ANYTHING | st.lists(ANYTHING, max_size=4))
+@given(st.sampled_from(declared.params_of(WRITER)), ANYTHING | st.lists(ANYTHING, max_size=4))
 def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
-    fit_once(param, value)
+    declared.fit_once(param, value)
 
 
 @given(st.lists(st.integers(0, 99_999), min_size=1, max_size=9), st.text("ab\\()\u00e9", max_size=9))
