@@ -2,12 +2,16 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.folders import desk_folder
 
 # A slow shared core must not turn a passing property into a flaky deadline failure. EXAMPLES=10 looks at ten times as
 # many examples, where a test does not say how many: for a search, not for the suite.
@@ -15,3 +19,10 @@ settings.register_profile("suite", deadline=None, max_examples=60 * int(os.envir
 # A check that decides over a change looks at the same examples each time; at a desk every run looks at new ones.
 settings.register_profile("ci", settings.get_profile("suite"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "suite")
+
+
+@pytest.fixture
+def state_dir() -> Iterator[str]:
+    """Where a test's own desktops keep their state."""
+    with desk_folder() as folder:
+        yield folder

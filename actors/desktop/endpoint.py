@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 
 from actors.desktop.members import EndpointMember
+from runtime.bounded import joined
 from runtime.errors import ConfigError
 
 MAX_ANSWER_BYTES = 1 << 20
@@ -114,7 +115,9 @@ class Endpoint:
                     url, data=body, allow_redirects=False, headers={"Accept-Encoding": "identity"}
                 ) as reply,
             ):
-                raw = await _read(reply)
+                raw = await joined(reply.content.iter_any(), MAX_ANSWER_BYTES)
+                if raw is None:
+                    raise EndpointDown(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
         except TimeoutError as error:
             raise _AgainError(f"no answer within {member.timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -126,17 +129,6 @@ class Endpoint:
             said = ascii(raw[:MAX_SAID].decode("utf-8", "replace"))
             raise EndpointDown(f"{member.name}: status {reply.status}: {said}")
         return _text(raw, member.name)
-
-
-async def _read(reply: aiohttp.ClientResponse) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for part in reply.content.iter_any():
-        size += len(part)
-        if size > MAX_ANSWER_BYTES:
-            raise EndpointDown(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _retry_after_s(headers: Mapping[str, Any]) -> float:

@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 
 from actors.sampler import wire
+from runtime.bounded import joined
 from runtime.errors import EngineBusy, EngineError, EngineGone, SamplerError
 
 T = TypeVar("T")
@@ -109,7 +110,9 @@ class EngineClient:
                     timeout=aiohttp.ClientTimeout(total=None),
                 ) as response,
             ):
-                raw = await _read(response)
+                raw = await joined(response.content.iter_any(), MAX_ANSWER_BYTES)
+                if raw is None:
+                    raise SamplerError(f"the engine's answer is longer than {MAX_ANSWER_BYTES} bytes")
         except TimeoutError as error:
             raise EngineGone(f"{path} was not answered within {timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -120,17 +123,6 @@ class EngineClient:
         if response.status in (429, 503):
             raise EngineBusy(text)
         raise EngineError(text) if response.status < 500 else EngineGone(text)
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for part in response.content.iter_any():
-        size += len(part)
-        if size > MAX_ANSWER_BYTES:
-            raise SamplerError(f"the engine's answer is longer than {MAX_ANSWER_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _decode(raw: bytes, kind: type[T], path: str) -> T:

@@ -44,7 +44,7 @@ from apis.tasks.families import (
 )
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task
-from apis.tasks.verify import CHECKS, OnDeck, OnPaper, OnWorkbook
+from apis.tasks.verify import CHECKS, OnDocument
 from apis.tasks.verify_decks import deck_is
 from apis.tasks.verify_files import folder_holds
 from apis.tasks.verify_media import bookmarks_are, playlist_is, settings_are
@@ -91,9 +91,9 @@ _MODULES = (
 CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
 CHECKS.update(
     folder_holds=folder_holds,
-    workbook_is=OnWorkbook(workbook_is),
-    paper_is=OnPaper(paper_is),
-    deck_is=OnDeck(deck_is),
+    workbook_is=OnDocument("workbook", workbook_is),
+    paper_is=OnDocument("paper", paper_is),
+    deck_is=OnDocument("deck", deck_is),
 )
 FAMILIES: dict[str, Family] = {module.FAMILY.name: with_mixed(module.FAMILY) for module in _MODULES}
 

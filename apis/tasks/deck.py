@@ -1,22 +1,21 @@
 """Makes small presentations (.odp) for tasks to start with.
 
-Invariant: the same slides always give the same bytes, on every machine: entries are stored uncompressed under one fixed
-date. Form: OpenDocument 1.3 with one design, of 28 x 15.75 cm, which has a title, an outline and the slide's number.
+Invariant: the same slides always give the same bytes. Form: OpenDocument 1.3 with one design, of 28 x 15.75 cm, which
+has a title, an outline and the slide's number.
 """
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Sequence
 from typing import Literal
 from xml.sax.saxutils import escape
+
+from apis.tasks.zipped import zipped
 
 MIME = "application/vnd.oasis.opendocument.presentation"
 WIDTH_CM, HEIGHT_CM = 28.0, 15.75
 Kind = Literal["title", "outline", "text"]
 Box = tuple[Kind, str]  # what it is, and its lines, parted by \n
-_DATE = (2020, 1, 1, 0, 0, 0)  # zip has no earlier century to choose from, and no clock may show
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _NAMES = {
     "anim": "animation", "draw": "drawing", "fo": "xsl-fo-compatible", "manifest": "manifest", "office": "office",
@@ -55,13 +54,7 @@ def make_odp(slides: Sequence[Sequence[Box]]) -> bytes:
         f"{_LOOKS}{_PLAIN}</office:automatic-styles><office:body>"
         f"<office:presentation>{pages}</office:presentation></office:body></office:document-content>",
     }
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, text in parts.items():
-            entry = zipfile.ZipInfo(name, _DATE)
-            entry.create_system = 3  # else it depends on the machine
-            archive.writestr(entry, text)
-    return file.getvalue()
+    return zipped(parts)
 
 
 def _entry(path: str, kind: str) -> str:

@@ -1,19 +1,17 @@
 """Makes small text documents (.docx) for tasks to start with.
 
-Invariant: the same paragraphs always give the same bytes, on every machine: entries are stored uncompressed under one
-fixed date. Form: ECMA-376, Office Open XML, WordprocessingML.
+Invariant: the same paragraphs always give the same bytes. Form: ECMA-376, Office Open XML, WordprocessingML.
 """
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
+from apis.tasks.zipped import zipped
+
 MIME = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-_DATE = (2020, 1, 1, 0, 0, 0)  # zip has no earlier century to choose from, and no clock may show
 _HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 _MAIN = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -48,13 +46,7 @@ def make_docx(paragraphs: Sequence[Words]) -> bytes:
         f'<Relationship Id="rId1" Type="{_OFFICE}/officeDocument" Target="word/document.xml"/></Relationships>',
         "word/document.xml": f'<w:document xmlns:w="{_MAIN}"><w:body>{body}{page}</w:body></w:document>',
     }
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, text in parts.items():
-            entry = zipfile.ZipInfo(name, _DATE)
-            entry.create_system = 3  # else it depends on the machine
-            archive.writestr(entry, _HEAD + text)
-    return file.getvalue()
+    return zipped({name: _HEAD + text for name, text in parts.items()})
 
 
 def _paragraph(words: Words) -> str:

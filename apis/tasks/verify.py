@@ -157,40 +157,20 @@ def file_contains(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> V
     return Verdict(not absent, f"{len(absent)} of {len(rules['expected'])} strings are absent")
 
 
-class OnWorkbook(msgspec.Struct, frozen=True):
-    """A check that looks at a workbook: registered so, the path that it looks at is read as one."""
+class OnDocument(msgspec.Struct, frozen=True):
+    """A check that looks at a document, a `kind` of `KINDS`: registered so, its path is read as one."""
 
+    kind: str
     check: Check
 
     def __call__(self, view: FileView, rules: dict[str, Any], options: dict[str, Any]) -> Verdict:
-        """The check's verdict; a failure with its reason for what could not be read as a workbook."""
-        if view.workbook is None:
-            return Verdict(False, view.reason or f"it is {view.kind}, not a workbook")
+        """The check's verdict; a failure with its reason for what could not be read as such a document."""
+        if getattr(view, self.kind) is None:
+            return Verdict(False, view.reason or f"it is {view.kind}, not a {_CALLED[self.kind]}")
         return self.check(view, rules, options)
 
 
-class OnPaper(msgspec.Struct, frozen=True):
-    """A check that looks at a text document: registered so, the path that it looks at is read as one."""
-
-    check: Check
-
-    def __call__(self, view: FileView, rules: dict[str, Any], options: dict[str, Any]) -> Verdict:
-        """The check's verdict; a failure with its reason for what could not be read as a text document."""
-        if view.paper is None:
-            return Verdict(False, view.reason or f"it is {view.kind}, not a text document")
-        return self.check(view, rules, options)
-
-
-class OnDeck(msgspec.Struct, frozen=True):
-    """A check that looks at a presentation: registered so, the path that it looks at is read as one."""
-
-    check: Check
-
-    def __call__(self, view: FileView, rules: dict[str, Any], options: dict[str, Any]) -> Verdict:
-        """The check's verdict; a failure with its reason for what could not be read as a presentation."""
-        if view.deck is None:
-            return Verdict(False, view.reason or f"it is {view.kind}, not a presentation")
-        return self.check(view, rules, options)
+_CALLED = {"workbook": "workbook", "paper": "text document", "deck": "presentation"}
 
 
 CHECKS: dict[str, Check] = {
@@ -224,9 +204,6 @@ def _each(value: Getter | list[Getter], functions: list[str]) -> list[Getter]:
     return value if isinstance(value, list) and value else [value if isinstance(value, dict) else {}] * len(functions)
 
 
-_READ_AS: dict[type, str] = {OnWorkbook: "workbook", OnPaper: "paper", OnDeck: "deck"}
-
-
 def wanted(task: Task) -> list[Wanted]:
     """The files that `verify` will read, each once; one that any function reads as a document is read as one."""
     ev = task.evaluator
@@ -235,7 +212,8 @@ def wanted(task: Task) -> list[Wanted]:
     for func, getter in zip(functions, _each(ev.result, functions), strict=False):
         if getter.get("type") == "vm_file":
             path = in_home(str(getter["path"]))
-            kind = _READ_AS.get(type(CHECKS.get(func)), "bytes")
+            check = CHECKS.get(func)
+            kind = check.kind if isinstance(check, OnDocument) else "bytes"
             if kind != "bytes" or path not in found:
                 found[path] = Wanted(path, kind)
     return list(found.values())

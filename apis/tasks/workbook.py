@@ -1,21 +1,20 @@
 """Makes small workbooks (.xlsx) for tasks to start with.
 
-Invariant: the same cells always give the same bytes, on every machine: entries are stored uncompressed under one fixed
-date. Form: ECMA-376, Office Open XML, SpreadsheetML; text stands in the cells themselves (inlineStr).
+Invariant: the same cells always give the same bytes. Form: ECMA-376, Office Open XML, SpreadsheetML; text stands in
+the cells themselves (inlineStr).
 """
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
+
+from apis.tasks.zipped import zipped
 
 Value = str | int | float | None  # None: an empty cell
 Rows = Sequence[Sequence[Value]]
 
 MIME = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-_DATE = (2020, 1, 1, 0, 0, 0)  # zip has no earlier century to choose from, and no clock may show
 _HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -51,13 +50,7 @@ def make_xlsx(sheets: Mapping[str, Rows]) -> bytes:
         "xl/workbook.xml": _workbook(sheets),
         "xl/_rels/workbook.xml.rels": _relationships({n: ("worksheet", f"worksheets/sheet{n}.xml") for n in numbers}),
     } | {f"xl/worksheets/sheet{n}.xml": _sheet(rows) for n, rows in zip(numbers, sheets.values(), strict=True)}
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, text in parts.items():
-            entry = zipfile.ZipInfo(name, _DATE)
-            entry.create_system = 3  # else it depends on the machine
-            archive.writestr(entry, _HEAD + text)
-    return file.getvalue()
+    return zipped({name: _HEAD + text for name, text in parts.items()})
 
 
 def _content_types(numbers: range) -> str:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import pytest
 
 from actors.cluster.apicheck.command import missing
@@ -15,13 +10,6 @@ from actors.cluster.apicheck.verdicts import functions
 from actors.cluster.bench.stage import provider
 from apis.check import TABLES
 from apis.check.run import run
-
-
-@pytest.fixture
-def state_dir() -> Iterator[str]:
-    with TemporaryDirectory(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None) as folder:
-        Path(folder).chmod(0o755)  # desktops have users of their own
-        yield folder
 
 
 @pytest.mark.parametrize("app", TABLES)

@@ -6,10 +6,9 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from actors.cluster.apicheck.desk import REST, RealDesk, opened
 from actors.cluster.bench.stage import provider
 from apis.check.cases_chromium import TABLE
 from apis.observation import from_guest
+from tests.folders import desk_folder
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -90,19 +90,13 @@ class Web:
                 continue
 
 
-@pytest.fixture(scope="module")
-def state_dir() -> Iterator[str]:
-    with TemporaryDirectory(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None) as folder:
-        Path(folder).chmod(0o755)  # desktops have users of their own
-        yield folder
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def web(state_dir: str) -> AsyncIterator[Web]:
+async def web() -> AsyncIterator[Web]:
     files = {f"Documents/{name}.html": data for name, data in PAGES.items()}
     table = replace(TABLE, files=lambda: files, opens=("file://{home}/Documents/form.html",))
-    async with provider(state_dir) as made, opened(made, table) as desk:
-        yield Web(desk)
+    with desk_folder() as folder:
+        async with provider(folder) as made, opened(made, table) as desk:
+            yield Web(desk)
 
 
 async def test_it_starts_quietly_and_its_page_is_seen(web: Web) -> None:

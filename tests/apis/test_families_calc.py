@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from test_workbook import read
-
 from apis import tasks
-from apis.actions import Action, Exit, line
+from apis.actions import Exit, line
 from apis.execute import data_of
-from apis.forms import Turn, element_names, window_names
-from apis.grammar import parse
+from apis.forms import Turn, element_names
 from apis.observation import Observation, from_guest
 from apis.tasks import osworld
 from apis.tasks.families import calc_oracle, sheet_from_note
@@ -26,14 +19,12 @@ from apis.tasks.sheets import CALC, SheetGoal
 from apis.tasks.verify import FileView, Sheet, Workbook, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from apis.tasks.workbook import address
+from tests.apis.moves import answers_alike, families_on, moved, parts
+from tests.apis.test_workbook import read
 
-FAMILIES = sorted(name for name, family in tasks.FAMILIES.items() if family.app == CALC)
+FAMILIES = families_on(CALC)
 CELL_FAMILIES = ("calc_cell", "calc_lookup", "calc_sum")
-PARTS = [
-    f"{name}/{split}"
-    for name in FAMILIES
-    for split in ((TRAIN, HELD_OUT) if tasks.FAMILIES[name].trained else (HELD_OUT,))
-]
+PARTS = parts(FAMILIES)
 EDITOR, OFFICE = {"id": 5, "class": "Mousepad"}, {"id": 6, "class": "libreoffice-calc"}
 SAVED = [Turn("", "Agent.hotkey(keys=['ctrl', 's'])", "")]
 
@@ -71,10 +62,6 @@ def editor(goal: SheetGoal) -> Observation:
     ]
     row = ["text", "", goal.wanted, 1, 47, 1278, 670, ["sen", "edt"], 0]
     return from_guest({"windows": windows, "elements": [row]})
-
-
-def moved(task_id: str, observation: Observation, history: list[Turn], route: str = "gui", seed: int = 0) -> Action:
-    return tasks.oracle(task_id, seed, route=route).move(observation, history)[1]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -132,11 +119,7 @@ def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form
         goal = goal_of(task_id)
         observation = editor(goal) if seed % 2 and goal.files else calc(goal, goal.start)
         for route in tasks.FAMILIES[name].routes:
-            answers = [tasks.oracle(task_id, seed, route=route).answer(observation, [], form) for _ in range(2)]
-            assert answers[0] == answers[1]
-            action = parse(answers[0], observation.app, element_names(observation), window_names(observation), form)
-            assert isinstance(action, Action), (answers, action)
-            assert not isinstance(action, Exit)
+            answers_alike(task_id, observation, form, route, seed)
 
 
 @pytest.mark.parametrize("name", CELL_FAMILIES)
@@ -171,7 +154,7 @@ def test_it_saves_before_it_claims(name: str) -> None:
             observation = calc(goal, goal.finish)
             saving = line(moved(task_id, observation, done, route, seed))
             button = next(e for e, element in element_names(observation).items() if element.name == "Save")
-            assert saving in (*calc_oracle._SAVED, f"Agent.click(coordinates={button})")
+            assert saving in (*calc_oracle.SAVING.lines, f"Agent.click(coordinates={button})")
             assert moved(task_id, observation, done + SAVED, route, seed) == Exit(success=True)
             later = [*done, *SAVED, Turn("", "Agent.type(text='x')", "")]
             assert not isinstance(moved(task_id, observation, later, route, seed), Exit)

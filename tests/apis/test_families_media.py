@@ -9,11 +9,11 @@ import pytest
 from apis import tasks
 from apis.actions import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Tool, Type, Wait, line
 from apis.execute import Call, plan
-from apis.forms import Turn, element_names, window_names
-from apis.grammar import parse
+from apis.forms import Turn, element_names
 from apis.observation import Observation, from_guest
 from apis.tasks.families import music, vlc_setting_oracle, web_bookmark_oracle
 from apis.tasks.words import HELD_OUT, TRAIN
+from tests.apis.moves import answers_alike, moved
 
 ROUTES = [
     (name, route)
@@ -53,10 +53,6 @@ def first_look(task_id: str) -> Observation:
     return browser(goal.words, goal.words[0], web_bookmark_oracle.STAR)
 
 
-def moved(task_id: str, observation: Observation, history: list[Turn], route: str, seed: int = 0) -> Action:
-    return tasks.oracle(task_id, seed, route=route).move(observation, history)[1]
-
-
 def turn(action: Action) -> Turn:
     return Turn("", line(action), "")
 
@@ -69,11 +65,7 @@ def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, ro
         task_id = f"{family}/{split}/{seed}"
         observation = first_look(task_id)
         history = [Turn("a", "Agent.wait()", "Wait Success")] * (seed % 3)
-        answer = tasks.oracle(task_id, seed, 0.3, route).answer(observation, history, form)
-        assert answer == tasks.oracle(task_id, seed, 0.3, route).answer(observation, history, form)
-        action = parse(answer, observation.app, element_names(observation), window_names(observation), form)
-        assert isinstance(action, Action), action
-        assert not isinstance(action, Exit)
+        answers_alike(task_id, observation, form, route, seed, history=history, noise=0.3)
 
 
 @pytest.mark.parametrize(("family", "route"), [(name, route) for name, route in ROUTES if name in WEB])

@@ -9,22 +9,18 @@ from typing import Any
 import pytest
 
 from apis import tasks
-from apis.actions import Action, Exit, line
+from apis.actions import Exit, line
 from apis.execute import data_of
-from apis.forms import COMPACT_TEXT, Turn, element_names, escaped, window_names
-from apis.grammar import parse
+from apis.forms import COMPACT_TEXT, Turn, element_names, escaped
 from apis.observation import Observation, from_guest
 from apis.tasks import osworld
 from apis.tasks.slides import IMPRESS, KINDS, DeckGoal, Texts, of_deck
 from apis.tasks.verify import Box, Deck, FileView, Slide, verify
 from apis.tasks.words import HELD_OUT, TRAIN
+from tests.apis.moves import answers_alike, families_on, moved, parts
 
-FAMILIES = sorted(name for name, family in tasks.FAMILIES.items() if family.app == IMPRESS)
-PARTS = [
-    f"{name}/{split}"
-    for name in FAMILIES
-    for split in ((TRAIN, HELD_OUT) if tasks.FAMILIES[name].trained else (HELD_OUT,))
-]
+FAMILIES = families_on(IMPRESS)
+PARTS = parts(FAMILIES)
 SAVED = [Turn("", "Agent.hotkey(keys=['ctrl', 's'])", "")]
 BUTTONS = ("Save", "New Slide", "Duplicate Slide", "Delete Slide")
 
@@ -50,10 +46,6 @@ def impress(goal: DeckGoal, slides: Sequence[Texts], current: int = 1, menu: Seq
         ]
     window = {"id": 6, "class": "libreoffice-impress", "title": f"{goal.target} - LibreOffice Impress", "active": True}
     return from_guest({"windows": [window], "elements": rows, "info": "\n".join(told)})
-
-
-def moved(task_id: str, observation: Observation, history: list[Turn], route: str = "gui", seed: int = 0) -> Action:
-    return tasks.oracle(task_id, seed, route=route).move(observation, history)[1]
 
 
 def named(observation: Observation, said: str) -> str:
@@ -100,11 +92,7 @@ def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form
         goal = of_deck(tasks.goal(task_id))
         observation = impress(goal, goal.slides, 1 + seed % 2)
         for route in tasks.FAMILIES[name].routes:
-            answers = [tasks.oracle(task_id, seed, route=route).answer(observation, [], form) for _ in range(2)]
-            assert answers[0] == answers[1]
-            action = parse(answers[0], observation.app, element_names(observation), window_names(observation), form)
-            assert isinstance(action, Action), (answers, action)
-            assert not isinstance(action, Exit)
+            answers_alike(task_id, observation, form, route, seed)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

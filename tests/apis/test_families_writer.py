@@ -9,23 +9,19 @@ import pytest
 
 from apis import tasks
 from apis.actions import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Type, line
-from apis.forms import Turn, element_names, window_names
-from apis.grammar import parse
+from apis.forms import Turn, element_names
 from apis.observation import Observation, from_guest
 from apis.tasks.families import writer_look, writer_oracle
 from apis.tasks.papers import WRITER, PaperGoal
 from apis.tasks.verify import FileView, Paper, PaperParagraph, Span, verify
 from apis.tasks.words import HELD_OUT, TRAIN
+from tests.apis.moves import answers_alike, families_on, moved, parts
 
-FAMILIES = sorted(name for name, family in tasks.FAMILIES.items() if family.app == WRITER)
-PARTS = [
-    f"{name}/{split}"
-    for name in FAMILIES
-    for split in ((TRAIN, HELD_OUT) if tasks.FAMILIES[name].trained else (HELD_OUT,))
-]
+FAMILIES = families_on(WRITER)
+PARTS = parts(FAMILIES)
 TEXT_FAMILIES = [name for name in FAMILIES if name != writer_look.NAME]
 EDITOR, OFFICE = {"id": 5, "class": "Mousepad"}, {"id": 6, "class": "libreoffice-writer"}
-SAVED = [Turn("", line(writer_oracle.SAVE), "")]
+SAVED = [Turn("", writer_oracle.SAVING.lines[0], "")]
 ROUTES = ("api", "gui", "mixed")
 
 
@@ -66,10 +62,6 @@ def read_before(goal: PaperGoal) -> list[Turn]:
     return [Turn("", line(Quote(content=goal.wanted)), "")] if goal.files else []
 
 
-def moved(task_id: str, observation: Observation, history: list[Turn], route: str = "gui", seed: int = 0) -> Action:
-    return tasks.oracle(task_id, seed, route=route).move(observation, history)[1]
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_only_the_wanted_paragraphs_may_change(part: str) -> None:
     for seed in range(20):
@@ -104,11 +96,7 @@ def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form
         observation = editor(goal) if seed % 2 and goal.files else writer(goal, goal.before)
         assert sorted(tasks.FAMILIES[name].routes) == sorted(ROUTES)
         for route in ROUTES:
-            answers = [tasks.oracle(task_id, seed, route=route).answer(observation, [], form) for _ in range(2)]
-            assert answers[0] == answers[1]
-            action = parse(answers[0], observation.app, element_names(observation), window_names(observation), form)
-            assert isinstance(action, Action), (answers, action)
-            assert not isinstance(action, Exit)
+            answers_alike(task_id, observation, form, route, seed)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -125,8 +113,8 @@ def test_it_saves_before_it_claims(name: str) -> None:
             done = read_before(goal)
             saving = line(moved(task_id, observation, done, route, seed))
             button = next(e for e, element in element_names(observation).items() if element.name == "Save")
-            assert saving in (*writer_oracle._SAVED, f"Agent.click(coordinates={button})")
-            assert (route == "api") <= (saving == line(writer_oracle.SAVE_CALL))
+            assert saving in (*writer_oracle.SAVING.lines, f"Agent.click(coordinates={button})")
+            assert (route == "api") <= (saving == line(writer_oracle.SAVING.call))
             assert moved(task_id, observation, done + SAVED, route, seed) == Exit(success=True)
             later = [*done, *SAVED, Turn("", "Agent.type(text='x')", "")]
             assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
@@ -200,5 +188,5 @@ def test_a_look_is_set_once_by_either_way() -> None:
         assert line(called).startswith("WriterTools.set_")
         for route in ROUTES:  # who takes over sees that it was done
             after = moved(task_id, chosen, [Turn("", line(called), "")], route, seed)
-            assert line(after) in writer_oracle._SAVED or element_names(chosen)[after.coordinates].name == "Save"  # type: ignore[attr-defined]
+            assert line(after) in writer_oracle.SAVING.lines or element_names(chosen)[after.coordinates].name == "Save"  # type: ignore[attr-defined]
     assert kinds == set(writer_look.TEMPLATES)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -23,6 +21,7 @@ from apis.execute import setup
 from apis.observation import Observation, from_guest
 from apis.tasks.deck import make_odp
 from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
+from tests.folders import desk_folder
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -45,12 +44,10 @@ TRIES = 30  # of 0.3 s, the time that app info may take
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk() -> AsyncIterator[RealDesk]:
     """Impress, started without a file."""
-    folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
-    os.chmod(folder, 0o755)
     started = replace(TABLE, files=dict, opens=(), title="LibreOffice Impress")
-    async with provider(folder) as made, opened(made, started) as found:
-        yield found
-    shutil.rmtree(folder)
+    with desk_folder() as folder:
+        async with provider(folder) as made, opened(made, started) as found:
+            yield found
 
 
 async def look(desk: RealDesk) -> Observation:

@@ -1,60 +1,33 @@
 """Oracles solve their tasks on real desktops, in both forms and within six steps; what does not solve them fails."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Literal
-
 import pytest
-import pytest_asyncio
 
 from actors.desktop.answers import Answer, Answerer, Prompt
-from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool import Pool
-from actors.desktop.seat_config import SeatConfig
 from actors.replay.messages import Reservation
 from apis import tasks
 from apis.forms import Turn
 from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
+from tests.apis.plays import Form, Said, oracle_finds_back, oracle_solves
 
 LIGHT = sorted(
     name for name, family in tasks.FAMILIES.items() if {*family.apps} <= {"text_editor", "file_manager", "terminal"}
 )
-FORMS: tuple[Literal["compact"], Literal["paper"]] = ("compact", "paper")
-
-
-@pytest.fixture
-def state_dir() -> Iterator[str]:
-    with TemporaryDirectory(prefix="crl", dir="/run") as folder:
-        Path(folder).chmod(0o755)  # desktops have users of their own
-        yield folder
-
-
-@pytest_asyncio.fixture
-async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
-    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
-    made = await Pool.open(desktops, tmp_path / "plays")
-    yield made
-    await made.close()
+FORMS: tuple[Form, Form] = ("compact", "paper")
 
 
 @pytest.mark.parametrize("family", LIGHT)
 async def test_oracles_solve_their_tasks(family: str, pool: Pool) -> None:
     form = FORMS[LIGHT.index(family) % 2]
-    player = Player(pool, SeatConfig(screenshots="none", form=form))
-    played = await player.play(f"{family}/held-out/2", demonstrated(Tokenizer.load(MODEL), form=form), seed=5)
-    assert played.success, (played.detail, played.steps)
-    assert 2 <= len(played.steps) <= 6
+    await oracle_solves(pool, f"{family}/held-out/2", form=form, seed=5)
 
 
 @pytest.mark.parametrize("family", ["editor_find", "files_move", "note_to_terminal"])
 async def test_oracles_find_back_after_stray_steps(family: str, pool: Pool) -> None:
-    stray = demonstrated(Tokenizer.load(MODEL), noise=0.3)
-    played = await Player(pool).play(f"{family}/train/3", stray, seed=6)
-    assert played.success, (played.detail, played.steps)
+    await oracle_finds_back(pool, f"{family}/train/3")
 
 
 @pytest.mark.parametrize(
@@ -86,20 +59,6 @@ class Handed:
     ) -> Answer:
         who = self.first if len(history) < self.steps else self.rest
         return await who.answer(step, prompt, observation, history, last)
-
-
-class Said:
-    """Answers what it was told to, one after the other, and keeps the prompts."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers = iter(answers)
-        self.prompts: list[str] = []
-
-    async def answer(
-        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
-    ) -> Answer:
-        self.prompts.append(prompt.user)
-        return Answer(next(self.answers), [1], [2], [], [], 0.0)
 
 
 async def test_a_claim_without_the_deed_fails_and_a_refusal_is_told_at_once(pool: Pool) -> None:

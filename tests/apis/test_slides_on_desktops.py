@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-import pytest_asyncio
 
 from actors.desktop.answers import Answer, Prompt
-from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
-from actors.desktop.player import Player, demonstrated
+from actors.desktop.player import Player
 from actors.desktop.pool import Pool
-from actors.desktop.seat_config import SeatConfig
 from apis import tasks
 from apis.forms import Turn, element_names
 from apis.observation import Observation
 from apis.tasks.slides import of_deck
-from policy.base.build import MODEL
-from policy.tokenizer import Tokenizer
+from tests.apis.plays import oracle_solves
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 MOST_CHARS = 1800  # of a compact prompt
@@ -30,21 +23,6 @@ def numbered(family: str, kind: str) -> str:
     """The first held-out instance of a kind."""
     ids = (f"{family}/held-out/{number}" for number in range(200))
     return next(task_id for task_id in ids if tasks.goal(task_id).kind == kind)
-
-
-@pytest.fixture
-def state_dir() -> Iterator[str]:
-    with TemporaryDirectory(prefix="crl", dir="/run") as folder:
-        Path(folder).chmod(0o755)  # desktops have users of their own
-        yield folder
-
-
-@pytest_asyncio.fixture
-async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
-    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
-    made = await Pool.open(desktops, tmp_path / "plays")
-    yield made
-    await made.close()
 
 
 @pytest.mark.parametrize(
@@ -57,12 +35,7 @@ async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
     ],
 )
 async def test_oracles_solve_their_tasks_by_either_route(family: str, kind: str, route: str, pool: Pool) -> None:
-    player = Player(pool, SeatConfig(screenshots="none", form="compact"))
-    answers = demonstrated(Tokenizer.load(MODEL), form="compact", route=route)
-    played = await player.play(numbered(family, kind), answers, route=route, seed=2)
-    assert played.success, (played.detail, [step.response for step in played.steps])
-    assert 2 <= len(played.steps) <= 7
-    assert max(len(str(step.observation)) for step in played.steps) < MOST_CHARS
+    await oracle_solves(pool, numbered(family, kind), route=route, most_steps=7, most_chars=MOST_CHARS)
 
 
 class Removes:

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-import pytest_asyncio
 
-from actors.desktop.answers import Answer, Prompt
-from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool import Pool
 from actors.desktop.seat_config import SeatConfig
-from apis.forms import Turn
-from apis.observation import Observation
 from apis.space import ActionSpace
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
+from tests.apis.plays import told
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
-
-
-@pytest.fixture
-def state_dir() -> Iterator[str]:
-    with TemporaryDirectory(prefix="crl", dir="/run") as folder:
-        Path(folder).chmod(0o755)  # desktops have users of their own
-        yield folder
-
-
-@pytest_asyncio.fixture
-async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
-    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
-    made = await Pool.open(desktops, tmp_path / "plays")
-    yield made
-    await made.close()
 
 
 @pytest.mark.parametrize(
@@ -55,22 +33,9 @@ async def test_an_oracle_solves_its_task_within_the_space(
     assert named == ([] if space == "both" else [f"actions: {space}"] * len(played.steps))
 
 
-class Said:
-    """Answers what it was told to, one after the other."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers = iter(answers)
-
-    async def answer(
-        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
-    ) -> Answer:
-        return Answer(next(self.answers), [1], [2], [], [], 0.0)
-
-
 async def test_what_lies_outside_is_refused_and_not_done(pool: Pool) -> None:
     said = ("Agent.type(text='spoilt', enter=True)", "Agent.hotkey(keys=['ctrl', 's'])", "Agent.exit(success=True)")
-    player = Player(pool, SeatConfig(screenshots="none", actions="api"))
-    played = await player.play("calc_cell/train/1", lambda _: Said(*said))  # after a fault it is asked anew
+    played = await told(pool, "calc_cell/train/1", *said, actions="api")
     assert not played.success
     first, second, last = played.steps
     assert (first.action, second.action) == (None, None)

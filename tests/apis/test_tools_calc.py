@@ -8,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.actions import GUI, AnyAction, Tool, functions_for, line
-from apis.execute import SETTLE, Call, plan
-from apis.forms import render_paper
-from apis.functions import Function, Param
+from apis.functions import Param
 from apis.grammar import Refusal, parse
-from apis.kinds import COLOURS, MAX_COLUMN, MAX_ROW, Unfit, column_letters, column_number, fit
-from apis.observation import Observation
+from apis.kinds import MAX_COLUMN, MAX_ROW, Unfit, column_letters, column_number
 from apis.tools import TOOLS, call
-from tests.apis.declared_methods import methods_of
+from tests.apis import declared
 
 CALC = {function.name: function for function in TOOLS["libreoffice_calc"]}
 
@@ -52,54 +49,27 @@ adjust_row_height(rows: string, height: number = None, autofit: boolean = False)
 export_to_pdf(file_path: string = None, sheets: array = None, open_after_export: boolean = False)
 set_zoom_level(zoom_percentage: integer)
 """
-TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "List": "array"}
-
-
-def published(function: Function) -> str:
-    parts = []
-    for param in function.params:
-        kind = TYPES[param.published_type.removeprefix("Optional[").removesuffix("]")]
-        parts.append(f"{param.name}: {kind}" + ("" if param.required else f" = {param.default!r}"))
-    return f"{function.name}({', '.join(parts)})"
 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
-    assert [published(function) for function in CALC.values()] == PUBLISHED.strip().splitlines()
-
-
-PYTHON = {"integer": "int", "rgb": "int", "number": "float", "boolean": "bool", "scalars": "list[Any]"}
-PYTHON |= {"letters": "list[str]", "names": "list[str]"}
-
-
-def annotation(param: Param) -> str:
-    return PYTHON.get(param.kind, "str") + (" | None" if param.default is None else "")
+    assert [declared.published(function) for function in CALC.values()] == PUBLISHED.strip().splitlines()
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    declared = {name: [(p.name, annotation(p)) for p in function.params] for name, function in CALC.items()}
-    assert methods_of("calc") == declared
+    assert declared.methods_of("calc") == declared.arguments_of(CALC)
 
 
 def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    text = render_paper("t", "libreoffice_calc", [], Observation((), ()), None)[0]["content"]
-    for function in CALC.values():
-        assert f"    def {function.signature.removeprefix('CalcTools.')}:\n" in text
-        assert function.description in text
-        assert all(f"{param.name}: {param.meaning}" in text and param.meaning for param in function.params)
-    assert "CalcTools" not in render_paper("t", "text_editor", [], Observation((), ()), None)[0]["content"]
+    declared.prompt_shows("libreoffice_calc", CALC)
+    assert "CalcTools" not in declared.prompt("text_editor")
 
 
 def test_only_the_active_application_has_its_functions() -> None:
     assert set(functions_for("libreoffice_calc")) - set(functions_for("terminal")) == {f"CalcTools.{n}" for n in CALC}
-    refused = parse("CalcTools.save()", "text_editor")
-    assert isinstance(refused, Refusal)
-    assert (
-        refused.reason
-        == "there is no function CalcTools.save here: bring a window of libreoffice_calc to the front first"
-    )
-    nearest = parse("CalcTools.set_cell(cell='A1', value='1')", "libreoffice_calc")
-    assert isinstance(nearest, Refusal)
-    assert "did you mean CalcTools.set_cell_value?" in nearest.reason
+    lacking = "there is no function CalcTools.save here: bring a window of libreoffice_calc to the front first"
+    assert declared.refusal("CalcTools.save()", "text_editor") == lacking
+    nearest = declared.refusal("CalcTools.set_cell(cell='A1', value='1')", "libreoffice_calc")
+    assert "did you mean CalcTools.set_cell_value?" in nearest
 
 
 @pytest.mark.parametrize(
@@ -121,13 +91,7 @@ def test_only_the_active_application_has_its_functions() -> None:
     ],
 )  # fmt: skip
 def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) -> None:
-    action = parse(answer, "libreoffice_calc")
-    assert isinstance(action, Tool)
-    assert action.arguments == arguments
-    assert plan(action, Observation((), ())).calls == (
-        Call("tool", {"owner": "CalcTools", "name": action.name, "arguments": arguments}),
-        SETTLE,
-    )
+    declared.carried_out(answer, "libreoffice_calc", arguments)
 
 
 @pytest.mark.parametrize(
@@ -167,9 +131,7 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
     ],
 )
 def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) -> None:
-    refused = parse(f"CalcTools.{answer}", "libreoffice_calc")
-    assert isinstance(refused, Refusal)
-    assert said in refused.reason
+    assert said in declared.refusal(f"CalcTools.{answer}", "libreoffice_calc")
 
 
 def test_long_flat_lists_are_no_nesting() -> None:
@@ -192,50 +154,32 @@ def test_calls_by_oracles_are_checked_too() -> None:
 
 ROWS, COLUMNS = st.integers(1, MAX_ROW), st.integers(1, MAX_COLUMN).map(column_letters)
 CELLS = st.builds("{}{}".format, COLUMNS, ROWS)
-TYPED = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=40)
 NUMBERS = st.floats(-(2**53), 2**53, exclude_min=True, exclude_max=True) | st.integers(-(2**53) + 1, 2**53 - 1)
-NAMES = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20)
 
 
-def values(param: Param) -> st.SearchStrategy[Any]:
-    low, high = param.limits if param.kind in ("integer", "number") else (0, 0)
-    strategy: st.SearchStrategy[Any] = {
-        "integer": st.integers(low, high),
-        "number": st.floats(low, high) if param.kind == "number" else st.none(),
-        "boolean": st.booleans(),
-        "text": TYPED,
-        "choice": st.sampled_from(param.limits or ("",)),
+def own(_: Param) -> declared.Strategies:
+    return {
         "cell": CELLS,
         "range": CELLS | st.builds("{}:{}".format, CELLS, CELLS),
         "column": COLUMNS,
         "columns": COLUMNS | st.builds("{}:{}".format, COLUMNS, COLUMNS),
         "rows": ROWS.map(str) | st.builds("{}:{}".format, ROWS, ROWS),
         "letters": st.lists(COLUMNS, min_size=1, max_size=9, unique=True),
-        "sheet": NAMES,
-        "scalars": st.lists(TYPED | NUMBERS | st.none() | st.booleans(), min_size=1, max_size=9),
-        "names": st.lists(NAMES, min_size=1, max_size=4),
-        "entry": TYPED | NUMBERS,
+        "sheet": declared.NAMES,
+        "scalars": st.lists(declared.TYPED | NUMBERS | st.none() | st.booleans(), min_size=1, max_size=9),
+        "names": st.lists(declared.NAMES, min_size=1, max_size=4),
+        "entry": declared.TYPED | NUMBERS,
         "rgb": st.integers(0, 0xFFFFFF),
-        "colour": st.sampled_from(sorted(COLOURS)) | st.integers(0, 0xFFFFFF).map("#{:06X}".format),
-        "path": NAMES.map("~/Documents/{}.pdf".format),
-    }[param.kind]
-    return strategy if param.default is not None else strategy | st.none()
+        "path": declared.NAMES.map("~/Documents/{}.pdf".format),
+    }
 
 
-@st.composite
-def tools(draw: st.DrawFn) -> Tool:
-    function = draw(st.sampled_from(tuple(CALC.values())))
-    named = {p.name: draw(values(p)) for p in function.params if p.required or draw(st.booleans())}
-    return call(function.owner, function.name, **named)
-
-
-@given(tools())
+@given(declared.calls(CALC.values(), own))
 def test_what_is_written_is_read_back(action: Tool) -> None:
     assert parse(line(action), "libreoffice_calc") == action
     assert msgspec.json.decode(msgspec.json.encode(action), type=AnyAction) == action
 
 
-PARAMS = sorted({(p.kind, p) for function in CALC.values() for p in function.params}, key=lambda pair: repr(pair[1]))
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | CELLS,
     lambda inner: st.lists(inner, max_size=4),
@@ -243,15 +187,9 @@ ANYTHING = st.recursive(
 )
 
 
-@given(st.sampled_from([param for _, param in PARAMS]), ANYTHING)
+@given(st.sampled_from(declared.params_of(CALC)), ANYTHING)
 def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
-    try:
-        once = fit(param, value)
-    except Unfit:
-        with pytest.raises(Unfit, match=f"^{param.name}: "):
-            fit(param, value)
-    else:
-        assert fit(param, once) == once
+    declared.fit_once(param, value)
 
 
 @given(st.integers(1, MAX_COLUMN))

@@ -1,6 +1,5 @@
 """Chromium's functions as declared, how it is started, and how its own pages are told."""
 
-import ast
 import base64
 import hashlib
 import json
@@ -13,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apis.guest
-from apis.actions import GUI, Tool, functions_for, line
-from apis.execute import SETTLE, Call, plan
-from apis.forms import render_compact, render_paper
-from apis.grammar import Refusal, parse
+from apis.actions import GUI, functions_for, line
+from apis.forms import render_compact
 from apis.guest import chromium_pages, chromium_start
 from apis.observation import Observation
 from apis.tools import TOOLS, call
+from tests.apis import declared
 
 GUEST = Path(str(apis.guest.__file__)).parent
 CHROMIUM = {function.name: function for function in TOOLS["google_chrome"]}
@@ -39,21 +37,14 @@ def test_names_and_parameters_are_the_published_ones() -> None:
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    module = ast.parse((GUEST / "chromium.py").read_text())
-    (tools,) = [node for node in module.body if isinstance(node, ast.ClassDef)]
-    methods = [node for node in tools.body if isinstance(node, ast.FunctionDef)]
-    public = {m.name: [a.arg for a in m.args.args + m.args.kwonlyargs] for m in methods if not m.name.startswith("_")}
-    assert public == {name: ["self"] for name in CHROMIUM}
+    assert declared.methods_of("chromium", "BrowserTools") == {name: [] for name in CHROMIUM}
 
 
 @pytest.mark.parametrize("name", CHROMIUM)
 def test_a_call_is_written_read_and_carried_out(name: str) -> None:
-    action = parse(f"BrowserTools.{name}()", "google_chrome")
+    action = declared.carried_out(f"BrowserTools.{name}()", "google_chrome", {})
     assert action == call("BrowserTools", name)
-    assert isinstance(action, Tool)
     assert line(action) == f"BrowserTools.{name}()"
-    wanted = Call("tool", {"owner": "BrowserTools", "name": name, "arguments": {}})
-    assert plan(action, Observation((), ())).calls == (wanted, SETTLE)
 
 
 @pytest.mark.parametrize(
@@ -66,25 +57,19 @@ def test_a_call_is_written_read_and_carried_out(name: str) -> None:
     ],
 )
 def test_says_what_is_wrong(answer: str, said: str) -> None:
-    refused = parse(answer, "google_chrome")
-    assert isinstance(refused, Refusal)
-    assert said in refused.reason
+    assert said in declared.refusal(answer, "google_chrome")
 
 
 def test_only_chromium_in_front_has_them() -> None:
     assert set(functions_for("google_chrome")) - set(functions_for("terminal")) == {
         f"BrowserTools.{name}" for name in CHROMIUM
     }
-    refused = parse("BrowserTools.print()", "libreoffice_calc")
-    assert isinstance(refused, Refusal)
-    assert "bring a window of google_chrome to the front first" in refused.reason
+    lacking = declared.refusal("BrowserTools.print()", "libreoffice_calc")
+    assert "bring a window of google_chrome to the front first" in lacking
 
 
 def test_the_prompt_shows_every_function() -> None:
-    text = render_paper("t", "google_chrome", [], Observation((), ()), None)[0]["content"]
-    for function in CHROMIUM.values():
-        assert f"    def {function.name}():\n" in text
-        assert function.description in text
+    declared.prompt_shows("google_chrome", CHROMIUM)
     assert "BrowserTools" not in render_compact("t", [], Observation((), ()), None)
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from actors.cluster.apicheck import command, verdicts
-from apis.functions import Function
-from apis.grammar import Refusal, parse
 from apis.tools import TOOLS
+from tests.apis import declared
 
 CODE = {function.name: function for function in TOOLS["code"]}
 
@@ -24,19 +23,10 @@ update_extensions()
 disable_extension(extension_id: string)
 toggle_sync(state: string)
 """
-TYPES = {"str": "string", "int": "integer", "bool": "boolean"}
-
-
-def published(function: Function) -> str:
-    parts = []
-    for param in function.params:
-        kind = TYPES[param.published_type.removeprefix("Optional[").removesuffix("]")]
-        parts.append(f"{param.name}: {kind}" + ("" if param.required else f" = {param.default!r}"))
-    return f"{function.name}({', '.join(parts)})"
 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
-    assert [published(function) for function in CODE.values()] == PUBLISHED.strip().splitlines()
+    assert [declared.published(function) for function in CODE.values()] == PUBLISHED.strip().splitlines()
     assert {function.owner for function in CODE.values()} == {"CodeTools"}
     assert CODE["toggle_sync"].params[0].limits == ("on", "off")
 
@@ -53,9 +43,7 @@ def test_names_and_parameters_are_the_published_ones() -> None:
     ],
 )
 def test_says_which_argument_is_wrong(answer: str, said: str) -> None:
-    refused = parse(f"CodeTools.{answer}", "code")
-    assert isinstance(refused, Refusal)
-    assert said in refused.reason
+    assert said in declared.refusal(f"CodeTools.{answer}", "code")
 
 
 def test_the_check_calls_every_function_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

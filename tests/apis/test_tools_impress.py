@@ -8,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.actions import AnyAction, Tool, functions_for, line
-from apis.execute import SETTLE, Call, plan
-from apis.forms import render_paper
-from apis.functions import Function, Param
-from apis.grammar import Refusal, parse
-from apis.kinds import COLOURS, MAX_CM, MAX_LINE, Unfit, fit
-from apis.observation import Observation
-from apis.tools import TOOLS, call
-from tests.apis.declared_methods import methods_of
+from apis.functions import Param
+from apis.grammar import parse
+from apis.kinds import MAX_CM, MAX_LINE
+from apis.tools import TOOLS
+from tests.apis import declared
 
 APP = "libreoffice_impress"
 IMPRESS = {function.name: function for function in TOOLS[APP]}
@@ -50,46 +47,23 @@ set_text_strikethrough(slide_index: integer, box_index: integer, line_numbers: a
 set_textbox_alignment(slide_index: integer, box_index: integer, alignment: string)
 export_to_image(file_path: string, format: string, slide_index: integer = None)
 """
-TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "List": "array", "Dict": "object"}
-
-
-def published(function: Function) -> str:
-    parts = []
-    for param in function.params:
-        kind = TYPES[param.published_type.removeprefix("Optional[").removesuffix("]")]
-        parts.append(f"{param.name}: {kind}" + ("" if param.required else f" = {param.default!r}"))
-    return f"{function.name}({', '.join(parts)})"
 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
-    assert [published(function) for function in IMPRESS.values()] == PUBLISHED.strip().splitlines()
-
-
-PYTHON = {"integer": "int", "number": "float", "boolean": "bool", "lines": "list[int]", "extent": "dict[str, float]"}
-PYTHON |= {"spot": "str | dict[str, float]"}
-
-
-def annotation(param: Param) -> str:
-    return PYTHON.get(param.kind, "str") + (" | None" if param.default is None else "")
+    assert [declared.published(function) for function in IMPRESS.values()] == PUBLISHED.strip().splitlines()
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    declared = {name: [(p.name, annotation(p)) for p in function.params] for name, function in IMPRESS.items()}
-    assert methods_of("impress") == declared
+    assert declared.methods_of("impress") == declared.arguments_of(IMPRESS)
 
 
 def test_the_prompt_shows_exactly_its_functions_and_every_argument() -> None:
-    text = render_paper("t", APP, [], Observation((), ()), None)[0]["content"]
-    for function in IMPRESS.values():
-        assert f"    def {function.signature.removeprefix('ImpressTools.')}:\n" in text
-        assert function.description in text
-        assert all(f"{param.name}: {param.meaning}" in text and param.meaning for param in function.params)
+    declared.prompt_shows(APP, IMPRESS)
     assert set(functions_for(APP)) - set(functions_for("terminal")) == {f"ImpressTools.{name}" for name in IMPRESS}
     for other in ("libreoffice_calc", "text_editor"):
-        assert "ImpressTools" not in render_paper("t", other, [], Observation((), ()), None)[0]["content"]
-        refused = parse("ImpressTools.save()", other)
-        assert isinstance(refused, Refusal)
-        assert refused.reason.endswith(f"here: bring a window of {APP} to the front first")
+        assert "ImpressTools" not in declared.prompt(other)
+        lacking = declared.refusal("ImpressTools.save()", other)
+        assert lacking.endswith(f"here: bring a window of {APP} to the front first")
 
 
 @pytest.mark.parametrize(
@@ -108,11 +82,7 @@ def test_the_prompt_shows_exactly_its_functions_and_every_argument() -> None:
     ],
 )  # fmt: skip
 def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) -> None:
-    action = parse(answer, APP)
-    assert isinstance(action, Tool)
-    assert action.arguments == arguments
-    asked = Call("tool", {"owner": "ImpressTools", "name": action.name, "arguments": arguments})
-    assert plan(action, Observation((), ())).calls == (asked, SETTLE)
+    declared.carried_out(answer, APP, arguments)
 
 
 @pytest.mark.parametrize(
@@ -145,58 +115,33 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
     ],
 )
 def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) -> None:
-    refused = parse(f"ImpressTools.{answer}", APP)
-    assert isinstance(refused, Refusal)
-    assert said in refused.reason
+    assert said in declared.refusal(f"ImpressTools.{answer}", APP)
 
 
 LENGTHS = st.floats(0.1, MAX_CM)
-TYPED = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=40)
-NAMES = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20)
 
 
-def values(param: Param) -> st.SearchStrategy[Any]:
-    low, high = param.limits if param.kind in ("integer", "number") else (0, 0)
-    strategy: st.SearchStrategy[Any] = {
-        "integer": st.integers(low, high),
-        "number": st.floats(low, high) if param.kind == "number" else st.none(),
-        "boolean": st.booleans(),
-        "text": TYPED,
-        "font": NAMES,
-        "choice": st.sampled_from(param.limits or ("",)),
-        "colour": st.sampled_from(sorted(COLOURS)) | st.integers(0, 0xFFFFFF).map("#{:06X}".format),
-        "path": NAMES.map(lambda name: f"~/Documents/{name}{param.limits[0] if param.limits else ''}"),
+def own(param: Param) -> declared.Strategies:
+    return {
+        "font": declared.NAMES,
+        "path": declared.NAMES.map(lambda name: f"~/Documents/{name}{param.limits[0] if param.limits else ''}"),
         "lines": st.lists(st.integers(1, MAX_LINE), min_size=1, max_size=9),
         "spot": st.sampled_from(param.limits or ("",)) | st.fixed_dictionaries({"x": LENGTHS, "y": LENGTHS}),
         "extent": st.fixed_dictionaries({"width": LENGTHS}, optional={"height": LENGTHS}),
-    }[param.kind]
-    return strategy if param.default is not None else strategy | st.none()
+    }
 
 
-@st.composite
-def tools(draw: st.DrawFn) -> Tool:
-    function = draw(st.sampled_from(tuple(IMPRESS.values())))
-    named = {p.name: draw(values(p)) for p in function.params if p.required or draw(st.booleans())}
-    return call(function.owner, function.name, **named)
-
-
-@given(tools())
+@given(declared.calls(IMPRESS.values(), own))
 def test_what_is_written_is_read_back(action: Tool) -> None:
     assert parse(line(action), APP) == action
     assert msgspec.json.decode(msgspec.json.encode(action), type=AnyAction) == action
 
 
-PARAMS = sorted({p for function in IMPRESS.values() for p in function.params}, key=repr)
 PLAIN = st.none() | st.booleans() | st.integers(-3, 2000) | st.floats() | st.text(max_size=8)
 KEYS = st.sampled_from(["x", "y", "left", "top", "width", "height", "z"])
+ANYTHING = PLAIN | st.lists(PLAIN, max_size=4) | st.dictionaries(KEYS, PLAIN, max_size=4)
 
 
-@given(st.sampled_from(PARAMS), PLAIN | st.lists(PLAIN, max_size=4) | st.dictionaries(KEYS, PLAIN, max_size=4))
+@given(st.sampled_from(declared.params_of(IMPRESS)), ANYTHING)
 def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
-    try:
-        once = fit(param, value)
-    except Unfit:
-        with pytest.raises(Unfit, match=f"^{param.name}: "):
-            fit(param, value)
-    else:
-        assert fit(param, once) == once
+    declared.fit_once(param, value)

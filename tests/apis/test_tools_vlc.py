@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import wave
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import apis.guest
 from apis.actions import GUI, Tool, functions_for, line
 from apis.check.media import pictures, sound
-from apis.forms import render_paper
-from apis.functions import Function
 from apis.grammar import Refusal, parse
-from apis.kinds import Unfit, fit
-from apis.observation import Observation
+from apis.kinds import Unfit
 from apis.tools import TOOLS, call
+from tests.apis import declared
 
 VLC = {function.name: function for function in TOOLS["vlc"]}
 
@@ -39,43 +34,18 @@ get_settings()
 set_settings(field: string, value: string)
 get_media_files(path: string, suffix: array = None)
 """
-TYPES = {"str": "string", "bool": "boolean", "List": "array"}
-ANNOTATIONS = {"boolean": "bool", "names": "list[str]"}
-
-
-def published(function: Function) -> str:
-    parts = []
-    for param in function.params:
-        kind = TYPES[param.published_type.removeprefix("Optional[").removesuffix("]")]
-        parts.append(f"{param.name}: {kind}" + ("" if param.required else f" = {param.default!r}"))
-    return f"{function.name}({', '.join(parts)})"
 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
-    assert [published(function) for function in VLC.values()] == PUBLISHED.strip().splitlines()
+    assert [declared.published(function) for function in VLC.values()] == PUBLISHED.strip().splitlines()
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    tree = ast.parse((Path(str(apis.guest.__file__)).parent / "vlc.py").read_text())
-    (tools,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
-    found = {
-        method.name: [(a.arg, ast.unparse(a.annotation)) for a in method.args.kwonlyargs if a.annotation]
-        for method in tools.body
-        if isinstance(method, ast.FunctionDef) and not method.name.startswith("_")
-    }
-    assert tools.name == "VLCTools"
-    assert found == {
-        name: [(p.name, ANNOTATIONS.get(p.kind, "str") + (" | None" if p.default is None else "")) for p in f.params]
-        for name, f in VLC.items()
-    }
+    assert declared.methods_of("vlc", "VLCTools") == declared.arguments_of(VLC)
 
 
 def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    text = render_paper("t", "vlc", [], Observation((), ()), None)[0]["content"]
-    for function in VLC.values():
-        assert f"    def {function.signature.removeprefix('VLCTools.')}:\n" in text
-        assert function.description in text
-        assert all(f"{param.name}: {param.meaning}" in text and param.meaning for param in function.params)
+    declared.prompt_shows("vlc", VLC)
 
 
 def test_only_vlc_has_its_functions() -> None:
@@ -125,25 +95,17 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
     ],
 )
 def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) -> None:
-    refused = parse(f"VLCTools.{answer}", "vlc")
-    assert isinstance(refused, Refusal)
-    assert said in refused.reason
+    assert said in declared.refusal(f"VLCTools.{answer}", "vlc")
 
 
-PARAMS = [param for function in VLC.values() for param in function.params]
 TEXTS = st.text(max_size=12) | st.sampled_from(["file://", "~/a", "https://x/y", "a-b", "--loop"])
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.lists(TEXTS, max_size=3)
 
 
-@given(st.sampled_from(PARAMS), ANYTHING)
+@given(st.sampled_from(declared.params_of(VLC)), ANYTHING)
 def test_a_value_is_fit_once_and_for_all_or_refused(param: Any, value: Any) -> None:
-    try:
-        once = fit(param, value)
-    except Unfit as unfit:
-        assert str(unfit).startswith(f"{param.name}: ")  # noqa: PT017 - only where it is refused
-    else:
-        assert fit(param, once) == once
-        assert not isinstance(once, str) or "\n" not in once
+    once = declared.fit_once(param, value)
+    assert not isinstance(once, str) or "\n" not in once
 
 
 def test_calls_by_oracles_are_checked_too() -> None:

@@ -8,17 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions import GUI, Tool, functions_for, line
+from apis.actions import GUI, functions_for, line
 from apis.check.textfile import TextFile
-from apis.execute import SETTLE, Call, plan
-from apis.forms import render_paper
-from apis.functions import Function, Param
-from apis.grammar import Refusal, parse
-from apis.kinds import Unfit, fit
-from apis.observation import Observation
+from apis.functions import Param
+from apis.grammar import parse
 from apis.tasks.textdocument import Run, make_docx
 from apis.tools import TOOLS, call
-from tests.apis.declared_methods import methods_of
+from tests.apis import declared
 
 WRITER = {function.name: function for function in TOOLS["libreoffice_writer"]}
 
@@ -45,51 +41,29 @@ add_page_numbers(position: string, start_number: integer = 1, format: string = N
 insert_page_break(position: string = 'at_cursor')
 change_text_case(case_type: string, pattern: string, paragraph_indices: array = None)
 """
-TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "List": "array"}
-PYTHON = {"integer": "int", "rgb": "int", "number": "float", "boolean": "bool", "indices": "list[int]"}
-
-
-def published(function: Function) -> str:
-    parts = []
-    for param in function.params:  # a colour is a whole number, which is a number
-        kind = TYPES[param.published_type.removeprefix("Optional[").removesuffix("]")]
-        kind = "number" if param.kind == "rgb" else kind
-        parts.append(f"{param.name}: {kind}" + ("" if param.required else f" = {param.default!r}"))
-    return f"{function.name}({', '.join(parts)})"
 
 
 def test_names_and_parameters_are_the_published_ones() -> None:
-    assert [published(function) for function in WRITER.values()] == PUBLISHED.strip().splitlines()
-
-
-def annotation(param: Param) -> str:
-    return PYTHON.get(param.kind, "str") + (" | None" if param.default is None else "")
+    colours = {"rgb": "number"}  # each is a whole number, which is a number
+    assert [declared.published(function, colours) for function in WRITER.values()] == PUBLISHED.strip().splitlines()
 
 
 def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    declared = {name: [(p.name, annotation(p)) for p in function.params] for name, function in WRITER.items()}
-    assert methods_of("writer") == declared
+    assert declared.methods_of("writer") == declared.arguments_of(WRITER)
 
 
 def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    text = render_paper("t", "libreoffice_writer", [], Observation((), ()), None)[0]["content"]
-    for function in WRITER.values():
-        assert f"    def {function.signature.removeprefix('WriterTools.')}:\n" in text
-        assert function.description in text
-        assert all(f"{param.name}: {param.meaning}" in text and param.meaning for param in function.params)
-    assert "WriterTools" not in render_paper("t", "libreoffice_calc", [], Observation((), ()), None)[0]["content"]
+    declared.prompt_shows("libreoffice_writer", WRITER)
+    assert "WriterTools" not in declared.prompt("libreoffice_calc")
 
 
 def test_only_the_active_application_has_its_functions() -> None:
     only = set(functions_for("libreoffice_writer")) - set(functions_for("terminal"))
     assert only == {f"WriterTools.{name}" for name in WRITER}
     assert not {function.name for function in GUI} & set(WRITER)
-    refused = parse("WriterTools.save()", "libreoffice_calc")
-    assert isinstance(refused, Refusal)
-    assert refused.reason.endswith("bring a window of libreoffice_writer to the front first")
-    nearest = parse("WriterTools.replace(pattern='a')", "libreoffice_writer")
-    assert isinstance(nearest, Refusal)
-    assert "WriterTools.find_and_replace" in nearest.reason
+    lacking = declared.refusal("WriterTools.save()", "libreoffice_calc")
+    assert lacking.endswith("bring a window of libreoffice_writer to the front first")
+    assert "WriterTools.find_and_replace" in declared.refusal("WriterTools.replace(pattern='a')", "libreoffice_writer")
 
 
 @pytest.mark.parametrize(
@@ -107,12 +81,8 @@ def test_only_the_active_application_has_its_functions() -> None:
     ],
 )  # fmt: skip
 def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) -> None:
-    action = parse(f"WriterTools.{answer}", "libreoffice_writer")
-    assert isinstance(action, Tool)
-    assert action.arguments == arguments
+    action = declared.carried_out(f"WriterTools.{answer}", "libreoffice_writer", arguments)
     assert parse(line(action), "libreoffice_writer") == action
-    sent = Call("tool", {"owner": "WriterTools", "name": action.name, "arguments": arguments})
-    assert plan(action, Observation((), ())).calls == (sent, SETTLE)
 
 
 @pytest.mark.parametrize(
@@ -142,24 +112,15 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
     ],
 )
 def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) -> None:
-    refused = parse(f"WriterTools.{answer}", "libreoffice_writer")
-    assert isinstance(refused, Refusal)
-    assert said in refused.reason
+    assert said in declared.refusal(f"WriterTools.{answer}", "libreoffice_writer")
 
 
-PARAMS = sorted({(p.kind, p) for function in WRITER.values() for p in function.params}, key=lambda pair: repr(pair[1]))
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=110)
 
 
-@given(st.sampled_from([param for _, param in PARAMS]), ANYTHING | st.lists(ANYTHING, max_size=4))
+@given(st.sampled_from(declared.params_of(WRITER)), ANYTHING | st.lists(ANYTHING, max_size=4))
 def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
-    try:
-        once = fit(param, value)
-    except Unfit:
-        with pytest.raises(Unfit, match=f"^{param.name}: "):
-            fit(param, value)
-    else:
-        assert fit(param, once) == once
+    declared.fit_once(param, value)
 
 
 @given(st.lists(st.integers(0, 99_999), min_size=1, max_size=9), st.text("ab\\()\u00e9", max_size=9))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from apis.tasks.verify import FileView, OnPaper, Paper, PaperParagraph, Span, Verdict
+from apis.tasks.verify import FileView, OnDocument, Paper, PaperParagraph, Span, Verdict
 from apis.tasks.verify_papers import paper_is
 
 TEXTS = st.text("ab ", min_size=1, max_size=3)
@@ -60,6 +60,6 @@ def test_a_document_with_more_than_paragraphs_fails() -> None:
 
 
 def test_what_is_no_text_document_fails_with_its_reason() -> None:
-    check = OnPaper(paper_is)
+    check = OnDocument("paper", paper_is)
     assert check(FileView("refused", reason="not_a_paper"), {"expected": []}, {}) == Verdict(False, "not_a_paper")
     assert not check(FileView("file", b""), {"expected": []}, {}).success

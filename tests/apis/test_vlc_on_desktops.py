@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import pytest
 
 from actors.cluster.apicheck.command import missing
@@ -16,13 +11,6 @@ from apis.check import cases_vlc
 from apis.observation import from_guest
 
 pytestmark = pytest.mark.skipif(bool(missing("vlc")), reason="VLC is not installed")
-
-
-@pytest.fixture
-def state_dir() -> Iterator[str]:
-    with TemporaryDirectory(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None) as folder:
-        Path(folder).chmod(0o755)  # desktops have users of their own
-        yield folder
 
 
 async def _ended(desk: RealDesk) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.heard import Heard
+
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
@@ -19,7 +21,6 @@ from example_actors import Counter, Hold, Number, Total, seen  # noqa: E402
 
 from runtime import slow_disk  # noqa: E402
 from runtime.errors import ActorGone, MailboxFull  # noqa: E402
-from runtime.events import Event  # noqa: E402
 from runtime.logs_read import read_logs  # noqa: E402
 from runtime.slow_disk import on_disk  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
@@ -88,17 +89,6 @@ async def test_a_full_mailbox_is_named_once(tmp_path, host):
     assert full["waited_s"] >= 1.0
 
 
-class Heard:
-    """A log that remembers."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, Any]]] = []
-
-    def emit(self, event: Event, /, **fields: Any) -> None:
-        event.check(fields)
-        self.lines.append((event.name, fields))
-
-
 async def test_slow_work_on_a_file_is_named_once(monkeypatch):
     monkeypatch.setattr(slow_disk, "SLOW_AFTER_S", 0.05)
     heard = Heard()
@@ -109,6 +99,6 @@ async def test_slow_work_on_a_file_is_named_once(monkeypatch):
         async with asyncio.timeout(0.2), on_disk(heard, "a.seg", "flush"):
             await asyncio.sleep(10)
     (slow, first), (answers, second) = heard.lines
-    assert (slow, answers) == ("disk_slow", "disk_answers")
+    assert (slow.name, answers.name) == ("disk_slow", "disk_answers")
     assert (first["file"], first["what"], second["file"]) == ("a.seg", "flush", "a.seg")
     assert 0.05 <= first["waited_s"] <= second["took_s"]

@@ -1,21 +1,19 @@
 """How to change cells of a sheet, by mouse and keyboard or by the functions of Calc.
 
 Invariant: it saves only when every cell it can see says what it should, puts back what a stray step changed, and ends
-only after having saved. Whether a workbook is saved can't be seen, so that is read from the steps taken.
+only after having saved.
 """
 
 from __future__ import annotations
 
-from apis.actions import Click, Exit, Hotkey, SwitchWindow, Type, Wait, line
+from apis.actions import Click, SwitchWindow, Type, Wait
 from apis.tasks.demonstrator import Move, View, click, keys
+from apis.tasks.families.saving import Saving
 from apis.tasks.sheets import CALC, SheetGoal, Write
 from apis.tools import call
 
 NAME_BOX = "Name Box"
-SAVE = Hotkey(keys=("ctrl", "s"))
-SAVE_CALL = call("CalcTools", "save")
-_SAVED = (line(SAVE), line(SAVE_CALL))
-_HARMLESS = (line(Wait()), line(Hotkey(keys=("esc",))), "Agent.quote(", "Agent.switch_window(", "CalcTools.get_")
+SAVING = Saving(call("CalcTools", "save"), ("Agent.quote(", "Agent.switch_window(", "CalcTools.get_"))
 
 
 def goal_of(view: View) -> SheetGoal:
@@ -53,17 +51,6 @@ def _typed(value: str | float | bool) -> str:
     return value if isinstance(value, str) else f"{value:.15g}"
 
 
-def saved(view: View) -> bool:
-    """Whether nothing but harmless steps came after the last saving."""
-    for turn in reversed(view.history):
-        done = turn.line or ""
-        if done in _SAVED or (done.startswith("Agent.click(") and "push-button Save" in turn.answer):
-            return True
-        if done and not done.startswith(_HARMLESS):
-            return False
-    return False
-
-
 def by_gui(view: View) -> Move:
     """The next move with mouse and keyboard."""
     by_name_box, click_first, save_by_mouse = (view.route.random() < part for part in (0.25, 0.3, 0.3))
@@ -72,10 +59,7 @@ def by_gui(view: View) -> Move:
     left = wrong(view)
     if left:
         return _enter(view, left[0], by_name_box, click_first)
-    if saved(view):
-        return "saved -> done", Exit(success=True)
-    button = view.labelled("push-button", "Save")
-    return click(view, button, "save") if save_by_mouse and button else ("all there -> save", SAVE)
+    return SAVING.by_gui(view, save_by_mouse)
 
 
 def by_tools(view: View) -> Move:
@@ -85,7 +69,7 @@ def by_tools(view: View) -> Move:
     left = wrong(view)
     if left:
         return because(view, left[0]), call("CalcTools", "set_cell_value", cell=left[0].cell, value=left[0].text)
-    return ("saved -> done", Exit(success=True)) if saved(view) else ("all there -> save", SAVE_CALL)
+    return SAVING.by_tool(view)
 
 
 def because(view: View, write: Write) -> str:

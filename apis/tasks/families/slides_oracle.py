@@ -1,30 +1,21 @@
 """How to write into a box of a slide, by mouse and keyboard or by the functions of Impress.
 
 Invariant: it saves only when the presentation says what it should by its app info, and ends only after having saved.
-Whether a presentation is saved can't be seen, so that is read from the steps taken, and so is whether a double click
-has put the caret into a box.
+Whether a double click has put the caret into a box can't be seen, so that is read from the steps taken.
 """
 
 from __future__ import annotations
 
 import re
 
-from apis.actions import Click, Exit, Hotkey, SwitchWindow, Type, Wait, line
+from apis.actions import Click, SwitchWindow, Type, Wait, line
 from apis.tasks.demonstrator import Move, View, click, keys
+from apis.tasks.families.saving import Saving
 from apis.tasks.slides import IMPRESS, DeckGoal, of_deck
 from apis.tools import call
 
-SAVE = Hotkey(keys=("ctrl", "s"))
-SAVE_CALL = call("ImpressTools", "save")
+SAVING = Saving(call("ImpressTools", "save"), ("Agent.switch_window(", "ImpressTools.go_to_slide", "ImpressTools.get_"))
 EMPTIED = Type(text="", overwrite=True)
-_SAVED = (line(SAVE), line(SAVE_CALL))
-_HARMLESS = (
-    line(Wait()),
-    line(Hotkey(keys=("esc",))),
-    "Agent.switch_window(",
-    "ImpressTools.go_to_slide",
-    "ImpressTools.get_",
-)
 _CURRENT = re.compile(r"slides: \d+; current: (\d+)")
 _BOX = re.compile(r"- Box \d+ \((\w+)\)(?:: (.*))?")
 
@@ -76,30 +67,6 @@ def blocked(view: View) -> Move | None:
     return None if current(view) else ("look again", Wait())
 
 
-def saved(view: View) -> bool:
-    """Whether nothing but harmless steps came after the last saving."""
-    for turn in reversed(view.history):
-        done = turn.line or ""
-        if done in _SAVED or (done.startswith("Agent.click(") and "push-button Save" in turn.answer):
-            return True
-        if done and not done.startswith(_HARMLESS):
-            return False
-    return False
-
-
-def finished(view: View, save_by_mouse: bool) -> Move:
-    """Save by mouse or keyboard, then end."""
-    if saved(view):
-        return "saved -> done", Exit(success=True)
-    button = view.labelled("push-button", "Save")
-    return click(view, button, "save") if save_by_mouse and button else ("all there -> save", SAVE)
-
-
-def finished_by_tool(view: View) -> Move:
-    """Save by function, then end."""
-    return ("saved -> done", Exit(success=True)) if saved(view) else ("all there -> save", SAVE_CALL)
-
-
 def shown(view: View, slide: int) -> Move | None:
     """The key that goes towards a slide; None where it is shown."""
     now = current(view)
@@ -115,7 +82,7 @@ def by_gui(view: View) -> Move:
         return move
     left = wrong(view)
     if left is None:
-        return finished(view, save_by_mouse)
+        return SAVING.by_gui(view, save_by_mouse)
     slide, box, text = left
     if move := shown(view, slide):
         return move
@@ -153,7 +120,7 @@ def by_tools(view: View) -> Move:
         return move
     left = wrong(view)
     if left is None:
-        return finished_by_tool(view)
+        return SAVING.by_tool(view)
     slide, box, text = left
     if not text:
         return f"slide {slide}, box {box} -> empty", call(

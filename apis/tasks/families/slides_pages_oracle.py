@@ -9,15 +9,7 @@ it saves only when the slides are those that are wanted.
 from __future__ import annotations
 
 from apis.tasks.demonstrator import Decide, Move, View, click, keys
-from apis.tasks.families.slides_oracle import (
-    blocked,
-    current,
-    finished,
-    finished_by_tool,
-    goal_of,
-    shown,
-    told,
-)
+from apis.tasks.families.slides_oracle import SAVING, blocked, current, goal_of, shown, told
 from apis.tools import call
 
 BUTTONS = {"copy": "Duplicate Slide", "delete": "Delete Slide"}
@@ -27,12 +19,12 @@ MENU, SUBMENU = "Slide", "Move"
 
 def by_gui(view: View) -> Move:
     """The next move with mouse and keyboard."""
-    return _by_hand(view, lambda view: finished(view, view.route.random() < 0.3))
+    return _by_hand(view, lambda view: SAVING.by_gui(view, view.route.random() < 0.3))
 
 
 def by_hand_then_tool(view: View) -> Move:
     """The next move with mouse and keyboard, or to save by function."""
-    return _by_hand(view, finished_by_tool)
+    return _by_hand(view, SAVING.by_tool)
 
 
 def _by_hand(view: View, finish: Decide) -> Move:
@@ -71,7 +63,7 @@ def by_tools(view: View) -> Move:
     if move := blocked(view):
         return move
     if told(view) == goal.finish:
-        return finished_by_tool(view)
+        return SAVING.by_tool(view)
     if told(view) != goal.slides:
         return keys("not what is wanted -> undo", "ctrl", "z")
     return f"slide {goal.slide} -> copy", call("ImpressTools", "duplicate_slide", slide_index=goal.slide)

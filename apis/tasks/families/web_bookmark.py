@@ -6,7 +6,7 @@ share no wording and, since words are split by their hash, no name and no title.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from apis.tasks.demonstrator import Decide
@@ -42,11 +42,28 @@ def titles(random: Random, split: str, count: int) -> list[str]:
     return [" ".join(drawn[2 * at : 2 * at + random.choice((1, 2))]).capitalize() for at in range(count)]
 
 
-def pages(random: Random, split: str, count: int) -> list[tuple[str, str, str]]:
-    """Title, file name and content of each of `count` pages."""
+Page = tuple[str, str, str]  # title, file name and content
+
+
+def pages(random: Random, split: str, count: int) -> list[Page]:
+    """`count` pages with different titles."""
     names = words(random, split, count)
     called = titles(random, split, count)
     return [(title, f"{name}.html", web.heading(title)) for title, name in zip(called, names, strict=True)]
+
+
+def asked(family: str, kind: str, template: str, page: Page, shown: Sequence[Page]) -> Goal:
+    """To bookmark `page`, one of those that are `shown`."""
+    title, name, _ = page
+    return Goal(
+        family=family,
+        kind=kind,
+        instruction=template.format(title=title),
+        target=name,
+        wanted=title,
+        files=tuple((file, content) for _, file, content in shown),
+        words=tuple(title for title, _, _ in shown),
+    )
 
 
 def goal(task_id: str) -> Goal:
@@ -54,16 +71,7 @@ def goal(task_id: str) -> Goal:
     _, split, _ = task_id.split("/")
     random = seeded(task_id)
     made = pages(random, split, random.choice((1, 1, 2, 3)))
-    title, name, _ = made[0]
-    return Goal(
-        family=NAME,
-        kind="open",
-        instruction=random.choice(TEMPLATES["open"][split]).format(title=title),
-        target=name,
-        wanted=title,
-        files=tuple((file, content) for _, file, content in made),
-        words=tuple(title for title, _, _ in made),
-    )
+    return asked(NAME, "open", random.choice(TEMPLATES["open"][split]), made[0], made)
 
 
 def of_bookmarks(

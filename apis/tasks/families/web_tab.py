@@ -7,7 +7,7 @@ has failed; the two splits share no wording and, since words are split by their 
 from __future__ import annotations
 
 from apis.tasks.families import web_bookmark_oracle
-from apis.tasks.families.web_bookmark import of_bookmarks, one_mark, pages
+from apis.tasks.families.web_bookmark import asked, of_bookmarks, one_mark, pages
 from apis.tasks.family import Goal, seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -36,16 +36,8 @@ def goal(task_id: str) -> Goal:
     _, split, _ = task_id.split("/")
     random = seeded(task_id)
     made = pages(random, split, random.choice((2, 3, 3)))
-    title, name, _ = random.choice(made[1:])
-    return Goal(
-        family=NAME,
-        kind="tab",
-        instruction=random.choice(TEMPLATES["tab"][split]).format(title=title),
-        target=name,
-        wanted=title,
-        files=tuple((file, content) for _, file, content in made),
-        words=tuple(title for title, _, _ in made),
-    )
+    page = random.choice(made[1:])
+    return asked(NAME, "tab", random.choice(TEMPLATES["tab"][split]), page, made)
 
 
 FAMILY = of_bookmarks(

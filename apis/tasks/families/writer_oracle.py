@@ -1,37 +1,23 @@
 """How to work on a text document: change it by mouse and keyboard or by Writer's functions, then save it.
 
 Invariant: it saves only when every paragraph it can see says what it should, takes back what a stray step wrote, and
-ends only after having saved. Whether a document is saved can't be seen, so that is read from the steps taken; one in
-haste, who claims before that, has failed.
+ends only after having saved; one in haste, who claims before that, has failed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from apis.actions import Click, Exit, Hotkey, Tool, Type, Wait, line
-from apis.tasks.demonstrator import Decide, Move, View, click, keys, pointed
+from apis.actions import Click, Hotkey, Tool, Type, Wait, line
+from apis.tasks.demonstrator import Decide, Move, View, keys, pointed
 from apis.tasks.families.calc_oracle import to_window
+from apis.tasks.families.saving import Saving
 from apis.tasks.papers import WRITER, PaperGoal, paper_goal
 from apis.tools import call
 
-SAVE = Hotkey(keys=("ctrl", "s"))
-SAVE_CALL = call("WriterTools", "save")
-_SAVED = (line(SAVE), line(SAVE_CALL))
-_HARMLESS = (line(Wait()), line(Hotkey(keys=("esc",))), "Agent.quote(", "Agent.switch_window(")
+SAVING = Saving(call("WriterTools", "save"), ("Agent.quote(", "Agent.switch_window("))
 
 Edit = Callable[[View], Move | None]  # the next move of the change; None when it is made
-
-
-def saved(view: View) -> bool:
-    """Whether nothing but harmless steps came after the last saving."""
-    for turn in reversed(view.history):
-        done = turn.line or ""
-        if done in _SAVED or (done.startswith("Agent.click(") and "push-button Save" in turn.answer):
-            return True
-        if done and not done.startswith(_HARMLESS):
-            return False
-    return False
 
 
 def shown(view: View) -> list[str]:
@@ -67,12 +53,7 @@ def _next(view: View, edit: Edit, *, tools_save: bool) -> Move:
         return "look again", Wait()
     if (move := edit(view)) is not None:
         return move
-    if saved(view):
-        return "saved -> done", Exit(success=True)
-    button = view.labelled("push-button", "Save")
-    if tools_save:
-        return "all there -> save", SAVE_CALL
-    return click(view, button, "save") if save_by_mouse and button else ("all there -> save", SAVE)
+    return SAVING.by_tool(view) if tools_save else SAVING.by_gui(view, save_by_mouse)
 
 
 def chosen(view: View, text: str) -> str | None:

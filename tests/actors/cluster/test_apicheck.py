@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -82,13 +78,6 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "absent", lambda wanted: wanted[:1])
     assert missing("vlc").startswith("missing: vlc-bin: make setup")
     assert missing("vlc").endswith("apt-get install --no-install-recommends vlc-bin)")
-
-
-@pytest.fixture
-def state_dir() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None) as folder:
-        Path(folder).chmod(0o755)  # desktops have users of their own
-        yield folder
 
 
 def test_absent_applications_are_unavailable_and_no_failure(

@@ -6,20 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from actors.cluster import cli
-
-
-@pytest.fixture
-def state_dir() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None) as folder:
-        Path(folder).chmod(0o755)  # desktops have users of their own
-        yield folder
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="processes of other users are measured")

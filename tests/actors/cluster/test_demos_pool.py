@@ -6,11 +6,8 @@ The remote model is a stand-in: a real HTTP server with the protocol and without
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,14 +33,6 @@ demos:
     - {type: endpoint, name: far, url: "URL", model: stand-in, key_env: FAR_KEY, timeout_s: 20}
 desktops: {seats: 2, spares: 1, screenshots: none, provider: {type: sandbox, state_dir: STATE}}
 """
-
-
-@pytest.fixture
-def state_dir() -> Iterator[str]:
-    # Unix sockets lie in it, whose paths are short.
-    with tempfile.TemporaryDirectory(prefix="crl") as folder:
-        os.chmod(folder, 0o755)  # the guest is another user
-        yield folder
 
 
 def test_a_pool_records_what_it_solves_and_says_who_did(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,14 +22,6 @@ from runtime.errors import ConfigError
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
 TASKS = [f"text_editor/held-out/{n}" for n in range(2)]
-
-
-@pytest.fixture
-def state_dir() -> Iterator[str]:
-    folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
-    os.chmod(folder, 0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

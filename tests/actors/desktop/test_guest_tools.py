@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from actors.desktop.config import SandboxConfig
-from actors.desktop.link import GuestLink
-from actors.desktop.providers.abc import DesktopSpec
-from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.apps import app_named
 from apis.observation import from_guest
 from apis.tasks.workbook import make_xlsx
-from apis.tools import call
 from runtime.errors import GuestRefused
+from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -32,22 +25,10 @@ BOOK = "Documents/book.xlsx"
 TABLE = (("Name", "Price", "Qty"), ("plum", 30, 4), ("fig", 5, 9), ("N/A", 20, 1), ("pear", 7, 2))
 
 
-class Calc:
+class Calc(Office):
     """One warm Calc for the whole module."""
 
-    def __init__(self, link: GuestLink) -> None:
-        self.link = link
-
-    async def __call__(self, method: str, **args: Any) -> Any:
-        return await self.link.call(method, timeout_s=25, **args)
-
-    async def tool(self, name: str, **arguments: Any) -> str:
-        """What the function says, a refusal's text included."""
-        made = call("CalcTools", name, **arguments)
-        try:
-            return str(await self("tool", owner=made.owner, name=made.name, arguments=made.arguments))
-        except GuestRefused as refused:
-            return f"refused: {refused.text}" if refused.kind == "tool_failed" else f"{refused.kind}: {refused.text}"
+    owner = "CalcTools"
 
     async def open(self, path: str) -> None:
         argv = [*app_named("libreoffice_calc").argv, path]
@@ -61,20 +42,11 @@ class Calc:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def calc() -> AsyncIterator[Calc]:
-    folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
-    os.chmod(folder, 0o755)
-    provider = await SandboxProvider.start(SandboxConfig(state_dir=folder), "test")
-    try:
-        desktop = await provider.boot(DesktopSpec())
-        link = await GuestLink.open(desktop, timeout_s=30)
-        guest = Calc(link)
+    async with booted() as (link, home):
+        guest = Calc(link, home)
         await guest("write_file", path=BOOK, data=make_xlsx({"first": TABLE, "info": TABLE}))
-        await guest.open(f"{desktop.home}/{BOOK}")
+        await guest.open(f"{home}/{BOOK}")
         yield guest
-        await link.close()
-    finally:
-        await provider.close()
-        shutil.rmtree(folder)
 
 
 async def test_observing_shows_edits_that_are_not_saved(calc: Calc) -> None:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import shutil
-import tempfile
 import time
 import zipfile
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from actors.desktop.config import SandboxConfig
-from actors.desktop.link import GuestLink
-from actors.desktop.providers.abc import DesktopSpec
-from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.check.picture import png
 from apis.execute import setup
 from apis.observation import Observation, from_guest
 from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
-from apis.tools import call
-from runtime.errors import GuestRefused
+from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -64,22 +56,10 @@ def odt(body: str) -> bytes:
     return file.getvalue()
 
 
-class Writer:
+class Writer(Office):
     """One warm Writer for the whole module."""
 
-    def __init__(self, link: GuestLink, home: str) -> None:
-        self.link, self.home = link, home
-
-    async def __call__(self, method: str, **args: Any) -> Any:
-        return await self.link.call(method, timeout_s=25, **args)
-
-    async def tool(self, name: str, **arguments: Any) -> str:
-        """What the function says, a refusal's text included."""
-        made = call("WriterTools", name, **arguments)
-        try:
-            return str(await self("tool", owner=made.owner, name=made.name, arguments=made.arguments))
-        except GuestRefused as refused:
-            return f"refused: {refused.text}"
+    owner = "WriterTools"
 
     async def open(self, path: str) -> None:
         """As a task's set-up opens a file."""
@@ -121,21 +101,12 @@ class Writer:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def writer() -> AsyncIterator[Writer]:
-    folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
-    os.chmod(folder, 0o755)
-    provider = await SandboxProvider.start(SandboxConfig(state_dir=folder), "test")
-    try:
-        desktop = await provider.boot(DesktopSpec())
-        link = await GuestLink.open(desktop, timeout_s=30)
-        guest = Writer(link, desktop.home)
+    async with booted() as (link, home):
+        guest = Writer(link, home)
         await guest("write_file", path=PAPER, data=odt(BODY))
         await guest("write_file", path="red.png", data=png(30, 10, 0xFF0000))
         await guest.open(PAPER)
         yield guest
-        await link.close()
-    finally:
-        await provider.close()
-        shutil.rmtree(folder)
 
 
 async def test_paragraphs_are_said_and_clicked_where_they_are(writer: Writer) -> None:

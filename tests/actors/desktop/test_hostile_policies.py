@@ -13,7 +13,6 @@ import statistics
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -31,8 +30,8 @@ from actors.desktop.seat_config import SeatConfig
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.forms import Turn
 from apis.observation import Observation
-from runtime.events import Event
 from runtime.segments import SegmentStore
+from tests.heard import Heard
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.5  # of looking at the bystander before the attack
@@ -55,17 +54,6 @@ class Typist:
     ) -> Answer:
         text = self.texts[step] if step < len(self.texts) else "Agent.exit(success=True)"
         return Answer(text=text, prompt_ids=[1], response_ids=[2], logprobs=[-0.5], spans=[], seconds=0.0)
-
-
-class Heard:
-    """A log that remembers."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[Event, dict[str, Any]]] = []
-
-    def emit(self, event: Event, /, **fields: Any) -> None:
-        event.check(fields)
-        self.lines.append((event, fields))
 
 
 def traces(booted: BootedDesktop, health: Health) -> dict[str, int]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -20,7 +18,7 @@ from actors.desktop.poolplan import PoolPlan
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Health
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from runtime.errors import DesktopFault
-from runtime.events import Event
+from tests.heard import Heard, until
 
 
 class PlanMachine(RuleBasedStateMachine):
@@ -106,28 +104,6 @@ class PlanMachine(RuleBasedStateMachine):
 
 TestPlan = PlanMachine.TestCase
 TestPlan.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
-
-
-class Heard:
-    """A log that remembers."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[Event, dict[str, Any]]] = []
-
-    def emit(self, event: Event, /, **fields: Any) -> None:
-        event.check(fields)
-        self.lines.append((event, fields))
-
-    def of(self, event: Event) -> list[dict[str, Any]]:
-        return [fields for one, fields in self.lines if one is event]
-
-
-async def until(ready: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if ready():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it never came")
 
 
 async def test_spares_are_handed_out_once_and_replaced(state_dir: str):

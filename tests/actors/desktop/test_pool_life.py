@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,30 +17,9 @@ from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.quarantine import QuarantinePolicy
 from runtime.errors import DesktopFault, LeaseLost, ProtocolError
-from runtime.events import Event
+from tests.heard import Heard, until
 
 SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)
-
-
-class Heard:
-    """A log that remembers."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[Event, dict[str, Any]]] = []
-
-    def emit(self, event: Event, /, **fields: Any) -> None:
-        event.check(fields)
-        self.lines.append((event, fields))
-
-    def of(self, event: Event) -> list[dict[str, Any]]:
-        return [fields for one, fields in self.lines if one is event]
-
-
-async def until(ready: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not ready():
-        assert time.monotonic() < end, "it never came"
-        await asyncio.sleep(0.02)
 
 
 async def test_a_lease_past_its_deadline_is_taken_back_under_a_call(state_dir: str, tmp_path: Path) -> None:

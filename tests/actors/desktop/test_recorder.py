@@ -19,21 +19,10 @@ from actors.desktop.recorder import Recorder
 from actors.replay.messages import StepPayload
 from runtime import slow_disk
 from runtime.errors import StoreError
-from runtime.events import Event
 from runtime.segments import SegmentStore, read_blob
+from tests.heard import Heard
 
 PICTURE = b"\xff\xd8" + bytes(1000)
-
-
-class Heard:
-    """A log that remembers."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, Any]]] = []
-
-    def emit(self, event: Event, /, **fields: Any) -> None:
-        event.check(fields)
-        self.lines.append((event.name, fields))
 
 
 class Held:
@@ -81,10 +70,10 @@ async def test_a_slow_disk_holds_back_who_writes_and_nobody_else(tmp_path, monke
     assert [msgspec.msgpack.decode(read_blob(tmp_path, ref.blob))["prompt_ids"] for ref in refs] == [[0], [1], [2]]
     assert read_blob(tmp_path, picture.result()) == PICTURE
     what = {"pwrite": "append", "fsync": "flush"}[call]
-    slow = [fields for name, fields in heard.lines if name == "disk_slow" and fields["what"] == what]
+    slow = [fields for event, fields in heard.lines if event.name == "disk_slow" and fields["what"] == what]
     assert slow[0]["file"] == "desktop-0-000000.seg"
     assert slow[0]["waited_s"] >= 0.1
-    assert [name for name, fields in heard.lines if fields["what"] == what].count("disk_answers") == len(slow)
+    assert [event.name for event, fields in heard.lines if fields["what"] == what].count("disk_answers") == len(slow)
     await kept.close()
 
 

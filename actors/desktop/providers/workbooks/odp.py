@@ -9,15 +9,13 @@ from typing import Any
 
 from actors.desktop.providers.workbooks.archive import Archive
 from actors.desktop.providers.workbooks.bounds import Budget, RefusedError
-from actors.desktop.providers.workbooks.grid import Text, count
+from actors.desktop.providers.workbooks.grid import Text
 from actors.desktop.providers.workbooks.markup import Handler, walk
+from actors.desktop.providers.workbooks.opendocument import PARAGRAPHS, namespace, refuse_encrypted, white_space
 
 MIME = b"application/vnd.oasis.opendocument.presentation"
-_MANIFEST_BYTES = 1 << 20
-_SPACE = "urn:oasis:names:tc:opendocument:xmlns:"
-_PREFIXES = {f"{_SPACE}{name}:1.0": name for name in ("office", "text", "style", "presentation")} | {
-    f"{_SPACE}drawing:1.0": "draw"
-}
+_PREFIXES = {namespace(name): name for name in ("office", "text", "style", "presentation")}
+_PREFIXES[namespace("drawing")] = "draw"
 
 
 class _Content(Handler):
@@ -70,19 +68,13 @@ class _Content(Handler):
         self._text.take()
 
     def _begin_text(self, name: str, attributes: dict[str, str]) -> None:
-        if name in ("text:p", "text:h"):
+        if name in PARAGRAPHS:
             if self._lines:
                 self._text.add("\n")
             self._lines += 1
             self._inside += 1
-        elif not self._inside:
-            return
-        elif name == "text:s":
-            self._text.add(" " * count(attributes.get("text:c"), self._budget.bounds.cell_chars))
-        elif name == "text:tab":
-            self._text.add("\t")
-        elif name == "text:line-break":
-            self._text.add("\v")
+        elif self._inside:
+            self._text.add(white_space(name, attributes, self._budget.bounds.cell_chars, "\v"))
 
     def text(self, data: str) -> None:
         if self._inside:
@@ -96,7 +88,7 @@ class _Content(Handler):
             self._budget.spend("chars", len(said))
             self.slides[-1]["boxes"].append({**self._box, "text": said})
             self._box, self._inside = None, 0
-        elif name in ("text:p", "text:h"):
+        elif name in PARAGRAPHS:
             self._inside = max(0, self._inside - 1)
         self._depth -= 1
 
@@ -105,9 +97,7 @@ def read(archive: Archive, budget: Budget) -> list[dict[str, Any]]:
     """The slides in their order. Raises RefusedError."""
     if "mimetype" not in archive or archive.read("mimetype", len(MIME) + 2).strip() != MIME:
         raise RefusedError("not_a_deck")
-    manifest = "META-INF/manifest.xml"
-    if manifest in archive and b"encryption-data" in archive.read(manifest, _MANIFEST_BYTES):
-        raise RefusedError("encrypted")
+    refuse_encrypted(archive)
     content = _Content(budget)
     walk(archive.pieces("content.xml"), content, _PREFIXES, budget)
     if not content.slides:

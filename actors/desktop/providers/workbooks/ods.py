@@ -10,11 +10,10 @@ from actors.desktop.providers.workbooks.archive import Archive
 from actors.desktop.providers.workbooks.bounds import Budget, RefusedError
 from actors.desktop.providers.workbooks.grid import COLUMNS, ROWS, Grid, Text, Value, count, number
 from actors.desktop.providers.workbooks.markup import Handler, walk
+from actors.desktop.providers.workbooks.opendocument import PARAGRAPHS, namespace, refuse_encrypted, white_space
 
 MIME = b"application/vnd.oasis.opendocument.spreadsheet"
-_MANIFEST_BYTES = 1 << 20
-_SPACE = "urn:oasis:names:tc:opendocument:xmlns:"
-_PREFIXES = {f"{_SPACE}{name}:1.0": name for name in ("office", "table", "text", "style")}
+_PREFIXES = {namespace(name): name for name in ("office", "table", "text", "style")}
 
 
 class _Content(Handler):
@@ -65,17 +64,13 @@ class _Content(Handler):
             self._row = 0
 
     def _begin_text(self, name: str, attributes: dict[str, str]) -> None:
-        if name in ("text:p", "text:h"):
+        if name in PARAGRAPHS:
             if self._paragraphs:
                 self._text.add("\n")
             self._paragraphs += 1
             self._inside += 1
-        elif name == "text:s":
-            self._text.add(" " * count(attributes.get("text:c"), self._budget.bounds.cell_chars))
-        elif name == "text:tab":
-            self._text.add("\t")
-        elif name == "text:line-break":
-            self._text.add("\n")
+        else:
+            self._text.add(white_space(name, attributes, self._budget.bounds.cell_chars, "\n"))
 
     def text(self, data: str) -> None:
         if self._inside and not self._notes and self._tables == 1:
@@ -88,7 +83,7 @@ class _Content(Handler):
             return
         elif self._notes:
             self._notes -= 1
-        elif name in ("text:p", "text:h"):
+        elif name in PARAGRAPHS:
             self._inside = max(0, self._inside - 1)
         elif name in ("table:table-cell", "table:covered-table-cell") and self._cell is not None:
             self._end_cell(self._cell)
@@ -136,9 +131,7 @@ def _value(attributes: dict[str, str], shown: str) -> Value | None:
 
 def read(archive: Archive, budget: Budget) -> list[Grid]:
     """The sheets in their order. Raises RefusedError."""
-    manifest = "META-INF/manifest.xml"
-    if manifest in archive and b"encryption-data" in archive.read(manifest, _MANIFEST_BYTES):
-        raise RefusedError("encrypted")
+    refuse_encrypted(archive)
     content = _Content(budget)
     walk(archive.pieces("content.xml"), content, _PREFIXES, budget)
     if not content.grids:

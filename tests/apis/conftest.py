@@ -1,0 +1,22 @@
+"""Real desktops to play tasks on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.pool import Pool
+
+pytest.register_assert_rewrite(*(f"tests.apis.{name}" for name in ("declared", "moves", "plays")))
+
+
+@pytest.fixture
+async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
+    """A pool of a test's own, closed at its end."""
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
+    made = await Pool.open(desktops, tmp_path / "plays")
+    yield made
+    await made.close()

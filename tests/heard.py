@@ -1,0 +1,35 @@
+"""What tests listen with: a log that remembers, and waiting until something shows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from runtime.events import Event
+
+LONGEST_S = 30.0
+
+
+class Heard:
+    """A log that remembers, in the order of events."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Event, dict[str, Any]]] = []
+
+    def emit(self, event: Event, /, **fields: Any) -> None:
+        event.check(fields)
+        self.lines.append((event, fields))
+
+    def of(self, event: Event) -> list[dict[str, Any]]:
+        """The fields of each time that it was told."""
+        return [fields for one, fields in self.lines if one is event]
+
+
+async def until(ready: Callable[[], object]) -> None:
+    """Return once that holds; fail after `LONGEST_S`."""
+    end = time.monotonic() + LONGEST_S
+    while not ready():
+        assert time.monotonic() < end, "it never came"
+        await asyncio.sleep(0.02)
