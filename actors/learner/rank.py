@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from actors.learner.config import RankSettings
 from actors.learner.messages import (
+    Broadcast,
+    Broadcasting,
     ExportWeights,
     LoadModel,
     ModelLoaded,
@@ -24,6 +26,7 @@ from actors.learner.messages import (
     StepPlan,
     StepResult,
 )
+from actors.learner.sending import Sender
 from actors.sampler.messages import Canary
 from policy.packing import MicroBatch, PackedSample
 from runtime.actor import Actor, handles
@@ -51,6 +54,9 @@ class RankActor(Actor):
         self._version = Version(lineage=0, step=0)
         self._answers: OrderedDict[str, StepResult] = OrderedDict()
         self._doing = "no model"
+
+    async def on_start(self) -> None:
+        self._sender = Sender(self.ctx)
 
     async def on_stop(self) -> None:
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
@@ -85,9 +91,21 @@ class RankActor(Actor):
         """Raises NoModel when the rank is not at that version."""
         trainer = self._holding(msg.version)
         began = time.monotonic()
-        digest = await self._run(f"exporting {msg.version}", lambda: trainer.export(Path(msg.location)))
+
+        def export() -> str:
+            tensors = trainer.snapshot() if msg.keep else None
+            if tensors is not None:
+                self._sender.keep(msg.version, tensors)
+            return trainer.export(Path(msg.location), tensors)
+
+        digest = await self._run(f"exporting {msg.version}", export)
         canary = await self._run(f"scoring a prompt by {msg.version}", lambda: _canary(trainer))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began, canary=canary)
+
+    @handles(Broadcast, concurrent=True)
+    async def broadcast(self, msg: Broadcast) -> Broadcasting:
+        """Raises NoModel when that version was not kept, LearnerError while another is sent."""
+        return await self._sender.begin(msg)
 
     @handles(SaveCheckpoint, slow_after_s=LONG_WORK_S)
     async def save(self, msg: SaveCheckpoint) -> Saved:
