@@ -167,8 +167,11 @@ class RankActor(Actor):
 
 
 def _canary(trainer: Trainer) -> Canary:
-    """A prompt over the whole vocabulary, the same for every version, and its log-probabilities."""
-    vocab = trainer.shape.vocab
+    """A prompt over the whole vocabulary but its last id, the same for every version, and its log-probabilities.
+
+    SGLang 0.5.23 names the last id of the vocabulary 0 where it scores a prompt.
+    """
+    vocab = trainer.shape.vocab - 1
     ids = [(CANARY_FIRST + CANARY_STRIDE * place) % vocab for place in range(CANARY_TOKENS)]
     sample = PackedSample(ids=ids, response_len=len(ids) - 1, weight=1.0)
     return Canary(ids=ids, logprobs=trainer.logprobs(MicroBatch(samples=[sample]))[0])
