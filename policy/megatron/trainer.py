@@ -131,9 +131,10 @@ class Trainer:
 
     def snapshot(self) -> dict[str, Tensor]:
         """Full Hugging Face tensors that later steps don't change, on the model's device."""
-        held = {parameter.data_ptr() for parameter in self.model.parameters()}
+        held = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}
         tensors = to_hf(self.model.named_parameters(), self.shape)
-        return {name: tensor.clone() if tensor.data_ptr() in held else tensor for name, tensor in tensors.items()}
+        shared = {name for name, tensor in tensors.items() if tensor.untyped_storage().data_ptr() in held}
+        return {name: tensor.clone() if name in shared else tensor for name, tensor in tensors.items()}
 
     def export(self, folder: Path, tensors: dict[str, Tensor] | None = None) -> str:
         """Write a Hugging Face folder, atomically; returns the blake2b-128 of its safetensors file, hex.

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.learner.messages import Broadcasting
 from policy.broadcast import Described, SendingGroup, checksums, described, split
 from runtime.errors import LearnerError
 
@@ -64,7 +65,7 @@ def said(peer: subprocess.Popen[str]) -> str:
     return peer.stdout.readline().strip()
 
 
-def tell(peer: subprocess.Popen[str], group: SendingGroup, *words: object) -> None:
+def tell(peer: subprocess.Popen[str], group: SendingGroup | Broadcasting, *words: object) -> None:
     assert peer.stdin is not None
     peer.stdin.write(" ".join(map(str, [group.port, *words])) + "\n")
     peer.stdin.flush()
@@ -131,15 +132,20 @@ def test_parts_hold_everything_in_order(shapes: list[list[int]], limit: int) -> 
     for part in parts:
         size = sum(4 * torch.Size(shape).numel() for shape in part.shapes)
         assert part.names
-        assert size <= limit or len(part.names) == 1 or sum(1 for shape in part.shapes if torch.Size(shape).numel()) == 1
+        assert (
+            size <= limit or len(part.names) == 1 or sum(1 for shape in part.shapes if torch.Size(shape).numel()) == 1
+        )
 
 
 def test_checksums_are_of_what_sglang_holds_as_one() -> None:
     rows = {part: torch.full((2, 3), float(i)) for i, part in enumerate("kvq")}
     tensors = {f"model.layers.0.self_attn.{part}_proj.weight": rows[part] for part in "kvq"}
     tensors["model.norm.weight"] = torch.ones(3)
+    tensors["model.embed_tokens.weight"] = torch.ones(5, 2)
+    padded = torch.cat([torch.ones(5, 2), torch.zeros(59, 2)])
     whole = torch.cat([rows["q"], rows["k"], rows["v"]])
     assert checksums(tensors) == {
         "model.layers.0.self_attn.qkv_proj.weight": hashlib.sha256(whole.numpy().tobytes()).hexdigest()[:16],
+        "model.embed_tokens.weight": hashlib.sha256(padded.numpy().tobytes()).hexdigest()[:16],
         "model.norm.weight": hashlib.sha256(torch.ones(3).numpy().tobytes()).hexdigest()[:16],
     }
