@@ -1,8 +1,6 @@
 """One rank: plans once, versions exactly, and it keeps answering."""
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +19,7 @@ from runtime.message import Version
 from runtime.refs import Ref
 from runtime.system import ActorSpec, ActorSystem
 from tests.policy import tiny_models
-from tests.policy.test_broadcast import PEER, said, tell
+from tests.policy.test_broadcast import begin, said, tell
 
 BATCHES = pack_cross_entropy([([3, 1, 4, 1, 5, 9, 2, 6], [(4, 8)])], 64, Aggregation.TOKEN_MEAN)
 
@@ -133,9 +131,7 @@ async def test_what_was_exported_is_sent_while_training_goes_on(rank: Ref, model
     with pytest.raises(NoModel, match="has kept None"):
         await rank.ask(sending(0, "early"), timeout_s=20)
     saved = await rank.ask(ExportWeights(version=v(0), location=str(tmp_path / "0"), keep=True), timeout_s=60)
-    command = [sys.executable, "-W", "ignore", "-c", PEER]
-    quiet = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    engine = subprocess.Popen(command, text=True, **quiet)  # type: ignore[call-overload]
+    engine = begin()
     try:
         opened = await rank.ask(sending(0, "one"), timeout_s=20)
         with pytest.raises(LearnerError, match="still sends to one"):
