@@ -107,8 +107,13 @@ class Loader:
     async def _from_disk(self, client: EngineClient, latest: Latest, *, check: bool) -> None:
         if check:
             await check_digest(latest)
-        timeout_s = self._settings.load_timeout_s
-        await client.update_from_disk(latest.location, str(latest.version), timeout_s, flush=self._flush)
+        what, timeout_s, flush = (latest.location, str(latest.version)), self._settings.load_timeout_s, self._flush
+        try:
+            await client.update_from_disk(*what, timeout_s, flush=flush)
+        except EngineError:
+            # SGLang can't flush its cache for as long as its batch holds the response that it gave last, and says no
+            # when it has the weights already: the next call finds the batch empty, or fails for a reason that stays.
+            await client.update_from_disk(*what, timeout_s, flush=flush)
 
     async def _from_group(self, client: EngineClient, latest: Latest, ticket: Ticket) -> tuple[str, str]:
         """The way it was done, and why not by the group if it was not; then the engine can still load from disk."""

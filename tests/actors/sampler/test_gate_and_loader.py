@@ -74,6 +74,8 @@ def test_a_difference_is_the_largest_one(found: list[float], expected: list[floa
 class Server(EngineClient):
     """Answers as a server would that holds what it was last given."""
 
+    refusals = 0
+
     def __init__(self, scores: dict[str, list[float]]) -> None:
         self.scores, self.held, self.calls = scores, "0.0", list[str]()
 
@@ -85,6 +87,9 @@ class Server(EngineClient):
 
     async def update_from_disk(self, location: str, version: str, timeout_s: float, *, flush: bool) -> None:
         self.calls.append(f"update {flush}")
+        if self.refusals:
+            self.refusals -= 1
+            raise EngineError("not flushed")
         self.held = version
 
     async def pause(self, mode: str) -> None:
@@ -114,6 +119,16 @@ async def test_what_sglang_is_told(update: str | None, calls: list[str]) -> None
     verdict = await loader(update=update).load(server, latest)
     assert server.calls == calls
     assert (verdict.version, verdict.off_by, verdict.sound) == (ONE, 0.0, True)
+
+
+async def test_a_cache_that_could_not_be_flushed_is_flushed_again() -> None:
+    server = Server({"0.1": [-1.0]})
+    server.refusals = 1
+    assert (await loader().load(server, LATEST)).version == ONE
+    assert server.calls == ["update True"] * 2
+    server.refusals = 2
+    with pytest.raises(EngineError, match="not flushed"):
+        await loader().load(server, LATEST)
 
 
 async def test_weights_that_score_otherwise_are_not_sound() -> None:
