@@ -1,53 +1,121 @@
 """Weights by collective: the sender's side of one group with SGLang's engines.
 
-Invariant: a group lives for one publication. Rank 0 is the sender and keeps the group's store; every engine is one
-rank after it. What is sent is exactly the list that `described` gives, in its order, in its types.
+Invariant: a group lives for one publication. Rank 0 is the sender and keeps the group's store; every engine takes as
+many ranks after it as it has tensor-parallel parts. What is sent is exactly what `described` gives, in its order, in
+its types. Once the group is closed no engine waits in it any more: its store and its connections are gone.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 
 import msgspec
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import Backend, GroupName, PrefixStore, _new_process_group_helper, _world
+from torch.distributed.distributed_c10d import (
+    Backend,
+    GroupName,
+    PrefixStore,
+    _new_process_group_helper,
+    _set_pg_timeout,
+    _world,
+)
 
 from runtime.errors import LearnerError
 
+PART_BYTES = 512 << 20  # sender and engine hold a part twice while it is under way
+# What SGLang holds as one tensor: the rows of these, one below the other.
+FUSED = {
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+}
+PADDED, ROWS = {"embed_tokens", "lm_head"}, 64  # it fills these up with rows of zeros to a multiple of so many
+
 
 class Described(msgspec.Struct, frozen=True):
-    """What is sent: Hugging Face names, types without `torch.`, shapes."""
+    """What is sent at once: Hugging Face names, types without `torch.`, shapes."""
 
     names: list[str]
     dtypes: list[str]
     shapes: list[list[int]]
 
 
-def described(tensors: dict[str, Tensor]) -> Described:
+def described(tensors: Mapping[str, Tensor]) -> Described:
     """The description of `tensors` in their order."""
     kinds = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()]
     return Described(list(tensors), kinds, [list(tensor.shape) for tensor in tensors.values()])
 
 
+def split(whole: Described, limit_bytes: int = PART_BYTES) -> list[Described]:
+    """`whole` in parts of at most `limit_bytes`, or of one tensor where that alone is larger."""
+    parts: list[Described] = []
+    room = 0
+    for name, dtype, shape in zip(whole.names, whole.dtypes, whole.shapes, strict=True):
+        size = prod(shape) * getattr(torch, dtype).itemsize
+        if not parts or size > room:
+            parts.append(Described([], [], []))
+            room = limit_bytes
+        parts[-1].names.append(name)
+        parts[-1].dtypes.append(dtype)
+        parts[-1].shapes.append(shape)
+        room -= size
+    return parts
+
+
+def checksums(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """What SGLang's `/weights_checker` says on a CPU of an undivided engine that holds `tensors`, by its own names.
+
+    The first 16 hex digits of each tensor's SHA-256 (sglang.srt.managers.mm_utils.tensor_hash, 0.5.23).
+    """
+    hashes: dict[str, hashlib._Hash] = {}
+    fused = {part: whole for whole, parts in FUSED.items() for part in parts}
+    for name in sorted(tensors, key=_fused_place):
+        *front, module, kind = name.split(".")
+        held = ".".join([*front, fused.get(module, module), kind])
+        raw = tensors[name].detach().cpu().contiguous().flatten().view(torch.uint8)
+        hashes.setdefault(held, hashlib.sha256()).update(raw.numpy().tobytes())
+        if module in PADDED:
+            rows = tensors[name].shape[0]
+            hashes[held].update(bytes(raw.nbytes // rows * (-rows % ROWS)))
+    return {name: found.hexdigest()[:16] for name, found in hashes.items()}
+
+
+def _fused_place(name: str) -> int:
+    module = name.split(".")[-2]
+    return next((parts.index(module) for parts in FUSED.values() if module in parts), 0)
+
+
 class SendingGroup:
-    """Rank 0 of a group of `engines` + 1, at `address`:`port`.
+    """Rank 0 of a group of `engines` + 1 ranks, at `address`:`port`.
 
     The store listens from the first moment; `join` returns when all engines have joined. Gloo takes tensors on the
-    CPU, NCCL such on this process's GPU.
+    CPU, NCCL such on this process's GPU, and NCCL's engines are waited for by the first `send` alone.
     """
 
     def __init__(self, name: str, engines: int, *, address: str, backend: str, timeout_s: float) -> None:
+        """`timeout_s` is for `join`. Raises LearnerError where the address can't be listened on."""
         self._name, self._size, self._backend = name, engines + 1, backend
         self._timeout = datetime.timedelta(seconds=timeout_s)
-        with socket.create_server((address, 0)) as sock:
-            self.port = int(sock.getsockname()[1])
         try:
-            self._store = dist.TCPStore(
-                address, self.port, self._size, is_master=True, timeout=self._timeout, wait_for_workers=False
+            listening = socket.create_server((address, 0))
+        except OSError as error:
+            raise LearnerError(f"can't listen on {address} for the weights' group: {error}") from error
+        self.port = int(listening.getsockname()[1])
+        try:
+            # The store takes over a port that is taken already, so nobody else can take it in between.
+            self._store: dist.TCPStore | None = dist.TCPStore(
+                address,
+                self.port,
+                self._size,
+                is_master=True,
+                timeout=self._timeout,
+                wait_for_workers=False,
+                master_listen_fd=listening.detach(),
             )
         except RuntimeError as error:
             raise LearnerError(f"no store for weights at {address}:{self.port}: {error}") from error
@@ -55,6 +123,8 @@ class SendingGroup:
 
     def join(self) -> None:
         """Return once all engines are there. Raises LearnerError when they are not in time."""
+        if self._store is None:
+            raise LearnerError(f"{self._name} is closed")
         try:
             # As SGLang makes its side: a group beside the default one, under a prefix of its own.
             self._group, _ = _new_process_group_helper(
@@ -67,25 +137,38 @@ class SendingGroup:
                 timeout=self._timeout,
             )
         except RuntimeError as error:
-            raise LearnerError(f"not all engines joined {self._name}: {error}") from error
-        _world.pg_group_ranks[self._group] = {rank: rank for rank in range(self._size)}
+            cause = str(error)
+        else:
+            _world.pg_group_ranks[self._group] = {rank: rank for rank in range(self._size)}
+            return
+        # Not from the error: its frames hold the store, and engines wait in the group as long as that lives.
+        raise LearnerError(f"not all engines joined {self._name}: {_line(cause)}")
 
-    def send(self, tensors: Sequence[Tensor], *, bucket: bool) -> None:
+    def send(self, tensors: Sequence[Tensor], *, bucket: bool, timeout_s: float | None = None) -> None:
         """Broadcast `tensors` one by one, or their bytes end to end as one. Raises LearnerError."""
         if self._group is None:
             raise LearnerError(f"nobody has joined {self._name}")
+        limit = self._timeout if timeout_s is None else datetime.timedelta(seconds=timeout_s)
+        _set_pg_timeout(limit, self._group)
         parts = [tensor.detach().contiguous() for tensor in tensors]
         if bucket:
             parts = [torch.cat([part.flatten().view(torch.uint8) for part in parts])]
         try:
             works = [dist.broadcast(part, src=0, group=self._group, async_op=True) for part in parts]
             for work in works:
-                work.wait(self._timeout)
+                work.wait(limit)
         except RuntimeError as error:
-            raise LearnerError(f"weights were not taken by all of {self._name}: {error}") from error
+            cause = str(error)
+        else:
+            return
+        raise LearnerError(f"weights were not taken by all of {self._name}: {_line(cause)}")
 
     def close(self) -> None:
-        """Forget the group. Repeating it changes nothing."""
-        if self._group is not None:
-            dist.destroy_process_group(self._group)
-            self._group = None
+        """Forget the group, and the store with it. Repeating it changes nothing."""
+        group, self._group, self._store = self._group, None, None
+        if group is not None:
+            dist.destroy_process_group(group)
+
+
+def _line(text: str) -> str:
+    return text.partition("\n")[0][:300]

@@ -17,9 +17,9 @@ from actors.cluster.config import Deploy
 from actors.cluster.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.desktop.actor import DesktopSeat
 from actors.entropulse.config import EntropulseSettings
-from actors.learner.config import LearnerSettings, RankSettings
+from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
 from actors.replay.config import LedgerSettings
-from actors.sampler.config import SamplerSettings
+from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.dispatch import DispatchSettings
 from apis.space import MEANING
 from runtime.errors import ConfigError
@@ -28,6 +28,7 @@ from runtime.system import ActorSpec, HostSpec
 
 BEGIN = Version(lineage=0, step=0)  # of the base model's weights
 RANK_HOST = "ranks/0"
+TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ROUTER = "router"  # in front of several samplers
 HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
 RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
@@ -112,7 +113,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         ActorSpec(
             name="learner",
             factory="actors.learner.actor:LearnerActor",
-            config=LearnerSettings(learner=learner, base=model, samplers=samplers),
+            config=LearnerSettings(learner=learner, base=model, samplers=samplers, groups=_groups(deploy)),
         ),
         *_samplers(deploy, model, samplers),
         ActorSpec(
@@ -221,6 +222,23 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
     if not lanes.eval and deploy.evaluation.enabled:
         raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
+
+
+def _groups(deploy: Deploy) -> GroupSettings | None:
+    """How weights go by collective, if they do."""
+    samplers, engine = deploy.samplers, deploy.samplers.engine
+    if samplers.publish != "collective":
+        return None
+    started = isinstance(engine, SglangConfig) and not samplers.attach
+    whole = not any(name.replace("_", "-") in TENSOR_PARALLEL for name in getattr(engine, "options", {}))
+    same = isinstance(engine, SglangConfig) and engine.dtype == deploy.learner.dtype
+    return GroupSettings(
+        address=samplers.publish_address,
+        backend="gloo" if samplers.device == "cpu" else "nccl",
+        bucket=samplers.publish_unit == "bucket",
+        checksums=started and whole and same and samplers.device == "cpu",
+        join_s=samplers.publish_join_s,
+    )
 
 
 def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = BEGIN) -> list[ActorSpec]:

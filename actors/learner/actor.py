@@ -19,12 +19,17 @@ from actors.learner.folders import RunFolders
 from actors.learner.messages import (
     ExportWeights,
     GetLearnerState,
+    JoinGroup,
     LearnerState,
     LoadModel,
     ModelLoaded,
+    NoGroup,
+    PassGroup,
     SaveCheckpoint,
     StepResult,
+    Ticket,
 )
+from actors.learner.publisher import Publisher
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -68,6 +73,8 @@ class LearnerActor(Actor):
     async def on_start(self) -> None:
         self._folders = RunFolders(self.ctx.run_dir)
         self._rank = self.ctx.ref(self.config.rank)
+        groups = self.config.groups
+        self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
         await self._restore("start")
         self.ctx.spawn(self._learn(), "learn")
 
@@ -90,6 +97,19 @@ class LearnerActor(Actor):
         if self._weights is None:
             return LearnerState(version=self._version, location=self.config.base, busy_s=self._busy_s)
         return LearnerState(version=self._weights.version, location=self._weights.location, busy_s=self._busy_s)
+
+    @handles(JoinGroup, concurrent=True)
+    async def join_group(self, msg: JoinGroup) -> Ticket | NoGroup:
+        """A place in the group that receives a version, for a sampler whose engine is ready."""
+        return (
+            NoGroup(reason="weights go by disk alone") if self._publisher is None else await self._publisher.join(msg)
+        )
+
+    @handles(PassGroup, concurrent=True)
+    async def pass_group(self, msg: PassGroup) -> None:
+        """A sampler does not come."""
+        if self._publisher is not None:
+            self._publisher.passing(msg.version, [msg.sampler])
 
     async def _learn(self) -> None:
         while True:
@@ -190,14 +210,24 @@ class LearnerActor(Actor):
     async def _announce(self) -> None:
         self._doing = f"announcing {self._version}"
         location = self._folders.weights_of(self._version)
+        publisher = self._publisher
         saved = await self._ask_rank(
-            ExportWeights(version=self._version, location=str(location)), self.config.load_timeout_s
+            ExportWeights(version=self._version, location=str(location), keep=publisher is not None),
+            self.config.load_timeout_s,
         )
         self._weights = Weights(
-            version=self._version, digest=saved.digest, location=saved.location, canary=saved.canary
+            version=self._version,
+            digest=saved.digest,
+            location=saved.location,
+            canary=saved.canary,
+            gatherer=self.ctx.name if publisher is not None else "",
         )
         began = self.ctx.clock.now()
+        if publisher is not None:
+            publisher.offer(self._version, self.config.samplers)
         missed = await self._tell_samplers()
+        if publisher is not None:
+            publisher.passing(self._version, missed)
         self.ctx.log.emit(
             events.WEIGHTS_ANNOUNCED,
             version=str(self._version),

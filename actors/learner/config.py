@@ -79,6 +79,18 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return OptimConfig(betas=self.betas, weight_decay=self.weight_decay, clip_grad=self.clip_grad, dtype=self.dtype)
 
 
+class GroupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How weights go to the samplers' engines by collective."""
+
+    address: str = "127.0.0.1"  # of the rank's host, as engines reach it
+    backend: str = "gloo"  # or "nccl"
+    bucket: bool = True  # many tensors' bytes as one broadcast, else one broadcast per tensor
+    checksums: bool = False  # engines are undivided, on CPUs and of the learner's type: they hold the very bytes sent
+    join_s: float = 10.0  # an engine that is ready waits so long for the others
+    form_s: float = 20.0  # engines that were ready have so long to join
+    send_s: float = 120.0
+
+
 class RankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a rank actor is started with."""
 
@@ -92,6 +104,7 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     learner: LearnerConfig
     base: str  # Hugging Face folder that a new run starts from
     samplers: list[str]  # actors told of new weights
+    groups: GroupSettings | None = None  # None: samplers load from disk
     rank: str = "rank/0"
     replay: str = "replay"
     keep_weights: int = 4  # newest exports kept, beside those that an open evaluation round needs

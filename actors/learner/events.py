@@ -24,6 +24,15 @@ WEIGHTS_ANNOUNCED = declare(
     samplers=list[str],
     missed=list[str],
 )
+# `ready_s`: how long the engine that was ready first has waited for the others. `late`: who did not come in time.
+GROUP_FORMED = declare(
+    "group_formed", "info", version=str, group=str, samplers=list[str], ranks=int, ready_s=float, late=list[str]
+)
+GROUP_NOT_FORMED = declare("group_not_formed", "warning", version=str, samplers=list[str], cause=str)
+WEIGHTS_SENT = declare(
+    "weights_sent", "info", version=str, group=str, ranks=int, size_bytes=int, join_s=float, send_s=float
+)
+WEIGHTS_NOT_SENT = declare("weights_not_sent", "warning", version=str, group=str, cause=str, after_s=float)
 CHECKPOINT_SAVED = declare("checkpoint_saved", "info", version=str, location=str, save_s=float, cause=str)
 LEARNER_STARTED = declare("learner_started", "info", version=str, parameters=int, location=str)
 LEARNER_RESUMED = declare("learner_resumed", "warning", version=str, parent=str, location=str, cause=str)

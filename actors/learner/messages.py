@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from actors.sampler.messages import Canary
 from policy.packing import MicroBatch, PackedSample
-from runtime.message import Message, Request, Version
+from runtime.message import Message, Request, Value, Version
 
 __all__ = [
+    "Broadcast",
+    "Broadcasting",
     "ExportWeights",
     "GetLearnerState",
+    "JoinGroup",
     "LearnerState",
     "LoadModel",
     "MicroBatch",
     "ModelLoaded",
+    "NoGroup",
     "PackedSample",
+    "Part",
+    "PassGroup",
     "SaveCheckpoint",
     "Saved",
     "StepPlan",
     "StepResult",
+    "Ticket",
 ]
 
 
@@ -81,6 +88,7 @@ class ExportWeights(Request[Saved]):
 
     version: Version
     location: str
+    keep: bool = False  # keep what was written in memory, to be broadcast while training goes on
 
 
 class SaveCheckpoint(Request[Saved]):
@@ -100,3 +108,76 @@ class LearnerState(Message):
 
 class GetLearnerState(Request[LearnerState]):
     """Ask for the newest announced weights."""
+
+
+# --- weights by collective -----------------------------------------------------------------------------------------
+
+
+class Part(Value):
+    """What is sent at once: Hugging Face names, types without `torch.`, shapes."""
+
+    names: list[str]
+    dtypes: list[str]
+    shapes: list[list[int]]
+
+
+class Ticket(Message):
+    """An engine's place in a group that receives one version. The sender is rank 0."""
+
+    group: str  # of this publication alone
+    address: str
+    port: int
+    rank: int  # the engine's first
+    size: int  # of the group, the sender included
+    backend: str  # gloo or nccl
+    parts: list[Part]  # in this order
+    bucket: bool  # each part's bytes as one broadcast, else one per tensor
+    form_s: float  # after so long the sender gives up waiting for engines to join
+    send_s: float  # after so long the sender gives up sending
+    checksums: dict[str, str]  # what engines on CPUs say they hold afterwards, by their names; may be empty
+
+
+class NoGroup(Message):
+    """There is no place in a group: the weights are to be loaded from disk."""
+
+    reason: str
+
+
+class JoinGroup(Request[Ticket | NoGroup]):
+    """Told by a sampler whose engine can take `version` now; answered when the group is complete."""
+
+    version: Version
+    sampler: str
+    ranks: int  # the engine's tensor-parallel size
+
+
+class PassGroup(Message):
+    """Told by a sampler that does not take `version` from a group: nobody needs to wait for it."""
+
+    version: Version
+    sampler: str
+
+
+class Broadcasting(Message):
+    """The group's store listens, and the sender waits in it."""
+
+    port: int
+    parts: list[Part]
+    checksums: dict[str, str]
+
+
+class Broadcast(Request[Broadcasting]):
+    """Send what was kept of `version` to a group. Answered at once; it ends by its deadlines beside other work.
+
+    Refused unless `version` was kept, and while another group is being sent to.
+    """
+
+    version: Version
+    group: str
+    ranks: int  # of all engines together
+    address: str
+    backend: str
+    bucket: bool
+    checksums: bool  # say what engines hold afterwards
+    form_s: float
+    send_s: float

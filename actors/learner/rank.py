@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from actors.learner.config import RankSettings
 from actors.learner.messages import (
+    Broadcast,
+    Broadcasting,
     ExportWeights,
     LoadModel,
     ModelLoaded,
@@ -24,6 +26,7 @@ from actors.learner.messages import (
     StepPlan,
     StepResult,
 )
+from actors.learner.sending import Sender
 from actors.sampler.messages import Canary
 from policy.packing import MicroBatch, PackedSample
 from runtime.actor import Actor, handles
@@ -51,6 +54,9 @@ class RankActor(Actor):
         self._version = Version(lineage=0, step=0)
         self._answers: OrderedDict[str, StepResult] = OrderedDict()
         self._doing = "no model"
+
+    async def on_start(self) -> None:
+        self._sender = Sender(self.ctx)
 
     async def on_stop(self) -> None:
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
@@ -85,9 +91,21 @@ class RankActor(Actor):
         """Raises NoModel when the rank is not at that version."""
         trainer = self._holding(msg.version)
         began = time.monotonic()
-        digest = await self._run(f"exporting {msg.version}", lambda: trainer.export(Path(msg.location)))
+
+        def export() -> str:
+            tensors = trainer.snapshot() if msg.keep else None
+            if tensors is not None:
+                self._sender.keep(msg.version, tensors)
+            return trainer.export(Path(msg.location), tensors)
+
+        digest = await self._run(f"exporting {msg.version}", export)
         canary = await self._run(f"scoring a prompt by {msg.version}", lambda: _canary(trainer))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began, canary=canary)
+
+    @handles(Broadcast, concurrent=True)
+    async def broadcast(self, msg: Broadcast) -> Broadcasting:
+        """Raises NoModel when that version was not kept, LearnerError while another is sent."""
+        return await self._sender.begin(msg)
 
     @handles(SaveCheckpoint, slow_after_s=LONG_WORK_S)
     async def save(self, msg: SaveCheckpoint) -> Saved:
@@ -149,8 +167,11 @@ class RankActor(Actor):
 
 
 def _canary(trainer: Trainer) -> Canary:
-    """A prompt over the whole vocabulary, the same for every version, and its log-probabilities."""
-    vocab = trainer.shape.vocab
+    """A prompt over the whole vocabulary but its last id, the same for every version, and its log-probabilities.
+
+    SGLang 0.5.23 names the last id of the vocabulary 0 where it scores a prompt.
+    """
+    vocab = trainer.shape.vocab - 1
     ids = [(CANARY_FIRST + CANARY_STRIDE * place) % vocab for place in range(CANARY_TOKENS)]
     sample = PackedSample(ids=ids, response_len=len(ids) - 1, weight=1.0)
     return Canary(ids=ids, logprobs=trainer.logprobs(MicroBatch(samples=[sample]))[0])

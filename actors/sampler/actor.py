@@ -10,6 +10,8 @@ import asyncio
 import time
 from collections import OrderedDict
 
+import msgspec
+
 from actors.sampler import events, wire
 from actors.sampler.config import SamplerSettings
 from actors.sampler.keeper import EngineKeeper
@@ -52,7 +54,7 @@ class SamplerActor(Actor):
     @handles(Weights)
     async def weights(self, msg: Weights) -> None:
         """Remember newer weights; they are loaded beside generation."""
-        self._keeper.announce(Latest(version=msg.version, location=msg.location, digest=msg.digest, canary=msg.canary))
+        self._keeper.announce(msgspec.convert(msg, Latest, from_attributes=True))
 
     @handles(Pin)
     async def pin(self, msg: Pin) -> Done:

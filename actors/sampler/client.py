@@ -81,6 +81,17 @@ class EngineClient:
         """Go on generating."""
         await self.control("/continue_generation", {}, CONTROL_TIMEOUT_S)
 
+    async def server_info(self) -> wire.ServerInfo:
+        """How SGLang's engine is spread over processes."""
+        return await self._call("GET", "/server_info", None, wire.ServerInfo, CONTROL_TIMEOUT_S)
+
+    async def checksums(self, timeout_s: float) -> list[dict[str, str]]:
+        """What each process of SGLang's engine holds, by its own names."""
+        answer = await self._call("POST", "/weights_checker", {"action": "checksum"}, wire.CheckedWeights, timeout_s)
+        if not answer.success:
+            raise EngineError(f"/weights_checker: {answer.message}")
+        return [rank.checksums for rank in answer.ranks]
+
     async def pin(self, version: str, location: str, timeout_s: float) -> None:
         """Keep a version resident (embedded engine only)."""
         await self.control("/pin_weights", {"weight_version": version, "model_path": location}, timeout_s)

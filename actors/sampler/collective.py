@@ -1,7 +1,8 @@
 """Weights by collective: one engine's part in a publication.
 
 Invariant: a session that was begun is ended and a group that was joined is left, whatever happens between; the
-weights' name is set by the very call that receives them.
+weights' name is set by the very call that receives the last of them. Every call has more time than the sender gives
+itself, so an engine that waits in vain is let go by the sender before this side gives it up.
 """
 
 from __future__ import annotations
@@ -10,59 +11,83 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
+from actors.learner.messages import Ticket
+from actors.sampler.client import CONTROL_TIMEOUT_S, EngineClient
+from runtime.errors import EngineError, EngineGone
 
-from actors.sampler.client import EngineClient
-
-
-class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine joins and receives. `rank` counts from 1: the sender is 0."""
-
-    group: str
-    address: str
-    port: int
-    rank: int
-    size: int  # of the group, the sender included
-    backend: str
-    version: str
-    names: list[str]
-    dtypes: list[str]
-    shapes: list[list[int]]
-    bucket: bool  # all bytes as one broadcast, else one per tensor
-    flush: bool  # not while running responses use the cache
+MARGIN_S = 10.0
+DIFFERENCES_TOLD = 3
 
 
-async def receive(client: EngineClient, one: Publication, timeout_s: float) -> None:
-    """Join, receive, leave. Raises EngineError where the engine refuses, EngineGone where it breaks."""
+async def join(client: EngineClient, ticket: Ticket) -> None:
+    """Return once all engines and the sender are in the group. Raises EngineError where it does not come about."""
     joining = {
-        "master_address": one.address,
-        "master_port": one.port,
-        "rank_offset": one.rank,
-        "world_size": one.size,
-        "group_name": one.group,
-        "backend": one.backend,
+        "master_address": ticket.address,
+        "master_port": ticket.port,
+        "rank_offset": ticket.rank,
+        "world_size": ticket.size,
+        "group_name": ticket.group,
+        "backend": ticket.backend,
     }
-    body: dict[str, Any] = {
-        "names": one.names,
-        "dtypes": one.dtypes,
-        "shapes": one.shapes,
-        "group_name": one.group,
-        "weight_version": one.version,
-        "flush_cache": one.flush,
-    }
-    if one.bucket:
-        body["load_format"] = "flattened_bucket"
-    await client.control("/init_weights_update_group", joining, timeout_s)
-    leaving = {"group_name": one.group}
-    async with _ended_by(client, "/destroy_weights_update_group", leaving, timeout_s):
-        await client.control("/begin_weight_update", {}, timeout_s)
-        async with _ended_by(client, "/end_weight_update", {}, timeout_s):
-            await client.control("/update_weights_from_distributed", body, timeout_s)
+    await client.control("/init_weights_update_group", joining, ticket.form_s + MARGIN_S)
+
+
+async def receive(client: EngineClient, ticket: Ticket, version: str, *, flush: bool) -> None:
+    """Receive as a member of the group, and leave it. `flush`: not while running responses use the cache.
+
+    Raises EngineError where the engine refuses, EngineGone where it breaks; it may then hold a part of the weights.
+    """
+    async with _ended_by(client, "/destroy_weights_update_group", {"group_name": ticket.group}):
+        await _begin(client)
+        async with _ended_by(client, "/end_weight_update", {}):
+            for place, part in enumerate(ticket.parts):
+                body: dict[str, Any] = {
+                    "names": part.names,
+                    "dtypes": part.dtypes,
+                    "shapes": part.shapes,
+                    "group_name": ticket.group,
+                    "flush_cache": False,
+                }
+                if ticket.bucket:
+                    body["load_format"] = "flattened_bucket"
+                if place == len(ticket.parts) - 1:
+                    body |= {"weight_version": version, "flush_cache": flush}
+                await client.control("/update_weights_from_distributed", body, ticket.send_s + MARGIN_S)
+
+
+async def compare(client: EngineClient, ticket: Ticket) -> None:
+    """Raise EngineError where the engine's checksums are not those of what was sent, where the ticket names them."""
+    if not ticket.checksums:
+        return
+    for rank in await client.checksums(ticket.send_s + MARGIN_S):
+        wrong = differing(rank, ticket.checksums)
+        if wrong:
+            raise EngineError(f"{len(wrong)} tensors have other checksums than sent: {wrong[:DIFFERENCES_TOLD]}")
+
+
+def differing(found: dict[str, str], sent: dict[str, str]) -> list[str]:
+    """Names that were sent and have another checksum here, or none."""
+    return sorted(name for name, checksum in sent.items() if found.get(name) != checksum)
+
+
+async def _begin(client: EngineClient) -> None:
+    try:
+        await client.control("/begin_weight_update", {}, CONTROL_TIMEOUT_S)
+    except EngineError:
+        # A publication that broke may have left its session open; where there is none, ending it is refused too.
+        await client.control("/end_weight_update", {}, CONTROL_TIMEOUT_S)
+        await client.control("/begin_weight_update", {}, CONTROL_TIMEOUT_S)
 
 
 @contextlib.asynccontextmanager
-async def _ended_by(client: EngineClient, path: str, body: dict[str, Any], timeout_s: float) -> AsyncIterator[None]:
+async def _ended_by(client: EngineClient, path: str, body: dict[str, Any]) -> AsyncIterator[None]:
     try:
         yield
-    finally:
-        await client.control(path, body, timeout_s)
+    except (EngineError, EngineGone) as error:
+        try:
+            await client.control(path, body, CONTROL_TIMEOUT_S)
+        except (EngineError, EngineGone) as second:
+            error.add_note(str(second))
+        raise
+    else:
+        await client.control(path, body, CONTROL_TIMEOUT_S)

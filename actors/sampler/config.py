@@ -6,12 +6,16 @@ Invariant: importing it loads no tensor library, and what an engine can't be sta
 from __future__ import annotations
 
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from runtime.errors import ConfigError
 from runtime.message import Version
 from runtime.supervision import RestartPolicy
+
+LOOPBACK = "127.0.0.1"
+SPREAD = ("dp-size", "data-parallel-size", "pp-size", "pipeline-parallel-size")
 
 
 class EmbeddedConfig(
@@ -46,6 +50,10 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     update: Literal["drain", "retract", "in_place"] | None = None
     canary_tolerance: float = 1e-3  # of log-probabilities: an engine that is off by more is not trusted
     generate_timeout_s: float = 120.0
+    publish: Literal["disk", "collective"] = "disk"  # how new weights reach SGLang; what fails goes by disk
+    publish_unit: Literal["bucket", "tensor"] = "bucket"  # what one broadcast carries
+    publish_address: str = LOOPBACK  # of the learner's rank, as the servers reach it
+    publish_join_s: float = 10.0  # a server that is ready waits so long for the others
 
     def __post_init__(self) -> None:
         for name in ("count", "threads", "max_running", "max_waiting", "cache_tokens"):
@@ -58,6 +66,29 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         for url in self.attach:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"samplers.attach holds {url!r}: a server is http://host:port")
+        if self.publish_join_s <= 0:
+            raise ConfigError(f"samplers.publish_join_s is {self.publish_join_s}: it is above 0")
+        if self.publish == "collective":
+            self._refuse_no_collective()
+
+    def _refuse_no_collective(self) -> None:
+        if not self.sglang:
+            raise ConfigError(
+                "samplers.publish is collective, which the embedded engine can't take: "
+                "leave it at disk, or set samplers.engine.kind to sglang"
+            )
+        far = [url for url in self.attach if not _local(urlsplit(url).hostname or "")]
+        if far and _local(self.publish_address):
+            raise ConfigError(
+                f"samplers.publish_address is {self.publish_address}, where {far[0]} can't reach the learner's rank"
+            )
+        options = self.engine.options if isinstance(self.engine, SglangConfig) and not self.attach else {}
+        for name, value in options.items():
+            if name.replace("_", "-") in SPREAD and value != 1:
+                raise ConfigError(
+                    f"samplers.engine.options.{name} is {value}, and SGLang takes weights by samplers.publish: "
+                    "collective at 1 alone"
+                )
 
     @property
     def sglang(self) -> bool:
@@ -67,6 +98,10 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     def actors(self) -> int:
         """How many sampler actors there are."""
         return len(self.attach) or self.count
+
+
+def _local(host: str) -> bool:
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

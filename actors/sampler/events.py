@@ -10,6 +10,8 @@ WEIGHTS_LOADED = declare(
     "weights_loaded", "info",
     version=str, load_s=float, skipped=int, location=str, way=str, off_by=float | None,
 )  # fmt: skip
+# There was no group in time, or the engine did not get the weights from it: they are loaded from disk.
+WEIGHTS_NOT_RECEIVED = declare("weights_not_received", "info", version=str, cause=str)
 WEIGHTS_SUSPECT = declare("weights_suspect", "error", version=str, off_by=float | None, tolerance=float, when=str)
 WEIGHTS_REFUSED = declare("weights_refused", "error", version=str, location=str, cause=str, served=str)
 WEIGHTS_PINNED = declare("weights_pinned", "info", version=str, location=str)

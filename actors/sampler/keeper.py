@@ -7,14 +7,17 @@ loaded next, and what lies between is skipped.
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from pathlib import Path
 
+from actors.learner.messages import Ticket
 from actors.sampler import events
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine import AttachedEngine, Engine, StartedEngine
 from actors.sampler.gate import Gate
 from actors.sampler.health import Answered, Event, Health, Lost, ReadBack, Refusal, State, Succeeded, Target
+from actors.sampler.joining import Joining
 from actors.sampler.latest import Latest, recall, remember
 from actors.sampler.limits import Limits
 from actors.sampler.loader import Loader, Verdict
@@ -26,6 +29,10 @@ from runtime.message import Version
 from runtime.supervision import GiveUp, RestartBudget
 
 _PROBE_TIMEOUT_S = 15.0
+
+
+class _OvertakenError(Exception):
+    """Newer weights are wanted now than those that a place in a group was asked for."""
 
 
 class EngineKeeper:
@@ -51,6 +58,7 @@ class EngineKeeper:
         self._newer = asyncio.Event()
         self._seen = asyncio.Event()  # of the next change of health; replaced by it
         self._telling = Telling(ctx, settings.replay)
+        self._joining = Joining(ctx, settings.samplers)
         self._known: set[str] = set()  # versions that this life of the engine was found to hold
         self._skipped = 0
         self._probing = False
@@ -89,6 +97,8 @@ class EngineKeeper:
         self.latest = latest
         remember(self._memory, latest)
         self._aim()
+        if self._wanted() != latest or self.health.state is State.DEAD:  # an evaluation round holds another version
+            self._decline()
 
     async def pin(self, version: Version, location: str) -> None:
         """Keep a version resident, in this engine and in its successors. Raises SamplerError.
@@ -233,6 +243,7 @@ class EngineKeeper:
             cause, self._condemned = self._condemned + cause, ""
             down = time.monotonic()
             self._see(Lost())
+            self._decline()
             self._ctx.log.emit(
                 events.ENGINE_DIED,
                 cause=cause,
@@ -291,17 +302,27 @@ class EngineKeeper:
         began, latest = time.monotonic(), self._wanted()
         skipped, self._skipped = self._skipped, 0
         try:
-            verdict = await self.loader.load(self.engine.client, latest)
+            ask = functools.partial(self._ask, latest) if self._joining.wanted(latest) else None
+            verdict = await self.loader.load(self.engine.client, latest, ask)
+            if verdict.missed:
+                self._joining.not_received(latest, verdict.missed)
             if not self._judge(verdict, "load"):
                 verdict = await self.loader.load(self.engine.client, latest)
                 if not self._judge(verdict, "second load"):
                     self._condemned = f"its weights are off by {verdict.off_by}; "
                     await self.engine.condemn()
                     return False
-        except EngineGone as error:
-            self.suspect(error)
-            return False
-        except EngineError as error:
+        except _OvertakenError:
+            return True
+        except (EngineGone, EngineError) as error:
+            if self.loader.mixed and self.health.state is not State.DEAD:
+                self.doubts += 1
+                self._condemned = f"it may hold parts of two versions: {error}; "
+                await self.engine.condemn()
+                return False
+            if isinstance(error, EngineGone):
+                self.suspect(error)
+                return False
             if latest.version in self.pins and self._single:
                 self.pins.pop(latest.version)
                 self._aim()
@@ -314,10 +335,21 @@ class EngineKeeper:
             load_s=_since(began),
             skipped=skipped,
             location=latest.location,
-            way="disk",
+            way=verdict.way,
             off_by=verdict.off_by,
         )
         return True
+
+    async def _ask(self, latest: Latest) -> Ticket | None:
+        """A place in the group for `latest`; not for what has been overtaken meanwhile."""
+        ticket = await self._joining.ask(latest, self.engine.client)
+        if ticket is None and self._wanted().version != latest.version:
+            raise _OvertakenError
+        return ticket
+
+    def _decline(self) -> None:
+        if self.latest.gatherer and self._settings.samplers.publish == "collective":
+            self._ctx.spawn(self._joining.decline(self.latest), "pass a group by")
 
     async def _compare(self) -> None:
         """Judge the weights that the engine holds now."""

@@ -21,6 +21,7 @@ class Latest(Value):
     location: str
     digest: str = ""
     canary: Canary | None = None
+    gatherer: str = ""  # who gathers a group for them
 
 
 def remember(path: Path, latest: Latest) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
+from actors.learner.messages import Ticket
+from actors.sampler import collective
 from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplerSettings
 from actors.sampler.gate import Gate
@@ -22,7 +25,7 @@ from runtime.errors import EngineError, EngineGone
 from runtime.message import Version
 
 _DRAIN_MARGIN_S = 10.0
-Way = Callable[[EngineClient, Latest], Awaitable[None]]  # puts weights into an engine that draws nothing meanwhile
+Asking = Callable[[], Awaitable[Ticket | None]]  # for a place in a group; None: there is none, load from disk
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -31,25 +34,36 @@ class Verdict(msgspec.Struct, frozen=True):
     version: Version | None
     off_by: float | None  # largest difference of a canary's log-probability; None where there is no canary
     sound: bool
+    way: str = "disk"  # or "collective"
+    missed: str = ""  # why it is not "collective", where that was tried
 
 
 class Loader:
-    """Loads and judges. `judged` is set while no load is waiting for its judgement."""
+    """Loads and judges.
+
+    `judged` is set while no load is waiting for its judgement, `mixed` where a load broke off after it had begun: the
+    engine may then hold parts of two versions under the name of the older.
+    """
 
     def __init__(self, settings: SamplerSettings, gate: Gate) -> None:
         self._settings, self._gate = settings, gate
         self.judged = asyncio.Event()
         self.judged.set()
+        self.mixed = False
 
-    async def load(self, client: EngineClient, latest: Latest, way: Way | None = None) -> Verdict:
-        """Put `latest` into the engine, from disk unless `way` is given.
+    async def load(self, client: EngineClient, latest: Latest, ask: Asking | None = None) -> Verdict:
+        """Put `latest` into the engine: from the group where `ask` gives a place in one, else from disk.
 
         Raises EngineError where the engine refuses, EngineGone where it breaks.
         """
-        if self._settings.sglang and way is None:
+        if self._settings.sglang and ask is None:
             await check_digest(latest)
-        mode = self._settings.updating
+        mode, ticket, way, missed = self._settings.updating, None, "disk", ""
+        if ask is not None and mode != "drain":  # it goes on drawing while it waits for the others
+            ticket = await ask()
         async with self._drained() if mode == "drain" else contextlib.nullcontext():
+            if ask is not None and mode == "drain":  # others would wait for what it still draws
+                ticket = await ask()
             self.judged.clear()
             try:
                 if not self._settings.sglang:
@@ -62,8 +76,12 @@ class Loader:
                     )
                 else:
                     async with self._paused(client, mode):
-                        await (way or self._from_disk)(client, latest)
-                return await self.judge(client, latest)
+                        if ticket is not None:
+                            way, missed = await self._from_group(client, latest, ticket)
+                        if way == "disk":
+                            await self._from_disk(client, latest, check=ask is not None)
+                verdict = await self.judge(client, latest)
+                return msgspec.structs.replace(verdict, way=way, missed=missed)
             finally:
                 self.judged.set()
 
@@ -74,16 +92,40 @@ class Loader:
             version = Version.parse(info.weight_version)
         except ValueError:
             version = None
+        self.mixed = self.mixed and version != latest.version
         if latest.canary is None or version != latest.version:
             return Verdict(version, None, sound=True)
         found = await client.score(latest.canary.ids, self._settings.load_timeout_s)
         off_by = difference(found, latest.canary.logprobs)
         return Verdict(version, off_by, sound=off_by <= self._settings.samplers.canary_tolerance)
 
-    async def _from_disk(self, client: EngineClient, latest: Latest) -> None:
+    @property
+    def _flush(self) -> bool:
         # A cache that running responses use can't be flushed; they go on with what the old weights made of it.
-        flush = self._settings.updating != "in_place"
-        await client.update_from_disk(latest.location, str(latest.version), self._settings.load_timeout_s, flush=flush)
+        return self._settings.updating != "in_place"
+
+    async def _from_disk(self, client: EngineClient, latest: Latest, *, check: bool) -> None:
+        if check:
+            await check_digest(latest)
+        what, timeout_s, flush = (latest.location, str(latest.version)), self._settings.load_timeout_s, self._flush
+        try:
+            await client.update_from_disk(*what, timeout_s, flush=flush)
+        except EngineError:
+            # SGLang can't flush its cache for as long as its batch holds the response that it gave last, and says no
+            # when it has the weights already: the next call finds the batch empty, or fails for a reason that stays.
+            await client.update_from_disk(*what, timeout_s, flush=flush)
+
+    async def _from_group(self, client: EngineClient, latest: Latest, ticket: Ticket) -> tuple[str, str]:
+        """The way it was done, and why not by the group if it was not; then the engine can still load from disk."""
+        began = time.monotonic()
+        try:
+            await collective.join(client, ticket)
+            self.mixed = True
+            await collective.receive(client, ticket, str(latest.version), flush=self._flush)
+            await collective.compare(client, ticket)
+        except EngineError as error:
+            return "disk", f"{error} ({time.monotonic() - began:.1f} s after it had a place)"
+        return "collective", ""
 
     @contextlib.asynccontextmanager
     async def _drained(self) -> AsyncIterator[None]:

@@ -50,6 +50,7 @@ class Weights(Message):
     digest: str  # blake2b-128 of the safetensors file, hex
     location: str  # a Hugging Face folder
     canary: Canary | None = None  # an engine that computes something else has other weights
+    gatherer: str = ""  # the actor that gathers a group which these weights are broadcast to; empty: from disk alone
 
 
 class Pin(Request[Done]):

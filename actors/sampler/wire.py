@@ -64,6 +64,28 @@ class Control(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class ServerInfo(msgspec.Struct, frozen=True):
+    """Answer of /server_info: over how many processes the engine is spread, and how."""
+
+    tp_size: int = 1
+    dp_size: int = 1
+    pp_size: int = 1
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """One rank's checksums in the answer of /weights_checker, by SGLang's own names."""
+
+    checksums: dict[str, str] = {}
+
+
+class CheckedWeights(msgspec.Struct, frozen=True):
+    """Answer of /weights_checker."""
+
+    success: bool
+    message: str = ""
+    ranks: list[Checked] = []
+
+
 class ModelCard(msgspec.Struct, frozen=True):
     """One entry of /v1/models."""
 

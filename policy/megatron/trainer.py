@@ -129,9 +129,21 @@ class Trainer:
         """The current weights become the reference policy."""
         self._reference_model().load_state_dict(self.model.state_dict())
 
-    def export(self, folder: Path) -> str:
-        """Write a Hugging Face folder, atomically; returns the blake2b-128 of its safetensors file, hex."""
-        return hf_folder.write(folder, to_hf(self.model.named_parameters(), self.shape), self.companions)
+    def snapshot(self) -> dict[str, Tensor]:
+        """Full Hugging Face tensors that later steps don't change, on the model's device."""
+        held = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}
+        tensors = to_hf(self.model.named_parameters(), self.shape)
+        shared = {name for name, tensor in tensors.items() if tensor.untyped_storage().data_ptr() in held}
+        return {name: tensor.clone() if name in shared else tensor for name, tensor in tensors.items()}
+
+    def export(self, folder: Path, tensors: dict[str, Tensor] | None = None) -> str:
+        """Write a Hugging Face folder, atomically; returns the blake2b-128 of its safetensors file, hex.
+
+        `tensors` is a snapshot that was made already.
+        """
+        if tensors is None:
+            tensors = to_hf(self.model.named_parameters(), self.shape)
+        return hf_folder.write(folder, tensors, self.companions)
 
     def save(self, folder: Path, version: str = "0.0") -> None:
         """Write a checkpoint, atomically: weights, Adam's state, reference."""

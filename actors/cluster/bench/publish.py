@@ -20,7 +20,8 @@ import msgspec
 
 from actors.cluster import models, runfolder, say
 from actors.cluster.bench.figures import Target, median
-from actors.sampler.collective import Publication, receive
+from actors.learner.messages import Part, Ticket
+from actors.sampler import collective
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.engine import StartedEngine
 from actors.sampler.gate import Gate
@@ -145,14 +146,20 @@ class _Publisher:
             group.join()
             group.send(list(tensors.values()), bucket=bucket)
 
-        publication = Publication(
-            group=name, address=ADDRESS, port=group.port, rank=1, size=2, backend="gloo", version=str(version),
-            names=told.names, dtypes=told.dtypes, shapes=told.shapes, bucket=bucket, flush=True,
+        part = Part(names=told.names, dtypes=told.dtypes, shapes=told.shapes)
+        ticket = Ticket(
+            group=name, address=ADDRESS, port=group.port, rank=1, size=2, backend="gloo", parts=[part], bucket=bucket,
+            form_s=TIMEOUT_S, send_s=TIMEOUT_S, checksums={},
         )  # fmt: skip
+
+        async def take() -> None:
+            await collective.join(self._started.client, ticket)
+            await collective.receive(self._started.client, ticket, str(version), flush=True)
+
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(asyncio.to_thread(send))
-                both.create_task(receive(self._started.client, publication, TIMEOUT_S))
+                both.create_task(take())
         finally:
             group.close()
 

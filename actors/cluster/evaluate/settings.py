@@ -68,7 +68,7 @@ def deploy_of(args: argparse.Namespace, weights: Weights) -> Deploy:
 
 
 def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
-    found = msgspec.structs.replace(like.samplers, attach=list(args.attach))
+    found = msgspec.structs.replace(like.samplers, attach=list(args.attach), publish="disk")  # nothing is trained
     if args.engine is None:
         return found
     engine = SglangConfig() if args.engine == "sglang" else EmbeddedConfig()

@@ -92,3 +92,19 @@ def test_the_main_job_with_sglang_differs_in_its_engine_only() -> None:
     same = msgspec.structs.replace(theirs, samplers=ours.samplers)
     same = msgspec.structs.replace(same, run=msgspec.structs.replace(same.run, limit_s=ours.run.limit_s))
     assert same == ours
+
+
+def test_weights_go_by_disk_or_by_collective() -> None:
+    assert specs(planned())["learner"].config.groups is None  # type: ignore[attr-defined]
+    sglang = ["run.expert=true", "samplers.engine={kind: sglang}", "samplers.publish=collective"]
+    for more, expected in [
+        ([], ("gloo", True, True)),
+        (["samplers.publish_unit=tensor", "learner.dtype=bfloat16"], ("gloo", False, False)),
+        (["samplers.engine.options={tp-size: 2}"], ("gloo", True, False)),
+        (["samplers.device=cuda"], ("nccl", True, False)),
+        (["samplers.attach=[http://127.0.0.1:30000]"], ("gloo", True, False)),
+    ]:
+        groups = specs(planned(*sglang, *more))["learner"].config.groups  # type: ignore[attr-defined]
+        assert (groups.backend, groups.bucket, groups.checksums) == expected
+    with pytest.raises(ConfigError, match=r"samplers\.publish is collective"):
+        planned("run.expert=true", "samplers.publish=collective")

@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from actors.learner.config import RankSettings
-from actors.learner.messages import ExportWeights, LoadModel, SaveCheckpoint, StepPlan
+from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
+from policy import hf_folder
+from policy.broadcast import checksums
 from policy.optim import OptimConfig
 from policy.packing import Aggregation, pack_cross_entropy
 from runtime.errors import ConfigError, LearnerError, NoModel, StoreError
@@ -16,6 +19,7 @@ from runtime.message import Version
 from runtime.refs import Ref
 from runtime.system import ActorSpec, ActorSystem
 from tests.policy import tiny_models
+from tests.policy.test_broadcast import begin, said, tell
 
 BATCHES = pack_cross_entropy([([3, 1, 4, 1, 5, 9, 2, 6], [(4, 8)])], 64, Aggregation.TOKEN_MEAN)
 
@@ -113,3 +117,34 @@ async def test_settings_reach_the_optimizer(tmp_path: Path, model: Path) -> None
         await load(system.ref("rank/0"), model)
         result = await system.ref("rank/0").ask(step_to(1), timeout_s=60)
         assert result.figures["grad_norm"] > 1e-3  # before clipping
+
+
+def sending(step: int, group: str) -> Broadcast:
+    return Broadcast(
+        version=v(step), group=group, ranks=1, address="127.0.0.1", backend="gloo", bucket=True, checksums=True,
+        form_s=20.0, send_s=20.0,
+    )  # fmt: skip
+
+
+async def test_what_was_exported_is_sent_while_training_goes_on(rank: Ref, model: Path, tmp_path: Path) -> None:
+    await load(rank, model)
+    with pytest.raises(NoModel, match="has kept None"):
+        await rank.ask(sending(0, "early"), timeout_s=20)
+    saved = await rank.ask(ExportWeights(version=v(0), location=str(tmp_path / "0"), keep=True), timeout_s=60)
+    engine = begin()
+    try:
+        opened = await rank.ask(sending(0, "one"), timeout_s=20)
+        with pytest.raises(LearnerError, match="still sends to one"):
+            await rank.ask(sending(0, "two"), timeout_s=20)
+        assert (await rank.ask(step_to(1), timeout_s=60)).ok  # the group waits for its engine meanwhile
+        written = hf_folder.read(Path(saved.location))
+        assert [name for part in opened.parts for name in part.names] == list(opened.parts[0].names)
+        assert sorted(opened.parts[0].names) == sorted(written)
+        assert opened.checksums == checksums(written)
+        raw = [tensor.flatten().view(torch.uint8) for tensor in written.values()]
+        assert await asyncio.to_thread(said, engine) == "ready"
+        tell(engine, opened, 1, 2, "one", sum(one.numel() for one in raw), "stay")
+        assert await asyncio.to_thread(said, engine) == str(sum(int(one.long().sum()) for one in raw))
+    finally:
+        engine.kill()
+        engine.communicate()

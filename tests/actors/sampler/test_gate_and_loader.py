@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.learner.messages import Part, Ticket
 from actors.sampler.client import EngineClient
-from actors.sampler.config import SamplersConfig, SamplerSettings
+from actors.sampler.collective import differing
+from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.gate import Gate
 from actors.sampler.latest import Latest
 from actors.sampler.loader import Loader, check_digest, difference
 from actors.sampler.messages import Canary
 from actors.sampler.wire import ModelInfo
 from policy.hf_folder import digest
-from runtime.errors import ConfigError, EngineError
+from runtime.errors import ConfigError, EngineError, EngineGone
 from runtime.message import Version
 from tests.policy.tiny_models import write
 
@@ -72,6 +74,8 @@ def test_a_difference_is_the_largest_one(found: list[float], expected: list[floa
 class Server(EngineClient):
     """Answers as a server would that holds what it was last given."""
 
+    refusals = 0
+
     def __init__(self, scores: dict[str, list[float]]) -> None:
         self.scores, self.held, self.calls = scores, "0.0", list[str]()
 
@@ -83,6 +87,9 @@ class Server(EngineClient):
 
     async def update_from_disk(self, location: str, version: str, timeout_s: float, *, flush: bool) -> None:
         self.calls.append(f"update {flush}")
+        if self.refusals:
+            self.refusals -= 1
+            raise EngineError("not flushed")
         self.held = version
 
     async def pause(self, mode: str) -> None:
@@ -114,6 +121,16 @@ async def test_what_sglang_is_told(update: str | None, calls: list[str]) -> None
     assert (verdict.version, verdict.off_by, verdict.sound) == (ONE, 0.0, True)
 
 
+async def test_a_cache_that_could_not_be_flushed_is_flushed_again() -> None:
+    server = Server({"0.1": [-1.0]})
+    server.refusals = 1
+    assert (await loader().load(server, LATEST)).version == ONE
+    assert server.calls == ["update True"] * 2
+    server.refusals = 2
+    with pytest.raises(EngineError, match="not flushed"):
+        await loader().load(server, LATEST)
+
+
 async def test_weights_that_score_otherwise_are_not_sound() -> None:
     server = Server({"0.1": [-1.01]})
     latest = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
@@ -134,3 +151,124 @@ async def test_files_with_another_digest_are_refused(tmp_path) -> None:
 def test_a_tolerance_is_above_nothing() -> None:
     with pytest.raises(ConfigError, match=r"samplers\.canary_tolerance"):
         SamplersConfig(canary_tolerance=0.0)
+
+
+TICKET = Ticket(
+    group="g", address="127.0.0.1", port=1, rank=1, size=2, backend="gloo", bucket=True, form_s=1.0, send_s=1.0,
+    parts=[Part(names=["a"], dtypes=["float32"], shapes=[[1]]), Part(names=["b"], dtypes=["float32"], shapes=[[2]])],
+    checksums={"a": "1"},
+)  # fmt: skip
+PATHS = {
+    "join": "/init_weights_update_group",
+    "begin": "/begin_weight_update",
+    "update": "/update_weights_from_distributed",
+    "end": "/end_weight_update",
+    "leave": "/destroy_weights_update_group",
+}
+
+
+class Member(Server):
+    """A server that takes weights from a group, but for the calls that are to fail."""
+
+    def __init__(self, fails: dict[str, list[Exception]] | None = None, sums: dict[str, str] | None = None) -> None:
+        super().__init__({"0.1": [-1.0]})
+        self.fails, self.sums = fails or {}, sums or {"a": "1", "b": "2"}
+
+    async def control(self, path: str, body: dict[str, object], timeout_s: float) -> None:
+        (name,) = [short for short, long in PATHS.items() if long == path]
+        self.calls.append(name)
+        if self.fails.get(name):
+            raise self.fails[name].pop(0)
+        if name == "update" and "weight_version" in body:
+            self.held = str(body["weight_version"])
+
+    async def checksums(self, timeout_s: float) -> list[dict[str, str]]:
+        self.calls.append("compare")
+        return [self.sums]
+
+
+WHOLE = ["join", "begin", "update", "update", "end", "leave", "compare"]
+
+
+async def place() -> Ticket | None:
+    return TICKET
+
+
+async def no_place() -> Ticket | None:
+    return None
+
+
+LATEST = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
+
+
+@pytest.mark.parametrize("update", [None, "in_place"])
+async def test_weights_come_from_a_group(update: str | None) -> None:
+    server, one = Member(), loader(update=update)
+    verdict = await one.load(server, LATEST, place)
+    assert server.calls == (WHOLE if update is None else ["in_place", *WHOLE, "resume"])
+    assert (verdict.way, verdict.missed, verdict.sound, one.mixed) == ("collective", "", True, False)
+
+
+@pytest.mark.parametrize(
+    ("fails", "calls"),
+    [
+        ({"join": [EngineError("late")]}, ["join"]),
+        ({"update": [EngineError("lost")]}, ["join", "begin", "update", "end", "leave"]),
+        ({"end": [EngineError("not open")]}, ["join", "begin", "update", "update", "end", "leave"]),
+        ({"begin": [EngineError("open")] * 2, "end": [EngineError("no")]}, ["join", "begin", "end", "leave"]),
+    ],
+)
+async def test_what_a_group_does_not_bring_comes_from_disk(fails: dict[str, list[Exception]], calls: list[str]) -> None:
+    server, one = Member(fails), loader()
+    verdict = await one.load(server, LATEST, place)
+    assert server.calls == [*calls, "update True"]
+    assert (verdict.way, verdict.sound, one.mixed, server.held) == ("disk", True, False, "0.1")
+    assert verdict.missed
+
+
+async def test_a_session_that_was_left_open_is_ended_first() -> None:
+    server = Member({"begin": [EngineError("a session is open")]})
+    assert (await loader().load(server, LATEST, place)).way == "collective"
+    assert server.calls == ["join", "begin", "end", "begin", *WHOLE[2:]]
+
+
+async def test_other_checksums_than_sent_are_no_publication() -> None:
+    server = Member(sums={"a": "2"})
+    verdict = await loader().load(server, LATEST, place)
+    assert (verdict.way, server.calls) == ("disk", [*WHOLE, "update True"])
+    assert "['a']" in verdict.missed
+    assert differing({"a": "1"}, {"a": "1", "b": "2"}) == ["b"]
+
+
+async def test_without_a_place_nothing_is_joined() -> None:
+    server = Member()
+    verdict = await loader().load(server, LATEST, no_place)
+    assert (verdict.way, verdict.missed, server.calls) == ("disk", "", ["update True"])
+
+
+async def test_an_engine_that_broke_in_the_middle_may_hold_parts_of_two_versions() -> None:
+    one = loader()
+    with pytest.raises(EngineGone):
+        await one.load(Member({"update": [EngineGone("silent")]}), LATEST, place)
+    assert one.mixed
+    assert one.judged.is_set()
+    await one.judge(Member(), LATEST)
+    assert one.mixed, "it still names the older version"
+    await one.load(Member(), LATEST)
+    assert not one.mixed
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({}, r"samplers\.publish is collective.*samplers\.engine\.kind"),
+        ({"attach": ["http://gpu-1:30000"]}, r"samplers\.publish_address is 127\.0\.0\.1.*gpu-1"),
+        ({"engine": SglangConfig(options={"dp-size": 2})}, r"samplers\.engine\.options\.dp-size is 2"),
+        ({"engine": SglangConfig(), "publish_join_s": 0.0}, r"samplers\.publish_join_s is 0\.0"),
+    ],
+)
+def test_where_weights_can_not_go_by_collective(options: dict[str, object], key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        SamplersConfig(publish="collective", **options)  # type: ignore[arg-type]
+    SamplersConfig(publish="collective", attach=["http://gpu-1:30000"], publish_address="10.0.0.1")
+    SamplersConfig(publish="collective", attach=["http://127.0.0.1:30000"])

@@ -1,0 +1,134 @@
+"""Every engine that asks for a place is answered: with one, or with none for a reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from actors.learner.config import GroupSettings
+from actors.learner.messages import Broadcast, Broadcasting, JoinGroup, NoGroup, Part, PassGroup, Ticket
+from actors.learner.publisher import Publisher
+from runtime.actor import Actor, handles
+from runtime.errors import NoModel
+from runtime.logs_read import read_logs
+from runtime.message import Version
+from runtime.refs import Ref
+from runtime.system import ActorSpec, ActorSystem
+
+ONE, TWO = Version(lineage=0, step=1), Version(lineage=0, step=2)
+PART = Part(names=["w"], dtypes=["float32"], shapes=[[2]])
+
+
+class Rank(Actor):
+    """Opens every group for the version it has kept."""
+
+    wishes: list[Broadcast] = []
+
+    @handles(Broadcast, concurrent=True)
+    async def broadcast(self, msg: Broadcast) -> Broadcasting:
+        """Remember the wish."""
+        self.wishes.append(msg)
+        if msg.version != ONE:
+            raise NoModel(f"not {msg.version}")
+        return Broadcasting(port=4711, parts=[PART], checksums={"w": "00"})
+
+
+class Gatherer(Actor):
+    """The part of the learner that is looked at."""
+
+    config: GroupSettings
+    publisher: Publisher
+
+    async def on_start(self) -> None:
+        type(self).publisher = Publisher(self.config, self.ctx.ref("rank"), self.ctx)
+
+    @handles(JoinGroup, concurrent=True)
+    async def join(self, msg: JoinGroup) -> Ticket | NoGroup:
+        """Ask for a place."""
+        return await self.publisher.join(msg)
+
+    @handles(PassGroup, concurrent=True)
+    async def passing(self, msg: PassGroup) -> None:
+        """Don't come."""
+        self.publisher.passing(msg.version, [msg.sampler])
+
+
+@asynccontextmanager
+async def gathering(folder: Path, join_s: float) -> AsyncIterator[Ref]:
+    Rank.wishes.clear()
+    async with ActorSystem(folder) as system:
+        await system.spawn(ActorSpec(name="rank", factory=Rank))
+        settings = GroupSettings(join_s=join_s)
+        await system.spawn(ActorSpec(name="learner", factory=Gatherer, config=settings))
+        yield system.ref("learner")
+
+
+async def ask(ref: Ref, sampler: str, version: Version = ONE, ranks: int = 1) -> Ticket | NoGroup:
+    wish = JoinGroup(version=version, sampler=sampler, ranks=ranks)
+    found: Ticket | NoGroup = await ref.ask(wish, timeout_s=20)
+    return found
+
+
+async def test_all_who_were_told_come_into_one_group(tmp_path: Path) -> None:
+    async with gathering(tmp_path, 60.0) as ref:
+        Gatherer.publisher.offer(ONE, ["a", "b", "c"])
+        await ref.tell(PassGroup(version=ONE, sampler="c"))
+        first, second = await asyncio.gather(ask(ref, "a", ranks=2), ask(ref, "b"))
+        assert isinstance(first, Ticket)
+        assert isinstance(second, Ticket)
+        assert {(first.rank, second.rank)} <= {(1, 3), (2, 1)}
+        assert (first.size, first.group, first.port, first.parts) == (4, second.group, 4711, [PART])
+        assert [wish.ranks for wish in Rank.wishes] == [3]
+        late = await ask(ref, "c")
+        assert isinstance(late, NoGroup)
+    (formed,) = [line for line in read_logs(tmp_path) if line["event"] == "group_formed"]
+    assert (sorted(formed["samplers"]), formed["late"]) == (["a", "b"], [])
+
+
+async def test_nobody_waits_longer_than_agreed_for_one_who_does_not_come(tmp_path: Path) -> None:
+    async with gathering(tmp_path, 0.2) as ref:
+        Gatherer.publisher.offer(ONE, ["a", "b"])
+        found = await ask(ref, "a")
+        assert isinstance(found, Ticket)
+        assert (found.rank, found.size) == (1, 2)
+    (formed,) = [line for line in read_logs(tmp_path) if line["event"] == "group_formed"]
+    assert formed["late"] == ["b"]
+
+
+async def test_newer_weights_end_the_wait_for_older_ones(tmp_path: Path) -> None:
+    async with gathering(tmp_path, 60.0) as ref:
+        Gatherer.publisher.offer(ONE, ["a", "b"])
+        waiting = asyncio.create_task(ask(ref, "a"))
+        while not Gatherer.publisher._asking:  # noqa: ASYNC110 - the ask has no event when it arrives
+            await asyncio.sleep(0)
+        Gatherer.publisher.offer(TWO, ["a"])
+        assert isinstance(await waiting, NoGroup)
+        refused = await ask(ref, "a", TWO)  # the rank has not kept it
+        assert isinstance(refused, NoGroup)
+        assert "not 0.2" in refused.reason
+
+
+async def test_who_leaves_gets_no_place(tmp_path: Path) -> None:
+    async with gathering(tmp_path, 60.0) as ref:
+        Gatherer.publisher.offer(ONE, ["a", "b"])
+        waiting = asyncio.create_task(ask(ref, "a"))
+        while not Gatherer.publisher._asking:  # noqa: ASYNC110 - the ask has no event when it arrives
+            await asyncio.sleep(0)
+        await ref.tell(PassGroup(version=ONE, sampler="a"))
+        assert isinstance(await waiting, NoGroup)
+        found = await ask(ref, "b")
+        assert isinstance(found, Ticket)
+        assert found.size == 2
+
+
+@pytest.mark.parametrize("version", [TWO, Version(lineage=1, step=1)])
+async def test_a_version_that_is_not_open_has_no_group(tmp_path: Path, version: Version) -> None:
+    async with gathering(tmp_path, 60.0) as ref:
+        Gatherer.publisher.offer(ONE, ["a"])
+        found = await ask(ref, "a", version)
+        assert isinstance(found, NoGroup)
+        assert str(version) in found.reason

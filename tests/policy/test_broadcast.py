@@ -1,0 +1,155 @@
+"""The sender's group with peers that join as SGLang's engines do; parts and checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.learner.messages import Broadcasting
+from policy.broadcast import Described, SendingGroup, checksums, described, split
+from runtime.errors import LearnerError
+
+PEER = """
+import os, sys, torch, torch.distributed as dist
+from torch.distributed.distributed_c10d import (
+    Backend, PrefixStore, _new_process_group_helper, _world, default_pg_timeout, rendezvous)
+print("ready", flush=True)
+port, rank, size, name, counts, then = sys.stdin.readline().split()
+try:
+    store, rank, size = next(rendezvous(f"tcp://127.0.0.1:{port}", int(rank), int(size), timeout=default_pg_timeout))
+    store.set_timeout(default_pg_timeout)
+    group, _ = _new_process_group_helper(
+        size, rank, [], Backend("gloo"), PrefixStore(name, store), group_name=name, timeout=default_pg_timeout)
+    _world.pg_group_ranks[group] = {i: i for i in range(size)}
+    if then == "die":
+        os._exit(0)
+    got = [torch.empty(int(count), dtype=torch.uint8) for count in counts.split(",")]
+    for work in [dist.broadcast(one, src=0, group=group, async_op=True) for one in got]:
+        work.wait()
+    print(",".join(str(int(one.long().sum())) for one in got), flush=True)
+    dist.destroy_process_group(group)
+except Exception as error:
+    print("refused", flush=True)
+"""
+TENSORS = {"a": torch.arange(5, dtype=torch.uint8), "b": torch.ones(2, 3, dtype=torch.uint8)}
+Peers = Callable[[int], list[subprocess.Popen[str]]]
+
+
+def begin() -> subprocess.Popen[str]:
+    """An engine that waits to be told of a group once it has said that it is ready."""
+    command = [sys.executable, "-W", "ignore", "-c", PEER]
+    quiet = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, text=True, **quiet)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    """Starts engines that wait to be told of a group."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(count: int) -> list[subprocess.Popen[str]]:
+        started.extend(begin() for _ in range(count))
+        assert [said(peer) for peer in started] == ["ready"] * count
+        return started
+
+    yield start
+    for peer in started:
+        peer.kill()
+        peer.communicate()
+
+
+def said(peer: subprocess.Popen[str]) -> str:
+    assert peer.stdout is not None
+    return peer.stdout.readline().strip()
+
+
+def tell(peer: subprocess.Popen[str], group: SendingGroup | Broadcasting, *words: object) -> None:
+    assert peer.stdin is not None
+    peer.stdin.write(" ".join(map(str, [group.port, *words])) + "\n")
+    peer.stdin.flush()
+
+
+def test_engines_get_what_is_sent_and_are_let_go_when_one_is_lost(peers: Peers) -> None:
+    engines = peers(2)
+    group = SendingGroup("whole", 2, address="127.0.0.1", backend="gloo", timeout_s=30.0)
+    for rank, peer in enumerate(engines, 1):
+        tell(peer, group, rank, 3, "whole", "5,6", "stay")
+    group.join()
+    group.send(list(TENSORS.values()), bucket=False, timeout_s=30.0)
+    assert [said(peer) for peer in engines] == ["10,6"] * 2
+    group.close()
+    group.close()
+    with pytest.raises(LearnerError, match="closed"):
+        group.join()
+
+
+def test_a_bucket_is_one_broadcast_of_all_bytes(peers: Peers) -> None:
+    engines = peers(1)
+    group = SendingGroup("bucket", 1, address="127.0.0.1", backend="gloo", timeout_s=30.0)
+    tell(engines[0], group, 1, 2, "bucket", "11", "stay")
+    group.join()
+    group.send(list(TENSORS.values()), bucket=True)
+    assert said(engines[0]) == "16"
+    group.close()
+
+
+def test_engines_are_let_go_when_one_does_not_come(peers: Peers) -> None:
+    engines = peers(1)
+    group = SendingGroup("missing", 2, address="127.0.0.1", backend="gloo", timeout_s=2.0)
+    tell(engines[0], group, 1, 3, "missing", "1", "stay")
+    with pytest.raises(LearnerError, match="not all engines joined missing"):
+        group.join()
+    group.close()
+    assert said(engines[0]) == "refused"
+
+
+def test_engines_are_let_go_when_one_dies_in_the_group(peers: Peers) -> None:
+    engines = peers(2)
+    group = SendingGroup("death", 2, address="127.0.0.1", backend="gloo", timeout_s=30.0)
+    tell(engines[0], group, 1, 3, "death", "5,6", "stay")
+    tell(engines[1], group, 2, 3, "death", "5,6", "die")
+    group.join()
+    engines[1].wait(timeout=30)
+    with pytest.raises(LearnerError, match="not taken by all of death"):
+        group.send(list(TENSORS.values()), bucket=False, timeout_s=10.0)
+    group.close()
+    assert said(engines[0]) in {"refused", "10,6"}
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(LearnerError, match=r"203\.0\.113\.1"):
+        SendingGroup("far", 1, address="203.0.113.1", backend="gloo", timeout_s=1.0)
+
+
+@given(st.lists(st.lists(st.integers(0, 6), max_size=3), max_size=8), st.integers(1, 200))
+def test_parts_hold_everything_in_order(shapes: list[list[int]], limit: int) -> None:
+    whole = described({str(i): torch.empty(shape) for i, shape in enumerate(shapes)})
+    parts = split(whole, limit)
+    joined = Described(*([one for part in parts for one in getattr(part, key)] for key in whole.__struct_fields__))
+    assert joined == whole
+    for part in parts:
+        size = sum(4 * torch.Size(shape).numel() for shape in part.shapes)
+        assert part.names
+        filled = [shape for shape in part.shapes if torch.Size(shape).numel()]
+        assert size <= limit or len(filled) == 1
+
+
+def test_checksums_are_of_what_sglang_holds_as_one() -> None:
+    rows = {part: torch.full((2, 3), float(i)) for i, part in enumerate("kvq")}
+    tensors = {f"model.layers.0.self_attn.{part}_proj.weight": rows[part] for part in "kvq"}
+    tensors["model.norm.weight"] = torch.ones(3)
+    tensors["model.embed_tokens.weight"] = torch.ones(5, 2)
+    padded = torch.cat([torch.ones(5, 2), torch.zeros(59, 2)])
+    whole = torch.cat([rows["q"], rows["k"], rows["v"]])
+    assert checksums(tensors) == {
+        "model.layers.0.self_attn.qkv_proj.weight": hashlib.sha256(whole.numpy().tobytes()).hexdigest()[:16],
+        "model.embed_tokens.weight": hashlib.sha256(padded.numpy().tobytes()).hexdigest()[:16],
+        "model.norm.weight": hashlib.sha256(torch.ones(3).numpy().tobytes()).hexdigest()[:16],
+    }

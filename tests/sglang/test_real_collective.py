@@ -1,0 +1,209 @@
+"""A learner whose rank broadcasts every version to two real SGLang servers in one group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
+from actors.learner.messages import Part, Ticket
+from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.messages import Phase, Sampling
+from actors.sampler.client import EngineClient
+from actors.sampler.config import SamplersConfig, SamplerSettings
+from actors.sampler.gate import Gate
+from actors.sampler.latest import Latest
+from actors.sampler.loader import Loader
+from actors.sampler.messages import Generate, Generated
+from policy import hf_folder
+from policy.broadcast import SendingGroup, checksums, described
+from runtime.errors import LearnerError
+from runtime.message import Version
+from runtime.supervision import RestartPolicy
+from runtime.system import ActorSpec, ActorSystem, HostSpec
+from tests.actors.learner.test_learner_actor import Run
+from tests.policy.engine_tools import VOCAB, Server, reference_logprobs
+from tests.policy.test_broadcast import begin, said, tell
+from tests.sglang.conftest import missing_sglang, sglang_server
+
+pytestmark = pytest.mark.real_sglang
+FAST = RestartPolicy(first_delay_s=0.01, max_restarts=3)
+PATIENT = RestartPolicy(first_delay_s=0.5, max_restarts=1000)
+PROMPT = [(3 + 7 * i) % VOCAB for i in range(24)]
+WAIT_S = 240.0
+Pair = list[Server]
+
+
+@pytest.fixture(scope="module")
+def pair(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Two real servers for all tests of this file."""
+    assert not missing_sglang()
+    with sglang_server(models[0], tmp_path_factory.mktemp("one")) as one:
+        with sglang_server(models[0], tmp_path_factory.mktemp("two")) as two:
+            yield [one, two]
+
+
+@asynccontextmanager
+async def training(folder: Path, base: Path, servers: Pair, groups: GroupSettings, **more: Any) -> AsyncIterator[Run]:
+    """Ledger, learner, rank, and a sampler in front of each server."""
+    names = [f"sampler/{i}" for i in range(len(servers))]
+    ledger = LedgerSettings(
+        seed=1,
+        train_tasks=["t0", "t1", "t2"],
+        demo_tasks=["d0"],
+        max_steps=4,
+        demos=DemosConfig(count=2),
+        rules=ReplayConfig(group_size=2, group_min=2, groups_per_step=1, samples_per_step=2, max_staleness=1),
+        incarnation=str(folder),
+    )
+    learner = LearnerConfig(warmup_steps=0, rl_lr=1e-3, bc_lr=3e-3, kl_coef=0.01, checkpoint_every=1000)
+    spec = LearnerSettings(learner=learner, base=str(base), samplers=names, groups=groups, keep_weights=100)
+    samplers = SamplersConfig(
+        attach=[one.url for one in servers], publish="collective", publish_join_s=groups.join_s, **more
+    )
+    async with ActorSystem(folder, hosts=[HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"})]) as system:
+        await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
+        for name, server in zip(names, servers, strict=True):
+            config = SamplerSettings(
+                samplers=samplers, model=str(base), attach=server.url, hung_after_s=60.0, restart=PATIENT
+            )
+            await system.spawn(
+                ActorSpec(name=name, factory="actors.sampler.actor:SamplerActor", config=config, restart=FAST)
+            )
+        rank = RankSettings(optim=learner.optim())
+        await system.spawn(
+            ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=rank, host="rank", restart=FAST),
+            ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),
+        )
+        run = Run(system, folder)
+        try:
+            yield run
+        finally:
+            run.seats.close()
+
+
+async def check(run: Run, sampler: str, version: Version) -> None:
+    """It draws what the weights on disk make of the prompt."""
+    wish = Generate(rid=f"{version}", prompt_ids=PROMPT, sampling=Sampling(temperature=1.0, max_new_tokens=6))
+    found: Generated = await run.system.ref(sampler).ask(wish, timeout_s=WAIT_S)
+    assert {span.version for span in found.spans} == {version}
+    expected = reference_logprobs(run.folder / "weights" / str(version), PROMPT, found.output_ids, 1.0)
+    assert found.logprobs == pytest.approx(expected, abs=1e-4)
+
+
+def loads(run: Run, sampler: str) -> list[tuple[str, str]]:
+    return [(line["version"], line["way"]) for line in run.logged("weights_loaded", sampler)]
+
+
+@pytest.mark.parametrize(("bucket", "update"), [(True, "drain"), (False, "in_place")])
+async def test_two_servers_take_every_version_from_one_group(
+    tmp_path: Path, models: list[Path], pair: Pair, bucket: bool, update: str
+) -> None:
+    groups = GroupSettings(bucket=bucket, checksums=True, join_s=60.0)
+    async with training(tmp_path / "run", models[0], pair, groups, update=update) as run:
+        await run.seats.play(2, None)
+        await run.enter(Phase.BC, steps=1)
+        first, second = Version(lineage=0, step=1), Version(lineage=0, step=2)
+        await run.until(lambda figures: figures.served == first)
+        await run.enter(Phase.RL)
+        await run.seats.play(2, first)
+        await run.until(lambda figures: figures.served == second)
+        for sampler in ("sampler/0", "sampler/1"):
+            await check(run, sampler, second)
+    for sampler in ("sampler/0", "sampler/1"):
+        assert loads(run, sampler) == [("0.1", "collective"), ("0.2", "collective")]
+        assert all(line["off_by"] < 1e-4 for line in run.logged("weights_loaded", sampler))
+        assert not run.logged("weights_not_received", sampler)
+    formed = run.logged("group_formed")
+    assert [(sorted(line["samplers"]), line["ranks"]) for line in formed] == [(["sampler/0", "sampler/1"], 2)] * 2
+    assert len({line["group"] for line in formed}) == 2
+    assert [line["version"] for line in run.logged("weights_sent", "rank/0")] == ["0.1", "0.2"]
+
+
+@pytest.mark.parametrize("then", ["die", "absent"])
+async def test_a_member_that_is_lost_costs_the_publication_alone(models: list[Path], pair: Pair, then: str) -> None:
+    tensors = hf_folder.read(models[1])
+    part = Part(**{key: getattr(described(tensors), key) for key in ("names", "dtypes", "shapes")})
+    name, form_s = f"lost-{then}", 5.0
+    group = SendingGroup(name, 3, address="127.0.0.1", backend="gloo", timeout_s=form_s)
+    peer = begin()
+    assert said(peer) == "ready"
+    if then == "die":
+        tell(peer, group, 1, 4, name, "1", "die")  # a child of the sender in the tree of a broadcast
+    version = Version(lineage=9, step=int(then == "die"))
+    latest = Latest(version=version, location=str(models[1]), digest=hf_folder.digest(models[1]))
+
+    def send() -> str:
+        try:
+            group.join()
+            peer.wait()
+            group.send(list(tensors.values()), bucket=False, timeout_s=20.0)
+        except LearnerError as error:
+            return str(error)
+        finally:
+            group.close()
+        return ""
+
+    async def load(server: Server, rank: int) -> tuple[str, str]:
+        settings = SamplerSettings(samplers=SamplersConfig(attach=[server.url]), model="", attach=server.url)
+        client = EngineClient(server.url, aiohttp.TCPConnector())
+        ticket = Ticket(
+            group=name, address="127.0.0.1", port=group.port, rank=rank, size=4, backend="gloo", parts=[part],
+            bucket=False, form_s=form_s, send_s=20.0, checksums=checksums(tensors),
+        )  # fmt: skip
+
+        async def ask() -> Ticket | None:
+            return ticket
+
+        try:
+            verdict = await Loader(settings, Gate()).load(client, latest, ask)
+        finally:
+            await client.close()
+        assert verdict.version == version
+        return verdict.way, verdict.missed
+
+    try:
+        async with asyncio.timeout(90.0):
+            cause, *found = await asyncio.gather(asyncio.to_thread(send), load(pair[0], 2), load(pair[1], 3))
+    finally:
+        peer.kill()
+        peer.communicate()
+    assert name in cause, cause
+    for (way, missed), server in zip(found, pair, strict=True):
+        assert (way == "disk") == bool(missed)
+        assert then == "die" or way == "disk", "who has all of it before another dies keeps it"
+        answer = await server.generate(input_ids=PROMPT, sampling_params={"max_new_tokens": 4}, return_logprob=True)
+        drawn = [logprob for logprob, _, _ in answer["meta_info"]["output_token_logprobs"]]
+        assert drawn == pytest.approx(reference_logprobs(models[1], PROMPT, answer["output_ids"], 1.0), abs=1e-4)
+
+
+async def test_a_killed_server_stops_neither_the_other_nor_the_learner(
+    tmp_path: Path, models: list[Path], pair: Pair
+) -> None:
+    groups = GroupSettings(join_s=5.0, form_s=5.0, send_s=10.0)
+    async with training(tmp_path / "run", models[0], pair, groups) as run:
+        await run.seats.play(2, None)
+        await run.enter(Phase.BC)  # a version every moment
+        async with asyncio.timeout(WAIT_S):
+            while len(run.logged("weights_sent", "rank/0")) < 2:  # noqa: ASYNC110 - the log is the only witness
+                await asyncio.sleep(0.05)
+            os.killpg(pair[1].pid, signal.SIGKILL)
+            before = len(loads(run, "sampler/0"))
+            while [way for _, way in loads(run, "sampler/0")[before:]].count("collective") < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        trained = (await run.figures()).trained
+    assert trained > Version.parse(loads(run, "sampler/0")[-1][0])
+    assert run.logged("engine_died", "sampler/1")
+    assert not run.logged("engine_died", "sampler/0")
+    assert not run.logged("weights_suspect", "sampler/0")
+    alone = [line for line in run.logged("group_formed") if line["samplers"] == ["sampler/0"]]
+    assert alone
+    assert all(line["ready_s"] < 5.0 for line in alone[1:]), "nobody is waited for who has said that he does not come"
