@@ -141,6 +141,7 @@ EXPERT = frozenset(
         "entropulse.entropy_share",
         "entropulse.patience",
         "entropulse.pulse",
+        "entropulse.rl_steps_for_pulse",
         "evaluation.episodes",
         "run.require.gain_above",
     }
