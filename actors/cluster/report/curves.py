@@ -1,6 +1,7 @@
 """Draws curves of one or several runs over optimizer steps.
 
-Invariant: runs of one group are one line with a band; a picture without a value is not drawn at all.
+Invariant: runs of one group are one line with a band; a picture without a value is not drawn at all. Where pulses are
+longer than RL, their steps are drawn narrower and the axis says so.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from actors.cluster.report.bands import Band, Series, band, smooth
+from actors.cluster.report.narrow import NARROWED, knots
 from runtime.errors import ConfigError
 
 SHADES = {"bc": "#dfe8f5", "rl": "#e6f3e6", "pulse": "#fbeed5"}
@@ -73,12 +75,13 @@ def lines(
         return None
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(7, 2.9), dpi=110)
-    for (label, found), colour in zip(bands.items(), _colours(), strict=False):
-        for part in _parts(found, stretches):
-            _line(axes, part, colour, _named(label, found) if part.steps[0] == found.steps[0] else None, window)
     last = max(found.steps[-1] for found in bands.values() if found.steps)
-    _dress(axes, stretches, last, whole=whole)
-    axes.set(xlabel="optimizer step", ylabel=ylabel)
+    first = 0.0 if whole else _first_shown(stretches, last)
+    for (label, found), colour in zip(bands.items(), _colours(), strict=False):
+        _, shown = _cut(found, first)  # what lies before must not stretch the other axis
+        for part in _parts(shown, stretches):
+            _line(axes, part, colour, _named(label, found) if part.steps[0] == shown.steps[0] else None, window)
+    axes.set(xlabel=_dress(axes, stretches, last, whole=whole), ylabel=ylabel)
     if share:
         axes.set_ylim(0, 1)
     if len(bands) > 1 or any(found.seeds > 1 for found in bands.values()):
@@ -108,8 +111,8 @@ def success(groups: Mapping[str, Sequence[Series]], dots: Sequence[Dots], stretc
             if len(values) > 1:
                 axes.plot([step] * len(values), values, "_", color=colour, markersize=7, alpha=0.6)
     steps = [step for one in dots for step in one.steps] + [s for found in bands.values() for s in found.steps[-1:]]
-    _dress(axes, stretches, max(steps), whole=False, causes=True)
-    axes.set(xlabel="optimizer step", ylabel="success", ylim=(0, 1))
+    said = _dress(axes, stretches, max(steps), whole=False, causes=True)
+    axes.set(xlabel=said, ylabel="success", ylim=(0, 1))
     axes.legend(fontsize=8, loc="best")
     return png(figure)
 
@@ -151,7 +154,7 @@ def _parts(found: Band, stretches: Sequence[Stretch]) -> list[Band]:
     return [part for part in cuts if part.steps]
 
 
-def _cut(found: Band, at: int) -> tuple[Band, Band]:
+def _cut(found: Band, at: float) -> tuple[Band, Band]:
     n = sum(step <= at for step in found.steps)
     halves = (slice(None, n), slice(n, None))
     one, two = (
@@ -167,16 +170,52 @@ def _line(axes: Any, found: Band, colour: str, label: str | None, window: int, *
         axes.fill_between(found.steps, low, high, color=colour, alpha=0.18, lw=0)
 
 
-def _dress(axes: Any, stretches: Sequence[Stretch], last: int, *, whole: bool, causes: bool = False) -> None:
-    """Shade phases; cloning is long and mostly has no curve, so unless `whole` its end is enough."""
-    rl = [one.start for one in stretches if one.phase == "rl"]
-    first = max(0, rl[0] - 0.1 * last) if rl and not whole else 0
-    for one in stretches:
-        end = min(one.end, last)
-        if one.phase in SHADES and end > one.start and end > first:
-            axes.axvspan(one.start, end, color=SHADES[one.phase], lw=0, zorder=0)
-            place = (max(one.start, first) + end) / 2
-            said = f"{one.phase}\n{one.cause}" if causes and one.cause else one.phase
+def _dress(axes: Any, stretches: Sequence[Stretch], last: int, *, whole: bool, causes: bool = False) -> str:
+    """Shade phases; cloning is long and mostly has no curve, so unless `whole` its end is enough. The axis' name."""
+    told, narrowed = _told(stretches, last)
+    first = 0.0 if whole else _first_shown(stretches, last)
+    if narrowed:
+        _narrow(axes, narrowed, [one.start for one in told if one.start >= first] + [last])
+    for one in told:
+        if (end := one.end) > first:
+            axes.axvspan(max(one.start, first), end, color=SHADES[one.phase], lw=0, zorder=0)
+            said = f"{one.phase}\n{one.cause}" if causes and one.cause and one.start >= first else one.phase
+            # Between its ends as they are drawn, which is not half of its steps where a part is narrower.
+            ends = axes.transData.transform([(max(one.start, first), 0), (end, 0)])
+            place = axes.transData.inverted().transform((ends[:, 0].mean(), 0))[0]
             axes.text(place, 1.02, said, ha="center", fontsize=8, transform=axes.get_xaxis_transform())
     axes.set_xlim(first, last + 1)
     axes.grid(alpha=0.25)
+    return NARROWED if narrowed else "optimizer step"
+
+
+def _told(stretches: Sequence[Stretch], last: int) -> tuple[list[Stretch], list[tuple[float, float]]]:
+    """The shaded stretches up to step `last`, and where they bend the axis."""
+    told = [one._replace(end=min(one.end, last)) for one in stretches if one.phase in SHADES]
+    told = [one for one in told if one.start < one.end]
+    return told, knots([(one.phase, one.start, one.end) for one in told])
+
+
+def _first_shown(stretches: Sequence[Stretch], last: int) -> float:
+    """The first step drawn where cloning is not drawn in full."""
+    told, narrowed = _told(stretches, last)
+    rl = [one for one in told if one.phase == "rl"]
+    width = sum(one.end - one.start for one in rl) if narrowed else last
+    return max(0.0, rl[0].start - 0.1 * width) if rl else 0.0
+
+
+def _narrow(axes: Any, narrowed: Sequence[tuple[float, float]], ticks: Sequence[int]) -> None:
+    import numpy
+
+    steps, places = zip(*narrowed, strict=True)
+    axes.set_xscale(
+        "function",
+        functions=(lambda x: numpy.interp(x, steps, places), lambda y: numpy.interp(y, places, steps)),
+    )
+    apart = 0.06 * (numpy.interp(max(ticks), steps, places) - numpy.interp(min(ticks), steps, places))
+    shown: list[int] = []
+    for tick in sorted(set(ticks), reverse=True):
+        if not shown or numpy.interp(shown[-1], steps, places) - numpy.interp(tick, steps, places) > apart:
+            shown.append(tick)
+    axes.set_xticks(shown)
+    axes.minorticks_off()

@@ -1,0 +1,33 @@
+"""An axis of optimizer steps on which steps of cloning and of pulses take less room than those of RL. Pure.
+
+Invariant: the axis is strictly increasing, and equal steps of one stay are equally wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NARROWED = "optimizer step (cloning and pulses narrower)"
+SHARE = 0.2  # of RL's width, which a pulse is given at the most
+FAR = 1e9  # beyond every step
+
+
+def knots(stays: Sequence[tuple[str, int, int]]) -> list[tuple[float, float]]:
+    """(step, place) where the axis bends; none where RL has as many steps as all pulses, so that nothing is narrower.
+
+    `stays`: phase, first step and step after the last, in order. A step of RL is one place wide.
+    """
+    rl = sum(end - start for phase, start, end in stays if phase == "rl")
+    pulses = sum(end - start for phase, start, end in stays if phase == "pulse")
+    if not rl or pulses <= rl:
+        return []
+    widest = max(end - start for phase, start, end in stays if phase == "pulse")
+    narrow = min(1.0, SHARE * rl / widest)
+    found = [(-FAR, -FAR)]
+    place = step = 0.0
+    for phase, start, end in stays:
+        place += start - step
+        found.append((float(start), place))
+        place += (end - start) * (1.0 if phase == "rl" else narrow)
+        step = float(end)
+    return [*found, (step, place), (step + FAR, place + FAR)]

@@ -1,0 +1,40 @@
+"""The axis on which long pulses take less room than RL."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.cluster.report.narrow import SHARE, knots
+
+STAYS = st.lists(st.tuples(st.sampled_from(["bc", "rl", "pulse"]), st.integers(1, 900)), min_size=1, max_size=8)
+
+
+def laid(stays: list[tuple[str, int]]) -> list[tuple[str, int, int]]:
+    """One after the other."""
+    found, at = [], 0
+    for phase, length in stays:
+        found.append((phase, at, at + length))
+        at += length
+    return found
+
+
+def test_long_pulses_take_a_part_of_rls_width() -> None:
+    bends = dict(knots(laid([("bc", 600), ("rl", 40), ("pulse", 300), ("rl", 60), ("pulse", 300)])))
+    assert bends[640] - bends[600] == 40, "RL keeps its width"
+    assert abs(bends[940] - bends[640] - SHARE * 100) < 1e-9
+    assert bends[1000] - bends[940] == 60
+
+
+def test_short_pulses_leave_the_axis_alone() -> None:
+    assert knots(laid([("bc", 600), ("rl", 80), ("pulse", 40), ("rl", 40)])) == []
+    assert knots(laid([("bc", 600)])) == []
+
+
+@given(STAYS)
+def test_the_axis_increases_strictly(stays: list[tuple[str, int]]) -> None:
+    for (step, place), (later, further) in pairwise(knots(laid(stays))):
+        assert later > step
+        assert further > place
