@@ -102,7 +102,7 @@ class LearnerActor(Actor):
     async def join_group(self, msg: JoinGroup) -> Ticket | NoGroup:
         """A place in the group that receives a version, for a sampler whose engine is ready."""
         return (
-            NoGroup(reason="weights go by disk alone") if self._publisher is None else await self._publisher.join(msg)
+            NoGroup(reason="weights go by disk alone") if self._publisher is None else await self._publisher.place(msg)
         )
 
     @handles(PassGroup, concurrent=True)

@@ -20,6 +20,7 @@ from runtime.message import Version
 from runtime.refs import Ref
 
 ASK_TIMEOUT_S = 20.0  # the rank only opens a port before it answers
+MARGIN_S = 5.0
 
 
 class Publisher:
@@ -46,7 +47,7 @@ class Publisher:
             self._answer(sampler, NoGroup(reason="it has passed"))
         self._changed.set()
 
-    async def join(self, msg: JoinGroup) -> Ticket | NoGroup:
+    async def place(self, msg: JoinGroup) -> Ticket | NoGroup:
         """A place in the group of that version once it is complete."""
         if self._open is None or self._open.version != msg.version:
             return NoGroup(reason=f"no group is open for {msg.version}")
@@ -57,7 +58,11 @@ class Publisher:
         self._changed.set()
         if first:
             self._ctx.spawn(self._gather(self._open.version), f"gather a group for {msg.version}")
-        return await answer
+        try:
+            async with asyncio.timeout(self._settings.join_s + ASK_TIMEOUT_S + MARGIN_S):
+                return await answer
+        except TimeoutError:
+            return NoGroup(reason="no group was formed in time")
 
     async def _gather(self, version: Version) -> None:
         while (group := self._open) is not None and group.version == version:

@@ -19,7 +19,7 @@ MARGIN_S = 10.0
 DIFFERENCES_TOLD = 3
 
 
-async def join(client: EngineClient, ticket: Ticket) -> None:
+async def enter(client: EngineClient, ticket: Ticket) -> None:
     """Return once all engines and the sender are in the group. Raises EngineError where it does not come about."""
     joining = {
         "master_address": ticket.address,
@@ -32,7 +32,7 @@ async def join(client: EngineClient, ticket: Ticket) -> None:
     await client.control("/init_weights_update_group", joining, ticket.form_s + MARGIN_S)
 
 
-async def receive(client: EngineClient, ticket: Ticket, version: str, *, flush: bool) -> None:
+async def take(client: EngineClient, ticket: Ticket, version: str, *, flush: bool) -> None:
     """Receive as a member of the group, and leave it. `flush`: not while running responses use the cache.
 
     Raises EngineError where the engine refuses, EngineGone where it breaks; it may then hold a part of the weights.

@@ -31,7 +31,7 @@ class Joining:
         """Whether there is a group to ask for: once for the same weights, then they are loaded from disk."""
         return bool(latest.gatherer) and latest != self._asked
 
-    async def ask(self, latest: Latest, client: EngineClient) -> Ticket | None:
+    async def place(self, latest: Latest, client: EngineClient) -> Ticket | None:
         """A place for this engine. Raises EngineError, EngineGone where the engine does not say how large it is."""
         self._asked = latest
         shape = await client.server_info()

@@ -342,7 +342,7 @@ class EngineKeeper:
 
     async def _ask(self, latest: Latest) -> Ticket | None:
         """A place in the group for `latest`; not for what has been overtaken meanwhile."""
-        ticket = await self._joining.ask(latest, self.engine.client)
+        ticket = await self._joining.place(latest, self.engine.client)
         if ticket is None and self._wanted().version != latest.version:
             raise _OvertakenError
         return ticket

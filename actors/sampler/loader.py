@@ -119,9 +119,9 @@ class Loader:
         """The way it was done, and why not by the group if it was not; then the engine can still load from disk."""
         began = time.monotonic()
         try:
-            await collective.join(client, ticket)
+            await collective.enter(client, ticket)
             self.mixed = True
-            await collective.receive(client, ticket, str(latest.version), flush=self._flush)
+            await collective.take(client, ticket, str(latest.version), flush=self._flush)
             await collective.compare(client, ticket)
         except EngineError as error:
             return "disk", f"{error} ({time.monotonic() - began:.1f} s after it had a place)"

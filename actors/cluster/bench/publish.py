@@ -153,8 +153,8 @@ class _Publisher:
         )  # fmt: skip
 
         async def take() -> None:
-            await collective.join(self._started.client, ticket)
-            await collective.receive(self._started.client, ticket, str(version), flush=True)
+            await collective.enter(self._started.client, ticket)
+            await collective.take(self._started.client, ticket, str(version), flush=True)
 
         try:
             async with asyncio.TaskGroup() as both:

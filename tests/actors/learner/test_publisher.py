@@ -49,7 +49,7 @@ class Gatherer(Actor):
     @handles(JoinGroup, concurrent=True)
     async def join(self, msg: JoinGroup) -> Ticket | NoGroup:
         """Ask for a place."""
-        return await self.publisher.join(msg)
+        return await self.publisher.place(msg)
 
     @handles(PassGroup, concurrent=True)
     async def passing(self, msg: PassGroup) -> None:
