@@ -96,18 +96,21 @@ def pack(samples: Sequence[PackedSample], token_budget: int) -> list[MicroBatch]
 
 
 def pack_cross_entropy(
-    sequences: Sequence[tuple[list[int], list[tuple[int, int]]]], token_budget: int, aggregation: Aggregation
+    sequences: Sequence[tuple[list[int], list[tuple[int, int]]]],
+    token_budget: int,
+    aggregation: Aggregation,
+    coef: float = 1.0,
 ) -> list[MicroBatch]:
     """Micro-batches of plain training sequences: ids, and the ranges [start, end) of `ids` that are trained on.
 
-    Raises ValueError for a sequence without a trained token or with one at position 0.
+    `coef` multiplies the loss. Raises ValueError for a sequence without a trained token or with one at position 0.
     """
     lengths = [sum(end - start for start, end in spans) for _, spans in sequences]
     if any(start < 1 for _, spans in sequences for start, _ in spans):
         raise ValueError("the first token has no context to be predicted from")
     weights = sample_weights(lengths, aggregation)
     samples = [
-        PackedSample(ids=ids, response_len=length, weight=weight, spans=spans)
+        PackedSample(ids=ids, response_len=length, weight=coef * weight, spans=spans)
         for (ids, spans), length, weight in zip(sequences, lengths, weights, strict=True)
     ]
     return pack(samples, token_budget)

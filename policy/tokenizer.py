@@ -103,6 +103,11 @@ class Tokenizer:
         return cls(content, _TemplateForm(folder, Backend.from_str(text)))
 
     @property
+    def own(self) -> bool:
+        """Whether this is the vocabulary and the chat form of the models built here."""
+        return isinstance(self._form, _OwnForm)
+
+    @property
     def eos_id(self) -> int:
         """The end-of-turn token: ends every response, stops generation."""
         return self._form.eos_id

@@ -22,6 +22,7 @@ from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.dispatch import DispatchSettings
 from apis.space import MEANING
+from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.message import Version
 from runtime.system import ActorSpec, HostSpec
@@ -103,6 +104,11 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
     replay = _replay(deploy, lanes, model, run_dir, incarnation)
     learner = deploy.learner
+    if learner.rehearsal and not Tokenizer.load(model).own:
+        raise ConfigError(
+            f"learner.rehearsal is {learner.rehearsal}: its exercises are the bundled base model's, and {model} has "
+            "another vocabulary; leave it at 0"
+        )
     others = [
         ActorSpec(
             name="rank/0",
@@ -113,7 +119,9 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         ActorSpec(
             name="learner",
             factory="actors.learner.actor:LearnerActor",
-            config=LearnerSettings(learner=learner, base=model, samplers=samplers, groups=_groups(deploy)),
+            config=LearnerSettings(
+                learner=learner, base=model, seed=deploy.run.seed, samplers=samplers, groups=_groups(deploy)
+            ),
         ),
         *_samplers(deploy, model, samplers),
         ActorSpec(

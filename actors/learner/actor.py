@@ -30,6 +30,7 @@ from actors.learner.messages import (
     Ticket,
 )
 from actors.learner.publisher import Publisher
+from actors.learner.rehearsal import Exercises
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -75,6 +76,8 @@ class LearnerActor(Actor):
         self._rank = self.ctx.ref(self.config.rank)
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
+        rehearses = self.config.learner.rehearsal > 0
+        self._exercises = Exercises(self.config.base, self.config.seed) if rehearses else None
         await self._restore("start")
         self.ctx.spawn(self._learn(), "learn")
 
@@ -187,7 +190,9 @@ class LearnerActor(Actor):
         payloads = {ref: decode(read_blob(self._folders.segments, ref)) for ref in batches.blobs(batch)}
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
-        planned = batches.plan(batch, payloads, self.config.learner, plan_id=plan_id, version=version)
+        learner = self.config.learner
+        rehearsal = [] if self._exercises is None else self._exercises.of(version, learner)
+        planned = batches.plan(batch, payloads, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
         seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
         return msgspec.structs.replace(planned, figures={**planned.figures, **seconds})
 

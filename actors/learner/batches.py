@@ -36,8 +36,16 @@ def blobs(batch: Batch) -> list[BlobRef]:
     return [step.blob for step in [*steps, *batch.samples]]
 
 
-def plan(batch: Batch, payloads: Payloads, config: LearnerConfig, *, plan_id: str, version: Version) -> Planned:
-    """The step that makes `version`.
+def plan(
+    batch: Batch,
+    payloads: Payloads,
+    config: LearnerConfig,
+    *,
+    plan_id: str,
+    version: Version,
+    rehearsal: Sequence[MicroBatch] = (),
+) -> Planned:
+    """The step that makes `version`, with what is rehearsed in it.
 
     Raises LearnerError for a batch nothing can be learned from.
     """
@@ -61,6 +69,7 @@ def plan(batch: Batch, payloads: Payloads, config: LearnerConfig, *, plan_id: st
             kind="grpo" if rl else "cross_entropy",
             version=version,
             micro_batches=micro_batches,
+            rehearsal=list(rehearsal),
             lr=learning_rate(config, batch.phase.phase, batch.stay_step, batch.stay_limit),
             fresh_optimizer=batch.fresh_optimizer,
             new_reference=batch.new_reference,

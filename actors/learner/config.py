@@ -47,6 +47,8 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     dual_clip: float = 3.0  # c: a token of negative advantage A costs at most c * |A|
     mismatch_cap: float = 2.0  # C: `decoupled` weighs a token by at most this much
     kl_coef: float = 0.0003
+    rehearsal: int = 0  # exercises of the base model's corpus in every optimizer step, of cloning, RL and pulses
+    rehearsal_coef: float = 0.4  # what their mean token loss is multiplied by
     checkpoint_every: int = 10  # optimizer steps
     dtype: str = "float32"  # bfloat16 pays on GPUs only
     ranks: int = 1
@@ -59,7 +61,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             raise ConfigError(f"learner.policy is {self.policy!r}: it is direct or decoupled")
         if self.dtype not in {"float32", "bfloat16"}:
             raise ConfigError(f"learner.dtype is {self.dtype!r}: it is float32 or bfloat16")
-        for name in ("bc_lr", "rl_lr", "pulse_lr", "clip_low", "clip_high", "clip_grad"):
+        for name in ("bc_lr", "rl_lr", "pulse_lr", "clip_low", "clip_high", "clip_grad", "rehearsal_coef"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it is above 0")
         if self.dual_clip <= 1:
@@ -71,6 +73,8 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         for name in ("token_budget", "checkpoint_every", "threads", "epochs"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it counts from 1")
+        if self.rehearsal < 0:
+            raise ConfigError(f"learner.rehearsal is {self.rehearsal}: it counts exercises, and 0 is none")
         if self.kl_coef < 0 or self.warmup_steps < 0:
             raise ConfigError("learner.kl_coef and learner.warmup_steps are not below 0")
 
@@ -103,6 +107,7 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     learner: LearnerConfig
     base: str  # Hugging Face folder that a new run starts from
+    seed: int = 0  # of the exercises that are rehearsed
     samplers: list[str]  # actors told of new weights
     groups: GroupSettings | None = None  # None: samplers load from disk
     rank: str = "rank/0"

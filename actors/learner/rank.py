@@ -151,7 +151,7 @@ class RankActor(Actor):
         if msg.new_reference:
             trainer.new_reference()
         if msg.kind == "cross_entropy":
-            figures = trainer.cross_entropy_step(msg.micro_batches, msg.lr)
+            figures = trainer.cross_entropy_step(msg.micro_batches, msg.lr, msg.rehearsal)
         else:
             objective = Objective(
                 clip_low=msg.clip_low,
@@ -161,7 +161,7 @@ class RankActor(Actor):
                 policy=msg.policy,
                 mismatch_cap=msg.mismatch_cap,
             )
-            figures = trainer.grpo_step(msg.micro_batches, msg.lr, objective, msg.epochs)
+            figures = trainer.grpo_step(msg.micro_batches, msg.lr, objective, msg.epochs, msg.rehearsal)
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=time.monotonic())
 

@@ -67,18 +67,28 @@ class Trainer:
     def parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
-    def cross_entropy_step(self, micro_batches: Sequence[MicroBatch], lr: float) -> dict[str, float]:
+    def cross_entropy_step(
+        self, micro_batches: Sequence[MicroBatch], lr: float, rehearsal: Sequence[MicroBatch] = ()
+    ) -> dict[str, float]:
         """One optimizer step on -sum(weight * log pi).
 
         Figures: those of `grpo_step` that make sense without RL, and accuracy (share of trained tokens that have the
         largest logit).
         """
-        return self._step(micro_batches, lr, None)
+        return self._step(micro_batches, lr, None, rehearsal)
 
     def grpo_step(
-        self, micro_batches: Sequence[MicroBatch], lr: float, objective: Objective, epochs: int = 1
+        self,
+        micro_batches: Sequence[MicroBatch],
+        lr: float,
+        objective: Objective,
+        epochs: int = 1,
+        rehearsal: Sequence[MicroBatch] = (),
     ) -> dict[str, float]:
         """`epochs` optimizer steps of GRPO, each over all samples, with pi_prox and reference from before the first.
+
+        The cross-entropy of `rehearsal` is added to the loss of every step. Its figures are its own, where there is
+        any: rehearsal_loss (nats per token, unweighted), rehearsal_accuracy, rehearsal_s (forward and backward).
 
         Figures of the first pass: loss, entropy (nats per token at temperature 1), kl (k3), mismatch_mean and
         mismatch_max (|log pi / mu|, at most 20), far_fraction (tokens with pi / mu outside [1 / C, C]),
@@ -91,7 +101,7 @@ class Trainer:
         """
         if objective.kl_coef and self.reference is None:
             raise LearnerError("a KL term needs a reference policy, and none was set")
-        return self._step(micro_batches, lr, objective, epochs)
+        return self._step(micro_batches, lr, objective, rehearsal, epochs)
 
     @torch.no_grad()
     def evaluate(self, micro_batches: Sequence[MicroBatch]) -> dict[str, float]:
@@ -175,7 +185,12 @@ class Trainer:
         return logits
 
     def _step(
-        self, micro_batches: Sequence[MicroBatch], lr: float, objective: Objective | None, epochs: int = 1
+        self,
+        micro_batches: Sequence[MicroBatch],
+        lr: float,
+        objective: Objective | None,
+        rehearsal: Sequence[MicroBatch],
+        epochs: int = 1,
     ) -> dict[str, float]:
         tally = Tally()
         anchors = [_Anchors() for _ in micro_batches]
@@ -194,11 +209,22 @@ class Trainer:
                     tally.total("packed_tokens", batch.tokens)
                 with tally.timed("backward_s"):
                     loss.backward()
+            self._rehearse(rehearsal, tally)
             with tally.timed("optimizer_s"):
                 outcomes.append(self.updater.step(lr))
         tally.total("grad_norm", sum(outcome.grad_norm for outcome in outcomes) / epochs)
         tally.total("optimizer_steps", sum(outcome.ok for outcome in outcomes))
         return {**tally.figures(), "ok": float(all(outcome.ok for outcome in outcomes)), "lr": lr}
+
+    def _rehearse(self, micro_batches: Sequence[MicroBatch], tally: Tally) -> None:
+        for batch in micro_batches:
+            with tally.timed("rehearsal_s"):
+                inputs = PackedInputs(batch, self.device)
+                logits = self._logits(self.updater.ddp, inputs)
+                logprobs = token_logprobs(logits, inputs.targets)
+                tally.mean("rehearsal_loss", -logprobs.detach())
+                tally.mean("rehearsal_accuracy", predicted(logits, inputs.targets))
+                (-(logprobs * inputs.weights).sum()).backward()
 
     def _cross_entropy(self, inputs: PackedInputs, tally: Tally) -> Tensor:
         with tally.timed("forward_s"):

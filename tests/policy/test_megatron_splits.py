@@ -107,6 +107,25 @@ def test_every_split_of_a_cross_entropy_batch_does(trainer: Trainer) -> None:
         assert figures["loss"] == pytest.approx(whole["loss"], rel=1e-5)
 
 
+def test_rehearsal_adds_its_gradient_to_that_of_the_phase(trainer: Trainer) -> None:
+    rng = random.Random(5)
+    exercises = [
+        PackedSample(ids=[rng.randrange(tiny_models.VOCAB) for _ in range(20)], response_len=4, weight=0.02 * (k + 1))
+        for k in range(4)
+    ]
+    samples, objective = rollouts(trainer, Aggregation.TOKEN_MEAN), Objective(kl_coef=0.1)
+    alone = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective)
+    expected = gradient(trainer)
+    trainer.cross_entropy_step([MicroBatch(samples=exercises)], 0.0)
+    expected += gradient(trainer)
+    for batches in splits(exercises):
+        figures = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective, rehearsal=batches)
+        assert float((gradient(trainer) - expected).norm() / expected.norm()) < TOLERANCE
+        assert figures["rehearsal_loss"] > 0
+        for name in ("loss", "entropy", "kl", "tokens", "packed_tokens"):
+            assert figures[name] == pytest.approx(alone[name], rel=1e-5), name
+
+
 @pytest.mark.parametrize("policy", ["direct", "decoupled"])
 def test_the_loss_is_the_sum_worked_out_token_by_token(trainer: Trainer, policy: str) -> None:
     """In plain Python, from log-probabilities alone: clip, dual clip, cap, k3 and denominators of two groups."""

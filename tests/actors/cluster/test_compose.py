@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from actors.cluster import compose, deployfile
+from policy.base.build import MODEL
 from runtime.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
 def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.cluster.models.locate", lambda base: tmp_path)
+    (tmp_path / "tokenizer.json").symlink_to(MODEL / "tokenizer.json")
 
 
 def planned(*overrides: str, name: str = "local") -> compose.Plan:
@@ -77,6 +80,17 @@ def test_the_same_file_gives_the_same_plan() -> None:
 def test_what_does_not_fit_together_is_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         planned(override)
+
+
+def test_exercises_need_the_vocabulary_they_are_made_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(MODEL, other)
+    for name in ("tokenizer.json", "tokenizer_config.json"):  # its questions begin with a token that ours has not
+        (other / name).write_text((MODEL / name).read_text("utf-8").replace("<|user|>", "<|asks|>"), "utf-8")
+    monkeypatch.setattr("actors.cluster.models.locate", lambda base: other)
+    assert planned("learner.rehearsal=0")
+    with pytest.raises(ConfigError, match=r"learner\.rehearsal is 8: .* another vocabulary"):
+        planned("learner.rehearsal=8")
 
 
 def test_attached_servers_have_an_actor_each() -> None:

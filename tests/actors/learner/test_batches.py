@@ -9,7 +9,7 @@ from actors.learner.batches import blobs, plan
 from actors.learner.config import LearnerConfig, Schedule
 from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef
 from policy.advantage import Level
-from policy.packing import Aggregation, PackedSample
+from policy.packing import Aggregation, MicroBatch, PackedSample
 from runtime.errors import ConfigError, LearnerError
 from runtime.message import BlobRef, Version
 from tests.actors.learner.stand_ins import payload
@@ -140,6 +140,16 @@ def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float) -
     assert {n: s.weight for n, s in samples.items()} == {2: 1 / 8, 6: 1 / 8}
 
 
+def test_a_plan_rehearses_what_it_is_given_and_its_samples_keep_their_shares() -> None:
+    stored = Stored()
+    taken = batch(Phase.BC, [], [stored.step(3), stored.step(5)])
+    exercise = MicroBatch(samples=[PackedSample(ids=[1, 2, 3], response_len=2, weight=0.2)])
+    with_it = plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=V1, rehearsal=[exercise]).plan
+    without = plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=V1).plan
+    assert (with_it.rehearsal, without.rehearsal) == ([exercise], [])
+    assert with_it.micro_batches == without.micro_batches
+
+
 def test_a_batch_without_any_signal_is_refused() -> None:
     stored = Stored()
     even = group("even", (False, [stored.step(2)]), (False, [stored.step(2)]))
@@ -153,7 +163,7 @@ def test_a_batch_without_any_signal_is_refused() -> None:
     [
         ("ranks", 2), ("policy", "other"), ("dtype", "float16"), ("rl_lr", 0.0), ("token_budget", 0),
         ("checkpoint_every", 0), ("kl_coef", -0.1), ("threads", 0), ("clip_grad", 0.0), ("epochs", 0),
-        ("dual_clip", 1.0), ("mismatch_cap", 0.9), ("lr_floor", 1.5),
+        ("dual_clip", 1.0), ("mismatch_cap", 0.9), ("lr_floor", 1.5), ("rehearsal", -1), ("rehearsal_coef", 0.0),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_train_are_refused_by_name(setting: str, value: object) -> None:

@@ -1,0 +1,35 @@
+"""Exercises of the base model's corpus beside what the policy learns, so that it does not unlearn to point and copy.
+
+Invariant: the exercises of a step are a function of the run's seed and the version that the step makes, so a plan that
+is made again after a crash holds the same ones; and they know no task (`policy.base.corpus`).
+
+Mixing the pre-training loss into RL is PPO-ptx of Ouyang et al. 2022 (arXiv:2203.02155, equation 2); here it goes into
+cloning and pulses too, where a small policy otherwise learns the wordings of the training tasks by heart.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from actors.learner.config import LearnerConfig
+from policy.base.corpus import sequence
+from policy.packing import Aggregation, MicroBatch, pack_cross_entropy
+from policy.tokenizer import Tokenizer
+from runtime.message import Version
+
+LIMIT = 512  # tokens of an exercise, unless its screen alone is longer
+
+
+class Exercises:
+    """Draws them for one model's vocabulary."""
+
+    def __init__(self, base: str, seed: int) -> None:
+        """`base` is a Hugging Face folder with the vocabulary of the bundled base model."""
+        self._tokenizer = Tokenizer.load(base)
+        self._seed = seed
+
+    def of(self, version: Version, config: LearnerConfig) -> list[MicroBatch]:
+        """The exercises of the step that makes `version`, their weights `rehearsal_coef` over all their tokens."""
+        rng = Random(f"{self._seed} rehearses for {version}")  # noqa: S311 - data, no secret
+        drawn = [sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)]
+        return pack_cross_entropy(drawn, config.token_budget, Aggregation.TOKEN_MEAN, config.rehearsal_coef)
