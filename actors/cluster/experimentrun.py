@@ -35,7 +35,7 @@ def dry_run(args: argparse.Namespace) -> int:
     """Print every run and the plan of the first."""
     runs = experiment.expand(args.file, args.overrides, arms=args.arm, seeds=args.seed)
     stem = deployfile.locate(args.file).stem
-    plans = [_planned(one.deploy, Path("runs") / one.name(stem)) for one in runs]
+    plans = [_planned(one.deploy, Path(args.runs) / one.name(stem)) for one in runs]
     by = [plan.demonstrators() for plan in plans]
     if args.json:
         rows = [{"name": one.name(stem), **_row(one), "demonstrators": b} for one, b in zip(runs, by, strict=True)]
@@ -46,7 +46,7 @@ def dry_run(args: argparse.Namespace) -> int:
         [(one.name(stem), one.seed, _said(one), ", ".join(b)) for one, b in zip(runs, by, strict=True)],
     )
     say.line(f"\ndemonstrations are {_demos_said(runs)}; each run looks like the first:\n")
-    return runcommand.dry_run(runs[0].deploy, args.file, as_json=False)
+    return runcommand.dry_run(runs[0].deploy, args.file, args.runs, as_json=False)
 
 
 def start(args: argparse.Namespace) -> int:

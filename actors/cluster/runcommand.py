@@ -28,9 +28,9 @@ STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
 _VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
 
 
-def dry_run(deploy: Deploy, file: str, *, as_json: bool) -> int:
-    """Print the plan."""
-    plan = compose.plan(deploy, run_dir=Path("runs") / Path(file).stem, incarnation="dry-run")
+def dry_run(deploy: Deploy, file: str, runs: str, *, as_json: bool) -> int:
+    """Print the plan of a run in the folder `runs`."""
+    plan = compose.plan(deploy, run_dir=Path(runs) / Path(file).stem, incarnation="dry-run")
     if as_json:
         say.document({"file": file, "hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()})
         return 0

@@ -52,5 +52,5 @@ def main(args: argparse.Namespace) -> int:
         return experimentrun.dry_run(args) if args.dry_run else experimentrun.start(args)
     if args.dry_run:
         deploy, _ = deployfile.load(args.file, args.overrides)
-        return runcommand.dry_run(deploy, args.file, as_json=args.json)
+        return runcommand.dry_run(deploy, args.file, args.runs, as_json=args.json)
     return runcommand.start(args)

@@ -119,6 +119,12 @@ def test_dry_run_from_another_folder_starts_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_dry_run_looks_for_a_recording_where_the_run_would(tmp_path: Path) -> None:
+    done = call("run", "--dry-run", "local", "--runs", "mine", "--set", "demos.source=cold", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "a run in mine" in done.stderr
+
+
 def test_doctor_says_what_it_looked_at(tmp_path: Path) -> None:
     done = call("doctor", "--json", cwd=tmp_path)
     report = json.loads(done.stdout)
