@@ -32,9 +32,9 @@ class _Singles(NamedTuple):
 
     rows: Tensor | None  # [queries]; None when query i belongs to row i
     bound: int
-    keys: tuple[Tensor, ...]
+    keys: tuple[Tensor, ...]  # [bound * kv_heads, length, head_dim]
     values: tuple[Tensor, ...]
-    mask: Tensor  # [bound, 1, 1, length], 0 or -inf
+    mask: Tensor  # [bound * kv_heads, 1, length], 0 or -inf
 
 
 class _Block(NamedTuple):
@@ -88,14 +88,13 @@ class Decoder:
     def _pack(self, chunks: list[Chunk]) -> tuple[Tensor, Tensor, Tensor]:
         ids: list[int] = []
         positions: list[int] = []
-        places: list[int] = []
+        rows: list[int] = []
         for row, start, chunk, _ in chunks:
             ids += chunk
-            end = start + len(chunk)
-            positions += range(start, end)
-            places += range(row * self.cache.length + start, row * self.cache.length + end)
-        packed = torch.tensor((ids, positions, places), device=self.device)
-        return packed[0], packed[1], packed[2]
+            positions += range(start, start + len(chunk))
+            rows += [row] * len(chunk)
+        packed = torch.tensor((ids, positions, rows), device=self.device)
+        return packed[0], packed[1], self.cache.places(packed[2], packed[1])
 
     def _attention_plan(self, chunks: list[Chunk]) -> tuple[_Singles | None, list[_Block]]:
         ones = [chunk for chunk in chunks if len(chunk.ids) == 1]
@@ -122,12 +121,13 @@ class Decoder:
         last = [0] * bound
         for row, position in queries:
             last[row] = position
-        keys, values = self.cache.views(slice(0, bound), length)
+        keys, values = self.cache.heads_of(bound, length)
         future = self._range[:length] > torch.tensor(last, device=self.device)[:, None]
         mask = torch.zeros(future.shape, device=self.device).masked_fill_(future, float("-inf"))
+        mask = mask.repeat_interleave(self.arch.kv_heads, 0)[:, None]
         dense = rows == list(range(bound))
         index = None if dense else torch.tensor(rows, device=self.device)
-        return _Singles(index, bound, keys, values, mask[:, None, None])
+        return _Singles(index, bound, keys, values, mask)
 
     def _wanted(self, chunks: list[Chunk]) -> tuple[Tensor, _Singles | None]:
         """Packed places of tokens whose logits are wanted; a plan when that is at most one per chunk."""
@@ -183,9 +183,9 @@ class Decoder:
         query = mixed[:, : self._query_width]
         if plan.rows is not None:
             query = mixed.new_zeros(plan.bound, self._query_width).index_copy_(0, plan.rows, query)
-        query = query.view(plan.bound, arch.kv_heads, self._group, arch.head_dim)
-        found = scaled_dot_product_attention(query, plan.keys[number], plan.values[number], attn_mask=plan.mask)
-        found = found.reshape(plan.bound, self._query_width)
+        query = query.reshape(plan.bound * arch.kv_heads, self._group, arch.head_dim)
+        scores = torch.baddbmm(plan.mask, query, plan.keys[number].transpose(1, 2), alpha=arch.head_dim**-0.5)
+        found = torch.bmm(torch.softmax(scores, -1), plan.values[number]).view(plan.bound, self._query_width)
         return found[:count] if plan.rows is None else found[plan.rows]
 
     def _finish_layer(self, layer: Layer, hidden: Tensor, attended: Tensor) -> None:
