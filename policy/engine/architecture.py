@@ -34,11 +34,6 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     head_norm: bool  # RMSNorm over each query and key head
     eos_ids: tuple[int, ...] = ()
 
-    @property
-    def kv_width(self) -> int:
-        """Numbers stored per token and layer: keys and values of all heads."""
-        return 2 * self.kv_heads * self.head_dim
-
 
 def read_architecture(folder: Path) -> Architecture:
     """Read `folder`/config.json (and generation_config.json for end-of-sequence ids).
