@@ -16,6 +16,7 @@ kind "" where all went well, and else that of a refusal.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -24,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import unohelper
@@ -42,7 +44,7 @@ DOCUMENT_S = 3.0  # for a document that is being opened
 BEGIN_S = TOOL_S - 1  # until the main thread is free; whoever asks still hears that it was not
 
 
-class _Turn(unohelper.Base, XCallback):
+class _Turn:
     """One piece of work for the main thread; not begun once nobody waits for it."""
 
     def __init__(self, work: Callable[[], str]) -> None:
@@ -53,16 +55,17 @@ class _Turn(unohelper.Base, XCallback):
         self._answer = ""
         self._error: Exception | None = None
 
-    def notify(self, _: Any) -> None:
-        """Do it; the office calls this on its main thread."""
+    def take(self) -> bool:
+        """Do it, on the main thread, if somebody still waits for it; whether that was so."""
         if not self._take():
-            return
+            return False
         try:
             self._answer = self._work()
         except Exception as error:  # noqa: BLE001 - whoever waits gets it
             self._error = error
         finally:
             self._done.set()
+        return True
 
     def answer(self) -> str:
         """What came of it. Raises what the work raised, and Refused `tool_failed` where it could not begin in time."""
@@ -80,11 +83,15 @@ class _Turn(unohelper.Base, XCallback):
         return not taken
 
 
-class Inside(unohelper.Base, XJob):
-    """Carries out one call after the other, for whoever is connected."""
+class Inside(unohelper.Base, XJob, XCallback):
+    """Carries out one call after the other, for whoever is connected.
+
+    It is also what the main thread calls: the office knows it already, and to know a new object costs 0.1 ms.
+    """
 
     def __init__(self, context: Any) -> None:
         self._desktop = context.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", context)
+        self._turns: SimpleQueue[_Turn] = SimpleQueue()
         self._main = context.ServiceManager.createInstanceWithContext("com.sun.star.awt.AsyncCallback", context)
 
     def execute(self, arguments: Any) -> str:
@@ -98,12 +105,19 @@ class Inside(unohelper.Base, XJob):
             told = ["tool_failed", f"{name}: {said(error)}"]
         return json.dumps(told)
 
+    def notify(self, _: Any) -> None:
+        """Take the next turn that somebody waits for; the office calls this on its main thread, once for each."""
+        with contextlib.suppress(Empty):
+            while not self._turns.get_nowait().take():
+                pass
+
     def _on_main(self, what: str, module: str, name: str, arguments: dict[str, Any]) -> str:
         """Have the main thread carry out one call; again while the document is still being opened."""
         until = time.monotonic() + (DOCUMENT_S if what == "tool" else 0.0)
         while True:
             turn = _Turn(lambda: self.done(what, module, name, arguments))
-            self._main.addCallback(turn, None)
+            self._turns.put(turn)
+            self._main.addCallback(self, None)
             try:
                 return turn.answer()
             except Absent:
