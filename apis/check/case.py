@@ -32,6 +32,14 @@ class Desk(Protocol):
         """A file of HOME, by its path below HOME."""
         ...
 
+    async def ended(self) -> bool:
+        """Whether the application has no window any more."""
+        ...
+
+    async def again(self) -> None:
+        """Be a fresh desktop, with the application open as it was at first."""
+        ...
+
 
 Step = Callable[[Desk], Awaitable[None]]
 Read = Callable[[Desk], Awaitable[Any]]

@@ -1,14 +1,15 @@
 """Runs the cases of a table on a desk.
 
 Invariant: every case gets one verdict, whatever the others did; a function counts as ok only when its right call did
-what it should and its wrong call was refused with the argument's name.
+what it should and its wrong call was refused with the argument's name. An application that ended is that case's problem
+alone: the others go on with a fresh one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from apis.check.case import Case, Desk, NotSo, Table
@@ -37,26 +38,52 @@ async def run(
 
     `heard` is told what is being done.
     """
-    if table.ready is not None:
-        await table.ready(desk)
+    await _ready(table, desk)
     outcomes = [Outcome(case) for case in table.cases if only is None or case.function in only]
-    for outcome in outcomes:
+    left = list(outcomes)
+    while left:
+        outcome = left.pop(0)
         heard(outcome.case.function)
-        try:
-            async with asyncio.timeout(CASE_S):
-                await _once(outcome, desk)
-        except NotSo as found:
-            outcome.hold(str(found))
-        except TimeoutError:
-            outcome.hold(f"not done within {CASE_S:g} s")
+        await _guarded(outcome, _once(outcome, desk), CASE_S)
+        if await _ended(outcome, table, desk):  # and what the others had changed is gone with it
+            left = [each for each in outcomes if not each.problem]
+            for each in left:
+                each.ms.clear()
     if table.read is not None:
         heard("reading what was saved")
         await _read(table, desk, outcomes)
     for outcome in outcomes:
         if not outcome.problem:
             heard(f"{outcome.case.function}, timed")
-            await _timed(outcome, desk, repeats)
+            await _guarded(outcome, _timed(outcome, desk, repeats), None)
+            await _ended(outcome, table, desk)
     return outcomes
+
+
+async def _ready(table: Table, desk: Desk) -> None:
+    if table.ready is not None:
+        await table.ready(desk)
+
+
+async def _guarded(outcome: Outcome, work: Awaitable[None], most_s: float | None) -> None:
+    """Do a case's work; what it finds, or that it takes longer, is the case's problem."""
+    try:
+        async with asyncio.timeout(most_s):
+            await work
+    except NotSo as found:
+        outcome.hold(str(found))
+    except TimeoutError:
+        outcome.hold(f"not done within {most_s:g} s")
+
+
+async def _ended(outcome: Outcome, table: Table, desk: Desk) -> bool:
+    """Whether a case that failed has ended the application, which is then there anew."""
+    if not outcome.problem or not await desk.ended():
+        return False
+    outcome.problem = f"the application ended: {outcome.problem}"
+    await desk.again()
+    await _ready(table, desk)
+    return True
 
 
 async def _once(outcome: Outcome, desk: Desk) -> None:
@@ -94,16 +121,13 @@ async def _timed(outcome: Outcome, desk: Desk, repeats: int) -> None:
     case = outcome.case
     if not case.repeat or not repeats:
         return
-    try:
-        if case.before is not None:
-            await case.before(desk)
-        for number in range(repeats):
-            arguments = case.again(number) if case.again is not None else case.right
-            answer = await _call(outcome, desk, arguments)
-            if answer.startswith(REFUSED):
-                raise NotSo(f"repeated, it says {answer[:200]!r}")
-    except NotSo as found:
-        outcome.hold(str(found))
+    if case.before is not None:
+        await case.before(desk)
+    for number in range(repeats):
+        arguments = case.again(number) if case.again is not None else case.right
+        answer = await _call(outcome, desk, arguments)
+        if answer.startswith(REFUSED):
+            raise NotSo(f"repeated, it says {answer[:200]!r}")
 
 
 async def _call(outcome: Outcome, desk: Desk, arguments: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ from guest.office import document
 from guest.office_base import INFO_CHARS
 
 SERVICE = "com.sun.star.sheet.SpreadsheetDocument"
-WAIT_S = 3.0  # for a document that is being opened
 
 
 class CalcTools(Cells, Sheets, Looks, Reports):
@@ -26,9 +25,9 @@ class CalcTools(Cells, Sheets, Looks, Reports):
 
 def tools(desktop: Any, current: Any) -> CalcTools:
     """The functions on the workbook in front. Raises Refused when there is none."""
-    return CalcTools(document(desktop, current, SERVICE, "workbook", WAIT_S))
+    return CalcTools(document(desktop, current, SERVICE, "workbook"))
 
 
 def info(desktop: Any, current: Any) -> str:
     """What the workbook in front holds now, unsaved edits included."""
-    return Book(document(desktop, current, SERVICE, "workbook", 0.0))._about(INFO_CHARS)
+    return Book(document(desktop, current, SERVICE, "workbook"))._about(INFO_CHARS)

@@ -16,7 +16,6 @@ from guest.office import document
 from guest.office_base import INFO_CHARS
 
 SERVICE = "com.sun.star.presentation.PresentationDocument"
-WAIT_S = 3.0  # for a document that is being opened
 
 
 class ImpressTools(Texts, Slides, Files):
@@ -25,9 +24,9 @@ class ImpressTools(Texts, Slides, Files):
 
 def tools(desktop: Any, current: Any) -> ImpressTools:
     """The functions on the presentation in front. Raises Refused when there is none."""
-    return ImpressTools(document(desktop, current, SERVICE, "presentation", WAIT_S))
+    return ImpressTools(document(desktop, current, SERVICE, "presentation"))
 
 
 def info(desktop: Any, current: Any) -> str:
     """What the presentation in front holds now, unsaved edits included."""
-    return Show(document(desktop, current, SERVICE, "presentation", 0.0))._about(INFO_CHARS)
+    return Show(document(desktop, current, SERVICE, "presentation"))._about(INFO_CHARS)

@@ -24,6 +24,7 @@ PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
 CONNECT_S = 2.0  # an office that has just been started takes a while until it listens
 ASK_AGAIN_S = 10.0
 LOOK_S = 0.02
+ENDS_S = 1.0  # from the end of the connection to that of the process
 INSIDE = Path(__file__).with_name("inside.py")
 IMPLEMENTATION = "computerrl.guest.Inside"
 
@@ -91,12 +92,19 @@ class Office:
         try:
             refusal, text = _answer(inside, what, module, name, arguments)
         except Exception as error:
-            if _of_bridge(error):  # the connection has ended, for all else comes back as a text
-                self._inside = None
-            raise
+            if not _of_bridge(error):
+                raise
+            self._inside = None  # the connection has ended, for all else comes back as a text
+            raise Refused("tool_failed", f"{name}: {self._cut()}") from error
         if refusal:
             raise Refused(refusal, text)
         return text
+
+    def _cut(self) -> str:
+        """Why the connection ended, and what to do."""
+        if select.select([self._process], [], [], ENDS_S)[0]:
+            return "LibreOffice ended during the call: open it again; what was not saved may be lost"
+        return "LibreOffice closed the connection during the call: look at what it shows before you call again"
 
     def _connected(self, wait_s: float) -> Any:
         """What runs within the office, on a connection to one that lives."""
@@ -160,26 +168,22 @@ def _answer(
     return str(kind), str(text)
 
 
-def document(desktop: Any, current: Any, service: str, kind: str, wait_s: float) -> Any:
-    """The document in front, `current`, when it is of that service, or else the newest of it.
+class Absent(Refused):
+    """There is no document of an application; right after a start there soon may be."""
 
-    Right after a start no document is current yet. Raises Refused `tool_failed`.
-    """
-    until = time.monotonic() + wait_s
-    while True:
-        if _is(current, service):
-            return current
-        found = None
-        listed = desktop.Components.createEnumeration()
-        while listed.hasMoreElements():
-            each = listed.nextElement()
-            found = each if _is(each, service) else found
-        if found is not None:
-            return found
-        if time.monotonic() >= until:
-            raise Refused("tool_failed", f"no {kind} is open")
-        time.sleep(LOOK_S)
-        current = desktop.getCurrentComponent()
+
+def document(desktop: Any, current: Any, service: str, kind: str) -> Any:
+    """The document in front, `current`, when it is of that service, or else the newest of it. Raises Absent."""
+    if _is(current, service):
+        return current
+    found = None
+    listed = desktop.Components.createEnumeration()
+    while listed.hasMoreElements():
+        each = listed.nextElement()
+        found = each if _is(each, service) else found
+    if found is None:
+        raise Absent("tool_failed", f"no {kind} is open")
+    return found
 
 
 def _is(component: Any, service: str) -> bool:

@@ -16,7 +16,6 @@ from guest.writer_pages import Pages
 from guest.writer_text import Writing
 
 SERVICE = "com.sun.star.text.TextDocument"
-WAIT_S = 3.0  # for a document that is being opened
 
 
 class WriterTools(Writing, Looks, Pages):
@@ -25,9 +24,9 @@ class WriterTools(Writing, Looks, Pages):
 
 def tools(desktop: Any, current: Any) -> WriterTools:
     """The functions on the document in front. Raises Refused when there is none."""
-    return WriterTools(document(desktop, current, SERVICE, "text document", WAIT_S))
+    return WriterTools(document(desktop, current, SERVICE, "text document"))
 
 
 def info(desktop: Any, current: Any) -> str:
     """What the document in front holds now, unsaved edits included."""
-    return Paper(document(desktop, current, SERVICE, "text document", 0.0))._about(INFO_CHARS)
+    return Paper(document(desktop, current, SERVICE, "text document"))._about(INFO_CHARS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import shutil
 import zipfile
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ import pytest_asyncio
 
 from actors.cluster.apicheck.desk import OPEN_MS, RealDesk, opened
 from actors.cluster.bench.stage import provider
+from actors.desktop import link
 from apis.check.cases_impress import TABLE
 from apis.check.deckfile import DeckFile
 from apis.execute import setup
@@ -38,7 +40,37 @@ BOX = (
     '<draw:frame svg:x="{x}cm" svg:y="5cm" svg:width="3cm" svg:height="1cm"><draw:text-box><text:p>{text}</text:p>'
     "</draw:text-box></draw:frame>"
 )
+CALLS = 5000  # more than there is time for
 TRIES = 30  # of 0.3 s, the time that app info may take
+# A component of the office's that adds a module to those that are called: it says whether the main thread calls it.
+WHERE = """
+import os, sys, threading, types
+import unohelper
+from com.sun.star.task import XJob
+import guest.tools
+class Where(unohelper.Base, XJob):
+    def __init__(self, context):
+        made = types.ModuleType("where")
+        made.info = lambda desktop, current: threading.get_native_id() == os.getpid()
+        sys.modules["where"] = made
+        guest.tools.OWNERS["Where"] = "where"
+    def execute(self, arguments):
+        return ""
+g_ImplementationHelper = unohelper.ImplementationHelper()
+g_ImplementationHelper.addImplementation(Where, "test.Where", ())
+"""
+ASK = """
+import json, os, sys
+code, run, home = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(code))
+os.environ.update(json.load(open(run + "/session.json")))
+from guest.office import CONNECT_S, Office
+office = Office()
+there = office.reached(CONNECT_S)
+loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)
+loader.activate("test.Where", "", f"file://{home}/where.py", None).createInstanceWithContext(there)
+sys.stdout.write(office.info("where", 5.0))
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -151,6 +183,19 @@ def with_boxes(deck: bytes, inside: str) -> bytes:
     return out.getvalue()
 
 
+async def test_calls_run_on_the_main_thread_of_the_office(desk: RealDesk) -> None:
+    """Elsewhere they would end it by chance, for the main thread tells the accessibility bus of what they change."""
+    await desk.call("write_file", path="where.py", data=WHERE.encode())
+    python, _, code, _, _, run = desk.desktop.agent
+    connection = await link.connect(desk.desktop)
+    try:
+        done = await connection.run(shlex.join([python, "-I", "-c", ASK, code, run, desk.home]))
+    finally:
+        connection.close()
+        await connection.wait_closed()
+    assert (done.stdout, done.stderr) == ("True", "")
+
+
 async def test_long_presentations_are_told_around_the_slide_that_is_shown(desk: RealDesk) -> None:
     slides: list[Any] = [[("title", f"Slide {n}"), ("outline", "words " * 30)] for n in range(1, 61)]
     await show(desk, "long.odp", make_odp(slides))
@@ -164,3 +209,22 @@ async def test_long_presentations_are_told_around_the_slide_that_is_shown(desk: 
     assert told == list(range(told[0], told[-1] + 1))
     assert 30 - told[0] == pytest.approx(told[-1] - 30, abs=1)
     assert len(told) > 10
+
+
+async def test_an_office_that_ends_says_so_and_can_be_had_again(desk: RealDesk) -> None:
+    await show(desk, "gone.odp", make_odp([[("title", "Gone")]]))
+    assert not await desk.ended()
+    await desk.call("launch", argv=["sh", "-c", "sleep 0.5; pkill -KILL -x soffice.bin"])
+    said = ""
+    for number in range(CALLS):
+        said = await desk.tool("go_to_slide", slide_index=1)
+        if said.startswith("refused"):
+            break
+        assert number < CALLS - 1
+    during = "refused: go_to_slide: LibreOffice ended during the call: open it again; what was not saved may be lost"
+    assert said in (during, "refused: LibreOffice is not running: open it first")
+    await desk.call("settle", timeout_ms=3000, quiet_ms=100)
+    assert await desk.ended()
+    assert await desk.tool("get_slide_count") == "refused: LibreOffice is not running: open it first"
+    await desk.again()
+    assert await desk.tool("get_slide_count") == "1 slides; slide 1 is shown"

@@ -7,7 +7,7 @@ by the agent inside the desktop.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from actors.desktop.link import GuestLink
@@ -26,13 +26,41 @@ REST = {"timeout_ms": 5000, "quiet_ms": 100}
 
 
 class RealDesk:
-    """See `apis.check.case.Desk`."""
+    """See `apis.check.case.Desk`; made by `opened`."""
 
-    def __init__(self, table: Table, desktop: Desktop, link: GuestLink) -> None:
-        self.home = desktop.home
-        self.desktop = desktop
+    desktop: Desktop
+    home: str
+    _link: GuestLink
+
+    def __init__(self, table: Table, provider: SandboxProvider) -> None:
         self._table = table
-        self._link = link
+        self._provider = provider
+        self._held = AsyncExitStack()
+        self._shown = ""  # class of the application's windows
+
+    async def again(self) -> None:
+        """Be a fresh desktop, with the application open on its files. Raises as `opened`."""
+        await self.close()
+        self.desktop = await self._provider.boot(DesktopSpec())
+        self._held.push_async_callback(self._provider.destroy, self.desktop)
+        self._link = await GuestLink.open(self.desktop, timeout_s=CALL_S)
+        self._held.push_async_callback(self._link.close)
+        self.home = self.desktop.home
+        table = self._table
+        for path, data in table.files().items():
+            await self.call("write_file", path=path, data=data)
+        argv = [*app_named(table.app).argv, *(word.replace("{home}", self.home) for word in table.opens)]
+        window = await self.call("open_window", argv=argv, title=table.title, timeout_ms=OPEN_MS)
+        self._shown = window.class_
+        await self.call("settle", **REST)
+
+    async def ended(self) -> bool:
+        """Whether the application has no window any more. Raises NotSo, LinkDown."""
+        return all(row.class_ != self._shown for row in await self.call("windows"))
+
+    async def close(self) -> None:
+        """Give the desktop back."""
+        await self._held.aclose()
 
     async def tool(self, name: str, **arguments: Any) -> str:
         """What the function says, or "refused: " and why. Raises NotSo where the agent itself is at fault, LinkDown."""
@@ -67,16 +95,9 @@ async def opened(provider: SandboxProvider, table: Table) -> AsyncIterator[RealD
 
     Raises DesktopFault, LinkDown, and NotSo where the application does not open.
     """
-    desktop = await provider.boot(DesktopSpec())
-    link = await GuestLink.open(desktop, timeout_s=CALL_S)
+    desk = RealDesk(table, provider)
     try:
-        desk = RealDesk(table, desktop, link)
-        for path, data in table.files().items():
-            await desk.call("write_file", path=path, data=data)
-        argv = [*app_named(table.app).argv, *(word.replace("{home}", desktop.home) for word in table.opens)]
-        await desk.call("open_window", argv=argv, title=table.title, timeout_ms=OPEN_MS)
-        await desk.call("settle", **REST)
+        await desk.again()
         yield desk
     finally:
-        await link.close()
-        await provider.destroy(desktop)
+        await desk.close()

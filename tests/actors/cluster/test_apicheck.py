@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,8 @@ from actors.cluster import cli, doctor
 from actors.cluster.apicheck import command, verdicts
 from actors.cluster.apicheck.command import missing
 from actors.cluster.bench.figures import Target
-from apis.check.case import Case, NotSo, same, want
-from apis.check.run import Outcome
+from apis.check.case import Case, Desk, NotSo, Table, same, want
+from apis.check.run import Outcome, run
 
 
 def outcome(problem: str = "", ms: list[float] | None = None, *, light: bool = True) -> Outcome:
@@ -49,6 +51,61 @@ def test_a_failure_keeps_its_first_problem_and_an_absent_application_is_none() -
     assert verdicts.complaints(absent, []) == []
     dear = Target(name="a call", measured=30.0, bound=50.0, unit="times", at_least=True)
     assert verdicts.complaints([], [dear]) == ["a call: 30.0, 50 is the least"]
+
+
+class Mortal:
+    """A desk whose application ends at the call of one function, and forgets with that what the others did."""
+
+    home = "/home/user"
+
+    def __init__(self, fatal: str, *, at: int) -> None:
+        self._fatal, self._left = fatal, at
+        self._alive = True
+        self.done: list[str] = []
+
+    async def tool(self, name: str, **arguments: Any) -> str:
+        if arguments:
+            return "refused: no argument nothing"
+        self._left -= name == self._fatal
+        if self._left <= 0:
+            self._alive = False
+        if not self._alive:
+            return "refused: it is not running"
+        self.done.append(name)
+        return "done"
+
+    async def call(self, method: str, **arguments: Any) -> Any:
+        raise NotSo(f"{method}: {arguments}")
+
+    async def contents(self, path: str) -> bytes:
+        return " ".join(self.done).encode()
+
+    async def ended(self) -> bool:
+        return not self._alive
+
+    async def again(self) -> None:
+        self._alive, self._left = True, 1000
+        self.done = []
+
+
+async def saved(desk: Desk) -> str:
+    return (await desk.contents("")).decode()
+
+
+def kept(name: str, done: str) -> None:
+    want(name in done, done)
+
+
+@pytest.mark.parametrize("at", [1, 3])
+async def test_an_application_that_ends_is_one_function_s_failure(at: int) -> None:
+    names = ("play", "pause", "stop")
+    cases = tuple(Case(function=name, says="done", saved=partial(kept, name)) for name in names)
+    table = Table(app="a", owner="A", packages="", cases=cases, files=dict, read=saved)
+    outcomes = await run(table, Mortal("pause", at=at), 4, lambda _: None)
+    assert [(each.case.function, each.problem.partition(":")[0]) for each in outcomes] == [
+        ("play", ""), ("pause", "the application ended"), ("stop", ""),
+    ]  # fmt: skip
+    assert [len(each.ms) for each in outcomes] == [5, at, 5]
 
 
 def test_what_is_not_as_wanted_says_what_was_found() -> None:
