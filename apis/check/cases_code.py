@@ -17,7 +17,7 @@ EXTENSIONS = ".vscode/extensions"
 THEME, LETTERS, NOTES, KEYS = (
     f"computerrl.{name}" for name in ("paper-theme", "letter-snippets", "notes-language", "plain-keys")
 )
-WAIT_S = 40.0  # a window that gets other folders loads anew, which takes a while on a busy machine
+WAIT_S = 90.0  # a window that gets other folders loads anew, which takes a while on a busy machine
 REST = {"timeout_ms": 5000, "quiet_ms": 100}
 GONE = ("is not in the window", "is not installed")  # what is to be taken away has gone already
 NONE = "~/proj/none.py"

@@ -67,7 +67,12 @@ def _keep(names: list[str]) -> int:
     home = os.environ["HOME"]
     Path(home, code_start.EXTENSIONS).mkdir(parents=True, exist_ok=True)
     server = subprocess.Popen(
-        code_start.server(home), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        code_start.server(home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **code_start.ENVIRONMENT},
     )
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(name, _end)

@@ -16,6 +16,7 @@ WM_CLASS = "code"
 USER_DATA = ".config/Code"  # of HOME; the editor's own places
 EXTENSIONS = ".vscode/extensions"
 WINDOW_PROFILE = ".cache/code-window"
+ENVIRONMENT = {"EXTENSIONS_GALLERY": "{}"}  # of the server: there is none to be reached
 READY = "Extension host agent listening on"  # what the server prints once it can be connected to
 REMOTE = "vscode-remote://remote"
 LOCK = "code.lock"  # of the session's folder, held while there is a window

@@ -11,6 +11,9 @@ const vscode = require('vscode');
 
 const MOST_REQUEST = 1 << 16;
 const CONFIRM_MS = 5000;
+const STAY_MS = 60000;
+const REREAD_MS = 1000;
+const REREADS = 20;
 const MOST_TABS = 40;
 const MOST_FOLDERS = 40;
 const FOLDER = process.env.XDG_RUNTIME_DIR;
@@ -55,6 +58,36 @@ function state() {
   };
 }
 
+// Make the socket's name lead here, in one step, whatever an earlier window left there.
+function announce() {
+  const link = `${OWN}.link`;
+  fs.rmSync(link, { force: true });
+  fs.symlinkSync(path.basename(OWN), link);
+  fs.renameSync(link, NAME);
+}
+
+// This process is about to end: who asks next waits for the one that comes after it, or for this one if it stays.
+function leave() {
+  fs.rmSync(NAME, { force: true });
+  setTimeout(() => { if (!fs.existsSync(NAME)) announce(); }, STAY_MS);
+}
+
+// A window that gets a list of folders may read it while it is still being written, and then shows none of them: it
+// reads it again when the file changes.
+async function reread() {
+  for (let tries = 0; tries < REREADS; tries += 1) {
+    const list = vscode.workspace.workspaceFile;
+    if (!list || list.scheme === 'untitled' || (vscode.workspace.workspaceFolders || []).length > 0) return;
+    try {
+      if (JSON.parse(fs.readFileSync(list.path, 'utf8')).folders.length === 0) return;
+      fs.utimesSync(list.path, new Date(), new Date());
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) return; // it is gone, or another kind of list
+    }
+    await new Promise((done) => { setTimeout(done, REREAD_MS); });
+  }
+}
+
 // Change the window's folders. That ends this process (`anew`) in a window without a list of folders, which gets one and
 // with it another page, and with another first folder. Else it is done once the window has confirmed it.
 async function change(at, count, ...added) {
@@ -65,6 +98,7 @@ async function change(at, count, ...added) {
   const timer = setTimeout(confirmed, CONFIRM_MS);
   try {
     const done = vscode.workspace.updateWorkspaceFolders(at, count, ...added);
+    if (done && anew) leave();
     if (done && !anew) await heard;
     return { ...state(), done, anew };
   } finally {
@@ -86,6 +120,7 @@ const METHODS = {
   },
   async openFolder({ path: name }) {
     // The page is loaded anew and this process ends with it: whoever asked must hear of it before.
+    leave();
     setImmediate(() => command('vscode.openFolder', file(name), { forceReuseWindow: true }));
     return state();
   },
@@ -148,12 +183,8 @@ function serve(connection) {
 
 exports.activate = () => {
   server = net.createServer(serve);
-  server.listen(OWN, () => {
-    const link = `${OWN}.link`;
-    fs.rmSync(link, { force: true });
-    fs.symlinkSync(path.basename(OWN), link);
-    fs.renameSync(link, NAME); // in one step, whatever an earlier window left there
-  });
+  server.listen(OWN, announce);
+  reread();
 };
 
 exports.deactivate = () => {
