@@ -11,7 +11,7 @@ const vscode = require('vscode');
 
 const MOST_REQUEST = 1 << 16;
 const CONFIRM_MS = 5000;
-const STAY_MS = 60000;
+const STAY_MS = 30000;
 const REREAD_MS = 1000;
 const REREADS = 20;
 const MOST_TABS = 40;
@@ -66,25 +66,40 @@ function announce() {
   fs.renameSync(link, NAME);
 }
 
+function leadsHere() {
+  try {
+    return fs.readlinkSync(NAME) === path.basename(OWN);
+  } catch (error) {
+    return false;
+  }
+}
+
 // This process is about to end: who asks next waits for the one that comes after it, or for this one if it stays.
 function leave() {
-  fs.rmSync(NAME, { force: true });
+  if (leadsHere()) fs.rmSync(NAME);
   setTimeout(() => { if (!fs.existsSync(NAME)) announce(); }, STAY_MS);
 }
 
-// A window that gets a list of folders may read it while it is still being written, and then shows none of them: it
-// reads it again when the file changes.
+const rest = (ms) => new Promise((done) => { setTimeout(done, ms); });
+
+// A window that gets a list of folders may read it while it is still being written, and then shows none of them. It
+// reads it again when the file changes, and has its extensions start anew: this process then waits for its end.
 async function reread() {
-  for (let tries = 0; tries < REREADS; tries += 1) {
-    const list = vscode.workspace.workspaceFile;
-    if (!list || list.scheme === 'untitled' || (vscode.workspace.workspaceFolders || []).length > 0) return;
-    try {
-      if (JSON.parse(fs.readFileSync(list.path, 'utf8')).folders.length === 0) return;
-      fs.utimesSync(list.path, new Date(), new Date());
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) return; // it is gone, or another kind of list
-    }
-    await new Promise((done) => { setTimeout(done, REREAD_MS); });
+  for (let tries = 0; tries < REREADS && unread(); tries += 1) {
+    const list = vscode.workspace.workspaceFile.path;
+    fs.utimesSync(list, new Date(), new Date());
+    await rest(REREAD_MS);
+    if (!unread()) await rest(STAY_MS);
+  }
+}
+
+function unread() {
+  const list = vscode.workspace.workspaceFile;
+  if (!list || list.scheme === 'untitled' || (vscode.workspace.workspaceFolders || []).length > 0) return false;
+  try {
+    return JSON.parse(fs.readFileSync(list.path, 'utf8')).folders.length > 0;
+  } catch (error) {
+    return error instanceof SyntaxError && fs.existsSync(list.path); // half written; else gone, or no list
   }
 }
 
@@ -183,8 +198,10 @@ function serve(connection) {
 
 exports.activate = () => {
   server = net.createServer(serve);
-  server.listen(OWN, announce);
-  reread();
+  server.listen(OWN, async () => {
+    await reread();
+    announce();
+  });
 };
 
 exports.deactivate = () => {
