@@ -56,16 +56,18 @@ def ready(wait_s: float) -> bool:
 
 def ask(method: str, until: float, **words: Any) -> State:
     """What the helper answers, of a window that is loading once it has been. Raises Refused, Late among them."""
+    why = "VS Code does not answer: a dialog or a busy window may hold it"
     while True:
         try:
             return _value(_exchange(method, until, words))
         except TimeoutError as error:
-            raise Late("tool_failed", "VS Code does not answer: a dialog or a busy window may hold it") from error
+            raise Late("tool_failed", why) from error
         except (OSError, ValueError) as error:
             if not running():
                 raise wrong("VS Code is not open: open it first") from error
+            why = "VS Code is still loading its window: wait and try again"
             if time.monotonic() + LOOK_S >= until:
-                raise Late("tool_failed", "VS Code is still loading its window: wait and try again") from error
+                raise Late("tool_failed", why) from error
             time.sleep(LOOK_S)
 
 

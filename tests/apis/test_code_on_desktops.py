@@ -72,19 +72,6 @@ async def test_what_is_typed_stands_in_the_file_once_saved(state_dir: str) -> No
         assert (await desk.contents("proj/one.py")).decode() == TYPED
 
 
-@without
-async def test_what_is_told_of_many_files_is_bounded(state_dir: str) -> None:
-    async with provider(state_dir) as made, opened(made, cases_code.TABLE) as desk:
-        for number in range(42):
-            name = f"proj/{number:03}-{'x' * 100}.txt"
-            await desk.call("write_file", path=name, data=b"x")
-            assert "is open" in await desk.tool("goto_file", file_path=f"~/{name}")
-        info = await desk.call("info")
-        assert len(info) <= 4800
-        assert "open files: 42" in info
-        assert await desk.call("ping") == "pong"
-
-
 async def test_without_the_editor_its_functions_say_so(state_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editor, "place", lambda: None)
     async with provider(state_dir) as made:

@@ -83,14 +83,14 @@ def test_a_window_that_loads_is_waited_for_until_the_deadline(link: Any, run: Pa
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert link.running()
         with pytest.raises(link.Late, match="still loading"):
-            link.ask("state", time.monotonic() + 0.1)
+            link.ask("state", time.monotonic() + 0.5)
     assert not link.running()
 
 
 def test_a_state_that_does_not_come_is_late(link: Any, window: Callable[[Answer], None]) -> None:
     window(lambda asked: _line(value={"folders": []}))
     with pytest.raises(link.Late, match="has not shown it yet"):
-        link.wait(lambda state: bool(state["folders"]), time.monotonic() + 0.1)
+        link.wait(lambda state: bool(state["folders"]), time.monotonic() + 0.5)
 
 
 @pytest.mark.parametrize("said", [b"", b"{}", b"not json\n", b"x" * (2 << 20)])
