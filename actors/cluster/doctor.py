@@ -23,7 +23,7 @@ from actors.cluster import models
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import lanes_of
 from actors.desktop.config import SandboxConfig
-from actors.desktop.providers import home
+from actors.desktop.providers import editor, home
 from actors.desktop.providers.sandbox.identity import lends_users
 from actors.sampler.config import SglangConfig
 from actors.sampler.sglang_process import interpreter
@@ -72,6 +72,7 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_cgroups()
         yield check_home()
         yield check_applications()
+        yield check_editor()
         if uses_office(deploy):
             yield check_program("soffice", "libreoffice-calc libreoffice-gtk3 python3-uno", "/usr/bin/soffice")
             yield check_profile()
@@ -203,6 +204,12 @@ def check_applications() -> Check:
         mend="make setup   (or: apt-get install --no-install-recommends the packages named)",
         needed=False,
     )
+
+
+def check_editor() -> Check:
+    """VS Code, which no package of Debian's holds and no family of tasks needs."""
+    lacking = editor.lacking()
+    return Check(name="vs code", ok=not lacking, found=lacking or str(editor.place()), mend=editor.mend(), needed=False)
 
 
 def check_program(name: str, package: str, path: str) -> Check:

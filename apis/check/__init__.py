@@ -5,7 +5,7 @@ Invariant: `TABLES` has a case for every declared function of each application i
 
 from __future__ import annotations
 
-from apis.check import cases_calc, cases_chromium, cases_impress, cases_vlc, cases_writer
+from apis.check import cases_calc, cases_chromium, cases_code, cases_impress, cases_vlc, cases_writer
 from apis.check.case import Table
 
 _TABLES = (
@@ -14,5 +14,6 @@ _TABLES = (
     cases_writer.TABLE,
     cases_vlc.TABLE,
     cases_chromium.TABLE,
+    cases_code.TABLE,
 )
 TABLES: dict[str, Table] = {table.app: table for table in _TABLES}

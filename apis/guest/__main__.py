@@ -1,12 +1,15 @@
-"""Entry of both guest processes: `python3 -I FOLDER session|agent ...`.
+"""Entry of the guest's programs: `python3 -I FOLDER session|agent|code ...`.
 
 Invariant: modules come from this folder and the system alone, whatever lies in the current folder or the environment.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
+
+PARTS = {"session": "guest.session", "agent": "guest.agent", "code": "guest.code_open"}
 
 
 def main() -> int:
@@ -14,13 +17,8 @@ def main() -> int:
     here = Path(__file__).resolve().parent
     sys.path[0] = str(here.parent)  # the folder's parent, so that `guest` is a package
     part, *rest = sys.argv[1:]
-    if part == "session":
-        from guest import session
-
-        return session.main(rest)
-    from guest import agent
-
-    return agent.main(rest)
+    status: int = importlib.import_module(PARTS[part]).main(rest)
+    return status
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 from guest import terminal
 from guest.errors import Refused
 from guest.screenlink import ScreenLink
-from guest.tools import reachable
+from guest.tools import reachable, usable
 from guest.windows import Windows
 
 LAUNCH_MAX = 64
@@ -117,11 +117,16 @@ class Programs:
         until = time.monotonic() + timeout_ms / 1000
         part = title.lower()
         while True:
+            loading = None
             for row in self._windows.list():
                 named = part in row["title"].lower() or part in row["class"].lower()
                 if named and wanted(row) and (not accessible or self._answers(row)):
-                    return row
+                    if not accessible or usable(row["class"]):
+                        return row
+                    loading = row
             left = until - time.monotonic()
+            if left <= 0 and loading is not None:
+                return loading  # it is there, and whoever acts on it waits for it
             if left <= 0:
                 raise Refused("no_window", f"no window {(title or called)[:80]!r} after {timeout_ms} ms")
             self._link.wait_change(min(LOOK_S, left))

@@ -29,7 +29,7 @@ def environment(run: Path, home: Path, token: str) -> dict[str, str]:
     """What every program of the session sees; settings go to a plain file, so that a verifier can read them."""
     return {
         MARK: token,
-        "PATH": "/usr/bin:/bin:/usr/sbin",
+        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin",
         "HOME": str(home),
         "USER": os.environ.get("USER", "agent"),
         "SHELL": "/bin/bash",

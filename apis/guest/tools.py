@@ -48,13 +48,14 @@ class Beside(NamedTuple):
     programs: tuple[str, ...]  # what starts it
     prepares: str = ""  # module whose `prepare` is called once, before anything is started
     late: bool = False  # it writes its files a while after a change, and has `keep`, which waits for that
+    slow: bool = False  # its window shows before it can be used, and it has `ready`, which tells
 
 
 # One line per application; the packages of setup are in deploy/setup/*-packages.txt.
 OTHERS: tuple[Beside, ...] = (
     Beside("BrowserTools", "guest.chromium", "Chromium", ("chromium-browser", "chromium"), ("chromium",), late=True),
     Beside("VLCTools", "guest.vlc", "VLC", ("vlc",), ("vlc",), "guest.vlc_start"),
-    Beside("CodeTools", "guest.code", "VS Code", ("code", "codium"), ("code",)),
+    Beside("CodeTools", "guest.code", "VS Code", ("code", "codium"), ("code",), slow=True),
 )
 BY_OWNER = {app.owner: app for app in OTHERS}
 BY_CLASS = {name: app for app in OTHERS for name in app.classes}
@@ -68,6 +69,12 @@ def reachable(argv: list[str]) -> list[str]:
         return office.reachable(argv)
     made: list[str] = importlib.import_module(app.module).reachable(argv)
     return made
+
+
+def usable(window_class: str) -> bool:
+    """Whether the application of a window that shows can be used by now."""
+    app = BY_CLASS.get(window_class.lower())
+    return app is None or not app.slow or bool(importlib.import_module(app.module).ready())
 
 
 class Tools:

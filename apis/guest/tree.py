@@ -32,6 +32,7 @@ ELEMENTS_MAX = 400  # returned
 CHILDREN_MAX = 64
 DEPTH_MAX = 40
 TEXT_MAX = 500
+_ICONS = dict.fromkeys(range(0xE000, 0xF900))  # private use: signs of an icon font, which say nothing
 APPS_MAX = 16
 CALL_MS = 2000
 WALK_S = 3.0
@@ -198,7 +199,7 @@ class Walk:
         if role not in _TEXT_ROLES or node.get_text_iface() is None:
             return ""
         count = Atspi.Text.get_character_count(node)
-        text = Atspi.Text.get_text(node, 0, min(count, TEXT_MAX)) if count > 0 else ""
+        text = Atspi.Text.get_text(node, 0, min(count, TEXT_MAX)).translate(_ICONS) if count > 0 else ""
         return "" if text == name else text
 
     def _node(self, node: Any, spot: Spot) -> None:
@@ -281,7 +282,7 @@ class Walk:
             return
         if self._covered(x + w // 2, y + h // 2, spot.window):
             return
-        name = (node.get_name() or "").strip()[:TEXT_MAX]
+        name = (node.get_name() or "").translate(_ICONS).strip()[:TEXT_MAX]
         text = self._text(node, role, name)
         if spot.office and role == "text" and not name:
             if spot.bar == _FORMULA_BAR:

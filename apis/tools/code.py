@@ -1,7 +1,7 @@
 """The functions of VS Code under their published names and parameters.
 
-Invariant: pure declarations. No desktop has the editor yet, so none of them can be carried out: `computerrl apis check`
-says "unavailable" of each, and the guest refuses each with what is missing.
+Invariant: pure declarations. The editor is not among Debian's packages: where `make vscode` has not put it on the
+machine, `computerrl apis check` says "unavailable" of each, and desktops have no program `code`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _folder(name: str, meaning: str) -> Param:
 
 
 def _extension() -> Param:
-    return Param("extension_id", "text", "str", (MAX_ID,), meaning="publisher and name like 'ms-python.python'")
+    return Param("extension_id", "text", "str", (MAX_ID,), meaning="publisher and name, or a .vsix file of yours")
 
 
 FUNCTIONS: tuple[Function, ...] = (

@@ -12,6 +12,7 @@ from apis.check import TABLES
 from apis.check.run import run
 
 
+@pytest.mark.timeout(300)  # VS Code loads its window anew for other folders, a few times
 @pytest.mark.parametrize("app", TABLES)
 async def test_every_function_does_what_it_says(app: str, state_dir: str) -> None:
     lacking = missing(app)

@@ -1,8 +1,13 @@
-"""VS Code's functions as declared; no desktop has the editor, and nothing says that it had."""
+"""VS Code's functions as declared; where the editor is not set up, nothing says that it were."""
+
+from pathlib import Path
 
 import pytest
 
+from actors.cluster import doctor
 from actors.cluster.apicheck import command, verdicts
+from apis.check.cases_code import CASES
+from apis.guest.code_gallery import ids
 from apis.tools import TOOLS
 from tests.apis import declared
 
@@ -46,10 +51,25 @@ def test_says_which_argument_is_wrong(answer: str, said: str) -> None:
     assert said in declared.refusal(f"CodeTools.{answer}", "code")
 
 
-def test_the_check_calls_every_function_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command.shutil, "which", lambda _: None)
+def test_the_guest_carries_out_exactly_what_is_declared() -> None:
+    assert declared.methods_of("code", "CodeTools") == declared.arguments_of(CODE)
+
+
+def test_the_prompt_shows_every_function_and_every_argument() -> None:
+    declared.prompt_shows("code", CODE)
+
+
+def test_the_check_names_extensions_that_there_are() -> None:
+    named = {str(case.right["extension_id"]) for case in CASES if "extension_id" in case.right}
+    assert named <= set(ids())
+
+
+def test_the_check_calls_every_function_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "absent", lambda _: [])
+    monkeypatch.setenv("COMPUTERRL_VSCODE", str(tmp_path))
     lacking = command.missing("code")
-    assert lacking == "there is no program code"
+    assert lacking.startswith("VS Code is not set up: ")
+    assert lacking.endswith("make vscode")
     found = verdicts.without("code", verdicts.functions("code"), "unavailable", lacking)
     assert [one.verdict.verdict for one in found] == ["unavailable"] * len(CODE)
     assert verdicts.complaints(found, []) == []

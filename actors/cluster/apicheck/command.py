@@ -21,6 +21,7 @@ from actors.cluster.config import Deploy
 from actors.cluster.nearest import hint
 from actors.cluster.taskcheck.display import Progress, stream
 from actors.desktop.link import LinkDown
+from actors.desktop.providers import editor
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.apps import APP_NAMES, app_named
 from apis.check import TABLES
@@ -31,7 +32,7 @@ from runtime.errors import ConfigError, DesktopFault
 from runtime.system import run as run_loop
 
 APPS = tuple(name for name in APP_NAMES if name in TOOLS)
-SHORT = {name.rpartition("_")[2]: name for name in APPS}  # calc, writer, chrome, ...
+SHORT = {name.rpartition("_")[2]: name for name in APPS} | {"vs_code": "code"}  # calc, writer, chrome, ...
 
 
 def check(args: argparse.Namespace) -> int:
@@ -111,6 +112,8 @@ def missing(app: str) -> str:
     if lacking:
         names = " ".join(lacking)
         return f"missing: {names}: make setup   (or: apt-get install --no-install-recommends {names})"
+    if app == "code":
+        return f"{editor.lacking()}: {editor.mend()}" if editor.lacking() else ""
     program = app_named(app).argv[0]
     return "" if shutil.which(program) else f"there is no program {program}"
 

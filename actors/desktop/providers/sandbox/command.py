@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from apis.guest import code_start
+
 GUEST_UID = 1000
 GUEST_USER = "agent"
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin"  # the first is the desktop's own
 GUEST_HOME = "/home/agent"
 GUEST_RUN = f"/run/user/{GUEST_UID}"
 GUEST_CODE = "/opt/computerrl/guest"
 PYTHON = "/usr/bin/python3"
+EDITOR_PROGRAM = f"""#!/bin/sh
+exec {PYTHON} -I {GUEST_CODE} code "$@"
+"""
 AGENT = (PYTHON, "-I", GUEST_CODE, "agent", "--run", GUEST_RUN)
 SMALL_BYTES = 64 << 20  # of the writable places that are not on the desktop's disk
 
@@ -56,6 +62,7 @@ def sandbox_command(
     disk: Path,
     etc: Path,
     guest: Path,
+    editor: Path | None,
     name: str,
     size: str,
     listen_fd: int,
@@ -83,12 +90,14 @@ def sandbox_command(
         command += ["--ro-bind-try", path, path]
     for path in _ETC:
         command += ["--ro-bind-try", f"/etc/{path}", f"/etc/{path}"]
+    if editor is not None:
+        command += ["--ro-bind", str(editor), code_start.EDITOR, "--ro-bind", str(etc / "code"), "/usr/local/bin/code"]
     command += [
         "--ro-bind", str(etc / "passwd"), "/etc/passwd", "--ro-bind", str(etc / "group"), "/etc/group",
         "--ro-bind", str(etc / "chromium.d"), "/etc/chromium.d",
         "--bind", str(disk / "home"), GUEST_HOME, "--bind", str(disk / "tmp"), "/tmp",  # noqa: S108
         "--bind", str(disk / "run"), GUEST_RUN, "--dir", "/run/sshd", "--ro-bind", str(guest), GUEST_CODE,
-        "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", "/usr/bin:/bin:/usr/sbin",
+        "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", PATH,
         "--setenv", "USER", GUEST_USER, "--setenv", "LANG", "C.UTF-8",
         PYTHON, "-I", "-S", GUEST_CODE, "session", "--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name,
         "--size", size, "--listen-fd", str(listen_fd), "--go-fd", str(go_fd),

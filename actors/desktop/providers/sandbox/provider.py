@@ -18,7 +18,7 @@ import msgspec
 
 from actors.desktop.config import SandboxConfig
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.providers import abc, home, outside
+from actors.desktop.providers import abc, editor, home, outside
 from actors.desktop.providers.sandbox import cgroups, command, leftovers, stopping
 from actors.desktop.providers.sandbox.box import GONE_S, Box
 from actors.desktop.providers.sandbox.identity import lease_user
@@ -93,6 +93,8 @@ class SandboxProvider(abc.Provider):
         (etc / "chromium.d").mkdir()
         helper = f"{command.GUEST_CODE}/{chromium_start.HELPER}"
         (etc / "chromium.d" / "desktop").write_text(chromium_start.wrapper(helper))
+        (etc / "code").write_text(command.EDITOR_PROGRAM)
+        (etc / "code").chmod(0o755)
         # A copy: the sources may lie where the desktops' users can't go, and must not change under a running desktop.
         shutil.copytree(GUEST_SOURCE, self._folder / "guest", ignore=shutil.ignore_patterns("__pycache__"))
         home.write(self._folder / "home", home.office_profile())
@@ -149,6 +151,7 @@ class SandboxProvider(abc.Provider):
             disk=box.disk,
             etc=self._folder / "etc",
             guest=self._folder / "guest",
+            editor=editor.place(),
             name=box.name,
             size=f"{spec.width}x{spec.height}",
             listen_fd=listener.fileno(),

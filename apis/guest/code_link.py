@@ -1,0 +1,113 @@
+"""Asking VS Code's window, over the socket of the helper extension in it.
+
+Invariant: nothing here lasts beyond `until`, a moment of `time.monotonic`, and nothing is read past `MOST_BYTES`; every
+failure is a Refused that a model can read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from guest.code_start import LOCK
+from guest.errors import Refused
+from guest.paths import wrong
+
+MOST_BYTES = 1 << 20
+LOOK_S = 0.02
+State = dict[str, Any]
+
+
+class Late(Refused):
+    """The window has not come to what was asked for; it may still."""
+
+
+def place() -> str:
+    """The socket of the window that was loaded last."""
+    return os.path.join(os.environ["XDG_RUNTIME_DIR"], "code.sock")
+
+
+def running() -> bool:
+    """Whether there is a window, be it one that is still loading."""
+    try:
+        with Path(os.environ["XDG_RUNTIME_DIR"], LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
+
+
+def ready(wait_s: float) -> bool:
+    """Whether there is a window that answers."""
+    try:
+        _exchange("state", time.monotonic() + wait_s, {})
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def ask(method: str, until: float, **words: Any) -> State:
+    """What the helper answers, of a window that is loading once it has been. Raises Refused, Late among them."""
+    why = "VS Code does not answer: a dialog or a busy window may hold it"
+    while True:
+        try:
+            return _value(_exchange(method, until, words))
+        except TimeoutError as error:
+            raise Late("tool_failed", why) from error
+        except (OSError, ValueError) as error:
+            if not running():
+                raise wrong("VS Code is not open: open it first") from error
+            why = "VS Code is still loading its window: wait and try again"
+            if time.monotonic() + LOOK_S >= until:
+                raise Late("tool_failed", why) from error
+            time.sleep(LOOK_S)
+
+
+def wait(true: Callable[[State], bool], until: float) -> State:
+    """The first state that is as wanted. Raises Refused, Late at `until`."""
+    while True:
+        found = ask("state", until)
+        if true(found):
+            return found
+        if time.monotonic() + LOOK_S >= until:
+            raise Late("tool_failed", "VS Code has not shown it yet: look again later")
+        time.sleep(LOOK_S)
+
+
+def _exchange(method: str, until: float, words: dict[str, Any]) -> dict[str, Any]:
+    """One request and its answer. Raises OSError, TimeoutError among them, and ValueError for no answer at all."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        _patience(link, until)
+        link.connect(place())
+        link.sendall(json.dumps({"method": method, **words}).encode() + b"\n")
+        heard = b""
+        while not heard.endswith(b"\n"):
+            _patience(link, until)
+            piece = link.recv(1 << 16)
+            heard += piece
+            if not piece or len(heard) > MOST_BYTES:
+                raise ConnectionError("no whole answer")
+    found: dict[str, Any] = json.loads(heard)
+    return found
+
+
+def _patience(link: socket.socket, until: float) -> None:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    link.settimeout(left)
+
+
+def _value(found: dict[str, Any]) -> State:
+    if "error" in found:
+        raise Refused("tool_failed", f"VS Code says: {str(found['error'])[:300]}")
+    value: State = found["value"]
+    return value

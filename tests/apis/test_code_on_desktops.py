@@ -1,0 +1,90 @@
+"""VS Code as a user starts and ends it; the agent goes on and says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.cluster.apicheck.command import missing
+from actors.cluster.apicheck.desk import RealDesk, opened
+from actors.cluster.bench.stage import provider
+from actors.desktop.link import GuestLink
+from actors.desktop.providers import editor
+from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.providers.sandbox import cgroups
+from apis.check import cases_code
+from apis.observation import from_guest
+from runtime.errors import GuestRefused
+
+without = pytest.mark.skipif(bool(missing("code")), reason=missing("code") or "it is here")
+SERVER = b"server-main.js"
+TYPED = 'def g(a):\n    if a[0] == "x":\n        return {"k": (a)}\n<b>it</b>\n'
+
+
+def _servers(desk: RealDesk) -> int:
+    assert desk.desktop.outside is not None
+    found = 0
+    for pid in cgroups.members(desk.desktop.outside.cgroups):
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            found += SERVER in file.read()
+    return found
+
+
+@without
+async def test_one_window_for_whoever_starts_it_and_nothing_is_left_of_it(state_dir: str) -> None:
+    async with provider(state_dir) as made, opened(made, cases_code.TABLE) as desk:
+        seen = from_guest(await desk.call("observe"))
+        assert seen.app == "code"
+        assert _servers(desk) == 1
+        # as a user would in a terminal, without the agent's help
+        await desk.call("write_file", path="start.sh", data=b"exec code proj/one.py Documents/base.txt")
+        await desk.call("launch", argv=["sh", "start.sh"])
+        await desk.call("wait_window", title="base.txt", timeout_ms=25_000)
+        info = await desk.call("info")
+        assert "* ~/Documents/base.txt, line 1, character 1" in info.splitlines()
+        assert "  ~/proj/one.py" in info.splitlines()
+        (window,) = await desk.call("windows")
+        await desk.call("close", number=window.id)
+        for _ in range(50):
+            if not await desk.call("windows") and not _servers(desk):
+                break
+            await desk.call("settle", timeout_ms=200, quiet_ms=150)
+        assert _servers(desk) == 0
+        assert await desk.call("info") == ""
+        assert "VS Code is not open" in await desk.tool("goto_file", file_path="~/proj/one.py")
+        await desk.tool("launch_vscode", path="~/proj/one.py")
+        await desk.call("wait_window", title="one.py", timeout_ms=25_000)
+
+
+@without
+async def test_what_is_typed_stands_in_the_file_once_saved(state_dir: str) -> None:
+    async with provider(state_dir) as made, opened(made, cases_code.TABLE) as desk:
+        await desk.tool("goto_file", file_path="~/proj/one.py")
+        for keys in (["ctrl", "a"], ["Delete"]):
+            await desk.call("hotkey", keys=keys)
+        await desk.call("type_text", text=TYPED)
+        await desk.call("settle", timeout_ms=10_000, quiet_ms=200)
+        assert "not saved" in await desk.call("info")
+        await desk.call("hotkey", keys=["ctrl", "s"])
+        for _ in range(50):
+            await desk.call("settle", timeout_ms=1000, quiet_ms=100)
+            if "not saved" not in await desk.call("info"):
+                break
+        assert (await desk.contents("proj/one.py")).decode() == TYPED
+
+
+async def test_without_the_editor_its_functions_say_so(state_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editor, "place", lambda: None)
+    async with provider(state_dir) as made:
+        desktop = await made.boot(DesktopSpec())
+        link = await GuestLink.open(desktop, timeout_s=30)
+        try:
+            calls = {"list_extensions": {"show_versions": False, "category": None}, "update_extensions": {}}
+            calls["launch_vscode"] = {"path": "~/Documents"}
+            for name, arguments in calls.items():
+                with pytest.raises(GuestRefused, match="VS Code is not installed on this desktop"):
+                    await link.call("tool", timeout_s=30, owner="CodeTools", name=name, arguments=arguments)
+            with pytest.raises(GuestRefused, match="code: No such file"):
+                await link.call("launch", timeout_s=30, argv=["code"])
+        finally:
+            await link.close()
+            await made.destroy(desktop)
