@@ -130,6 +130,7 @@ EXPERT = frozenset(
         "learner.epochs",
         "learner.dual_clip",
         "learner.mismatch_cap",
+        "learner.rehearsal",
         "learner.rehearsal_coef",
         "learner.betas",
         "learner.weight_decay",
