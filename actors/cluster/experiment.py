@@ -14,10 +14,19 @@ import msgspec
 
 from actors.cluster import deployfile, typed
 from actors.cluster.config import Deploy, refuse_expert_keys
+from actors.cluster.criterion import RequireConfig
 from actors.cluster.nearest import hint
+from actors.cluster.runfolder import CLONING, RECORDING
+from actors.entropulse.config import EvaluationConfig
+from actors.learner.config import LearnerConfig
 from runtime.errors import ConfigError
 
 SEED = "run.seed"
+# Of the learner, what cloning does not ask for.
+_OF_RL = (
+    "rl_lr", "pulse_lr", "advantage", "advantage_std", "policy", "epochs", "clip_low", "clip_high", "dual_clip",
+    "mismatch_cap", "kl_coef", "checkpoint_every",
+)  # fmt: skip
 
 
 class ExperimentFile(Deploy, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,6 +68,45 @@ def _footing(deploy: Deploy) -> bytes:
     return msgspec.json.encode((*made_of, desktops.settle_ms, deploy.demos.source))
 
 
+def share_cloning(runs: Sequence[OneRun]) -> bool:
+    """Whether arms differ only in what comes after cloning, so that those of a seed begin from the same weights.
+
+    `runs` are all of the experiment's, whichever are carried out.
+    """
+    ways = {arm: _cloning(next(one.deploy for one in runs if one.arm == arm)) for arm in {one.arm for one in runs}}
+    return len(ways) > 1 and len(set(ways.values())) == 1 and all(one.deploy.entropulse.bc_steps for one in runs)
+
+
+def _cloning(deploy: Deploy) -> bytes:
+    """What decides how weights are cloned, but for the seed."""
+    cloned = msgspec.structs.replace(deploy.learner, **{name: getattr(LearnerConfig(), name) for name in _OF_RL})
+    again = (deploy.demos.resample_rounds, deploy.demos.resamples, deploy.demos.resample_bc_steps)
+    steps = (deploy.entropulse.bc_steps, deploy.replay.samples_per_step)
+    return msgspec.json.encode((_footing(deploy), cloned, again, steps))
+
+
+def cloning_alone(deploy: Deploy) -> Deploy:
+    """Of `deploy`, what comes before RL: no round is played on it, for the arms that follow play their own."""
+    change = msgspec.structs.replace
+    return change(
+        deploy,
+        run=change(deploy.run, require=RequireConfig(bc_steps=deploy.run.require.bc_steps)),
+        entropulse=change(deploy.entropulse, total_rl_steps=0, pulses=0),
+        evaluation=EvaluationConfig(enabled=False),
+    )
+
+
+def after_cloning(deploy: Deploy, weights: str) -> Deploy:
+    """Of `deploy`, what follows cloning, from the model folder `weights` on."""
+    change = msgspec.structs.replace
+    return change(
+        deploy,
+        run=change(deploy.run, base=weights, require=change(deploy.run.require, bc_steps=0)),
+        demos=change(deploy.demos, source="", count=0, resample_rounds=0),
+        entropulse=change(deploy.entropulse, bc_steps=0),
+    )
+
+
 def is_one(file: str) -> bool:
     """Whether deploy file `file` has arms or seeds. Raises ConfigError."""
     found = _parsed(file)
@@ -79,6 +127,8 @@ def expand(
     for arm in found:
         if not arm.replace("_", "").isalnum():
             raise ConfigError(f"{file}: arms.{arm}: an arm's name has letters, digits and underscores")
+        if arm in (RECORDING, CLONING):
+            raise ConfigError(f"{file}: arms.{arm}: a run of this name is what arms begin from; choose another")
     if len(set(listed)) != len(listed):
         raise ConfigError(f"{file}: seeds: {listed} names one twice")
     _refuse_owned(file, found, [*listed, *seeds], overrides)

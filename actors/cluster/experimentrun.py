@@ -1,5 +1,7 @@
 """Carries an experiment out: its recordings of demonstrations, its runs one after the other, then one report.
 
+Arms that differ only in what comes after cloning begin, for each seed, from the same weights, cloned once.
+
 Invariant: every run was found good before the first is started; a run that has ended on its own account is never
 started again, so an experiment is resumed by saying it again.
 """
@@ -14,12 +16,12 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import compose, deployfile, experiment, runcommand, runfolder, say, typed
+from actors.cluster import compose, deployfile, experiment, runcommand, runfolder, say, typed, weights
 from actors.cluster.config import Deploy
 from actors.cluster.experiment import OneRun
 from actors.cluster.nearest import hint
 from actors.cluster.runcommand import STATUS, Labels
-from actors.cluster.runfolder import RECORDING
+from actors.cluster.runfolder import CLONING, RECORDING
 from runtime.errors import ConfigError
 
 REPORT = "report"
@@ -45,7 +47,7 @@ def dry_run(args: argparse.Namespace) -> int:
         ("RUN", "SEED", "ARM", "DEMONSTRATED BY"),
         [(one.name(stem), one.seed, _said(one), ", ".join(b)) for one, b in zip(runs, by, strict=True)],
     )
-    say.line(f"\ndemonstrations are {_demos_said(runs)}; each run looks like the first:\n")
+    say.line(f"\ndemonstrations are {_demos_said(runs)}{_cloning_said(args)}; each run looks like the first:\n")
     return runcommand.dry_run(runs[0].deploy, args.file, args.runs, as_json=False)
 
 
@@ -64,7 +66,8 @@ def start(args: argparse.Namespace) -> int:
             raise ConfigError(f"run {one.name(name)} exists already: continue with --resume, or give another --name")
         _planned(one.deploy, folder.resolve() / one.name(name))
     sources: dict[str, str] = {}  # by recording
-    footings = experiment.footings(experiment.expand(args.file, args.overrides))  # of all arms, whichever are chosen
+    whole = experiment.expand(args.file, args.overrides)  # all arms, whichever are chosen
+    footings, shared = experiment.footings(whole), experiment.share_cloning(whole)
     for one in runs:
         footing = footings[one.arm]
         if footing not in sources:
@@ -72,10 +75,19 @@ def start(args: argparse.Namespace) -> int:
             if isinstance(source, int):
                 return source
             sources[footing] = source
-    worst = 0
+    worst, cloned = 0, dict[int, str]()  # weights by seed
     for number, one in enumerate(runs, 1):
+        deploy = _with_source(one.deploy, sources[footings[one.arm]])
+        if shared and one.seed not in cloned:
+            path = folder / f"{name}-{CLONING}-{one.seed}"
+            say.line(f"\ncloning for all arms of seed {one.seed}")
+            if status := _carry_out(path, experiment.cloning_alone(deploy), CLONING, name, args):
+                return status
+            cloned[one.seed] = weights.locate(str(path), folder).folder
+        if shared:
+            deploy = experiment.after_cloning(deploy, cloned[one.seed])
         say.line(f"\n{number} of {len(runs)}: {_said(one) or 'no arm'}, seed {one.seed}")
-        status = _carry_out(folder, name, one, sources[footings[one.arm]], args)
+        status = _carry_out(folder / one.name(name), deploy, one.arm, name, args)
         worst = max(worst, status)
         if status == STATUS["stopped"]:
             return status
@@ -87,9 +99,8 @@ def start(args: argparse.Namespace) -> int:
     return worst
 
 
-def _carry_out(folder: Path, name: str, one: OneRun, source: str, args: argparse.Namespace) -> int:
-    path = (folder / one.name(name)).resolve()
-    deploy = _with_source(one.deploy, source)
+def _carry_out(path: Path, deploy: Deploy, arm: str, name: str, args: argparse.Namespace) -> int:
+    path = path.resolve()
     known = (path / "run.json").is_file()
     if known:
         record = runfolder.read_record(path)
@@ -97,7 +108,7 @@ def _carry_out(folder: Path, name: str, one: OneRun, source: str, args: argparse
             say.line(f"run {path.name}: {record.verdict} already")
             return STATUS[record.verdict]
         deploy = typed.read(path / "deploy.yaml", Deploy)
-    labels = Labels(args.file, args.runs, time.time(), experiment=name, arm=one.arm)
+    labels = Labels(args.file, args.runs, time.time(), experiment=name, arm=arm)
     return runcommand.carry_out(deploy, path, lambda: _planned(deploy, path), labels, resume=known)
 
 
@@ -159,3 +170,8 @@ def _demos_said(runs: Sequence[OneRun]) -> str:
     if deploy.demos.source:
         return f"those of {deploy.demos.source}"
     return f"{deploy.demos.count}, recorded once for all" if deploy.demos.count else "none"
+
+
+def _cloning_said(args: argparse.Namespace) -> str:
+    shared = experiment.share_cloning(experiment.expand(args.file, args.overrides))
+    return ", cloned once per seed for all arms" if shared else ""

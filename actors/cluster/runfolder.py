@@ -18,7 +18,8 @@ import msgspec
 from actors.cluster.nearest import hint
 from runtime.errors import ConfigError
 
-RECORDING = "demos"  # the arm of the run that records what all runs of an experiment begin from
+# Arms of an experiment that are no arms: runs that record or clone what the others begin from.
+RECORDING, CLONING = "demos", "cloning"
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -157,7 +158,8 @@ def find(runs: Path, name: str) -> Path:
 
 def of_experiment(runs: Path, name: str) -> list[Path]:
     """The training runs of experiment `name` that have begun to play, oldest first; none of any other name."""
-    found = [path for path, record in all_runs(runs) if record.experiment == name and record.arm != RECORDING]
+    of_it = [(path, record.arm) for path, record in all_runs(runs) if record.experiment == name]
+    found = [path for path, arm in of_it if arm not in (RECORDING, CLONING)]
     return [path for path in found if (path / "ledger.sqlite").is_file()]
 
 

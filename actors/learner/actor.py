@@ -38,6 +38,7 @@ from actors.replay.messages import (
     GetFigures,
     LearnerResumed,
     NothingToTake,
+    Phase,
     StepPayload,
     Take,
     Trained,
@@ -138,6 +139,8 @@ class LearnerActor(Actor):
             wait_s + LEDGER_TIMEOUT_S,
         )
         if isinstance(taken, NothingToTake):
+            if self._weights is None or self._weights.version != self._version:
+                await self._announce()
             if taken.checkpoint or (taken.final and self._saved != self._version):
                 await self._checkpoint("stay over" if taken.checkpoint else "run over")
             await self._tell_samplers()  # one may have restarted, and nothing newer is coming soon
@@ -145,8 +148,12 @@ class LearnerActor(Actor):
         waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
         result = await self._train(taken, waited_s)
         await self._report(taken, result)
-        await self._announce()
-        if self._version.step % self.config.learner.checkpoint_every == 0:
+        due = self._version.step % self.config.learner.checkpoint_every == 0
+        # Nothing is drawn between the steps of cloning or a pulse: their weights are wanted at the end, which a
+        # checkpoint may fall on or the next wish for a batch tells.
+        if due or taken.phase.phase is Phase.RL:
+            await self._announce()
+        if due:
             await self._checkpoint("due")
         return True
 

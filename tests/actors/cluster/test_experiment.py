@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster import cli, deployfile, experiment, experimentrun, runcommand, runfolder
+from actors.cluster import cli, deployfile, experiment, experimentrun, models, runcommand, runfolder
+from actors.cluster.config import Deploy
 from actors.cluster.report import show
 from actors.replay.schema import connect
 from runtime.errors import ConfigError
@@ -73,6 +75,7 @@ def test_every_arm_meets_every_seed_once(seeds: list[int], arms: int) -> None:
         (("max_staleness", "max_stalenes"), [], {}, "arms.near: unknown key replay.max_stalenes; did you mean"),
         (("near: {", "near: {run.seed: 1, "), [], {}, "arms.near: run.seed is what seeds are for"),
         (("near:", "ne-ar:"), [], {}, "letters, digits and underscores"),
+        (("near:", "cloning:"), [], {}, "arms.cloning: a run of this name is what arms begin from"),
         (("[3, 5]", "[3, 3]"), [], {}, "names one twice"),
         (("[3, 5]", "[a]"), [], {}, "seeds.0: expected int"),
         (("arms:", "armes:"), [], {}, "unknown key armes; did you mean arms"),
@@ -144,12 +147,14 @@ class SimulatedRuns:
         self.verdicts = verdicts
         self.started: list[tuple[str, bool]] = []
         self.sources: dict[str, str] = {}
+        self.deploys: dict[str, Deploy] = {}
 
     def __call__(
         self, deploy: Any, folder: Path, planned: Any, labels: runcommand.Labels, *, resume: bool, job: Any = None
     ) -> int:
         self.started.append((folder.name, resume))
         self.sources[folder.name] = deploy.demos.source
+        self.deploys[folder.name] = deploy
         record = runfolder.RunRecord(
             name=folder.name, file=labels.file, seed=deploy.run.seed, build="", versions={},
             started=runfolder.iso(labels.begun), started_s=labels.begun, experiment=labels.experiment, arm=labels.arm,
@@ -158,6 +163,8 @@ class SimulatedRuns:
         (folder / "deploy.yaml").write_text(deployfile.dump(deploy))
         connect(folder / "ledger.sqlite")[0].close()
         (folder / "logs").mkdir(exist_ok=True)
+        if labels.arm == runfolder.CLONING:
+            shutil.copytree(models.bundled(), folder / "weights" / "0.7")
         verdict = self.verdicts.get(folder.name, "ok")
         run.end(verdict, None)
         return runcommand.STATUS[verdict]
@@ -183,13 +190,17 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
     monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
     monkeypatch.setattr(show, "show", report)
     assert experimentrun.start(arguments(file, runs, name="e")) == 130
-    assert simulated.started == [("e-demos", False), ("e-near-3", False), ("e-far-3", False)]
-    assert simulated.sources["e-near-3"] == str((runs / "e-demos").resolve())
+    assert simulated.started == [
+        ("e-demos", False), ("e-cloning-3", False), ("e-near-3", False), ("e-far-3", False)
+    ]  # fmt: skip
+    assert simulated.sources["e-cloning-3"] == str((runs / "e-demos").resolve())
     assert not reported
     simulated.verdicts = {"e-near-5": "failed"}
     simulated.started = []
     assert experimentrun.start(arguments(file, runs, resume=True)) == 1
-    assert simulated.started == [("e-far-3", True), ("e-near-5", False), ("e-far-5", False)]
+    assert simulated.started == [
+        ("e-far-3", True), ("e-cloning-5", False), ("e-near-5", False), ("e-far-5", False)
+    ]  # fmt: skip
     assert reported == [["e-near-3", "e-far-3", "e-near-5", "e-far-5"]]
     assert [path.name for path in runfolder.of_experiment(runs, "e")][:2] == ["e-near-3", "e-far-3"]
     assert runfolder.to_continue(runfolder.read_record(runs / "e-far-3")) == f"computerrl run {file} --resume --name e"
@@ -199,6 +210,36 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
         experimentrun.start(arguments(file, runs, name="e"))
     with pytest.raises(ConfigError, match="no such experiment"):
         experimentrun.start(arguments(file, runs, name="f", resume=True))
+
+
+def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(file).write_text(FILE + "run: {require: {bc_steps: 1, rl_steps: 1}}\nentropulse: {bc_steps: 9, pulses: 2}\n")
+    runs, simulated = tmp_path / "runs", SimulatedRuns({})
+    monkeypatch.setattr(runcommand, "carry_out", simulated)
+    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
+    monkeypatch.setattr(show, "show", lambda *_, **__: 0)
+    assert experimentrun.start(arguments(file, runs, name="e", arm=["far"])) == 0
+    assert [name for name, _ in simulated.started] == ["e-demos", "e-cloning-3", "e-far-3", "e-cloning-5", "e-far-5"]
+    alone, arm = simulated.deploys["e-cloning-5"], simulated.deploys["e-far-5"]
+    phases = alone.entropulse
+    assert (alone.run.seed, phases.bc_steps, phases.total_rl_steps, phases.pulses) == (5, 9, 0, 0)
+    assert (alone.run.require.bc_steps, alone.run.require.rl_steps, alone.evaluation.enabled) == (1, 0, False)
+    assert arm.run.base == str((runs / "e-cloning-5" / "weights" / "0.7").resolve())
+    assert (arm.demos.count, arm.demos.source, arm.entropulse.bc_steps, arm.entropulse.pulses) == (0, "", 0, 2)
+    assert (arm.run.require.bc_steps, arm.run.require.rl_steps, arm.replay.max_staleness) == (0, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("far", "shared"),
+    [("learner.kl_coef: 0.1", True), ("learner.bc_lr: 0.1", False), ("entropulse.bc_steps: 3", False),
+     ("replay.samples_per_step: 8", False), ("demos.noise: 0.1", False), ("entropulse.rl_steps: 3", True)],
+)  # fmt: skip
+def test_arms_share_cloning_unless_they_clone_otherwise(file: str, far: str, shared: bool) -> None:
+    Path(file).write_text(FILE.replace("replay.max_staleness: 4, learner.rl_lr: 0.001", far))
+    assert experiment.share_cloning(experiment.expand(file)) == shared
+    assert not experiment.share_cloning(experiment.expand("smoke", seeds=[0, 1]))
 
 
 def test_arms_with_other_actions_begin_from_recordings_of_their_own(

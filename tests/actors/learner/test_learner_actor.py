@@ -113,6 +113,7 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         await run.enter(Phase.BC, steps=3)
         figures = await run.until(lambda f: f.checkpointed == v("0.3"))  # due at 2, and because the stay is over
         assert figures.trained == v("0.3")
+        assert {w.version for w in Sampler.heard} == {v("0.0"), v("0.2"), v("0.3")}, "announced with its checkpoints"
         await run.enter(Phase.RL)
         await run.until(lambda f: f.served == v("0.3"))
         await run.seats.play(2, v("0.3"))
