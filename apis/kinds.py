@@ -86,7 +86,7 @@ def _integer(param: Param, value: Any) -> int:
 
 def _number(param: Param, value: Any) -> float:
     low, high = param.limits
-    if type(value) not in (int, float) or not math.isfinite(value) or not low <= value <= high:
+    if type(value) not in (int, float) or not low <= value <= high:  # NaN and infinity lie nowhere
         raise Unfit(f"{param.name}: write a number from {low} to {high}")
     return float(value)
 
@@ -255,7 +255,7 @@ def _lengths(value: Any, wanted: tuple[str, ...], low: float, high: float) -> di
     """A dict of lengths with some of the `wanted` keys and no other; None for anything else."""
     if not isinstance(value, dict) or not value or set(value) - set(wanted):
         return None
-    if any(type(n) not in (int, float) or not math.isfinite(n) or not low <= n <= high for n in value.values()):
+    if any(type(n) not in (int, float) or not low <= n <= high for n in value.values()):
         return None
     return {key: float(value[key]) for key in wanted if key in value}
 

@@ -118,7 +118,7 @@ class Episode:
     async def _observe(self) -> Observation:
         try:
             frame = await self._body.call("observe", {}, self._config.call_timeout_s)
-            return from_guest(msgspec.to_builtins(frame))
+            return from_guest(frame)
         except (ProtocolError, GuestRefused) as error:
             if not self._body.acted:
                 raise DesktopFault("not_observed", str(error), "seat") from error
@@ -163,6 +163,13 @@ class Episode:
             answers.append(await self._body.call(call.method, args, timeout_s))
         return answers
 
+    async def _picture(self) -> Any:
+        """A screenshot; none from an agent that refuses: an episode is judged without one as well."""
+        try:
+            return await self._body.call("screenshot", {"format": "jpeg", "quality": 60}, self._config.call_timeout_s)
+        except GuestRefused:
+            return None
+
     async def _record(
         self,
         prompt: Prompt,
@@ -176,8 +183,7 @@ class Episode:
         wanted = self._config.screenshots
         picture = None
         if wanted == "all" or (wanted == "last" and ending is not None):
-            args = {"format": "jpeg", "quality": 60}
-            picture = await self._body.call("screenshot", args, self._config.call_timeout_s)
+            picture = await self._picture()
         stored = await self._recorder.picture(picture)
         refused = isinstance(action, Refusal)
         payload = StepPayload(

@@ -51,7 +51,7 @@ def bookmarks_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> V
     try:
         roots = msgspec.json.decode(data, type=_Bookmarks).roots
         found = sorted(mark for root in (roots.bookmark_bar, roots.other, roots.synced) for mark in _marks(root))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Verdict(False, "it is no file of bookmarks")
     wanted = sorted((folder, title, path) for folder, title, path in rules["expected"])
     if len(found) != len(wanted):

@@ -197,11 +197,12 @@ NASTY = st.lists(st.one_of(WORDS, st.text(max_size=5)), max_size=60).map("".join
 @example("'" * MAX_ANSWER)
 @example("\\" * MAX_ANSWER)
 @example("Agent.click([" + "9" * 8000 + ", 1])")
+@example("CalcTools.adjust_row_height('3', " + "9" * 400 + ")")
 @example("Agent.hotkey([" + "'a'," * 1500 + "])")
 @example("\n" * MAX_ANSWER)
 def test_only_typed_actions_or_typed_refusals_come_out(answer: str) -> None:
     began = time.process_time()
-    for app in ("text_editor", "libreoffice_calc"):
+    for app in ("text_editor", "libreoffice_calc", "libreoffice_impress"):
         result = parse(answer, app, ELEMENTS, WINDOWS)
         assert isinstance(result, Action | Refusal)
         if isinstance(result, Action):

@@ -135,6 +135,15 @@ def test_a_file_too_many_is_a_failure(name: str) -> None:
         assert verdict == Verdict(False, "Documents: it should not hold '.extra'")
 
 
+def test_a_file_renamed_is_not_a_file_deleted() -> None:
+    ids = (f"file_manager/train/{seed}" for seed in range(100))
+    task_id = next(one for one in ids if "Throw away" in tasks.task(one).instruction)
+    start = static.at_start(tasks.task(task_id))
+    (gone,) = start.keys() - tasks.solved(task_id).keys()
+    renamed = {**tasks.solved(task_id), "Documents/renamed.bak": start[gone]}
+    assert not verify(tasks.task(task_id), static.reader(renamed)).success
+
+
 def test_a_folder_holds_files_and_folders_apart() -> None:
     check = CHECKS["folder_holds"]
     assert check(FileView("folder", names=("a", "b/")), {"expected": ["a", "b/"]}, {}).success
@@ -146,7 +155,8 @@ def test_a_folder_holds_files_and_folders_apart() -> None:
 
 @pytest.mark.parametrize("func", sorted(CHECKS))
 def test_a_file_that_was_not_read_is_never_a_success(func: str) -> None:
-    for view in (FileView("refused", reason="link"), FileView("file", b"\xff\xfe")):
+    inside = b'{"roots":{"bookmark_bar":{"name":"\xff'
+    for view in (FileView("refused", reason="link"), FileView("file", b"\xff\xfe"), FileView("file", inside)):
         assert not CHECKS[func](view, {"expected": ["x"]}, {}).success
 
 
@@ -154,8 +164,10 @@ def test_lists_are_joined_as_osworld_does() -> None:
     task = tasks.task("file_manager/train/1")
     one = msgspec.structs.replace(task.evaluator, conj="or")
     some = msgspec.structs.replace(task, evaluator=one)
-    assert verify(some, lambda _: FileView("missing")).success
-    assert not verify(task, lambda _: FileView("missing")).success
+    path = next(path for path, view in tasks.solved(task.id).items() if view.kind == "file")
+    left = static.reader({path: tasks.solved(task.id)[path]})
+    assert verify(some, left).success
+    assert not verify(task, left).success
 
 
 def test_a_task_that_cannot_be_judged_or_prepared_is_at_fault() -> None:

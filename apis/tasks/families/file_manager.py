@@ -1,13 +1,13 @@
 """Tasks on the file manager: rename a file among others, make a folder, delete a file.
 
 Invariant: the two splits share no template and, since words are split by their hash, no name and no text; a task is
-solved only if every other file is as it was.
+solved only if every other file is as it was and none was added.
 """
 
 from __future__ import annotations
 
 from apis.tasks.families import file_manager_oracle
-from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, in_documents, in_osworld_form, rule, seeded, setup
+from apis.tasks.family import DOCUMENTS, Family, Files, Goal, exactly, in_documents, in_osworld_form, seeded, setup
 from apis.tasks.osworld import Task
 from apis.tasks.verify import FileView
 from apis.tasks.words import HELD_OUT, TRAIN, words
@@ -87,26 +87,22 @@ def goal(task_id: str) -> Goal:
 def task(task_id: str) -> Task:
     """The instance in OSWorld's form."""
     made = goal(task_id)
-    checks: list[tuple[str, str, dict[str, object]]] = []
-    for name, text in made.files:
-        if name != made.target:
-            checks.append(("file_text_is", name, rule(expected=text)))
-            continue
-        checks.append(("file_is_missing", name, rule()))
-        if made.kind == "rename":
-            checks.append(("file_text_is", made.wanted, rule(expected=text)))
-    if made.kind == "folder":
-        checks.append(("folder_exists", made.wanted, rule()))
-    return in_osworld_form(task_id, made, setup(made, DOCUMENTS), all_of(*checks))
+    return in_osworld_form(task_id, made, setup(made, DOCUMENTS), exactly(_end(made)))
+
+
+def _end(made: Goal) -> dict[str, str | None]:
+    """What Documents holds when it is done: texts by name, None for a folder."""
+    files: dict[str, str | None] = {name: text for name, text in made.files if name != made.target}
+    if made.wanted:
+        files[made.wanted] = dict(made.files).get(made.target)
+    return files
 
 
 def solved(made: Goal) -> Files:
     """The files when it is done."""
-    files = {name: text for name, text in made.files if name != made.target}
-    if made.kind == "rename":
-        files[made.wanted] = dict(made.files)[made.target]
-    folder = {f"Documents/{made.wanted}": FileView("folder")} if made.kind == "folder" else {}
-    return {**in_documents(files), **folder}
+    end = _end(made)
+    texts = in_documents({name: text for name, text in end.items() if text is not None})
+    return texts | {f"Documents/{name}": FileView("folder") for name, text in end.items() if text is None}
 
 
 FAMILY = Family(

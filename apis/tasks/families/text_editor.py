@@ -2,25 +2,15 @@
 
 Literal text stands in quotes, as in OSWorld's instructions, so that nobody has to guess where it ends.
 
-Invariant: the two splits share no template and, since words are split by their hash, no name and no text.
+Invariant: the two splits share no template and, since words are split by their hash, no name and no text; a task is
+solved only if no file was added.
 """
 
 from __future__ import annotations
 
 from apis.tasks.families import text_editor_oracle
-from apis.tasks.family import (
-    DOCUMENTS,
-    Family,
-    Files,
-    Goal,
-    file_getter,
-    in_documents,
-    in_osworld_form,
-    rule,
-    seeded,
-    setup,
-)
-from apis.tasks.osworld import Evaluator, Task
+from apis.tasks.family import DOCUMENTS, Family, Files, Goal, exactly, in_documents, in_osworld_form, seeded, setup
+from apis.tasks.osworld import Task
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "text_editor"
@@ -98,8 +88,8 @@ def goal(task_id: str) -> Goal:
 def task(task_id: str) -> Task:
     """The instance in OSWorld's form."""
     made = goal(task_id)
-    evaluator = Evaluator(func="file_text_is", result=file_getter(made.target), expected=rule(expected=made.wanted))
-    return in_osworld_form(task_id, made, setup(made, f"{DOCUMENTS}/{made.target}"), evaluator)
+    end: dict[str, str | None] = {made.target: made.wanted}
+    return in_osworld_form(task_id, made, setup(made, f"{DOCUMENTS}/{made.target}"), exactly(end))
 
 
 def solved(made: Goal) -> Files:

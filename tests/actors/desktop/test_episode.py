@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,7 +24,7 @@ from apis.forms import Turn
 from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
-from runtime.errors import DesktopFault
+from runtime.errors import DesktopFault, GuestRefused
 from runtime.segments import SegmentStore, read_blob
 
 TASK = "text_editor/train/100"
@@ -54,13 +55,15 @@ class Stand:
         self.segments = folder / "segments"
         self.recorder = Recorder(SegmentStore(self.segments, "test"))
 
-    async def play(self, answerer: Scripted | DemonstratedAnswers, work: Reservation) -> Played:
+    async def play(
+        self, answerer: Scripted | DemonstratedAnswers, work: Reservation, body: type[Body] = Body
+    ) -> Played:
         booted = await self.pool.acquire(60.0)
         clock = StageClock(0.0)
         try:
             episode = Episode(
                 work,
-                Body(booted),
+                body(booted),
                 answerer=answerer,
                 recorder=self.recorder,
                 config=SeatConfig(),
@@ -74,6 +77,21 @@ class Stand:
     def payload(self, played: Played, step: int) -> StepPayload:
         blob = read_blob(self.segments, played.steps[step].blob)
         return msgspec.msgpack.decode(blob, type=StepPayload)
+
+
+class Forging(Body):
+    """A desktop whose policy got at its agent's answers: no screenshot, and in the second look what no agent says."""
+
+    looks = 0
+
+    async def call(self, method: str, args: dict[str, Any], timeout_s: float) -> Any:
+        if method == "screenshot":
+            raise GuestRefused("failed", "no")
+        answer = await super().call(method, args, timeout_s)
+        if method == "observe":
+            self.looks += 1
+            answer = answer if self.looks == 1 else {**answer, "elements": msgspec.msgpack.Ext(7, b"x")}
+        return answer
 
 
 def reservation(max_steps: int = 8) -> Reservation:
@@ -151,6 +169,14 @@ async def test_a_policy_that_ends_its_session_has_failed(stand: Stand) -> None:
     assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop"), played.detail
     again = await stand.play(Scripted("Agent.exit(success=False)"), reservation())
     assert again.outcome.reason == "agent_gave_up", "the next desktop is none the worse"
+
+
+async def test_answers_that_a_policy_forged_are_its_failure(stand: Stand) -> None:
+    played = await stand.play(Scripted("Agent.wait()"), reservation(), Forging)
+    assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop"), played.detail
+    played = await stand.play(Scripted("Agent.exit(success=False)"), reservation(), Forging)
+    assert played.outcome.reason == "agent_gave_up"
+    assert stand.payload(played, -1).screenshot is None
 
 
 async def test_an_absent_sampler_is_a_fault_and_no_outcome(stand: Stand) -> None:
