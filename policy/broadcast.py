@@ -150,10 +150,10 @@ class SendingGroup:
             raise LearnerError(f"nobody has joined {self._name}")
         limit = self._timeout if timeout_s is None else datetime.timedelta(seconds=timeout_s)
         _set_pg_timeout(limit, self._group)
-        parts = [tensor.detach().contiguous() for tensor in tensors]
-        if bucket:
-            parts = [torch.cat([part.flatten().view(torch.uint8) for part in parts])]
         try:
+            parts = [tensor.detach().contiguous() for tensor in tensors]
+            if bucket:  # another copy of all of them, for which memory may be wanting
+                parts = [torch.cat([part.flatten().view(torch.uint8) for part in parts])]
             works = [dist.broadcast(part, src=0, group=self._group, async_op=True) for part in parts]
             for work in works:
                 work.wait(limit)
@@ -164,10 +164,17 @@ class SendingGroup:
         raise LearnerError(f"weights were not taken by all of {self._name}: {_line(cause)}")
 
     def close(self) -> None:
-        """Forget the group, and the store with it. Repeating it changes nothing."""
+        """Forget the group, and the store with it. Repeating it changes nothing. Raises LearnerError."""
         group, self._group, self._store = self._group, None, None
-        if group is not None:
+        if group is None:
+            return
+        try:
             dist.destroy_process_group(group)
+        except RuntimeError as error:
+            cause = str(error)
+        else:
+            return
+        raise LearnerError(f"the group {self._name} could not be ended: {_line(cause)}")
 
 
 def _line(text: str) -> str:

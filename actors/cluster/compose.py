@@ -186,7 +186,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
     refuse_undoable(lanes.train, space, "train")
     refuse_undoable(lanes.demo, space, "demo")
     pool = demopool.pool_of(deploy.demos, space)
-    if not source:
+    if not source and deploy.demos.count:
         demopool.refuse_missing_keys(pool, os.environ)
     ledger = LedgerSettings(
         seed=deploy.run.seed,

@@ -81,16 +81,18 @@ def _cloning(deploy: Deploy) -> bytes:
     """What decides how weights are cloned, but for the seed."""
     cloned = msgspec.structs.replace(deploy.learner, **{name: getattr(LearnerConfig(), name) for name in _OF_RL})
     again = (deploy.demos.resample_rounds, deploy.demos.resamples, deploy.demos.resample_bc_steps)
-    steps = (deploy.entropulse.bc_steps, deploy.replay.samples_per_step)
-    return msgspec.json.encode((_footing(deploy), cloned, again, steps))
+    rules = deploy.replay
+    drawn = (rules.temperature, rules.max_new_tokens) if deploy.demos.resample_rounds else ()
+    steps = (deploy.entropulse.bc_steps, rules.samples_per_step)
+    return msgspec.json.encode((_footing(deploy), cloned, again, drawn, steps))
 
 
 def cloning_alone(deploy: Deploy) -> Deploy:
-    """Of `deploy`, what comes before RL: no round is played on it, for the arms that follow play their own."""
+    """Of `deploy`, what comes before RL, to its end: no round is played, for the arms that follow play their own."""
     change = msgspec.structs.replace
     return change(
         deploy,
-        run=change(deploy.run, require=RequireConfig(bc_steps=deploy.run.require.bc_steps)),
+        run=change(deploy.run, require=RequireConfig(bc_steps=deploy.entropulse.bc_steps), limit_s=None),
         entropulse=change(deploy.entropulse, total_rl_steps=0, pulses=0),
         evaluation=EvaluationConfig(enabled=False),
     )

@@ -91,7 +91,8 @@ class EntropulseActor(Actor):
         """Pin the learner's weights at all samplers, then open the round on them."""
         state = await self.ctx.ref(self.config.learner).ask(GetLearnerState(), timeout_s=ASK_S)
         # The learner names the newest weights it has exported, which may be one step behind what the ledger knows.
-        if wanted.exact and state.version != figures.trained:
+        # One of another lineage is what a resume has just abandoned.
+        if (wanted.exact and state.version != figures.trained) or state.version.lineage != figures.trained.lineage:
             self._doing = f"waits for the export of {figures.trained} to open evaluation {wanted.name}"
             return
         await asyncio.to_thread(self._pins.pin, state.version, Path(state.location))
@@ -131,8 +132,9 @@ class EntropulseActor(Actor):
         for version, name in open_rounds.items():
             if self.ctx.clock.now() - self._told.get(version, -math.inf) >= WAIT_S:
                 await self._pin(version, name)
-        for version in await asyncio.to_thread(self._pins.release, open_rounds.keys()):
+        for version in await asyncio.to_thread(self._pins.surplus, open_rounds.keys()):
             self._told.pop(version, None)
             unpin = Unpin(version=version)
             await asyncio.gather(*(self.ctx.ref(name).ask(unpin, timeout_s=ASK_S) for name in self.config.samplers))
+            await asyncio.to_thread(self._pins.release, version)  # only now: until then it is asked again
             self.ctx.log.emit(events.ROUND_WEIGHTS_RELEASED, version=str(version))

@@ -39,7 +39,8 @@ class PinnedFolders:
 
     def forget(self, wanted: Collection[Version]) -> None:
         """Delete what is kept of versions not in `wanted`: a resume abandoned their rounds."""
-        _remove_all_but(self._kept, wanted)
+        for version in _all_but(self._kept, wanted):
+            shutil.rmtree(self._kept / str(version))
 
     def _take(self, version: Version, export: Path, target: Path) -> Path:
         if target.exists():
@@ -53,19 +54,18 @@ class PinnedFolders:
             raise StoreError(f"can't keep the weights {version} from {export}: {error}") from error
         return target
 
-    def release(self, needed: Collection[Version]) -> list[Version]:
-        """Delete all versions not in `needed`; which they were."""
-        return _remove_all_but(self._folder, needed)
+    def surplus(self, needed: Collection[Version]) -> list[Version]:
+        """The pinned versions that are not in `needed`."""
+        return _all_but(self._folder, needed)
+
+    def release(self, version: Version) -> None:
+        """Delete a pinned version, once nobody serves it any more."""
+        shutil.rmtree(self.location(version))
 
 
-def _remove_all_but(folder: Path, needed: Collection[Version]) -> list[Version]:
-    gone = []
-    for path in sorted(folder.glob("[0-9]*")):
-        version = Version.parse(path.name)
-        if version not in needed:
-            shutil.rmtree(path)
-            gone.append(version)
-    return gone
+def _all_but(folder: Path, needed: Collection[Version]) -> list[Version]:
+    found = sorted(Version.parse(path.name) for path in folder.glob("[0-9]*"))
+    return [version for version in found if version not in needed]
 
 
 def _link(source: str, target: str) -> None:

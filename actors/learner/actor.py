@@ -26,6 +26,7 @@ from actors.learner.messages import (
     NoGroup,
     PassGroup,
     SaveCheckpoint,
+    Saved,
     StepResult,
     Ticket,
 )
@@ -65,6 +66,7 @@ class LearnerActor(Actor):
         super().__init__(config)
         self._version = Version(lineage=0, step=0)
         self._saved: Version | None = None
+        self._reported = self._version  # the newest that the ledger knows of
         self._weights: Weights | None = None  # the newest announced
         self._steps = 0
         self._skips = 0
@@ -83,12 +85,15 @@ class LearnerActor(Actor):
         self.ctx.spawn(self._learn(), "learn")
 
     async def on_stop(self) -> None:
-        if self._saved is not None and self._saved < self._version:
+        # A step that the ledger never heard of is not kept: its batch is given out again.
+        if self._saved is not None and self._saved < self._version == self._reported:
             # A rank that is in the middle of a step refuses or is late: the steps since the last checkpoint are
             # then trained again after a resume, as after any crash.
             try:
                 async with asyncio.timeout(10.0):
                     await self._checkpoint("stop")
+                    if self._weights is None or self._weights.version != self._version:
+                        await self._export()  # for whoever looks at the run after this
             except (TimeoutError, ActorGone, DeadlineExceeded, LearnerError, MailboxFull) as error:
                 self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
 
@@ -148,6 +153,7 @@ class LearnerActor(Actor):
         waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
         result = await self._train(taken, waited_s)
         await self._report(taken, result)
+        self._reported = self._version
         due = self._version.step % self.config.learner.checkpoint_every == 0
         # Nothing is drawn between the steps of cloning or a pulse: their weights are wanted at the end, which a
         # checkpoint may fall on or the next wish for a batch tells.
@@ -221,12 +227,8 @@ class LearnerActor(Actor):
 
     async def _announce(self) -> None:
         self._doing = f"announcing {self._version}"
-        location = self._folders.weights_of(self._version)
         publisher = self._publisher
-        saved = await self._ask_rank(
-            ExportWeights(version=self._version, location=str(location), keep=publisher is not None),
-            self.config.load_timeout_s,
-        )
+        saved = await self._export()
         self._weights = Weights(
             version=self._version,
             digest=saved.digest,
@@ -254,6 +256,12 @@ class LearnerActor(Actor):
             figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
             needed = {round_.version for round_ in figures.evals if not round_.closed}
             await asyncio.to_thread(self._folders.prune_weights, self.config.keep_weights, needed)
+
+    async def _export(self) -> Saved:
+        """Write the weights as a Hugging Face folder."""
+        location = str(self._folders.weights_of(self._version))
+        wish = ExportWeights(version=self._version, location=location, keep=self._publisher is not None)
+        return await self._ask_rank(wish, self.config.load_timeout_s)
 
     async def _tell_samplers(self) -> list[str]:
         """Announce the newest weights; returns the samplers that could not be told, who get the next ones."""
@@ -313,7 +321,7 @@ class LearnerActor(Actor):
             self.ctx.log.emit(
                 events.LEARNER_RESUMED, version=str(version), parent=str(parent), location=where, cause=cause
             )
-        self._version = version
+        self._version = self._reported = version
         self._saved = version if location is not None else None
         self.ctx.log.emit(events.LEARNER_STARTED, version=str(version), parameters=loaded.parameters, location=where)
         await self._announce()

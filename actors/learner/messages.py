@@ -100,7 +100,10 @@ class SaveCheckpoint(Request[Saved]):
 
 
 class LearnerState(Message):
-    """The newest announced weights and where they lie; at most one step behind what is trained."""
+    """The newest announced weights and where they lie.
+
+    They are behind what is trained by at most a step of RL, or the steps of cloning since the last checkpoint.
+    """
 
     version: Version
     location: str

@@ -7,12 +7,15 @@ EngineGone (ask again), EngineBusy (ask later) and EngineError (don't ask that).
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 
 from actors.sampler import wire
+from actors.sampler.limits import Limits
+from policy.engine.architecture import read_architecture
 from runtime.bounded import joined
 from runtime.errors import EngineBusy, EngineError, EngineGone, SamplerError
 
@@ -51,6 +54,11 @@ class EngineClient:
         if not models.data:
             raise EngineError("the engine serves no model")
         return models.data[0].max_model_len
+
+    async def limits(self, model: str) -> Limits:
+        """What it can take: the context is its own word, the vocabulary that of the model folder."""
+        shape = await asyncio.to_thread(read_architecture, Path(model))
+        return Limits(vocabulary=shape.vocab_size, context=await self.context_length())
 
     async def score(self, ids: list[int], timeout_s: float) -> list[float]:
         """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1."""

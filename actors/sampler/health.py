@@ -36,11 +36,13 @@ class Answered(msgspec.Struct, frozen=True):
 class ReadBack(msgspec.Struct, frozen=True):
     """The engine said which weights it holds; None for a name that is no version.
 
-    `sound` is false when the canary prompt's log-probabilities are not the learner's.
+    `sound` is false when the canary prompt's log-probabilities are not the learner's. `asked` is what it had been told
+    to load, which newer weights may have overtaken as the target.
     """
 
     version: Version | None
     sound: bool = True
+    asked: Version | None = None
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -82,7 +84,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
             case Answered():
                 return msgspec.structs.replace(self, state=State.STALE) if self.state is State.DEAD else self
             case ReadBack(version, sound):
-                return self._read_back(version, sound)
+                return self._read_back(version, sound, event.asked)
             case Target(version, exact):
                 return msgspec.structs.replace(self, target=version if exact else max(self.target, version))
             case Refusal(version):
@@ -95,12 +97,12 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
             case Succeeded():
                 return msgspec.structs.replace(self, streak=0) if self.state is State.HEALTHY else self
 
-    def _read_back(self, version: Version | None, sound: bool) -> Health:
+    def _read_back(self, version: Version | None, sound: bool, asked: Version | None) -> Health:
         if self.state is State.DEAD:
             return self
         if not sound:
             return msgspec.structs.replace(self, state=State.STALE, served=None)
-        if version is not None and version == self.target:
+        if version is not None and version in (self.target, asked):
             return msgspec.structs.replace(self, state=State.HEALTHY, served=version)
         if self.state is State.HEALTHY and version == self.served:
             return self  # the new weights have not arrived yet

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from pathlib import Path
 
 from actors.learner.messages import Ticket
 from actors.sampler import events
@@ -22,7 +21,6 @@ from actors.sampler.latest import Latest, recall, remember
 from actors.sampler.limits import Limits
 from actors.sampler.loader import Loader, Verdict
 from actors.sampler.telling import Telling
-from policy.engine.architecture import read_architecture
 from runtime.actor import Context
 from runtime.errors import ConfigError, EngineBusy, EngineError, EngineGone, SamplerError
 from runtime.message import Version
@@ -42,9 +40,8 @@ class EngineKeeper:
         self._settings, self._ctx = settings, ctx
         self._memory = ctx.run_dir / "samplers" / f"{ctx.name.replace('/', '-')}.json"
         first = Latest(version=settings.version, location=settings.model)
-        self.latest = recall(self._memory, first)
+        self.latest, self.pins = recall(self._memory, first)
         self.health = Health(target=self.latest.version)
-        self.pins: dict[Version, str] = {}
         self.limits = Limits(vocabulary=0, context=0)
         self.gate = Gate()
         self.loader = Loader(settings, self.gate)
@@ -89,13 +86,15 @@ class EngineKeeper:
         """Newer weights exist. Older ones than known are ignored."""
         if latest.version == self.latest.version and self.latest.canary is None and latest.canary is not None:
             self.latest = latest  # those it began with: the learner now says how they score
-            remember(self._memory, latest)
+            self._remember()
             self._ctx.spawn(self._compare(), "compare with the learner")
+        elif latest.version == self.latest.version and self.health.target != self._wanted().version:
+            self._aim()  # they were refused; what was wrong may have passed
         if latest.version <= self.latest.version:
             return
         self._skipped += self.latest.version != self.health.served
         self.latest = latest
-        remember(self._memory, latest)
+        self._remember()
         self._aim()
         if self._wanted() != latest or self.health.state is State.DEAD:  # an evaluation round holds another version
             self._decline()
@@ -108,6 +107,7 @@ class EngineKeeper:
         """
         new = self.pins.get(version) != location
         self.pins[version] = location
+        self._remember()
         if self._single:
             self._aim()
         elif not await self._pin_resident(version, location):
@@ -131,6 +131,7 @@ class EngineKeeper:
         """Let a version go; unknown ones are no error."""
         if self.pins.pop(version, None) is None:
             return
+        self._remember()
         if self._single:
             self._aim()
         else:
@@ -202,22 +203,25 @@ class EngineKeeper:
         version, location = next(iter(self.pins.items()))
         return self.latest if version == self.latest.version else Latest(version=version, location=location)
 
+    def _remember(self) -> None:
+        remember(self._memory, self.latest, self.pins)
+
     def _aim(self) -> None:
         self._see(Target(self._wanted().version, exact=self._single))
         self._newer.set()
 
     async def _bring_up(self) -> None:
         latest = self._wanted()
+        self._see(Target(latest.version, exact=True))  # refused by its predecessor, perhaps
         try:
             await self.engine.up(latest)
             self._see(Answered())
-            shape = await asyncio.to_thread(_vocabulary, self._settings)
-            self.limits = Limits(vocabulary=shape, context=await self.engine.client.context_length())
             client = self.engine.client
+            self.limits = await client.limits(self._settings.model)
             verdict = await (self.loader.load if self._settings.attach else self.loader.judge)(client, latest)
             if not self._single:
                 await self._pin_again()
-            self._judge(verdict, "start")
+            self._judge(verdict, "start", latest)
         except EngineError as error:
             raise SamplerError(f"the engine came up but can't be used: {error}") from error
         if not verdict.sound:
@@ -300,15 +304,16 @@ class EngineKeeper:
     async def _load_newest(self) -> bool:
         """Whether it was loaded; a refusal leaves the old weights serving."""
         began, latest = time.monotonic(), self._wanted()
+        self._see(Target(latest.version, exact=True))
         skipped, self._skipped = self._skipped, 0
         try:
             ask = functools.partial(self._ask, latest) if self._joining.wanted(latest) else None
             verdict = await self.loader.load(self.engine.client, latest, ask)
             if verdict.missed:
                 self._joining.not_received(latest, verdict.missed)
-            if not self._judge(verdict, "load"):
+            if not self._judge(verdict, "load", latest):
                 verdict = await self.loader.load(self.engine.client, latest)
-                if not self._judge(verdict, "second load"):
+                if not self._judge(verdict, "second load", latest):
                     self._condemned = f"its weights are off by {verdict.off_by}; "
                     await self.engine.condemn()
                     return False
@@ -355,16 +360,18 @@ class EngineKeeper:
         """Judge the weights that the engine holds now."""
         if self.health.state is State.DEAD or self._probing:
             return
+        latest = self._wanted()
+        self._see(Target(latest.version, exact=True))
         try:
-            sound = self._judge(await self.loader.judge(self.engine.client, self._wanted()), "comparison")
+            sound = self._judge(await self.loader.judge(self.engine.client, latest), "comparison", latest)
         except (EngineGone, EngineError) as error:
             self.suspect(error)
             return
         if not sound or self.health.served != self.health.target:
             self._newer.set()
 
-    def _judge(self, verdict: Verdict, when: str) -> bool:
-        """Take a verdict into the machine; whether the weights are sound."""
+    def _judge(self, verdict: Verdict, when: str, asked: Latest) -> bool:
+        """Take a verdict on what the engine was `asked` to hold into the machine; whether the weights are sound."""
         if not verdict.sound:
             self.doubts += 1
             self._known.discard(str(verdict.version))
@@ -375,7 +382,7 @@ class EngineKeeper:
                 tolerance=self._settings.samplers.canary_tolerance,
                 when=when,
             )
-        self._see(ReadBack(verdict.version, verdict.sound))
+        self._see(ReadBack(verdict.version, verdict.sound, asked.version))
         return verdict.sound
 
     def _refused(self, weights: Latest, error: EngineError) -> None:
@@ -386,10 +393,6 @@ class EngineKeeper:
             cause=str(error),
             served=str(self.health.served),
         )
-
-
-def _vocabulary(settings: SamplerSettings) -> int:
-    return read_architecture(Path(settings.model)).vocab_size
 
 
 def _since(began: float) -> float:

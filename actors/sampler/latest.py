@@ -1,4 +1,4 @@
-"""The newest weights a sampler was told of, remembered across its restarts.
+"""The newest weights a sampler was told of and those pinned, remembered across its restarts.
 
 Invariant: the file names weights that were told, or is not there; a torn write can't be seen.
 """
@@ -6,7 +6,9 @@ Invariant: the file names weights that were told, or is not there; a torn write 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -24,19 +26,32 @@ class Latest(Value):
     gatherer: str = ""  # who gathers a group for them
 
 
-def remember(path: Path, latest: Latest) -> None:
-    """Write `latest` at `path`."""
+class Memory(Value):
+    """What a sampler was told."""
+
+    latest: Latest
+    pins: dict[str, str] = {}  # version -> location
+
+
+def remember(path: Path, latest: Latest, pins: Mapping[Version, str] = MappingProxyType({})) -> None:
+    """Write `latest` and the pinned versions' locations at `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(latest))
+    memory = Memory(latest=latest, pins={str(version): location for version, location in pins.items()})
+    fresh.write_bytes(msgspec.json.encode(memory))
     os.replace(fresh, path)
 
 
-def recall(path: Path, fallback: Latest) -> Latest:
-    """What was remembered, where it is newer than `fallback` and its weights still lie there."""
+def recall(path: Path, fallback: Latest) -> tuple[Latest, dict[Version, str]]:
+    """What was remembered: the newest where it is newer than `fallback`, and pins; of both what still lies there."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Latest)
+        found = msgspec.json.decode(path.read_bytes(), type=Memory)
     except (FileNotFoundError, msgspec.MsgspecError):
-        return fallback
-    usable = found.version > fallback.version and (Path(found.location) / "config.json").exists()
-    return found if usable else fallback
+        return fallback, {}
+    pins = {Version.parse(version): location for version, location in found.pins.items() if _there(location)}
+    usable = found.latest.version > fallback.version and _there(found.latest.location)
+    return (found.latest if usable else fallback), pins
+
+
+def _there(location: str) -> bool:
+    return (Path(location) / "config.json").exists()

@@ -21,10 +21,11 @@ from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplerSettings
 from actors.sampler.gate import Gate
 from actors.sampler.latest import Latest
-from runtime.errors import EngineError, EngineGone
+from runtime.errors import EngineBusy, EngineError, EngineGone
 from runtime.message import Version
 
 _DRAIN_MARGIN_S = 10.0
+_BUSY_S = 0.2  # between two tries to score a canary in a full line
 Asking = Callable[[], Awaitable[Ticket | None]]  # for a place in a group; None: there is none, load from disk
 
 
@@ -95,9 +96,22 @@ class Loader:
         self.mixed = self.mixed and version != latest.version
         if latest.canary is None or version != latest.version:
             return Verdict(version, None, sound=True)
-        found = await client.score(latest.canary.ids, self._settings.load_timeout_s)
+        found = await self._score(client, latest.canary.ids)
         off_by = difference(found, latest.canary.logprobs)
         return Verdict(version, off_by, sound=off_by <= self._settings.samplers.canary_tolerance)
+
+    async def _score(self, client: EngineClient, ids: list[int]) -> list[float]:
+        """A line that is full says nothing of the weights: ask again, as a request would. Raises EngineGone."""
+        timeout_s = self._settings.load_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    try:
+                        return await client.score(ids, timeout_s)
+                    except EngineBusy:
+                        await asyncio.sleep(_BUSY_S)
+        except TimeoutError as error:
+            raise EngineGone(f"a canary was not scored within {timeout_s:g} s") from error
 
     @property
     def _flush(self) -> bool:

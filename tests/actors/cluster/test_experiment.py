@@ -215,7 +215,9 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
 def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path(file).write_text(FILE + "run: {require: {bc_steps: 1, rl_steps: 1}}\nentropulse: {bc_steps: 9, pulses: 2}\n")
+    Path(file).write_text(
+        FILE + "run: {limit_s: 60, require: {bc_steps: 1, rl_steps: 1}}\nentropulse: {bc_steps: 9, pulses: 2}\n"
+    )
     runs, simulated = tmp_path / "runs", SimulatedRuns({})
     monkeypatch.setattr(runcommand, "carry_out", simulated)
     monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
@@ -225,7 +227,8 @@ def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(
     alone, arm = simulated.deploys["e-cloning-5"], simulated.deploys["e-far-5"]
     phases = alone.entropulse
     assert (alone.run.seed, phases.bc_steps, phases.total_rl_steps, phases.pulses) == (5, 9, 0, 0)
-    assert (alone.run.require.bc_steps, alone.run.require.rl_steps, alone.evaluation.enabled) == (1, 0, False)
+    assert (alone.run.require.bc_steps, alone.run.require.rl_steps, alone.evaluation.enabled) == (9, 0, False)
+    assert (alone.run.limit_s, arm.run.limit_s) == (None, 60.0), "the limit is for arms, and all cloning is wanted"
     assert arm.run.base == str((runs / "e-cloning-5" / "weights" / "0.7").resolve())
     assert (arm.demos.count, arm.demos.source, arm.entropulse.bc_steps, arm.entropulse.pulses) == (0, "", 0, 2)
     assert (arm.run.require.bc_steps, arm.run.require.rl_steps, arm.replay.max_staleness) == (0, 1, 4)

@@ -254,8 +254,9 @@ def test_pinned_folders_outlive_the_export(tmp_path: Path) -> None:
     export.rmdir()
     assert (location / "model.safetensors").read_text() == "weights"
     kept = pins.keep(version, location)
-    assert pins.release([version]) == []
-    assert pins.release([]) == [version]
+    assert pins.surplus([version]) == []
+    assert pins.surplus([]) == [version]
+    pins.release(version)
     assert not location.exists()
     pins.forget([version])
     assert (kept / "model.safetensors").read_text() == "weights"

@@ -175,6 +175,8 @@ async def test_a_new_start_goes_on_from_the_last_checkpoint(tmp_path: Path, base
     saved = run.logged("checkpoint_saved")
     assert [line["cause"] for line in saved] == ["first", "stop"]
     parent = v(saved[-1]["version"])
+    assert {w.version for w in Sampler.heard} == {v("0.0")}
+    assert (run.folder / "weights" / str(parent) / "model.safetensors").is_file(), "what was stopped can be exported"
     Sampler.heard.clear()
     async with running(tmp_path / "run", base, checkpoint_every=10_000) as run:
         assert Sampler.heard[0].version == Version(lineage=1, step=parent.step)

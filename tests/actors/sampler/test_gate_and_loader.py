@@ -18,7 +18,7 @@ from actors.sampler.loader import Loader, check_digest, difference
 from actors.sampler.messages import Canary
 from actors.sampler.wire import ModelInfo
 from policy.hf_folder import digest
-from runtime.errors import ConfigError, EngineError, EngineGone
+from runtime.errors import ConfigError, EngineBusy, EngineError, EngineGone
 from runtime.message import Version
 from tests.policy.tiny_models import write
 
@@ -139,6 +139,23 @@ async def test_weights_that_score_otherwise_are_not_sound() -> None:
     assert (await loader().judge(server, Latest(version=TWO, location=""))).version == ONE
     server.held = "default"
     assert (await loader().judge(server, latest)).version is None
+
+
+async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, tries = Server({"0.1": [-1.0]}), [EngineBusy("full"), EngineBusy("full")]
+    server.held = "0.1"
+    score = server.score
+
+    async def busy(ids: list[int], timeout_s: float) -> list[float]:
+        if tries:
+            raise tries.pop()
+        return await score(ids, timeout_s)
+
+    monkeypatch.setattr(server, "score", busy)
+    monkeypatch.setattr("actors.sampler.loader._BUSY_S", 0.0)
+    told = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
+    verdict = await loader().judge(server, told)
+    assert (verdict.sound, verdict.off_by, tries) == (True, 0.0, [])
 
 
 async def test_files_with_another_digest_are_refused(tmp_path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -117,10 +118,21 @@ async def test_generate_weights_and_pins(tmp_path, models):
             while not events(tmp_path, "weights_refused"):  # noqa: ASYNC110 - the log is the only witness
                 await asyncio.sleep(0.02)
         check(models[2], await ask(ref, "g"), SECOND)
-    assert [line["version"] for line in events(tmp_path, "weights_loaded")] == ["0.2"]
+
+        late = tmp_path / "late"  # not there yet, and told again later
+        fourth = Weights(version=Version(lineage=0, step=4), digest="", location=str(late))
+        await ref.tell(fourth)
+        async with asyncio.timeout(20):
+            while len(events(tmp_path, "weights_refused")) < 2:  # noqa: ASYNC110 - the log is the only witness
+                await asyncio.sleep(0.02)
+        shutil.copytree(models[1], late)
+        await ref.tell(fourth)
+        assert await asyncio.wait_for(Ledger.told.get(), 20) == fourth.version
+        check(models[1], await ask(ref, "h"), fourth.version)
+    assert [line["version"] for line in events(tmp_path, "weights_loaded")] == ["0.2", "0.4"]
     spans = events(tmp_path, "generate")
     assert all(line["t0"] <= line["t1"] for line in spans)
-    assert len(spans) == 5
+    assert len(spans) == 6
 
 
 async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, models):
@@ -153,6 +165,7 @@ async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, mod
     # A sampler that starts again in the same run remembers what it was told.
     async with sampling(tmp_path, config) as ref:
         check(models[1], await ask(ref, "d"), FIRST)
+        check(models[0], await ask(ref, "e", pin=BASE), BASE)
 
 
 async def test_a_stopped_engine_is_named_replaced_and_its_requests_answered(tmp_path, models, monkeypatch):

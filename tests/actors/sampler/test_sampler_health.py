@@ -13,7 +13,7 @@ EVENTS = st.one_of(
     st.just(Answered()),
     st.just(Lost()),
     st.just(Succeeded()),
-    st.builds(ReadBack, st.none() | VERSIONS, st.booleans()),
+    st.builds(ReadBack, st.none() | VERSIONS, st.booleans(), st.none() | VERSIONS),
     st.builds(Target, VERSIONS, st.booleans()),
     st.builds(Refusal, VERSIONS),
 )
@@ -63,6 +63,13 @@ def test_newer_weights_do_not_stop_requests():
     assert health.after(ReadBack(old)) == health
     assert health.after(ReadBack(new)).served == new
     assert health.after(Refusal(new)).target == old
+
+
+def test_a_load_that_newer_weights_overtook_serves_until_they_are_loaded():
+    first, second, third = (Version(lineage=0, step=step) for step in range(3))
+    health = healthy(first).after(Target(second)).after(Target(third)).after(ReadBack(second, asked=second))
+    assert (health.state, health.served, health.target) == (State.HEALTHY, second, third)
+    assert health.after(ReadBack(first, asked=third)).state is State.STALE
 
 
 def test_weights_nobody_told_it_make_an_engine_stale():

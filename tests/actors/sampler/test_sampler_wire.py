@@ -74,15 +74,15 @@ def test_the_newest_weights_are_remembered_while_they_lie_there(tmp_path):
     first = Latest(version=Version(lineage=0, step=0), location="base")
     newer = Latest(version=Version(lineage=0, step=3), location=str(tmp_path / "weights"), digest="d")
     path = tmp_path / "samplers" / "sampler-0.json"
-    assert recall(path, first) == first
-    remember(path, newer)
-    assert recall(path, first) == first
+    assert recall(path, first) == (first, {})
+    remember(path, newer, {newer.version: newer.location})
+    assert recall(path, first) == (first, {})
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "config.json").write_text("{}")
-    assert recall(path, first) == newer
-    assert recall(path, msgspec.structs.replace(newer, version=Version(lineage=1, step=0))).version.lineage == 1
+    assert recall(path, first) == (newer, {newer.version: newer.location})
+    assert recall(path, msgspec.structs.replace(newer, version=Version(lineage=1, step=0)))[0].version.lineage == 1
     path.write_text("torn")
-    assert recall(path, first) == first
+    assert recall(path, first) == (first, {})
 
 
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"attach": ["127.0.0.1:1"]}, {"generate_timeout_s": 0.0}])
