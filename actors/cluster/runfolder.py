@@ -20,6 +20,7 @@ from runtime.errors import ConfigError
 
 # Arms of an experiment that are no arms: runs that record or clone what the others begin from.
 RECORDING, CLONING = "demos", "cloning"
+EVAL = "eval"  # what the `file` of a run made by `eval` begins with
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -38,6 +39,11 @@ class RunRecord(msgspec.Struct, kw_only=True):
     resumed: int = 0  # how many times
     experiment: str = ""  # of the runs that one file with arms or seeds became; "" for a run of its own
     arm: str = ""
+
+    @property
+    def of_eval(self) -> bool:
+        """Whether `eval` made it: it learned nothing."""
+        return self.file.startswith(f"{EVAL} ")
 
 
 class Owner(msgspec.Struct, kw_only=True):

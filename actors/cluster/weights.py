@@ -31,7 +31,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def locate(name: str, runs: Path, at: str = "") -> Weights:
-    """The weights called `name`: `base`, a run's name or folder, `last`, or a model folder.
+    """The weights called `name`: `base`, a run's name or folder, `last` (the newest that trained), or a model folder.
 
     `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default). Raises
     ConfigError with the nearest name.
@@ -49,14 +49,15 @@ def locate(name: str, runs: Path, at: str = "") -> Weights:
 
 
 def _run(name: str, runs: Path) -> Path | None:
-    known = {path.name: path for path, _ in runfolder.all_runs(runs)}
-    if name == "last":
-        made = [path for path in known.values() if exports(path)]
+    known = list(runfolder.all_runs(runs))
+    named = {path.name: path for path, _ in known}
+    if name in named:
+        return named[name].resolve()
+    if name == "last":  # an evaluation holds a copy of others' weights and knows none of their rounds
+        made = [path for path, record in known if not record.of_eval and exports(path)]
         if not made:
-            raise ConfigError(f"last: no run in {runs} holds weights")
+            raise ConfigError(f"last: no training run in {runs} holds weights")
         return made[-1].resolve()
-    if name in known:
-        return known[name].resolve()
     return Path(name).resolve() if (Path(name) / "run.json").is_file() else None
 
 
@@ -75,7 +76,7 @@ def _of_run(run: Path, at: str) -> Weights:
         raise ConfigError(f"run {run.name} holds no weights: it ended before its first optimizer step")
     rounds = {found.name: found.version for found in evaluation.read_rounds(run)}
     version = str(max(held)) if at == NEWEST else rounds.get(at, at)
-    by_name = {str(one): path for one, path in held.items()}
+    by_name = {str(one): path for one, path in sorted(held.items())}
     if version not in by_name:
         names = [NEWEST, *(name for name, of in rounds.items() if of in by_name), *by_name]
         gone = f" (its weights {version} were not kept)" if at in rounds else ""

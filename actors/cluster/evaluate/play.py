@@ -31,7 +31,6 @@ from runtime.errors import ActorFailed, ConfigError, StoreError
 from runtime.message import Version
 from runtime.system import ActorSystem
 
-EVAL = "eval"
 ROUND = "eval"
 PIN_S = 120.0
 FAULTS_MOST = 0.02  # share of a round's episodes beyond which its numbers are not to be trusted
@@ -63,7 +62,7 @@ def play(args: argparse.Namespace) -> int:
     def planned() -> Plan:
         return compose.evaluating(deploy, version=version, run_dir=folder, incarnation=uuid.uuid4().hex)
 
-    label = f"{EVAL} {args.model}" if not args.resume else runfolder.read_record(folder).file
+    label = f"{runfolder.EVAL} {args.model}" if not args.resume else runfolder.read_record(folder).file
     labels = runcommand.Labels(label, args.runs, begun)
     # With --json, standard output is for the one document.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
