@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from actors.cluster import models
+from actors.cluster import models, places
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import lanes_of
 from actors.desktop.config import SandboxConfig
@@ -287,11 +287,13 @@ def check_base(deploy: Deploy) -> Check:
 
 def check_disk(place: Path) -> Check:
     """Free space where the run folder goes."""
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free / 1e9
+    try:
+        near = places.nearest_there(place)
+        free = shutil.disk_usage(near).free / 1e9
+    except OSError as error:
+        return Check(name="disk", ok=False, found=f"{place}: {error.strerror}", mend="use --runs on another folder")
     return Check(
-        name="disk", ok=free >= NEEDED_GB, found=f"{free:.0f} GB free at {place}", mend="use --runs on a larger disk"
+        name="disk", ok=free >= NEEDED_GB, found=f"{free:.0f} GB free at {near}", mend="use --runs on a larger disk"
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import compose, deployfile, experiment, runcommand, runfolder, say, typed, weights
+from actors.cluster import compose, deployfile, experiment, places, runcommand, runfolder, say, typed, weights
 from actors.cluster.config import Deploy
 from actors.cluster.experiment import OneRun
 from actors.cluster.nearest import hint
@@ -60,7 +60,7 @@ def start(args: argparse.Namespace) -> int:
     name = args.name or f"{stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
     if args.resume:
         name = _to_resume(folder, args.name, args.file)
-    runcommand.refuse_bad_name(name)
+    places.refuse_bad_name(name)
     for one in runs:
         if not args.resume and (folder / one.name(name)).exists():
             raise ConfigError(f"run {one.name(name)} exists already: continue with --resume, or give another --name")
@@ -143,7 +143,8 @@ def _planned(deploy: Deploy, path: Path) -> compose.Plan:
 
 
 def _to_resume(folder: Path, name: str | None, file: str) -> str:
-    mine = [found.experiment for _, found in runfolder.all_runs(folder) if found.experiment and found.file == file]
+    known = [found for _, found in runfolder.all_runs(folder) if found.experiment]
+    mine = [found.experiment for found in known if deployfile.same(found.file, file)]
     if name is None:
         if not mine:
             raise ConfigError(f"nothing to resume: no experiment of {file} in {folder}")

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.cluster import compose, deployfile, doctor, runfolder, say, typed
+from actors.cluster import compose, deployfile, doctor, places, runfolder, say, typed
 from actors.cluster.config import Deploy
-from actors.cluster.nearest import hint
 from runtime.errors import ConfigError
 from runtime.origin import check_origin
 
@@ -50,7 +49,7 @@ def start(args: argparse.Namespace) -> int:
     runs = Path(args.runs)
     path = deployfile.locate(args.file)
     name = args.name or f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
-    refuse_bad_name(name)
+    places.refuse_bad_name(name)
     folder = runs / name
     if args.resume:
         folder = _to_resume(runs, args.name, path, args.file)
@@ -85,6 +84,7 @@ def carry_out(
     job: execute.Job | None = None,
 ) -> int:
     """Claim `folder`, run the plan for `job` (default: training) and record how it ended; the exit status."""
+    places.refuse_unwritable(folder.parent, "--runs")
     _refuse_unless_fit(deploy, folder.parent)
     _raise_file_limit()
     plan = planned()
@@ -101,7 +101,7 @@ def carry_out(
     )
     run = runfolder.claim(folder, record, resume=resume)
     (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
-    named = folder.name if labels.runs == "runs" else f"{folder.name} --runs {labels.runs}"
+    named = f"{folder.name}{runfolder.runs_flag(folder.parent)}"
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"
     try:
@@ -121,23 +121,14 @@ def carry_out(
     if verdict == "crashed":
         say.line(f"see  computerrl logs {named} --level warning")
     if verdict in ("crashed", "stopped"):
-        say.line(f"continue with  {runfolder.to_continue(record)}{named.removeprefix(folder.name)}")
+        say.line(f"continue with  {runfolder.to_continue(record, folder)}")
     return STATUS[verdict]
-
-
-def refuse_bad_name(name: str, flag: str = "--name") -> None:
-    """Raise ConfigError for what can't be a run folder's name."""
-    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
-        raise ConfigError(f"{flag} {name}: letters, digits, dots, dashes and underscores only")
 
 
 def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:
     if name is None:
         return runfolder.newest_of(runs, path.stem, file)
-    known = [found.name for found, _ in runfolder.all_runs(runs)]
-    if name not in known:
-        raise ConfigError(f"--name {name}: no such run in {runs}; {hint(name, known)}")
-    return runs / name
+    return runfolder.named(runs, name, [found.name for found, _ in runfolder.all_runs(runs)], "run")
 
 
 def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:

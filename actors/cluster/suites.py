@@ -6,6 +6,7 @@ trained; what a suite spreads over its families depends on nothing but the suite
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from pathlib import Path
 
@@ -95,7 +96,7 @@ def load(name: str) -> Suite:
     known = bundled()
     if name in known:
         return read(known[name], name)
-    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+    if name.endswith((".yaml", ".yml")) and os.path.isfile(name):
         return read(Path(name), name)
     if name in tasks.FAMILIES:
         family = tasks.FAMILIES[name]

@@ -6,6 +6,7 @@ version, and never stands for other weights than those.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -42,7 +43,7 @@ def locate(name: str, runs: Path, at: str = "") -> Weights:
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
     if name == BASE:
         return Weights(folder=str(models.locate("")), name=BASE)
-    if Path(name).is_dir():
+    if os.path.isdir(name):
         return Weights(folder=str(models.locate(name)), name=name)
     known = [BASE, *(path.name for path, _ in runfolder.all_runs(runs))]
     raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
@@ -58,7 +59,7 @@ def _run(name: str, runs: Path) -> Path | None:
         if not made:
             raise ConfigError(f"last: no training run in {runs} holds weights")
         return made[-1].resolve()
-    return Path(name).resolve() if (Path(name) / "run.json").is_file() else None
+    return Path(name).resolve() if runfolder.is_run(Path(name)) else None
 
 
 def exports(run: Path) -> dict[Version, Path]:

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import compose, deployfile, execute, progress, runcommand, runfolder, suites, typed
+from actors.cluster import compose, deployfile, execute, places, progress, runcommand, runfolder, suites, typed
 from actors.cluster.compose import Plan
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
-from actors.cluster.nearest import hint
 from actors.entropulse.config import EvaluationConfig
 from actors.replay.config import TaskRange, TasksConfig
 from actors.replay.messages import Figures, WaitFigures
@@ -43,7 +42,7 @@ def record(args: argparse.Namespace) -> int:
         if args.suite is None and not args.tasks and not args.deploy:
             raise ConfigError("nothing to record: name a SUITE, tasks with --tasks ID ..., or --deploy FILE")
         name = args.name or f"demos-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
-        runcommand.refuse_bad_name(name)
+        places.refuse_bad_name(name)
         folder = runs / name
         deploy = deploy_of(args)
         if args.deploy:  # what the command says by flags is no key of a file
@@ -69,9 +68,7 @@ def _to_resume(runs: Path, name: str | None) -> Path:
         if not mine:
             raise ConfigError(f"nothing to resume: no recording in {runs}")
         return runs / mine[-1]
-    if name not in mine:
-        raise ConfigError(f"--name {name}: no such recording in {runs}; {hint(name, mine)}")
-    return runs / name
+    return runfolder.named(runs, name, mine, "recording")
 
 
 def deploy_of(args: argparse.Namespace) -> Deploy:

@@ -81,7 +81,7 @@ def _like(args: argparse.Namespace, weights: Weights) -> Deploy:
     if args.like:
         runs = Path(args.runs)
         named = {path.name: path for path, _ in runfolder.all_runs(runs)}
-        if args.like in named or (Path(args.like) / "run.json").is_file():
+        if args.like in named or runfolder.is_run(Path(args.like)):
             return _of_run(named.get(args.like, Path(args.like)))
         return deployfile.load(args.like)[0]
     return _of_run(Path(weights.run)) if weights.run else Deploy()

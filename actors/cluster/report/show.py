@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.cluster import criterion, say
+from actors.cluster import criterion, places, say
 from actors.cluster.evaluation import Round
 from actors.cluster.report.gather import RunData, gather, grouped
 from actors.cluster.report.machine import MachineTime
@@ -22,6 +22,8 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
 
     Returns 1 when one of them played no evaluation round. Raises ConfigError where a run has no ledger.
     """
+    if out is not None:
+        places.refuse_unwritable(out, "--out")
     if out is None:
         figures, written = [read_run(path) for path in paths], []
     else:

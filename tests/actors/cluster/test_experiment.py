@@ -203,13 +203,21 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
     ]  # fmt: skip
     assert reported == [["e-near-3", "e-far-3", "e-near-5", "e-far-5"]]
     assert [path.name for path in runfolder.of_experiment(runs, "e")][:2] == ["e-near-3", "e-far-3"]
-    assert runfolder.to_continue(runfolder.read_record(runs / "e-far-3")) == f"computerrl run {file} --resume --name e"
+    assert runfolder.to_continue(runfolder.read_record(runs / "e-far-3"), runs / "e-far-3").startswith(
+        f"computerrl run {file} --resume --name e"
+    )
     with pytest.raises(ConfigError, match="nothing to resume"):
         runfolder.newest_of(runs, "exp", file)
     with pytest.raises(ConfigError, match="exists already"):
         experimentrun.start(arguments(file, runs, name="e"))
     with pytest.raises(ConfigError, match="no such experiment"):
         experimentrun.start(arguments(file, runs, name="f", resume=True))
+    simulated.started = []
+    other = str(
+        Path(file).parent / "." / ".." / Path(file).parent.name / Path(file).name
+    )  # the same file otherwise said
+    assert experimentrun.start(arguments(other, runs, resume=True)) == 1
+    assert not simulated.started
 
 
 def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(

@@ -78,6 +78,45 @@ def test_runs_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "two" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("text", ["", "{", '{"name": 3}'])
+def test_a_broken_record_is_named_and_disables_no_other_run(
+    runs: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs / "two").mkdir()
+    (runs / "two" / "run.json").write_text(text)
+    at = ("--runs", str(runs))
+    assert cli.main(["runs", *at, "--json"]) == 0
+    assert [(run["name"], run["state"]) for run in json.loads(capsys.readouterr().out)] == [
+        ("one", "ok"),
+        ("two", "broken"),
+    ]
+    assert cli.main(["runs", *at]) == 0
+    assert "run.json is broken" in capsys.readouterr().out
+    assert cli.main(["status", "one", *at]) == 0
+    assert cli.main(["status", *at]) == 0
+    assert "run.json is broken" in capsys.readouterr().err
+    assert len(lines(capsys, "one", *at)) == 3
+    for words in (["status", "two"], ["run", "smoke", "--resume", "--name", "two"]):
+        assert cli.main([*words, *at]) == 2
+        assert "run.json is broken" in capsys.readouterr().err
+
+
+def test_a_report_that_can_be_written_nowhere_is_refused_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for out in ("/proc/x", str(runs / "one" / "run.json")):
+        assert cli.main(["report", "one", "--runs", str(runs), "--out", out]) == 2
+        shown = capsys.readouterr().err
+        assert f"--out {out}: " in shown
+        assert shown.count("\n") == 1, "nothing was read yet"
+
+
+def test_the_advice_to_go_on_names_the_folder_of_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = runfolder.read_record(runs / "one")
+    monkeypatch.chdir(runs.parent)
+    assert runfolder.to_continue(record, runs / "one").endswith(f" --resume --name one --runs {runs.name}")
+    default = runs.parent / "runs"
+    assert runfolder.to_continue(record, default / "one") == "computerrl run smoke --resume --name one"
+
+
 def test_status_of_an_ended_run_is_its_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made(runs, "two", verdict="failed")
     assert cli.main(["status", "one", "--runs", str(runs)]) == 0
