@@ -130,6 +130,8 @@ def _listed(args: argparse.Namespace) -> list[str | TaskRange]:
         raise ConfigError(f"{args.suite}: it has no split {TRAIN}, and only that may be demonstrated")
     most = max(1, min(each, numbers.count - args.first))
     suite.ids(families[0], TRAIN, args.first, most)
+    if args.count > most * len(families):
+        raise ConfigError(f"--count {args.count}: {args.suite} has {most * len(families)} tasks from --first on")
     first = numbers.first + args.first
     return [TaskRange(family=name, split=TRAIN, count=most, first=first) for name in families]
 

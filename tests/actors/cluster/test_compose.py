@@ -61,11 +61,28 @@ def test_the_same_file_gives_the_same_plan() -> None:
     ("override", "message"),
     [
         ("tasks.train=[text_editor/held-out/3]", "tasks.train: text_editor/held-out/3 is also in tasks.eval"),
-        ("tasks.train=[{family: tekst_editor, split: train, count: 3}]", "tasks.train: there is no task"),
+        (
+            "tasks.train=[{family: tekst_editor, split: train, count: 3}]",
+            r"tasks.train.0.family: there is no family tekst_editor; did you mean text_editor\?",
+        ),
+        (
+            "tasks.train=[{family: text_editor, split: trian, count: 3}]",
+            r"tasks.train.0.split: there is no split trian; did you mean train\?",
+        ),
+        ("tasks.train.0.count=99999999999", r"tasks.train.0.count is 99999999999: text_editor has 1000000 instances"),
+        ("tasks.eval.1.first=100000", r"tasks.eval.1.first is 100000: .*, the last is number 99999"),
+        (
+            "tasks.eval=[{suite: desktop, split: held-out, count: 99999999999}]",
+            r"tasks.eval.0.count is 99999999999: suite desktop has 100000 instances of split held-out in each",
+        ),
+        ("tasks.eval=[text_editor/held-out/100000]", "tasks.eval.0: .*the last of split held-out is number 99999"),
         ("tasks.train=[text_editor/train/1, text_editor/train/1]", "tasks.train: .*listed twice"),
         ("tasks.train=[text_editor/held-out/70]", "tasks.train: text_editor/held-out/70 is held out"),
         ("tasks.demo=[{suite: desktop, split: held-out, count: 9, first: 900}]", "tasks.demo: .* is held out"),
-        ("tasks.train=[{suite: desktp, split: train, count: 9}]", "tasks.train: desktp: .*did you mean desktop?"),
+        (
+            "tasks.train=[{suite: desktp, split: train, count: 9}]",
+            "tasks.train.0.suite: desktp: .*did you mean desktop?",
+        ),
         ("tasks.demo=[{family: text_editor, split: train, count: 0}]", "at least one task"),
         ("tasks.train=[]", "tasks.train is empty"),
         ("tasks.demo=[]", "tasks.demo is empty"),
