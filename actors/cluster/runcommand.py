@@ -27,41 +27,61 @@ STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
 _VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
 
 
-def dry_run(deploy: Deploy, file: str, runs: str, *, as_json: bool) -> int:
-    """Print the plan of a run in the folder `runs`."""
-    plan = compose.plan(deploy, run_dir=Path(runs) / Path(file).stem, incarnation="dry-run")
-    if as_json:
-        say.document({"file": file, "hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()})
+def dry_run(args: argparse.Namespace) -> int:
+    """Print the plan of the run that `start` would start, or refuse what it would refuse."""
+    folder, deploy = asked(args, time.time())
+    if args.resume:
+        runfolder.refuse_held(folder)
+    places.refuse_unwritable(folder.parent, "--runs")
+    plan = compose.plan(deploy, run_dir=folder, incarnation="dry-run")
+    if args.json:
+        rows = {"hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()}
+        say.document({"file": args.file, "run": folder.name, **rows})
         return 0
-    say.line(f"{file}: good\n")
+    say.line(f"{args.file}: good; run {folder.name} would {'go on' if args.resume else 'begin'}\n")
+    show_plan(plan)
+    return 0
+
+
+def show_plan(plan: compose.Plan) -> None:
+    """Print hosts, actors and summary."""
     say.table(("HOST", "ACTORS"), plan.host_rows())
     say.line()
     say.table(("ACTOR", "COUNT", "WHAT"), plan.actor_rows())
     say.line()
     for label, value in plan.summary():
         say.line(f"{label:<14}{value}")
-    return 0
 
 
 def start(args: argparse.Namespace) -> int:
     """Run, or continue a run; the exit status."""
     begun = time.time()
-    runs = Path(args.runs)
-    path = deployfile.locate(args.file)
-    name = args.name or f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
-    places.refuse_bad_name(name)
-    folder = runs / name
-    if args.resume:
-        folder = _to_resume(runs, args.name, path, args.file)
-        deploy = typed.read(folder / "deploy.yaml", Deploy, args.overrides)
-    else:
-        deploy, _ = deployfile.load(args.file, args.overrides)
+    folder, deploy = asked(args, begun)
     folder = folder.resolve()
 
     def planned() -> compose.Plan:
         return compose.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
 
     return carry_out(deploy, folder, planned, Labels(args.file, args.runs, begun), resume=args.resume)
+
+
+def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
+    """The folder and the settings of the run that the arguments of `run` mean. Raises ConfigError for a bad, taken or
+    unknown name."""
+    runs, path = Path(args.runs), deployfile.locate(args.file)
+    if args.resume:
+        folder = _to_resume(runs, args.name, path, args.file)
+        return folder, typed.read(folder / "deploy.yaml", Deploy, args.overrides)
+    folder = runs / name_of(args, path, begun)
+    runfolder.refuse_taken(folder)
+    return folder, deployfile.load(args.file, args.overrides)[0]
+
+
+def name_of(args: argparse.Namespace, file: Path, begun: float) -> str:
+    """The name of a new run or experiment: --name, or the file's and the time. Raises ConfigError for a bad one."""
+    name = args.name or f"{file.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+    places.refuse_bad_name(name)
+    return name
 
 
 class Labels(NamedTuple):

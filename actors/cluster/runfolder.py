@@ -132,6 +132,12 @@ def refuse_taken(path: Path) -> None:
         raise ConfigError(f"--name {path.name}: {path} is no folder; give another --name")
 
 
+def refuse_held(path: Path) -> None:
+    """Raise ConfigError where a live process owns the run at `path`."""
+    if (held := owner(path)) is not None:
+        raise ConfigError(f"run {path.name} is in use by {_describe(held)}")
+
+
 def to_continue(record: RunRecord, path: Path) -> str:
     """The command that goes on with the run at `path`."""
     verb = record.file if record.file.startswith(("demos ", f"{EVAL} ")) else f"run {record.file}"

@@ -42,7 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     record = verbs.add_parser("record", help="play oracles and keep what succeeds", description=RECORD, epilog=EXAMPLES)
     record.add_argument("suite", metavar="SUITE", nargs="?", help="suite, YAML file or family (see computerrl tasks)")
-    record.add_argument("--tasks", nargs="+", default=[], metavar="ID", help="these tasks in place of a suite")
+    record.add_argument(
+        "--tasks", nargs="+", action="extend", default=[], metavar="ID", help="these tasks in place of a suite"
+    )
     record.add_argument(
         "--deploy", metavar="FILE", help="tasks, pool, strata, seats and seed of a deploy file in place of a suite"
     )
@@ -59,7 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     record.add_argument("--seed", type=int, default=0, metavar="N", help="chooses tasks' order and strays (default: 0)")
     record.add_argument("--first", type=int, default=0, metavar="N", help="number of each family's first instance")
     record.add_argument(
-        "--routes", nargs="+", default=[], choices=("gui", "api", "mixed"), metavar="ROUTE",
+        "--routes", nargs="+", action="extend", default=[], choices=("gui", "api", "mixed"), metavar="ROUTE",
         help="gui, api, mixed (each step by either); default: all that --actions allows",
     )  # fmt: skip
     record.add_argument(

@@ -101,6 +101,21 @@ def test_a_broken_record_is_named_and_disables_no_other_run(
         assert "run.json is broken" in capsys.readouterr().err
 
 
+def test_a_dry_run_refuses_what_the_run_would(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ["run", "smoke", "--dry-run", "--runs", str(runs)]
+    for words, said in (
+        (["--name", "one"], "run one exists already"),
+        (["--name", "a b"], "letters, digits"),
+        (["--name", "on", "--resume"], "did you mean one?"),
+        (["--resume", "--runs", str(runs / "none")], "nothing to resume"),
+    ):
+        assert cli.main([*at, *words]) == 2
+        assert said in capsys.readouterr().err
+    assert cli.main([*at, "--name", "two"]) == 0
+    assert "run two would begin" in capsys.readouterr().out
+    assert not (runs / "two").exists()
+
+
 def test_a_report_that_can_be_written_nowhere_is_refused_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for out in ("/proc/x", str(runs / "one" / "run.json")):
         assert cli.main(["report", "one", "--runs", str(runs), "--out", out]) == 2
