@@ -11,6 +11,7 @@ import asyncio
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -28,6 +29,19 @@ from runtime.system import ActorSystem
 
 INSTANCES_PER_DEMO = 2  # tasks a suite lays out per demonstration wanted: failures don't make it repeat itself
 RECORD = "demos record"
+# Flag -> what it is without being given, and the key of a deploy file that says the same.
+FLAGS: dict[str, tuple[Any, str]] = {
+    "count": (64, "demos.count"),
+    "seats": (2, "desktops.seats"),
+    "seed": (0, "run.seed"),
+    "first": (0, "tasks.demo.0.first"),
+    "routes": ([], "demos.routes"),
+    "actions": ("both", "desktops.actions"),
+    "noise": (0.0, "demos.noise"),
+    "form": ("compact", "desktops.form"),
+    "base": ("", "run.base"),
+    "max_steps": (12, "tasks.max_steps"),
+}
 
 
 def record(args: argparse.Namespace) -> int:
@@ -35,6 +49,7 @@ def record(args: argparse.Namespace) -> int:
     begun = time.time()
     runs = Path(args.runs)
     if args.resume:
+        _refuse_given(args, "--resume goes on as the recording was begun")
         folder = _to_resume(runs, args.name)
         deploy = typed.read(folder / "deploy.yaml", Deploy)
         label = runfolder.read_record(folder).file
@@ -75,9 +90,15 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
     """The deploy file that records what the arguments ask for. Raises ConfigError."""
     if args.deploy:
         return _of_file(args)
-    for name in ("count", "seats"):
+    if args.overrides:
+        raise ConfigError(f"--set {args.overrides[0]}: it changes a key of a deploy file: name one with --deploy")
+    if args.tasks and (args.suite or args.first is not None):
+        raise ConfigError(f"--tasks names them all: leave {'SUITE' if args.suite else '--first'} out")
+    unsaid = {name: default for name, (default, _) in FLAGS.items() if getattr(args, name) is None}
+    args = argparse.Namespace(**{**vars(args), **unsaid})
+    for name in ("count", "seats", "max_steps"):
         if getattr(args, name) < 1:
-            raise ConfigError(f"--{name} is {getattr(args, name)}: it counts from 1")
+            raise ConfigError(f"{_flag(name)} is {getattr(args, name)}: it counts from 1")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
@@ -93,10 +114,24 @@ def _of_file(args: argparse.Namespace) -> Deploy:
     """A deploy file's tasks, pool and strata, for a run that only records."""
     if args.suite or args.tasks:
         raise ConfigError("--deploy FILE says which tasks are demonstrated: leave SUITE and --tasks out")
+    for name, (_, path) in FLAGS.items():
+        if getattr(args, name) not in (None, []):
+            raise ConfigError(f"{_flag(name)}: with --deploy the file says it: change it with --set {path}=VALUE")
     deploy, _ = deployfile.load(args.deploy, args.overrides)
     if not deploy.tasks.demo or not deploy.demos.count:
         raise ConfigError(f"{args.deploy}: it asks for no demonstrations: tasks.demo or demos.count is empty")
     return for_recording(deploy)
+
+
+def _refuse_given(args: argparse.Namespace, why: str) -> None:
+    """Raise ConfigError naming a flag that was given and would be passed over."""
+    given = [_flag(name) for name in FLAGS if getattr(args, name) not in (None, [])] + ["--set"] * bool(args.overrides)
+    if given:
+        raise ConfigError(f"{given[0]}: {why}: leave it out")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def for_recording(deploy: Deploy) -> Deploy:
