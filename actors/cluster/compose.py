@@ -101,6 +101,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     model = str(models.locate(deploy.run.base))
     lanes = lanes_of(deploy.tasks)
     _refuse_idle_phases(deploy, lanes)
+    _refuse_out_of_reach(deploy)
     samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
     replay = _replay(deploy, lanes, model, run_dir, incarnation)
     learner = deploy.learner
@@ -230,6 +231,19 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
     if not lanes.eval and deploy.evaluation.enabled:
         raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
+
+
+def _refuse_out_of_reach(deploy: Deploy) -> None:
+    """Raise ConfigError where more steps are required than the phases have."""
+    require, phases, demos = deploy.run.require, deploy.entropulse, deploy.demos
+    again = demos.resample_rounds * (demos.resample_bc_steps or phases.bc_steps)
+    cloning = phases.bc_steps and phases.bc_steps + again
+    for name, wanted, most in (
+        ("bc_steps", require.bc_steps, cloning),
+        ("rl_steps", require.rl_steps, phases.rl_steps_in_all),
+    ):
+        if wanted > most:
+            raise ConfigError(f"run.require.{name} is {wanted}: the phases of entropulse have {most} such steps")
 
 
 def _groups(deploy: Deploy) -> GroupSettings | None:
