@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster import compose, deployfile
+from actors.cluster import compose, deployfile, logview
 from policy.base.build import MODEL
 from runtime.errors import ConfigError
 
@@ -35,6 +35,13 @@ def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
         wire = spec.wire()  # type: ignore[attr-defined]
         if not spec.name.startswith("rank"):  # type: ignore[attr-defined] - a rank loads torch
             assert wire.build() is not None
+
+
+@pytest.mark.parametrize("samplers", [1, 2])
+def test_logs_can_be_followed_of_every_actor_before_it_writes(samplers: int, tmp_path: Path) -> None:
+    plan = planned(f"samplers.count={samplers}")
+    (tmp_path / "deploy.yaml").write_text(deployfile.dump(plan.deploy))
+    assert sorted(logview.expected_actors(tmp_path)) == sorted(specs(plan))
 
 
 def test_replay_starts_first_and_desktops_stop_first() -> None:

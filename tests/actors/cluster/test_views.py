@@ -65,8 +65,26 @@ def test_hostile_text_stays_on_its_line(runs: Path, capsys: pytest.CaptureFixtur
 def test_what_is_not_there_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["logs", "one", "--runs", str(runs), "--actor", "desktop/4"]) == 2
     assert "did you mean desktop/3?" in capsys.readouterr().err
-    assert cli.main(["logs", "one", "--runs", str(runs), "--event", "group_end"]) == 0
-    assert "did you mean group_ended?" in capsys.readouterr().err
+    at = ["logs", "one", "--runs", str(runs)]
+    for words, said in (
+        (["--event", "group_end"], "did you mean group_ended?"),
+        (["--event", "lerner_step"], "did you mean learner_step?"),
+        (["-f", "--actor", "nope"], "--actor nope: it wrote nothing"),
+    ):
+        assert cli.main([*at, *words]) == 2
+        assert said in capsys.readouterr().err
+    assert cli.main([*at, "--event", "learner_step"]) == 0
+    assert capsys.readouterr().err == "no such lines\n"
+
+
+def test_following_an_ended_run_ends(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(lines(capsys, "one", "--runs", str(runs), "-f")) == 3
+
+
+def test_a_moment_keeps_its_thousandths() -> None:
+    line = {"ts": "2026-01-01T00:00:00.000", "level": "info", "actor": "x", "event": "e"}
+    shown = logview.format_line({**line, "t0": 49708.31789, "t1": 49708.4486, "loss": 0.129983, "most": 1e30})
+    assert "t0=49708.318 t1=49708.449 loss=0.13 most=1e+30" in shown
 
 
 def test_runs_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
