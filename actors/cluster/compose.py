@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import demopool, demosource, models
+from actors.cluster import demopool, demosource, models, plansummary
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.desktop.actor import DesktopSeat
@@ -21,7 +21,6 @@ from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.dispatch import DispatchSettings
-from apis.space import MEANING
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.message import Version
@@ -58,16 +57,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return [(kind, count, factory[kind]) for kind, count in kinds.items()]
 
     def summary(self) -> list[tuple[str, str]]:
-        """Label and value: tasks and phases."""
-        deploy, lanes = self.deploy, self.lanes
-        group = f"{deploy.replay.groups_per_step} groups of {deploy.replay.group_size} per RL step"
-        return [
-            ("actions", f"{deploy.desktops.actions}: {MEANING[deploy.desktops.actions]}"),
-            ("tasks", f"{len(lanes.train)} train, {len(lanes.eval)} held out, {len(lanes.demo)} demonstrated"),
-            ("batches", f"{group}, staleness at most {deploy.replay.max_staleness}"),
-            ("phases", _phases(deploy)),
-            ("seats", f"{deploy.desktops.seats} in {_count(deploy.desktops.hosts, 'process')}"),
-        ]
+        """Label and value: what the deploy file comes to."""
+        return plansummary.summary(self.deploy, self.lanes)
 
     def demonstrators(self) -> list[str]:
         """Routes of the oracles, or members of the pool, by which demonstrations are made."""
@@ -205,22 +196,6 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         signal=deploy.learner.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
-
-
-def _phases(deploy: Deploy) -> str:
-    phases = deploy.entropulse
-    parts = [f"{deploy.demos.count} demonstrations"]
-    parts += [f"{phases.bc_steps} steps of cloning"] * bool(phases.bc_steps)
-    parts += [f"{deploy.demos.resample_rounds} x resampling and cloning again"] * bool(deploy.demos.resample_rounds)
-    stays = 1 if phases.pulse == "none" else phases.pulses + 1
-    parts += [f"{phases.rl_steps_in_all} steps of RL in {_count(stays, 'stay')}"] * bool(phases.total_rl_steps)
-    parts += [f"{phases.pulses} x {phases.pulse_steps} steps of pulse"] * bool(phases.pulses and phases.pulse == "full")
-    return ", ".join(parts)
-
-
-def _count(number: int, noun: str) -> str:
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    return f"{number} {noun if number == 1 else plural}"
 
 
 def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
