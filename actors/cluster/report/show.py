@@ -14,6 +14,8 @@ from actors.cluster.report.page import page
 from actors.cluster.report.pictures import pictures
 from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
+from actors.cluster.report.seeds import show as show_seeds
+from actors.cluster.report.seeds import together
 from actors.replay.intervals import Rate
 
 
@@ -29,13 +31,16 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     else:
         runs = [_gathered(path) for path in paths]
         figures, written = [run.figures for run in runs], write(runs, paths, out)
+    seeds = together(paths, figures) if len(paths) > 1 else []
     if as_json:
-        told = {"figures": figures[0]} if len(figures) == 1 else {"runs": figures}
+        told = {"figures": figures[0]} if len(figures) == 1 else {"runs": figures, "seeds": seeds}
         say.document({**told, "files": [str(file) for file in written]})
     else:
         for number, one in enumerate(figures):
             say.line("\n" * bool(number) + one.run + "\n")
             _print(one)
+        for found in seeds:
+            show_seeds(found)
         for file in written:
             say.line(f"wrote     {file}")
     return 0 if all(one.rounds for one in figures) else 1
