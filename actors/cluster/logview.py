@@ -122,4 +122,4 @@ def _check_actor(path: Path, actor: str, expected: list[str]) -> None:
 def _check_event(path: Path, event: str) -> None:
     known = declared_events()
     if event not in known and not any(True for _ in read_logs(path, event=event)):  # another build's may lie there
-        raise ConfigError(f"--event {event}: nothing logs such an event; {hint(event, known)}")
+        raise ConfigError(f"--event {event}: nothing logs such an event; {hint(event, known, cutoff=0.5)}")

@@ -21,10 +21,10 @@ def nearest(word: str, options: Iterable[str], *, cutoff: float = 0.6) -> str | 
     return starts[0] if len(starts) == 1 else None
 
 
-def hint(word: str, options: Iterable[str], *, shown: int = 12) -> str:
+def hint(word: str, options: Iterable[str], *, shown: int = 12, cutoff: float = 0.6) -> str:
     """A clause for the end of an error line: the nearest option, else the options themselves."""
     known = list(options)
-    best = nearest(word, known)
+    best = nearest(word, known, cutoff=cutoff)
     if best is not None:
         return f"did you mean {best}?"
     if not known:

@@ -68,7 +68,7 @@ def test_what_is_not_there_is_said(runs: Path, capsys: pytest.CaptureFixture[str
     at = ["logs", "one", "--runs", str(runs)]
     for words, said in (
         (["--event", "group_end"], "did you mean group_ended?"),
-        (["--event", "lerner_step"], "did you mean learner_step?"),
+        (["--event", "optimizer_step"], "did you mean learner_step?"),
         (["-f", "--actor", "nope"], "--actor nope: it wrote nothing"),
     ):
         assert cli.main([*at, *words]) == 2
