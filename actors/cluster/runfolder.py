@@ -162,7 +162,7 @@ def read_record(path: Path) -> RunRecord:
         return msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
     except OSError as error:
         raise ConfigError(f"{path} is no run folder: {error}") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path / 'run.json'} is broken: {error}") from None
 
 

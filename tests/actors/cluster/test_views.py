@@ -96,12 +96,12 @@ def test_runs_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "two" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"name": 3}'])
+@pytest.mark.parametrize("text", [b"", b"{", b'{"name": 3}', b'{"name": "\xff"}'])
 def test_a_broken_record_is_named_and_disables_no_other_run(
-    runs: Path, text: str, capsys: pytest.CaptureFixture[str]
+    runs: Path, text: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (runs / "two").mkdir()
-    (runs / "two" / "run.json").write_text(text)
+    (runs / "two" / "run.json").write_bytes(text)
     at = ("--runs", str(runs))
     assert cli.main(["runs", *at, "--json"]) == 0
     assert [(run["name"], run["state"]) for run in json.loads(capsys.readouterr().out)] == [
