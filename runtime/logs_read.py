@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,12 @@ def read_logs(
     trace: str | None = None,
     level: str | None = None,
     follow: bool = False,
+    going: Callable[[], bool] = lambda: True,
 ) -> Iterator[dict[str, Any]]:
     """The lines there are now, in the order of their times; with `follow` then new ones as they are written.
 
-    Following blocks the calling thread between lines and never ends by itself; new actors' files are found on the
-    way. Raises ConfigError when the run has no logs.
+    Following blocks the calling thread between lines and ends, all lines read, once `going` says that nobody writes any
+    more; new actors' files are found on the way. Raises ConfigError when the run has no logs.
     """
     wanted = Filter(actor, event, trace, level)
     folder = log_file(run_dir, "x").parent
@@ -78,13 +79,14 @@ def read_logs(
         tails: dict[Path, _Tail] = {}
         rolled_too = True  # at first; afterwards a file that rolls away is read to its end through its open tail
         while True:
+            last = watch is None or not going()  # asked before reading, so that what was written last is read
             for path in wanted.files(run_dir):
                 if path not in tails and (rolled_too or not _is_rolled(path)):
                     tails[path] = stack.enter_context(closing(_Tail(path)))
             rolled_too = False
             streams = [filter(wanted.passes, tail.lines()) for tail in tails.values()]
             yield from heapq.merge(*streams, key=lambda line: str(line["ts"]))
-            if watch is None:
+            if watch is None or last:
                 return
             watch.wait()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import demopool, demosource, models
+from actors.cluster import demopool, demosource, models, plansummary
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.desktop.actor import DesktopSeat
@@ -21,7 +21,6 @@ from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.dispatch import DispatchSettings
-from apis.space import MEANING
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.message import Version
@@ -58,16 +57,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return [(kind, count, factory[kind]) for kind, count in kinds.items()]
 
     def summary(self) -> list[tuple[str, str]]:
-        """Label and value: tasks and phases."""
-        deploy, lanes = self.deploy, self.lanes
-        group = f"{deploy.replay.groups_per_step} groups of {deploy.replay.group_size} per RL step"
-        return [
-            ("actions", f"{deploy.desktops.actions}: {MEANING[deploy.desktops.actions]}"),
-            ("tasks", f"{len(lanes.train)} train, {len(lanes.eval)} held out, {len(lanes.demo)} demonstrated"),
-            ("batches", f"{group}, staleness at most {deploy.replay.max_staleness}"),
-            ("phases", _phases(deploy)),
-            ("seats", f"{deploy.desktops.seats} in {_count(deploy.desktops.hosts, 'process')}"),
-        ]
+        """Label and value: what the deploy file comes to."""
+        return plansummary.summary(self.deploy, self.lanes)
 
     def demonstrators(self) -> list[str]:
         """Routes of the oracles, or members of the pool, by which demonstrations are made."""
@@ -101,6 +92,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     model = str(models.locate(deploy.run.base))
     lanes = lanes_of(deploy.tasks)
     _refuse_idle_phases(deploy, lanes)
+    _refuse_out_of_reach(deploy)
     samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
     replay = _replay(deploy, lanes, model, run_dir, incarnation)
     learner = deploy.learner
@@ -206,22 +198,6 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
 
 
-def _phases(deploy: Deploy) -> str:
-    phases = deploy.entropulse
-    parts = [f"{deploy.demos.count} demonstrations"]
-    parts += [f"{phases.bc_steps} steps of cloning"] * bool(phases.bc_steps)
-    parts += [f"{deploy.demos.resample_rounds} x resampling and cloning again"] * bool(deploy.demos.resample_rounds)
-    stays = 1 if phases.pulse == "none" else phases.pulses + 1
-    parts += [f"{phases.rl_steps_in_all} steps of RL in {_count(stays, 'stay')}"] * bool(phases.total_rl_steps)
-    parts += [f"{phases.pulses} x {phases.pulse_steps} steps of pulse"] * bool(phases.pulses and phases.pulse == "full")
-    return ", ".join(parts)
-
-
-def _count(number: int, noun: str) -> str:
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    return f"{number} {noun if number == 1 else plural}"
-
-
 def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
     """Raise ConfigError where a phase that is to run has no tasks to play."""
     if not lanes.demo and deploy.demos.count and not deploy.demos.source:
@@ -230,6 +206,19 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
     if not lanes.eval and deploy.evaluation.enabled:
         raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
+
+
+def _refuse_out_of_reach(deploy: Deploy) -> None:
+    """Raise ConfigError where more steps are required than the phases have."""
+    require, phases, demos = deploy.run.require, deploy.entropulse, deploy.demos
+    again = demos.resample_rounds * (demos.resample_bc_steps or phases.bc_steps)
+    cloning = phases.bc_steps and phases.bc_steps + again
+    for name, wanted, most in (
+        ("bc_steps", require.bc_steps, cloning),
+        ("rl_steps", require.rl_steps, phases.rl_steps_in_all),
+    ):
+        if wanted > most:
+            raise ConfigError(f"run.require.{name} is {wanted}: the phases of entropulse have {most} such steps")
 
 
 def _groups(deploy: Deploy) -> GroupSettings | None:

@@ -6,6 +6,7 @@ at most 60 keys can be set, unless the file says that it is an expert's.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import msgspec
@@ -31,6 +32,10 @@ class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     expert: bool = False  # whether the keys of EXPERT may differ from their defaults
     limit_s: float | None = None  # wall seconds after which the run stops by itself; None is no limit
     require: RequireConfig = RequireConfig()
+
+    def __post_init__(self) -> None:
+        if self.limit_s is not None and not 0 < self.limit_s < math.inf:
+            raise ConfigError(f"run.limit_s is {self.limit_s}: it is above 0, and null for no limit")
 
 
 class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,6 +75,13 @@ class DemonstrationsConfig(DemosConfig, frozen=True, forbid_unknown_fields=True,
     routes: list[str] = []  # ways that demonstrators go in turn ("gui", "api", "mixed"); none: all of desktops.actions
     pool: list[OracleMember | EndpointMember] = []  # who demonstrates; none: the tasks' oracles, by every route
     resample_bc_steps: int = 0  # of the cloning after a round of resampling; 0: entropulse.bc_steps
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.noise < 1:
+            raise ConfigError(f"demos.noise is {self.noise}: a share from 0 to below 1")
+        if self.resample_bc_steps < 0:
+            raise ConfigError(f"demos.resample_bc_steps is {self.resample_bc_steps}: it counts, from 0")
 
     def ledger(self) -> DemosConfig:
         """What the ledger is told."""

@@ -5,6 +5,7 @@ Invariant: a recording that does not fit the run is refused before anything is s
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from actors.cluster import runfolder
@@ -22,11 +23,11 @@ def locate(name: str, runs: Path) -> Path:
     Raises ConfigError with the nearest name.
     """
     if Path(name).suffix in (".jsonl", ".parquet"):
-        if not Path(name).is_file():
+        if not os.path.isfile(name):
             raise ConfigError(f"{name}: no such file of demonstrations")
         return Path(name).resolve()
     for folder in (Path(name), runs / name):
-        if (folder / demofiles.LEDGER).is_file():
+        if os.path.isfile(folder / demofiles.LEDGER):
             return folder.resolve()
     known = [path.name for path, _ in runfolder.all_runs(runs)]
     if name == "last" and known:

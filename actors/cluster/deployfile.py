@@ -5,6 +5,7 @@ Invariant: the same name means the same file in a source tree and in an installe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -28,13 +29,21 @@ def bundled() -> dict[str, Path]:
 def locate(name: str) -> Path:
     """The deploy file called `name`: a path, or a bundled file's name. Raises ConfigError with the nearest name."""
     path = Path(name)
-    if path.is_file():
+    if os.path.isfile(path):
         return path
     known = bundled()
     bare = name.removeprefix("./").removeprefix("deploy/").removesuffix(".yaml")
     if bare in known:
         return known[bare]
     raise ConfigError(f"{name}: no such deploy file; {hint(bare, known)}")
+
+
+def same(one: str, other: str) -> bool:
+    """Whether both names mean one deploy file; a file that is gone is known by its name alone."""
+    try:
+        return one == other or locate(one).resolve() == locate(other).resolve()
+    except ConfigError:
+        return False
 
 
 def parsed(name: str) -> tuple[dict[Any, Any], Path]:

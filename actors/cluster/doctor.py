@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from actors.cluster import models
+from actors.cluster import models, places
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import lanes_of
 from actors.desktop.config import SandboxConfig
@@ -34,6 +34,7 @@ from runtime.origin import check_origin as code_origin
 DISTRIBUTION = "computerrl"
 NEEDED_GB = 3.0
 NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
+APPLICATIONS = {"google_chrome": "chromium", "vlc": "vlc"}  # of tasks -> program, which a list of packages is named for
 _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
 _VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
 
@@ -76,7 +77,12 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         if uses_office(deploy):
             yield check_program("soffice", "libreoffice-calc libreoffice-gtk3 python3-uno", "/usr/bin/soffice")
             yield check_profile()
+        for app in sorted(apps_of(deploy) & APPLICATIONS.keys()):
+            program = APPLICATIONS[app]
+            yield check_program(program, " ".join(packages("setup", f"{program}-packages.txt")), f"/usr/bin/{program}")
     yield check_base(deploy)
+    if deploy.samplers.device == "cuda" and not deploy.samplers.attach:
+        yield check_gpu()
     if isinstance(deploy.samplers.engine, SglangConfig) and not deploy.samplers.attach:
         yield check_sglang(deploy.samplers.engine)
     yield check_disk(place)
@@ -191,7 +197,7 @@ def check_debian() -> Check:
 
 
 def check_applications() -> Check:
-    """Debian packages of the applications that no family of tasks needs yet."""
+    """Debian packages of the applications, whether or not a task of this file needs them."""
     lists = sorted(
         path.name for path in (resources.files("deploy") / "setup").iterdir() if path.name.endswith("-packages.txt")
     )
@@ -260,11 +266,29 @@ def check_home() -> Check:
     return Check(name="home", ok=True, found=f"{len(files)} files that come with the program")
 
 
-def uses_office(deploy: Deploy) -> bool:
-    """Whether a task of some lane needs LibreOffice."""
+def apps_of(deploy: Deploy) -> set[str]:
+    """The applications that tasks of some lane need."""
     lanes = lanes_of(deploy.tasks)
     families = {task_id.partition("/")[0] for task_id in (*lanes.train, *lanes.eval, *lanes.demo)}
-    return any(app.startswith("libreoffice") for name in families for app in FAMILIES[name].apps)
+    return {app for name in families for app in FAMILIES[name].apps}
+
+
+def uses_office(deploy: Deploy) -> bool:
+    """Whether a task of some lane needs LibreOffice."""
+    return any(app.startswith("libreoffice") for app in apps_of(deploy))
+
+
+def check_gpu() -> Check:
+    """A GPU for engines on samplers.device: cuda."""
+    code, output = _output(["nvidia-smi", "-L"])
+    found = [line for line in output.splitlines() if line.startswith("GPU ")] if code == 0 else []
+    return Check(
+        name="gpu",
+        ok=bool(found),
+        found=found[0] if found else "none that nvidia-smi knows of, and samplers.device is cuda",
+        mend="use a machine with an NVIDIA GPU and its driver, or --set samplers.device=cpu, or name running servers"
+        " with samplers.attach",
+    )
 
 
 def check_profile() -> Check:
@@ -287,11 +311,13 @@ def check_base(deploy: Deploy) -> Check:
 
 def check_disk(place: Path) -> Check:
     """Free space where the run folder goes."""
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free / 1e9
+    try:
+        near = places.nearest_there(place)
+        free = shutil.disk_usage(near).free / 1e9
+    except OSError as error:
+        return Check(name="disk", ok=False, found=f"{place}: {error.strerror}", mend="use --runs on another folder")
     return Check(
-        name="disk", ok=free >= NEEDED_GB, found=f"{free:.0f} GB free at {place}", mend="use --runs on a larger disk"
+        name="disk", ok=free >= NEEDED_GB, found=f"{free:.0f} GB free at {near}", mend="use --runs on a larger disk"
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import compose, deployfile, experiment, runcommand, runfolder, say, typed, weights
+from actors.cluster import compose, deployfile, experiment, places, runcommand, runfolder, say, typed, weights
 from actors.cluster.config import Deploy
 from actors.cluster.experiment import OneRun
 from actors.cluster.nearest import hint
@@ -34,10 +34,8 @@ def is_one(args: argparse.Namespace) -> bool:
 
 
 def dry_run(args: argparse.Namespace) -> int:
-    """Print every run and the plan of the first."""
-    runs = experiment.expand(args.file, args.overrides, arms=args.arm, seeds=args.seed)
-    stem = deployfile.locate(args.file).stem
-    plans = [_planned(one.deploy, Path(args.runs) / one.name(stem)) for one in runs]
+    """Print every run and the plan of the first, or refuse what `start` would refuse."""
+    stem, runs, plans = _asked(args, time.time())
     by = [plan.demonstrators() for plan in plans]
     if args.json:
         rows = [{"name": one.name(stem), **_row(one), "demonstrators": b} for one, b in zip(runs, by, strict=True)]
@@ -48,23 +46,15 @@ def dry_run(args: argparse.Namespace) -> int:
         [(one.name(stem), one.seed, _said(one), ", ".join(b)) for one, b in zip(runs, by, strict=True)],
     )
     say.line(f"\ndemonstrations are {_demos_said(runs)}{_cloning_said(args)}; each run looks like the first:\n")
-    return runcommand.dry_run(runs[0].deploy, args.file, args.runs, as_json=False)
+    runcommand.show_plan(plans[0])
+    return 0
 
 
 def start(args: argparse.Namespace) -> int:
     """Carry it out, or go on with it; the worst exit status of its runs."""
     begun = time.time()
     folder = Path(args.runs)
-    runs = experiment.expand(args.file, args.overrides, arms=args.arm, seeds=args.seed)
-    stem = deployfile.locate(args.file).stem
-    name = args.name or f"{stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
-    if args.resume:
-        name = _to_resume(folder, args.name, args.file)
-    runcommand.refuse_bad_name(name)
-    for one in runs:
-        if not args.resume and (folder / one.name(name)).exists():
-            raise ConfigError(f"run {one.name(name)} exists already: continue with --resume, or give another --name")
-        _planned(one.deploy, folder.resolve() / one.name(name))
+    name, runs, _ = _asked(args, begun)
     sources: dict[str, str] = {}  # by recording
     whole = experiment.expand(args.file, args.overrides)  # all arms, whichever are chosen
     footings, shared = experiment.footings(whole), experiment.share_cloning(whole)
@@ -97,6 +87,21 @@ def start(args: argparse.Namespace) -> int:
 
         show.show(played, folder / f"{name}-{REPORT}", as_json=False)
     return worst
+
+
+def _asked(args: argparse.Namespace, begun: float) -> tuple[str, list[OneRun], list[compose.Plan]]:
+    """The experiment's name and runs with their plans. Raises ConfigError for a bad, taken or unknown name."""
+    folder = Path(args.runs)
+    runs = experiment.expand(args.file, args.overrides, arms=args.arm, seeds=args.seed)
+    if args.resume:
+        name = _to_resume(folder, args.name, args.file)
+    else:
+        name = runcommand.name_of(args, deployfile.locate(args.file), begun)
+    places.refuse_unwritable(folder, "--runs")
+    for one in runs:
+        if not args.resume and (folder / one.name(name)).exists():
+            raise ConfigError(f"run {one.name(name)} exists already: continue with --resume, or give another --name")
+    return name, runs, [_planned(one.deploy, folder.resolve() / one.name(name)) for one in runs]
 
 
 def _carry_out(path: Path, deploy: Deploy, arm: str, name: str, args: argparse.Namespace) -> int:
@@ -143,7 +148,8 @@ def _planned(deploy: Deploy, path: Path) -> compose.Plan:
 
 
 def _to_resume(folder: Path, name: str | None, file: str) -> str:
-    mine = [found.experiment for _, found in runfolder.all_runs(folder) if found.experiment and found.file == file]
+    known = [found for _, found in runfolder.all_runs(folder) if found.experiment]
+    mine = [found.experiment for found in known if deployfile.same(found.file, file)]
     if name is None:
         if not mine:
             raise ConfigError(f"nothing to resume: no experiment of {file} in {folder}")

@@ -6,11 +6,12 @@ weights come from, how well they did and how that was measured.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from pathlib import Path
 
-from actors.cluster import criterion, evaluation, runfolder, say, typed
+from actors.cluster import criterion, evaluation, places, runfolder, say, typed
 from actors.cluster.config import Deploy
 from actors.cluster.evaluation import Round
 from actors.cluster.weights import Weights
@@ -24,7 +25,8 @@ PORT = 30000
 
 def export(weights: Weights, into: Path, *, as_json: bool) -> int:
     """Write `weights` to the new folder `into` and say how it is served; 0. Raises ConfigError where it exists."""
-    if into.exists():
+    places.refuse_unwritable(into.parent, "DIR")
+    if os.path.lexists(into):
         raise ConfigError(f"{into} exists already: name a new folder")
     rounds = _rounds(weights)
     partial = into.with_name(f".{into.name}.partial")

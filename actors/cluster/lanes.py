@@ -10,7 +10,7 @@ import msgspec
 
 from actors.cluster import suites
 from actors.cluster.nearest import hint
-from actors.replay.config import TaskList, TasksConfig, expand
+from actors.replay.config import TaskList, TaskRange, TasksConfig, expand
 from apis import tasks
 from apis.space import ActionSpace, routes_in
 from runtime.errors import ConfigError
@@ -36,17 +36,39 @@ def lanes_of(config: TasksConfig) -> Lanes:
 
 
 def _lane(name: str, listed: TaskList) -> list[str]:
+    for place, entry in enumerate(listed):
+        _refuse_beyond(f"tasks.{name}.{place}", entry)
     try:
         ids = expand(listed, lambda wanted: suites.load(wanted.suite).spread(wanted))
         # All ids of a family and a split differ in their number alone, so the first of them stands for the rest.
         for task_id in {task_id.rpartition("/")[0]: task_id for task_id in reversed(ids)}.values():
-            family = task_id.partition("/")[0]
-            if family not in tasks.FAMILIES:
-                raise ConfigError(f"there is no task {task_id}: {hint(family, tasks.FAMILIES)}")
             tasks.task(task_id)
     except ConfigError as error:
         raise ConfigError(f"tasks.{name}: {error}") from None
     return ids
+
+
+def _refuse_beyond(key: str, entry: str | TaskRange) -> None:
+    """Raise ConfigError for what would be spelt out beyond the instances there are, before it is."""
+    if isinstance(entry, str):
+        try:
+            suites.refuse_unknown(entry)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
+    elif entry.suite:
+        try:
+            suite = suites.load(entry.suite)
+        except ConfigError as error:
+            raise ConfigError(f"{key}.suite: {error}") from None
+        suite.refuse_beyond(entry, key)
+    elif entry.family not in tasks.FAMILIES:
+        raise ConfigError(f"{key}.family: there is no family {entry.family}; {hint(entry.family, tasks.FAMILIES)}")
+    elif entry.split not in suites.INSTANCES:
+        raise ConfigError(f"{key}.split: there is no split {entry.split}; {hint(entry.split, suites.INSTANCES)}")
+    else:
+        most = suites.INSTANCES[entry.split]
+        holds = f"{entry.family} has {most} instances of split {entry.split}"
+        suites.refuse_beyond(entry, entry.count, most, key, holds)
 
 
 def refuse_undoable(ids: list[str], space: ActionSpace, lane: str) -> None:

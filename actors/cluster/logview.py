@@ -6,15 +6,20 @@ Invariant: a line of the log is a line of the output, whatever text a guest or a
 from __future__ import annotations
 
 import json
+import pkgutil
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from actors.cluster import say
+import actors
+from actors.cluster import runfolder, say, typed
+from actors.cluster.config import Deploy
 from actors.cluster.nearest import hint
 from runtime.errors import ConfigError
+from runtime.events import catalogue
 from runtime.logs_read import read_logs
 
 _HEAD = ("ts", "t", "level", "event", "actor", "trace")
@@ -32,14 +37,18 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def show(path: Path, wanted: Wanted, *, follow: bool, as_json: bool) -> int:
-    """Print the lines of the run at `path`. Raises ConfigError for an actor that wrote nothing there."""
-    if wanted.actor is not None and not follow:
-        _check_actor(path, wanted.actor)
+    """Print the lines of the run at `path`, with `follow` until the run ends.
+
+    Raises ConfigError for an actor that wrote nothing there and for an event that there is not.
+    """
+    if wanted.actor is not None:
+        _check_actor(path, wanted.actor, expected_actors(path) if follow and _goes_on(path) else [])
+    if wanted.event is not None:
+        _check_event(path, wanted.event)
     count = 0
     colour = sys.stdout.isatty()
-    lines = read_logs(
-        path, actor=wanted.actor, event=wanted.event, trace=wanted.trace, level=wanted.level, follow=follow
-    )
+    chosen = {"actor": wanted.actor, "event": wanted.event, "trace": wanted.trace, "level": wanted.level}
+    lines = read_logs(path, **chosen, follow=follow, going=lambda: _goes_on(path))
     for found in lines:
         count += 1
         if as_json:
@@ -51,7 +60,7 @@ def show(path: Path, wanted: Wanted, *, follow: bool, as_json: bool) -> int:
             sys.stdout.flush()
     sys.stdout.flush()
     if count == 0:
-        sys.stderr.write(f"no such lines{_advice(path, wanted)}\n")
+        sys.stderr.write("no such lines\n")
     return 0
 
 
@@ -64,9 +73,14 @@ def format_line(found: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    text = _number(value) if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
     text = text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}..."
     return json.dumps(text, ensure_ascii=False) if isinstance(value, str) and (" " in text or not text) else text
+
+
+def _number(value: float) -> str:
+    """Four digits, and of a large number (a moment, say) the thousandths as well."""
+    return f"{value:.3f}" if 1e3 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def actors_of(path: Path) -> list[str]:
@@ -75,14 +89,37 @@ def actors_of(path: Path) -> list[str]:
     return sorted(names)
 
 
-def _check_actor(path: Path, actor: str) -> None:
-    known = actors_of(path)
+def expected_actors(path: Path) -> list[str]:
+    """The actors that the run at `path` has by its deploy file, whether they wrote already or not."""
+    file = path / "deploy.yaml"
+    if not file.is_file():
+        return []
+    deploy = typed.read(file, Deploy)
+    seats = [f"desktop/{k}" for k in range(deploy.desktops.seats)]
+    samplers = [f"sampler/{k}" for k in range(deploy.samplers.actors())]
+    router = ["router"] * (len(samplers) > 1)
+    return ["replay", "rank/0", "learner", *samplers, *router, "entropulse", *seats]
+
+
+def declared_events() -> list[str]:
+    """The names of all events that an actor of this program can log."""
+    import_module("runtime.catalogue")
+    for package in pkgutil.iter_modules(actors.__path__):
+        import_module(f"actors.{package.name}.events")
+    return sorted(catalogue())
+
+
+def _goes_on(path: Path) -> bool:
+    return runfolder.owner(path) is not None
+
+
+def _check_actor(path: Path, actor: str, expected: list[str]) -> None:
+    known = list(dict.fromkeys([*actors_of(path), *expected]))
     if not any(name == actor or name.startswith(f"{actor}/") for name in known):
         raise ConfigError(f"--actor {actor}: it wrote nothing in {path.name}; {hint(actor, known)}")
 
 
-def _advice(path: Path, wanted: Wanted) -> str:
-    if wanted.event is None:
-        return ""
-    known = sorted({line["event"] for line in read_logs(path)})
-    return "" if wanted.event in known else f": no event {wanted.event}; {hint(wanted.event, known)}"
+def _check_event(path: Path, event: str) -> None:
+    known = declared_events()
+    if event not in known and not any(True for _ in read_logs(path, event=event)):  # another build's may lie there
+        raise ConfigError(f"--event {event}: nothing logs such an event; {hint(event, known, cutoff=0.5)}")

@@ -9,21 +9,22 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(word: str, options: Iterable[str]) -> str | None:
-    """The option most like `word`, or None when none is alike."""
+def nearest(word: str, options: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The option most like `word`, or None when none is alike (from 0, not at all, to 1, equal)."""
     by_folded = {option.casefold().replace("-", "_"): option for option in options}
     folded = word.casefold().replace("-", "_")
-    found = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(folded, by_folded, n=1, cutoff=cutoff)
     if found:
         return by_folded[found[0]]
-    starts = [option for key, option in by_folded.items() if folded and (key.startswith(folded) or folded in key)]
+    # A word of it, or the beginning of one: `rate` is none of `generate`.
+    starts = [option for key, option in by_folded.items() if folded and f"_{folded}" in f"_{key}"]
     return starts[0] if len(starts) == 1 else None
 
 
-def hint(word: str, options: Iterable[str], *, shown: int = 12) -> str:
+def hint(word: str, options: Iterable[str], *, shown: int = 12, cutoff: float = 0.6) -> str:
     """A clause for the end of an error line: the nearest option, else the options themselves."""
     known = list(options)
-    best = nearest(word, known)
+    best = nearest(word, known, cutoff=cutoff)
     if best is not None:
         return f"did you mean {best}?"
     if not known:

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.cluster import compose, deployfile, doctor, runfolder, say, typed
+from actors.cluster import compose, deployfile, doctor, places, runfolder, say, typed
 from actors.cluster.config import Deploy
-from actors.cluster.nearest import hint
 from runtime.errors import ConfigError
 from runtime.origin import check_origin
 
@@ -28,41 +27,61 @@ STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
 _VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
 
 
-def dry_run(deploy: Deploy, file: str, runs: str, *, as_json: bool) -> int:
-    """Print the plan of a run in the folder `runs`."""
-    plan = compose.plan(deploy, run_dir=Path(runs) / Path(file).stem, incarnation="dry-run")
-    if as_json:
-        say.document({"file": file, "hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()})
+def dry_run(args: argparse.Namespace) -> int:
+    """Print the plan of the run that `start` would start, or refuse what it would refuse."""
+    folder, deploy = asked(args, time.time())
+    if args.resume:
+        runfolder.refuse_held(folder)
+    places.refuse_unwritable(folder.parent, "--runs")
+    plan = compose.plan(deploy, run_dir=folder, incarnation="dry-run")
+    if args.json:
+        rows = {"hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()}
+        say.document({"file": args.file, "run": folder.name, **rows})
         return 0
-    say.line(f"{file}: good\n")
+    say.line(f"{args.file}: good; run {folder.name} would {'go on' if args.resume else 'begin'}\n")
+    show_plan(plan)
+    return 0
+
+
+def show_plan(plan: compose.Plan) -> None:
+    """Print hosts, actors and summary."""
     say.table(("HOST", "ACTORS"), plan.host_rows())
     say.line()
     say.table(("ACTOR", "COUNT", "WHAT"), plan.actor_rows())
     say.line()
     for label, value in plan.summary():
         say.line(f"{label:<14}{value}")
-    return 0
 
 
 def start(args: argparse.Namespace) -> int:
     """Run, or continue a run; the exit status."""
     begun = time.time()
-    runs = Path(args.runs)
-    path = deployfile.locate(args.file)
-    name = args.name or f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
-    refuse_bad_name(name)
-    folder = runs / name
-    if args.resume:
-        folder = _to_resume(runs, args.name, path, args.file)
-        deploy = typed.read(folder / "deploy.yaml", Deploy, args.overrides)
-    else:
-        deploy, _ = deployfile.load(args.file, args.overrides)
+    folder, deploy = asked(args, begun)
     folder = folder.resolve()
 
     def planned() -> compose.Plan:
         return compose.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
 
     return carry_out(deploy, folder, planned, Labels(args.file, args.runs, begun), resume=args.resume)
+
+
+def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
+    """The folder and the settings of the run that the arguments of `run` mean. Raises ConfigError for a bad, taken or
+    unknown name."""
+    runs, path = Path(args.runs), deployfile.locate(args.file)
+    if args.resume:
+        folder = _to_resume(runs, args.name, path, args.file)
+        return folder, typed.read(folder / "deploy.yaml", Deploy, args.overrides)
+    folder = runs / name_of(args, path, begun)
+    runfolder.refuse_taken(folder)
+    return folder, deployfile.load(args.file, args.overrides)[0]
+
+
+def name_of(args: argparse.Namespace, file: Path, begun: float) -> str:
+    """The name of a new run or experiment: --name, or the file's and the time. Raises ConfigError for a bad one."""
+    name = args.name or f"{file.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+    places.refuse_bad_name(name)
+    return name
 
 
 class Labels(NamedTuple):
@@ -85,6 +104,7 @@ def carry_out(
     job: execute.Job | None = None,
 ) -> int:
     """Claim `folder`, run the plan for `job` (default: training) and record how it ended; the exit status."""
+    places.refuse_unwritable(folder.parent, "--runs")
     _refuse_unless_fit(deploy, folder.parent)
     _raise_file_limit()
     plan = planned()
@@ -101,7 +121,7 @@ def carry_out(
     )
     run = runfolder.claim(folder, record, resume=resume)
     (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
-    named = folder.name if labels.runs == "runs" else f"{folder.name} --runs {labels.runs}"
+    named = f"{folder.name}{runfolder.runs_flag(folder.parent)}"
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"
     try:
@@ -121,23 +141,14 @@ def carry_out(
     if verdict == "crashed":
         say.line(f"see  computerrl logs {named} --level warning")
     if verdict in ("crashed", "stopped"):
-        say.line(f"continue with  {runfolder.to_continue(record)}{named.removeprefix(folder.name)}")
+        say.line(f"continue with  {runfolder.to_continue(record, folder)}")
     return STATUS[verdict]
-
-
-def refuse_bad_name(name: str, flag: str = "--name") -> None:
-    """Raise ConfigError for what can't be a run folder's name."""
-    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
-        raise ConfigError(f"{flag} {name}: letters, digits, dots, dashes and underscores only")
 
 
 def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:
     if name is None:
         return runfolder.newest_of(runs, path.stem, file)
-    known = [found.name for found, _ in runfolder.all_runs(runs)]
-    if name not in known:
-        raise ConfigError(f"--name {name}: no such run in {runs}; {hint(name, known)}")
-    return runs / name
+    return runfolder.named(runs, name, [found.name for found, _ in runfolder.all_runs(runs)], "run")
 
 
 def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
+from actors.cluster import places, say
 from actors.cluster.nearest import hint
 from runtime.errors import ConfigError
 
 # Arms of an experiment that are no arms: runs that record or clone what the others begin from.
 RECORDING, CLONING = "demos", "cloning"
+EVAL = "eval"  # what the `file` of a run made by `eval` begins with
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -38,6 +42,11 @@ class RunRecord(msgspec.Struct, kw_only=True):
     resumed: int = 0  # how many times
     experiment: str = ""  # of the runs that one file with arms or seeds became; "" for a run of its own
     arm: str = ""
+
+    @property
+    def of_eval(self) -> bool:
+        """Whether `eval` made it: it learned nothing."""
+        return self.file.startswith(f"{EVAL} ")
 
 
 class Owner(msgspec.Struct, kw_only=True):
@@ -75,12 +84,15 @@ class RunFolder:
 
 
 def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
-    """Own the folder `path`. Raises ConfigError when it is in use, or exists and `resume` is False."""
-    existed = (path / "run.json").exists()
-    if existed and not resume:
-        raise ConfigError(f"run {path.name} exists already: continue it with --resume, or give another --name")
-    path.mkdir(parents=True, exist_ok=True)
-    lock = (path / "lock").open("a+", encoding="utf-8")
+    """Own the folder `path`. Raises ConfigError when it is in use or no folder, or exists and `resume` is False."""
+    if not resume:
+        refuse_taken(path)
+    existed = is_run(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / "lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"run {path.name} can't be kept in {path.parent}: {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -112,10 +124,32 @@ def owner(path: Path) -> Owner | None:
     return None
 
 
-def to_continue(record: RunRecord) -> str:
-    """The command that goes on with a run."""
-    verb = record.file if record.file.startswith(("demos ", "eval ")) else f"run {record.file}"
-    return f"computerrl {verb} --resume --name {record.experiment or record.name}"
+def refuse_taken(path: Path) -> None:
+    """Raise ConfigError where a run is at `path`, or something else that a run's folder can't be."""
+    if is_run(path):
+        raise ConfigError(f"run {path.name} exists already: continue it with --resume, or give another --name")
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise ConfigError(f"--name {path.name}: {path} is no folder; give another --name")
+
+
+def refuse_held(path: Path) -> None:
+    """Raise ConfigError where a live process owns the run at `path`."""
+    if (held := owner(path)) is not None:
+        raise ConfigError(f"run {path.name} is in use by {_describe(held)}")
+
+
+def to_continue(record: RunRecord, path: Path) -> str:
+    """The command that goes on with the run at `path`."""
+    verb = record.file if record.file.startswith(("demos ", f"{EVAL} ")) else f"run {record.file}"
+    return f"computerrl {verb} --resume --name {record.experiment or record.name}{runs_flag(path.parent)}"
+
+
+def runs_flag(runs: Path) -> str:
+    """What a command needs to be told, with a space before it, to find runs in `runs`."""
+    there, here = runs.resolve(), Path.cwd()
+    if there == (here / places.RUNS).resolve():
+        return ""
+    return f" --runs {shlex.quote(str(there.relative_to(here) if there.is_relative_to(here) else there))}"
 
 
 def _describe(held: Owner | None) -> str:
@@ -126,8 +160,15 @@ def read_record(path: Path) -> RunRecord:
     """The record of the run at `path`. Raises ConfigError when there is none or it is broken."""
     try:
         return msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
-    except (OSError, msgspec.DecodeError) as error:
+    except OSError as error:
         raise ConfigError(f"{path} is no run folder: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path / 'run.json'} is broken: {error}") from None
+
+
+def is_run(path: Path) -> bool:
+    """Whether a run, whole or broken, is at `path`."""
+    return os.path.isfile(path / "run.json")
 
 
 def state(path: Path, record: RunRecord) -> str:
@@ -138,10 +179,37 @@ def state(path: Path, record: RunRecord) -> str:
 
 
 def all_runs(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
-    """Every run below `runs`, newest last."""
-    folders = runs.iterdir() if runs.is_dir() else ()
-    found = [(path, read_record(path)) for path in folders if (path / "run.json").is_file()]
+    """Every run below `runs` whose record can be read, newest last. Raises ConfigError where `runs` is no folder."""
+    found = [(path, record) for path, record in _records(runs) if isinstance(record, RunRecord)]
     yield from sorted(found, key=lambda pair: (pair[1].started_s, pair[0].name))
+
+
+def broken(runs: Path) -> list[tuple[Path, str]]:
+    """The runs below `runs` whose record can't be read, and why, by name."""
+    return sorted((path, why) for path, why in _records(runs) if isinstance(why, str))
+
+
+def _records(runs: Path) -> Iterator[tuple[Path, RunRecord | str]]:
+    try:
+        folders = list(runs.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigError(f"--runs {runs}: no folder of runs: {error.strerror}") from None
+    for path in filter(is_run, folders):
+        try:
+            yield path, read_record(path)
+        except ConfigError as error:
+            yield path, str(error)
+
+
+def named(runs: Path, name: str, known: Sequence[str], what: str) -> Path:
+    """The run called `name` below `runs`, which is to be one of `known`. Raises ConfigError calling those `what`."""
+    if name in known:
+        return runs / name
+    if name in {path.name for path, _ in broken(runs)}:
+        read_record(runs / name)  # says what is wrong with it
+    raise ConfigError(f"--name {name}: no such {what} in {runs}; {hint(name, known)}")
 
 
 def find(runs: Path, name: str) -> Path:
@@ -149,9 +217,12 @@ def find(runs: Path, name: str) -> Path:
     known = {path.name: path for path, _ in all_runs(runs)}
     if name in known:
         return known[name]
-    if (Path(name) / "run.json").is_file():
-        return Path(name)
+    for path in (runs / name, Path(name)):
+        if is_run(path):
+            return path
     if name == "last" and known:
+        for _, why in broken(runs):
+            say.line(f"passed by: {why}", to=sys.stderr)
         return list(known.values())[-1]
     raise ConfigError(f"no run {name} in {runs}; {hint(name, known)}")
 

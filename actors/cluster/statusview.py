@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import runfolder, say
+from actors.cluster import evaluation, runfolder, say
 from runtime.control import query_status
 from runtime.errors import ActorGone
 from runtime.status import ActorStatus
@@ -29,23 +29,40 @@ def show(path: Path, *, as_json: bool) -> int:
         except ActorGone as error:
             trouble = str(error)
     bad = state in BAD or trouble is not None or any(actor.state in ("failed", "host_lost") for actor in actors)
+    found = _evaluated(path, record)
     if as_json:
         plain = msgspec.to_builtins(record)
-        say.document({"run": str(path), "state": state, "trouble": trouble, "record": plain, "actors": actors})
+        about = {"run": str(path), "state": state, "trouble": trouble, "record": plain, "actors": actors}
+        say.document(about | ({"success": found.summary.whole.all} if found else {}))
         return int(bad)
     ended = f", ended {record.ended}" if record.ended else ""
     reason = f" - {record.reason}" if record.reason else ""  # it may quote a guest: one line, whatever it says
     say.line(say.clean(f"{record.name}: {state}, started {record.started}{ended}{reason}"))
+    if found is not None:
+        rate = found.summary.whole.all
+        low, high = rate.interval
+        going = "" if found.closed else " so far"
+        say.line(
+            f"success{going} {rate.value:.3f} ({rate.successes}/{rate.n}), 95 % {low:.3f}-{high:.3f}, {found.decoding}"
+        )
     if trouble:
         say.line(say.clean(f"it does not answer: {trouble}"))
     if state == "killed":
-        say.line(say.clean(f"continue it with  {runfolder.to_continue(record)}"))
+        say.line(say.clean(f"continue it with  {runfolder.to_continue(record, path)}"))
     if actors:
         say.line()
         say.table(
             ("ACTOR", "HOST", "PID", "STATE", "BUSY", "MAIL", "RESTARTS", "DOING"), [_row(actor) for actor in actors]
         )
     return int(bad)
+
+
+def _evaluated(path: Path, record: runfolder.RunRecord) -> evaluation.Round | None:
+    """The round of a run that only evaluates, once something of it was played."""
+    if not record.of_eval or not (path / evaluation.LEDGER).is_file():
+        return None
+    rounds = evaluation.read_rounds(path)
+    return rounds[-1] if rounds and rounds[-1].summary.whole.all.n else None
 
 
 def _row(actor: ActorStatus) -> tuple[object, ...]:

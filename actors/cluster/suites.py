@@ -6,6 +6,8 @@ trained; what a suite spreads over its families depends on nothing but the suite
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
 from runtime.errors import ConfigError
 
 ALL = "all"
+INSTANCES = {TRAIN: 1_000_000, HELD_OUT: 100_000}  # of every family
 
 
 class SplitConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -74,14 +77,48 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
         if not families:
             kind = "never-trained" if wanted.untrained else "trained"
             raise ConfigError(f"suite {self.name} has no {kind} families")
-        each, more = divmod(wanted.count, len(families))
-        shares = [each + (place < more) for place in range(len(families))]
+        shares = self._shares(wanted, families)
         columns = [
             self.ids(family, wanted.split, wanted.first, share)
             for family, share in zip(families, shares, strict=True)
             if share
         ]
-        return [column[row] for row in range(each + 1) for column in columns if row < len(column)]
+        return [column[row] for row in range(shares[0]) for column in columns if row < len(column)]
+
+    def refuse_beyond(self, wanted: TaskRange, key: str) -> None:
+        """Raise ConfigError naming a key below `key` where `wanted` asks for more than the suite holds."""
+        families = self.untrained if wanted.untrained else self.trained
+        if families and wanted.split in self.splits:
+            most = self.splits[wanted.split].count
+            share = self._shares(wanted, families)[0]
+            holds = (
+                f"suite {self.name} has {most} instances of split {wanted.split} in each of {len(families)} families"
+            )
+            refuse_beyond(wanted, share, most, key, holds)
+
+    @staticmethod
+    def _shares(wanted: TaskRange, families: Sequence[str]) -> list[int]:
+        each, more = divmod(wanted.count, len(families))
+        return [each + (place < more) for place in range(len(families))]
+
+
+def refuse_beyond(wanted: TaskRange, each: int, most: int, key: str, holds: str) -> None:
+    """Raise ConfigError where `each` numbers from `wanted.first` on are not among the first `most`."""
+    if wanted.first >= most:
+        raise ConfigError(f"{key}.first is {wanted.first}: {holds}, the last is number {most - 1}")
+    if wanted.first + each > most:
+        raise ConfigError(f"{key}.count is {wanted.count}: {holds}, and it begins at {wanted.first}")
+
+
+def refuse_unknown(task_id: str) -> None:
+    """Raise ConfigError with the nearest right word where no instance of a family can be called `task_id`."""
+    name, split, number = [*task_id.split("/"), "", ""][:3]
+    if name not in tasks.FAMILIES:
+        raise ConfigError(f"there is no task {task_id}: {hint(name, tasks.FAMILIES)}")
+    if split not in SPLITS:
+        raise ConfigError(f"there is no task {task_id}: there is no split {split}; {hint(split, SPLITS)}")
+    if number.isdecimal() and int(number) >= INSTANCES[split]:
+        raise ConfigError(f"there is no task {task_id}: the last of split {split} is number {INSTANCES[split] - 1}")
 
 
 def bundled() -> dict[str, Path]:
@@ -95,11 +132,11 @@ def load(name: str) -> Suite:
     known = bundled()
     if name in known:
         return read(known[name], name)
-    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+    if name.endswith((".yaml", ".yml")) and os.path.isfile(name):
         return read(Path(name), name)
     if name in tasks.FAMILIES:
         family = tasks.FAMILIES[name]
-        whole = {split: SplitConfig(count=10**9) for split in splits_of(family)}
+        whole = {split: SplitConfig(count=INSTANCES[split]) for split in splits_of(family)}
         trained = (name,) if family.trained else ()
         return Suite(name=name, about="", trained=trained, untrained=() if trained else (name,), splits=whole)
     raise ConfigError(f"{name}: no such suite or family; {hint(name, [*known, *tasks.FAMILIES])}")
@@ -113,6 +150,8 @@ def read(path: Path, name: str) -> Suite:
             raise ConfigError(f"{name}: splits.{split}: no such split; {hint(split, SPLITS)}")
         if numbers.count < 1 or numbers.first < 0:
             raise ConfigError(f"{name}: splits.{split}: it begins at 0 or later and holds at least one instance")
+        if numbers.first + numbers.count > INSTANCES[split]:
+            raise ConfigError(f"{name}: splits.{split}.count: a family has {INSTANCES[split]} such instances")
     trained = _named(name, "trained", config.trained, trained=True)
     untrained = _named(name, "untrained", config.untrained, trained=False)
     if not trained and not untrained:

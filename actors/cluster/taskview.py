@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from actors.cluster import say, suites
-from actors.cluster.nearest import hint
 from apis import tasks
 from apis.tasks import osworld
 from apis.tasks.family import Family
@@ -80,9 +79,7 @@ def show(args: argparse.Namespace) -> int:
     if args.task.endswith(".json"):
         task = _from_file(Path(args.task))
     else:
-        name = args.task.partition("/")[0]
-        if name not in tasks.FAMILIES:
-            raise ConfigError(f"there is no task {args.task}: {hint(name, tasks.FAMILIES)}")
+        suites.refuse_unknown(args.task)
         task = tasks.task(args.task)
         routes = sorted(tasks.family(args.task).routes)
     if args.json:

@@ -232,14 +232,15 @@ def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, blame: An
 
 def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:
     word = full.rpartition(".")[2]
-    elsewhere = [path for path in known if path.rpartition(".")[2] == word]
-    if elsewhere:
-        return f"did you mean {elsewhere[0]}?"
     best = nearest(word, siblings)
     if best is not None:
         return f"did you mean {_join(at, best)}?"
+    elsewhere = [path for path in known if path.rpartition(".")[2] == word]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]}?"
     by_name = {path.rpartition(".")[2]: path for path in reversed(known)}
-    far = nearest(word, by_name)
+    # Who names a section means one of its keys: only what is all but equal is looked for in the others.
+    far = nearest(word, by_name, cutoff=0.8 if at else 0.6)
     if far is not None:
         return f"did you mean {by_name[far]}?"
     return hint(word, siblings)

@@ -6,6 +6,7 @@ version, and never stands for other weights than those.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -31,7 +32,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def locate(name: str, runs: Path, at: str = "") -> Weights:
-    """The weights called `name`: `base`, a run's name or folder, `last`, or a model folder.
+    """The weights called `name`: `base`, a run's name or folder, `last` (the newest that trained), or a model folder.
 
     `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default). Raises
     ConfigError with the nearest name.
@@ -42,22 +43,23 @@ def locate(name: str, runs: Path, at: str = "") -> Weights:
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
     if name == BASE:
         return Weights(folder=str(models.locate("")), name=BASE)
-    if Path(name).is_dir():
+    if os.path.isdir(name):
         return Weights(folder=str(models.locate(name)), name=name)
     known = [BASE, *(path.name for path, _ in runfolder.all_runs(runs))]
     raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
 
 
 def _run(name: str, runs: Path) -> Path | None:
-    known = {path.name: path for path, _ in runfolder.all_runs(runs)}
-    if name == "last":
-        made = [path for path in known.values() if exports(path)]
+    known = list(runfolder.all_runs(runs))
+    named = {path.name: path for path, _ in known}
+    if name in named:
+        return named[name].resolve()
+    if name == "last":  # an evaluation holds a copy of others' weights and knows none of their rounds
+        made = [path for path, record in known if not record.of_eval and exports(path)]
         if not made:
-            raise ConfigError(f"last: no run in {runs} holds weights")
+            raise ConfigError(f"last: no training run in {runs} holds weights")
         return made[-1].resolve()
-    if name in known:
-        return known[name].resolve()
-    return Path(name).resolve() if (Path(name) / "run.json").is_file() else None
+    return Path(name).resolve() if runfolder.is_run(Path(name)) else None
 
 
 def exports(run: Path) -> dict[Version, Path]:
@@ -75,7 +77,7 @@ def _of_run(run: Path, at: str) -> Weights:
         raise ConfigError(f"run {run.name} holds no weights: it ended before its first optimizer step")
     rounds = {found.name: found.version for found in evaluation.read_rounds(run)}
     version = str(max(held)) if at == NEWEST else rounds.get(at, at)
-    by_name = {str(one): path for one, path in held.items()}
+    by_name = {str(one): path for one, path in sorted(held.items())}
     if version not in by_name:
         names = [NEWEST, *(name for name, of in rounds.items() if of in by_name), *by_name]
         gone = f" (its weights {version} were not kept)" if at in rounds else ""

@@ -5,6 +5,7 @@ Invariant: importing it loads no tensor library, and a combination that can't tr
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 
 import msgspec
@@ -57,6 +58,9 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def __post_init__(self) -> None:
         if self.ranks != 1:
             raise ConfigError(f"learner.ranks is {self.ranks}: this version trains on one rank")
+        for name in self.__struct_fields__:
+            if isinstance(value := getattr(self, name), float) and not math.isfinite(value):
+                raise ConfigError(f"learner.{name} is {value}: it is a finite number")
         if self.policy not in {"direct", "decoupled"}:
             raise ConfigError(f"learner.policy is {self.policy!r}: it is direct or decoupled")
         if self.dtype not in {"float32", "bfloat16"}:

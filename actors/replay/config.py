@@ -5,6 +5,7 @@ Invariant: what an actor gets is plain data with every task spelled out; task id
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Literal
@@ -47,6 +48,10 @@ class TasksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     demo: TaskList = []
     max_steps: int = 12  # model answers per episode
 
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise ConfigError(f"tasks.max_steps is {self.max_steps}: it counts from 1")
+
 
 class DemosConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where the cold start's demonstrations come from."""
@@ -60,9 +65,11 @@ class DemosConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     resamples: int = 2  # of its attempts per such task and round
 
     def __post_init__(self) -> None:
-        for name in ("attempts", "mixed_attempts", "resample_rounds", "resamples"):
+        for name in ("count", "attempts", "mixed_attempts", "resample_rounds", "resamples"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"demos.{name} is {getattr(self, name)}: it counts, from 0")
+        if not 0 < self.attempts_per_demo < math.inf:
+            raise ConfigError(f"demos.attempts_per_demo is {self.attempts_per_demo}: it is above 0")
         if self.resample_rounds and not (self.attempts and self.resamples):
             raise ConfigError("demos.resample_rounds goes with demos.attempts and demos.resamples of at least 1")
 
@@ -84,6 +91,12 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     keep_payload_steps: int = 4  # optimizer steps that payloads of failures outlive their group
     sampler_silent_s: float = 180.0  # a sampler that has said nothing for so long holds admission back no more
     reservation_s: float = 900.0  # a reservation neither committed nor released by then is taken back
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise ConfigError(f"replay.max_new_tokens is {self.max_new_tokens}: it counts from 1")
+        if not 0 < self.temperature < math.inf:
+            raise ConfigError(f"replay.temperature is {self.temperature}: it is above 0, for RL never samples greedily")
 
 
 class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -117,8 +130,6 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             )
         if not 1 <= rules.group_min <= rules.group_size:
             raise ConfigError(f"replay.group_min is {rules.group_min}: from 1 to group_size ({rules.group_size})")
-        if rules.temperature <= 0:
-            raise ConfigError("replay.temperature is not above 0: the train lane never samples greedily")
 
 
 def expand(tasks: TaskList, of_suite: Callable[[TaskRange], list[str]]) -> list[str]:

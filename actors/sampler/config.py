@@ -40,7 +40,7 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     engine: EmbeddedConfig | SglangConfig = EmbeddedConfig()
     count: int = 1  # engines; ignored where `attach` names servers
     attach: list[str] = []  # URLs of running SGLang servers: http://host:port
-    device: str = "cpu"
+    device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1  # of each engine
     nice: int = 0  # added to the niceness of each engine
     max_running: int = 32  # responses computed in one forward pass

@@ -24,7 +24,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Build it; 0."""
-    from actors.cluster import say
+    from actors.cluster import places, say
+    from runtime.errors import ConfigError
+
+    if args.steps is not None and args.steps < 1:
+        raise ConfigError(f"--steps {args.steps}: it counts from 1")
+    places.refuse_unwritable(args.out, "--out")
     from policy.base.build import Recipe, build
 
     given = {"seed": args.seed} | ({"steps": args.steps} if args.steps is not None else {})

@@ -42,7 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     record = verbs.add_parser("record", help="play oracles and keep what succeeds", description=RECORD, epilog=EXAMPLES)
     record.add_argument("suite", metavar="SUITE", nargs="?", help="suite, YAML file or family (see computerrl tasks)")
-    record.add_argument("--tasks", nargs="+", default=[], metavar="ID", help="these tasks in place of a suite")
+    record.add_argument(
+        "--tasks", nargs="+", action="extend", default=[], metavar="ID", help="these tasks in place of a suite"
+    )
     record.add_argument(
         "--deploy", metavar="FILE", help="tasks, pool, strata, seats and seed of a deploy file in place of a suite"
     )
@@ -54,25 +56,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="with --deploy: change a key",
     )
-    record.add_argument("--count", type=int, default=64, metavar="N", help="successes wanted (default: 64)")
-    record.add_argument("--seats", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
-    record.add_argument("--seed", type=int, default=0, metavar="N", help="chooses tasks' order and strays (default: 0)")
-    record.add_argument("--first", type=int, default=0, metavar="N", help="number of each family's first instance")
+    record.add_argument("--count", type=int, metavar="N", help="successes wanted (default: 64)")
+    record.add_argument("--seats", type=int, metavar="N", help="desktops at the same time (default: 2)")
+    record.add_argument("--seed", type=int, metavar="N", help="chooses tasks' order and strays (default: 0)")
+    record.add_argument("--first", type=int, metavar="N", help="number of each family's first instance")
     record.add_argument(
-        "--routes", nargs="+", default=[], choices=("gui", "api", "mixed"), metavar="ROUTE",
+        "--routes", nargs="+", action="extend", default=[], choices=("gui", "api", "mixed"), metavar="ROUTE",
         help="gui, api, mixed (each step by either); default: all that --actions allows",
     )  # fmt: skip
     record.add_argument(
-        "--actions", choices=("both", "gui", "api"), default="both",
+        "--actions", choices=("both", "gui", "api"),
         help="actions that agent and oracles have: api lacks mouse and keyboard, gui the functions (default: both)",
     )  # fmt: skip
     record.add_argument(
-        "--noise", type=float, nargs="?", const=0.15, default=0.0, metavar="SHARE",
+        "--noise", type=float, nargs="?", const=0.15, metavar="SHARE",
         help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
     )  # fmt: skip
-    record.add_argument("--form", choices=("compact", "paper"), default="compact", help="of prompts and answers")
-    record.add_argument("--base", default="", metavar="FOLDER", help="model whose tokenizer is used (default: bundled)")
-    record.add_argument("--max-steps", type=int, default=12, metavar="N", help="answers per episode (default: 12)")
+    record.add_argument("--form", choices=("compact", "paper"), help="of prompts and answers (default: compact)")
+    record.add_argument("--base", metavar="FOLDER", help="model whose tokenizer is used (default: bundled)")
+    record.add_argument("--max-steps", type=int, metavar="N", help="answers per episode (default: 12)")
     record.add_argument("--name", metavar="NAME", help="name of the run (default: demos and the time)")
     record.add_argument("--resume", action="store_true", help="go on with the newest recording, or --name")
     listing = verbs.add_parser("list", help="runs that hold demonstrations", description=LIST, epilog=EXAMPLES)

@@ -26,7 +26,7 @@ EXAMPLES = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("model", metavar="MODEL", help="base, a model folder, a run's name or folder, `last`")
+    parser.add_argument("model", metavar="MODEL", help="base, a model folder, a run, `last` (that trained)")
     parser.add_argument("--at", default="", metavar="POINT", help="of a run: newest, a round's name, or a version")
     parser.add_argument("--tasks", metavar="SUITE", help="suite, suite file or family (see computerrl tasks list)")
     parser.add_argument("--like", metavar="FILE|RUN", help="its held-out instances, form and lengths")

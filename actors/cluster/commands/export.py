@@ -17,7 +17,7 @@ EXAMPLES = "examples:\n  computerrl export last model/\n  computerrl export last
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("run", metavar="RUN", help="a run's name or folder, `last`, base, or a model folder")
+    parser.add_argument("run", metavar="RUN", help="a run, `last` (that trained), base, or a model folder")
     parser.add_argument("folder", metavar="DIR", type=Path, help="folder to write; it must not exist")
     parser.add_argument("--at", default="", metavar="POINT", help="newest, a round's name, or a version")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")

@@ -12,7 +12,7 @@ EXAMPLES = (
     "  computerrl logs last -f\n"
     "  computerrl logs last --actor desktop/3 --level warning\n"
     "  computerrl logs last --trace g12.3             one episode through every actor\n"
-    "  computerrl logs last --event optimizer_step --json\n"
+    "  computerrl logs last --event learner_step --json\n"
 )
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -20,7 +20,7 @@ LEVELS = ("debug", "info", "warning", "error")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     parser.add_argument("run", metavar="RUN", help="a run's name, a path, or `last`")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as lines are written, until Ctrl-C")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on as lines are written, until the run ends")
     parser.add_argument("--actor", metavar="NAME", help="only this actor, e.g. desktop/3; `desktop` is all of a kind")
     parser.add_argument("--event", metavar="NAME", help="only this event")
     parser.add_argument("--trace", metavar="ID", help="only this episode")
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print them; 0, or 2 when there is no such run or actor."""
+    """Print them; 0, or 2 when there is no such run, actor or event."""
     from actors.cluster import logview, runfolder
 
     return logview.show(

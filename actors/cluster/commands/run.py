@@ -31,10 +31,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE", help="change one key (repeatable)"
     )
-    parser.add_argument("--arm", nargs="+", default=[], metavar="NAME", help="only these arms of an experiment's file")
     parser.add_argument(
-        "--seed", nargs="+", type=int, default=[], metavar="N", help="only these seeds of FILE; any where it names none"
+        "--arm", nargs="+", action="extend", default=[], metavar="NAME", help="only these arms of an experiment's file"
     )
+    parser.add_argument(
+        "--seed", nargs="+", action="extend", type=int, default=[], metavar="N",
+        help="only these seeds of FILE; any where it names none",
+    )  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="continue the newest run of FILE, or --name")
     parser.add_argument("--dry-run", action="store_true", help="check the file, print the plan and start nothing")
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")
@@ -44,13 +47,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run it."""
-    from actors.cluster import deployfile, experimentrun, runcommand
+    from actors.cluster import experimentrun, runcommand
 
     if args.json and not args.dry_run:
         args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl status RUN --json")
     if experimentrun.is_one(args):
         return experimentrun.dry_run(args) if args.dry_run else experimentrun.start(args)
     if args.dry_run:
-        deploy, _ = deployfile.load(args.file, args.overrides)
-        return runcommand.dry_run(deploy, args.file, args.runs, as_json=args.json)
+        return runcommand.dry_run(args)
     return runcommand.start(args)

@@ -17,20 +17,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """List them; 0 also when there are none."""
+    """List them; 0 also when there are none. A run whose record is broken is told of as such."""
     import time
 
     import msgspec
 
-    from actors.cluster import runfolder, say
+    from actors.cluster import places, runfolder, say
+    from runtime.errors import ConfigError
 
-    rows = [(path, record, runfolder.state(path, record)) for path, record in runfolder.all_runs(Path(args.runs))]
+    runs = Path(args.runs)
+    if args.runs != places.RUNS and not runs.exists():  # the default is made by the first run
+        raise ConfigError(f"--runs {args.runs}: there is no such folder")
+    rows = [(path, record, runfolder.state(path, record)) for path, record in runfolder.all_runs(runs)]
+    broken = runfolder.broken(runs)
     if args.json:
-        say.document(
-            [{"path": str(path), "state": state, **msgspec.to_builtins(record)} for path, record, state in rows]
-        )
+        plain = [{"path": str(path), "state": state, **msgspec.to_builtins(record)} for path, record, state in rows]
+        say.document(plain + [{"path": str(p), "state": "broken", "name": p.name, "reason": why} for p, why in broken])
         return 0
-    if not rows:
+    if not rows and not broken:
         say.line(f"no runs in {args.runs}: start one with  computerrl run smoke")
         return 0
     say.table(
@@ -45,6 +49,7 @@ def main(args: argparse.Namespace) -> int:
                 record.reason or "",
             )
             for path, record, state in rows
-        ],
+        ]
+        + [(path.name, "broken", "-", "-", "-", why) for path, why in broken],
     )
     return 0

@@ -11,13 +11,13 @@ import asyncio
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from actors.cluster import compose, deployfile, execute, progress, runcommand, runfolder, suites, typed
+from actors.cluster import compose, deployfile, execute, places, progress, runcommand, runfolder, suites, typed
 from actors.cluster.compose import Plan
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
-from actors.cluster.nearest import hint
 from actors.entropulse.config import EvaluationConfig
 from actors.replay.config import TaskRange, TasksConfig
 from actors.replay.messages import Figures, WaitFigures
@@ -29,6 +29,19 @@ from runtime.system import ActorSystem
 
 INSTANCES_PER_DEMO = 2  # tasks a suite lays out per demonstration wanted: failures don't make it repeat itself
 RECORD = "demos record"
+# Flag -> what it is without being given, and the key of a deploy file that says the same.
+FLAGS: dict[str, tuple[Any, str]] = {
+    "count": (64, "demos.count"),
+    "seats": (2, "desktops.seats"),
+    "seed": (0, "run.seed"),
+    "first": (0, "tasks.demo.0.first"),
+    "routes": ([], "demos.routes"),
+    "actions": ("both", "desktops.actions"),
+    "noise": (0.0, "demos.noise"),
+    "form": ("compact", "desktops.form"),
+    "base": ("", "run.base"),
+    "max_steps": (12, "tasks.max_steps"),
+}
 
 
 def record(args: argparse.Namespace) -> int:
@@ -36,6 +49,7 @@ def record(args: argparse.Namespace) -> int:
     begun = time.time()
     runs = Path(args.runs)
     if args.resume:
+        _refuse_given(args, "--resume goes on as the recording was begun")
         folder = _to_resume(runs, args.name)
         deploy = typed.read(folder / "deploy.yaml", Deploy)
         label = runfolder.read_record(folder).file
@@ -43,7 +57,7 @@ def record(args: argparse.Namespace) -> int:
         if args.suite is None and not args.tasks and not args.deploy:
             raise ConfigError("nothing to record: name a SUITE, tasks with --tasks ID ..., or --deploy FILE")
         name = args.name or f"demos-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
-        runcommand.refuse_bad_name(name)
+        places.refuse_bad_name(name)
         folder = runs / name
         deploy = deploy_of(args)
         if args.deploy:  # what the command says by flags is no key of a file
@@ -69,18 +83,22 @@ def _to_resume(runs: Path, name: str | None) -> Path:
         if not mine:
             raise ConfigError(f"nothing to resume: no recording in {runs}")
         return runs / mine[-1]
-    if name not in mine:
-        raise ConfigError(f"--name {name}: no such recording in {runs}; {hint(name, mine)}")
-    return runs / name
+    return runfolder.named(runs, name, mine, "recording")
 
 
 def deploy_of(args: argparse.Namespace) -> Deploy:
     """The deploy file that records what the arguments ask for. Raises ConfigError."""
     if args.deploy:
         return _of_file(args)
-    for name in ("count", "seats"):
+    if args.overrides:
+        raise ConfigError(f"--set {args.overrides[0]}: it changes a key of a deploy file: name one with --deploy")
+    if args.tasks and (args.suite or args.first is not None):
+        raise ConfigError(f"--tasks names them all: leave {'SUITE' if args.suite else '--first'} out")
+    unsaid = {name: default for name, (default, _) in FLAGS.items() if getattr(args, name) is None}
+    args = argparse.Namespace(**{**vars(args), **unsaid})
+    for name in ("count", "seats", "max_steps"):
         if getattr(args, name) < 1:
-            raise ConfigError(f"--{name} is {getattr(args, name)}: it counts from 1")
+            raise ConfigError(f"{_flag(name)} is {getattr(args, name)}: it counts from 1")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
@@ -96,10 +114,24 @@ def _of_file(args: argparse.Namespace) -> Deploy:
     """A deploy file's tasks, pool and strata, for a run that only records."""
     if args.suite or args.tasks:
         raise ConfigError("--deploy FILE says which tasks are demonstrated: leave SUITE and --tasks out")
+    for name, (_, path) in FLAGS.items():
+        if getattr(args, name) not in (None, []):
+            raise ConfigError(f"{_flag(name)}: with --deploy the file says it: change it with --set {path}=VALUE")
     deploy, _ = deployfile.load(args.deploy, args.overrides)
     if not deploy.tasks.demo or not deploy.demos.count:
         raise ConfigError(f"{args.deploy}: it asks for no demonstrations: tasks.demo or demos.count is empty")
     return for_recording(deploy)
+
+
+def _refuse_given(args: argparse.Namespace, why: str) -> None:
+    """Raise ConfigError naming a flag that was given and would be passed over."""
+    given = [_flag(name) for name in FLAGS if getattr(args, name) not in (None, [])] + ["--set"] * bool(args.overrides)
+    if given:
+        raise ConfigError(f"{given[0]}: {why}: leave it out")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def for_recording(deploy: Deploy) -> Deploy:
@@ -133,6 +165,8 @@ def _listed(args: argparse.Namespace) -> list[str | TaskRange]:
         raise ConfigError(f"{args.suite}: it has no split {TRAIN}, and only that may be demonstrated")
     most = max(1, min(each, numbers.count - args.first))
     suite.ids(families[0], TRAIN, args.first, most)
+    if args.count > most * len(families):
+        raise ConfigError(f"--count {args.count}: {args.suite} has {most * len(families)} tasks from --first on")
     first = numbers.first + args.first
     return [TaskRange(family=name, split=TRAIN, count=most, first=first) for name in families]
 

@@ -10,7 +10,7 @@ import argparse
 import time
 from pathlib import Path
 
-from actors.cluster import demosource, deployfile, models, runcommand, runfolder, say, typed
+from actors.cluster import demosource, deployfile, models, places, runfolder, say, typed
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig
 from actors.replay import demos
 from actors.replay.actor import DATABASE, SEGMENTS
@@ -31,9 +31,10 @@ def take_in(args: argparse.Namespace) -> int:
     source = demosource.locate(args.file, runs)
     header = demosource.header_of(source)
     folder = (runs / args.run).resolve()
-    fresh = not (folder / "run.json").exists()
+    fresh = not runfolder.is_run(folder)
     if fresh:
-        runcommand.refuse_bad_name(args.run, "RUN")
+        places.refuse_bad_name(args.run, "RUN")
+        places.refuse_unwritable(runs, "--runs")
         deploy, model = Deploy(), str(models.locate(""))
         deploy = Deploy(
             run=RunConfig(),

@@ -17,12 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import compose, execute, progress, runcommand, runfolder, typed
+from actors.cluster import compose, execute, places, progress, runcommand, runfolder, typed
 from actors.cluster import weights as weights_of
 from actors.cluster.compose import Plan
 from actors.cluster.config import Deploy
 from actors.cluster.evaluate import settings, show
-from actors.cluster.nearest import hint
 from actors.cluster.weights import Weights
 from actors.entropulse.pins import PinnedFolders
 from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling, WaitFigures
@@ -31,7 +30,6 @@ from runtime.errors import ActorFailed, ConfigError, StoreError
 from runtime.message import Version
 from runtime.system import ActorSystem
 
-EVAL = "eval"
 ROUND = "eval"
 PIN_S = 120.0
 FAULTS_MOST = 0.02  # share of a round's episodes beyond which its numbers are not to be trusted
@@ -50,11 +48,14 @@ def play(args: argparse.Namespace) -> int:
     else:
         weights = weights_of.locate(args.model, runs, args.at)
         name = args.name or f"eval-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
-        runcommand.refuse_bad_name(name)
+        places.refuse_bad_name(name)
         folder = (runs / name).resolve()
         if folder.exists():
             raise ConfigError(f"run {name} exists already: continue it with --resume, or give another --name")
         deploy = settings.deploy_of(args, weights)
+    places.refuse_unwritable(folder.parent, "--runs")
+    if args.out:
+        places.refuse_unwritable(Path(args.out), "--out")
     if before is not None:
         show.like(deploy, before)  # what can't be compared is refused before anything is played
     version, kept = Version.parse(weights.version), _place(weights, folder)
@@ -63,7 +64,7 @@ def play(args: argparse.Namespace) -> int:
     def planned() -> Plan:
         return compose.evaluating(deploy, version=version, run_dir=folder, incarnation=uuid.uuid4().hex)
 
-    label = f"{EVAL} {args.model}" if not args.resume else runfolder.read_record(folder).file
+    label = f"{runfolder.EVAL} {args.model}" if not args.resume else runfolder.read_record(folder).file
     labels = runcommand.Labels(label, args.runs, begun)
     # With --json, standard output is for the one document.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
@@ -109,9 +110,7 @@ def _to_resume(runs: Path, name: str | None) -> Path:
     mine = [path.name for path, _ in runfolder.all_runs(runs) if (path / _EVALUATED).is_file()]
     if not mine:
         raise ConfigError(f"nothing to resume: no evaluation in {runs}")
-    if name is not None and name not in mine:
-        raise ConfigError(f"--name {name}: no such evaluation in {runs}; {hint(name, mine)}")
-    return runs / (name or mine[-1])
+    return runfolder.named(runs, name or mine[-1], mine, "evaluation")
 
 
 async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, version: Version) -> Figures:

@@ -40,9 +40,9 @@ def temperature(decoding: str) -> float:
 
 def deploy_of(args: argparse.Namespace, weights: Weights) -> Deploy:
     """What evaluates `weights` as the arguments ask. Raises ConfigError."""
-    for name in ("instances", "episodes", "seats"):
+    for name in ("instances", "episodes", "seats", "max_steps"):
         if (value := getattr(args, name)) is not None and value < 1:
-            raise ConfigError(f"--{name} is {value}: it counts from 1")
+            raise ConfigError(f"--{name.replace('_', '-')} is {value}: it counts from 1")
     heat = temperature(args.decoding)
     if heat == 0 and (args.episodes or 1) > 1:
         raise ConfigError(f"--episodes {args.episodes}: greedy episodes repeat each other; add --decoding t=1")
@@ -81,7 +81,7 @@ def _like(args: argparse.Namespace, weights: Weights) -> Deploy:
     if args.like:
         runs = Path(args.runs)
         named = {path.name: path for path, _ in runfolder.all_runs(runs)}
-        if args.like in named or (Path(args.like) / "run.json").is_file():
+        if args.like in named or runfolder.is_run(Path(args.like)):
             return _of_run(named.get(args.like, Path(args.like)))
         return deployfile.load(args.like)[0]
     return _of_run(Path(weights.run)) if weights.run else Deploy()

@@ -6,12 +6,22 @@ Invariant: seeds are pooled only over rounds of the same weights' step, task set
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from actors.cluster.evaluation import Compared, Round
-from actors.cluster.report.gather import RunData
 from actors.replay.evaluation import gain, summarise
 from actors.replay.intervals import Gain, Rate
+
+
+class Played(Protocol):
+    """A run by its rounds."""
+
+    @property
+    def gains(self) -> list[Compared]:
+        """From the first to the last round of each kind."""
+
+    def closed(self) -> list[Round]:
+        """The rounds that were played to their end."""
 
 
 class Point(NamedTuple):
@@ -22,7 +32,7 @@ class Point(NamedTuple):
     each: list[float]  # by seed
 
 
-def pooled(runs: Sequence[RunData]) -> dict[str, list[Point]]:
+def pooled(runs: Sequence[Played]) -> dict[str, list[Point]]:
     """Decoding -> points in order; one seed's rate, or that of all seeds' episodes with instances as clusters."""
     found: dict[str, list[Point]] = {}
     told = [run for run in runs if run.closed()]
@@ -46,7 +56,7 @@ class SeedsGain(NamedTuple):
     together: Gain  # over instances, every seed's episode of one counted into it
 
 
-def gains(runs: Sequence[RunData]) -> list[SeedsGain]:
+def gains(runs: Sequence[Played]) -> list[SeedsGain]:
     """The gain of every decoding that all runs have one of."""
     told = [run for run in runs if run.gains]
     found = []
@@ -60,7 +70,7 @@ def gains(runs: Sequence[RunData]) -> list[SeedsGain]:
     return found
 
 
-def _rounds_of(run: RunData, like: Compared) -> tuple[Round, Round] | None:
+def _rounds_of(run: Played, like: Compared) -> tuple[Round, Round] | None:
     for compared in run.gains:
         if (compared.decoding, compared.task_set) == (like.decoding, like.task_set):
             by_name = {one.name: one for one in run.closed()}

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -69,6 +69,29 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
         return [found for found in self.rounds if found.closed]
 
 
+class Kin(Protocol):
+    """What a run is called and shares with others."""
+
+    @property
+    def name(self) -> str:
+        """Its own."""
+
+    @property
+    def arm(self) -> str:
+        """Of an experiment, else empty."""
+
+    @property
+    def file(self) -> str:
+        """The deploy file as it was named."""
+
+    @property
+    def key(self) -> str:
+        """The same for all seeds of one deploy file."""
+
+
+T = TypeVar("T", bound=Kin)
+
+
 class Group(msgspec.Struct, frozen=True):
     """Runs that differ in nothing but their seed."""
 
@@ -80,9 +103,9 @@ def gather(path: Path) -> RunData:
     """Everything about the run at `path`. Raises ConfigError where there is no ledger."""
     figures = read_run(path)
     lines = logged(path, OF_STEPS)
-    record, state = _record(path)
+    record, state = record_of(path)
     rounds = evaluation.read_rounds(path)
-    deploy = _deploy(path)
+    deploy = deploy_of(path)
     details = {line["token"]: line.get("detail", "") for line in lines if line["event"] == "episode_ended"}
     strata = [line["tasks"] for line in lines if line["event"] == "demo_strata"]
     return RunData(
@@ -93,7 +116,7 @@ def gather(path: Path) -> RunData:
         arm=record.arm if record else "",
         seed=record.seed if record else None,
         started=record.started if record else "",
-        key=bands.key(deploy) if deploy else path.name,
+        key=key_of(path, deploy),
         switches=_switches(path),
         rounds=rounds,
         gains=evaluation.gains(rounds),
@@ -107,27 +130,39 @@ def gather(path: Path) -> RunData:
 
 def grouped(runs: Sequence[RunData]) -> list[Group]:
     """The runs by what they share, in the order of their first ones; labels differ."""
-    by_key: dict[str, list[RunData]] = {}
+    return [Group(label, same) for label, same in labelled(runs).items()]
+
+
+def labelled(runs: Sequence[T]) -> dict[str, list[T]]:
+    """Label -> the runs that differ in nothing but their seed, in the order of the first ones."""
+    by_key: dict[str, list[T]] = {}
     for run in runs:
         by_key.setdefault(run.key, []).append(run)
-    labels: dict[str, list[RunData]] = {}
+    labels: dict[str, list[T]] = {}
     for same in by_key.values():
         first = same[0]
         label = first.arm or (Path(first.file).stem if first.file and len(same) > 1 else first.name)
         while label in labels:
             label += "'"
         labels[label] = same
-    return [Group(label, same) for label, same in labels.items()]
+    return labels
 
 
-def _record(path: Path) -> tuple[runfolder.RunRecord | None, str]:
+def record_of(path: Path) -> tuple[runfolder.RunRecord | None, str]:
+    """The record and the state of the run at `path`; a folder without a record may hold a ledger all the same."""
     if not (path / "run.json").is_file():
         return None, "unknown"
     record = runfolder.read_record(path)
     return record, runfolder.state(path, record)
 
 
-def _deploy(path: Path) -> dict[str, Any]:
+def key_of(path: Path, deploy: dict[str, Any]) -> str:
+    """What the run at `path` shares with the other seeds of its deploy file; its name where there is no such file."""
+    return bands.key(deploy) if deploy else path.name
+
+
+def deploy_of(path: Path) -> dict[str, Any]:
+    """The deploy file of the run at `path`, plain and with every default written out; empty where there is none."""
     file = path / "deploy.yaml"
     found = typed.plain(file, str(file)) if file.is_file() else {}
     if not isinstance(found, dict):

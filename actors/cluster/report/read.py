@@ -64,6 +64,10 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     seats: SeatTime | None = None  # None for a run whose seats told nothing
     machine: MachineTime | None = None
 
+    def closed(self) -> list[Round]:
+        """The rounds that were played to their end."""
+        return [found for found in self.rounds if found.closed]
+
 
 def logged(path: Path, events: Collection[str]) -> list[dict[str, Any]]:
     """The log lines of these events; none of a run that has no logs (a recording that was imported)."""

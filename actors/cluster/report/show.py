@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.cluster import criterion, say
+from actors.cluster import criterion, places, say
 from actors.cluster.evaluation import Round
 from actors.cluster.report.gather import RunData, gather, grouped
 from actors.cluster.report.machine import MachineTime
@@ -14,6 +14,8 @@ from actors.cluster.report.page import page
 from actors.cluster.report.pictures import pictures
 from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
+from actors.cluster.report.seeds import show as show_seeds
+from actors.cluster.report.seeds import together
 from actors.replay.intervals import Rate
 
 
@@ -22,18 +24,23 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
 
     Returns 1 when one of them played no evaluation round. Raises ConfigError where a run has no ledger.
     """
+    if out is not None:
+        places.refuse_unwritable(out, "--out")
     if out is None:
         figures, written = [read_run(path) for path in paths], []
     else:
         runs = [_gathered(path) for path in paths]
         figures, written = [run.figures for run in runs], write(runs, paths, out)
+    seeds = together(paths, figures) if len(paths) > 1 else []
     if as_json:
-        told = {"figures": figures[0]} if len(figures) == 1 else {"runs": figures}
+        told = {"figures": figures[0]} if len(figures) == 1 else {"runs": figures, "seeds": seeds}
         say.document({**told, "files": [str(file) for file in written]})
     else:
         for number, one in enumerate(figures):
             say.line("\n" * bool(number) + one.run + "\n")
             _print(one)
+        for found in seeds:
+            show_seeds(found)
         for file in written:
             say.line(f"wrote     {file}")
     return 0 if all(one.rounds for one in figures) else 1

@@ -6,6 +6,7 @@ Invariant: the exit status is 0 only when everything that was asked for was look
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -35,7 +36,7 @@ def check(args: argparse.Namespace) -> int:
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     path = Path(args.suite)
-    if path.is_dir() or path.suffix == ".json":
+    if os.path.isdir(path) or path.suffix == ".json":
         return _check_files(path, args)
     suite = suites.load(args.suite)
     ids = chosen(suite, args.family, splits_for(args.split, static=args.static), args.first, args.instances)

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster import compose, deployfile
+from actors.cluster import compose, deployfile, logview
 from policy.base.build import MODEL
 from runtime.errors import ConfigError
 
@@ -37,6 +37,13 @@ def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
             assert wire.build() is not None
 
 
+@pytest.mark.parametrize("samplers", [1, 2])
+def test_logs_can_be_followed_of_every_actor_before_it_writes(samplers: int, tmp_path: Path) -> None:
+    plan = planned(f"samplers.count={samplers}")
+    (tmp_path / "deploy.yaml").write_text(deployfile.dump(plan.deploy))
+    assert sorted(logview.expected_actors(tmp_path)) == sorted(specs(plan))
+
+
 def test_replay_starts_first_and_desktops_stop_first() -> None:
     plan = planned()
     order = [spec.name for stage in plan.stages for spec in stage]
@@ -61,15 +68,47 @@ def test_the_same_file_gives_the_same_plan() -> None:
     ("override", "message"),
     [
         ("tasks.train=[text_editor/held-out/3]", "tasks.train: text_editor/held-out/3 is also in tasks.eval"),
-        ("tasks.train=[{family: tekst_editor, split: train, count: 3}]", "tasks.train: there is no task"),
+        (
+            "tasks.train=[{family: tekst_editor, split: train, count: 3}]",
+            r"tasks.train.0.family: there is no family tekst_editor; did you mean text_editor\?",
+        ),
+        (
+            "tasks.train=[{family: text_editor, split: trian, count: 3}]",
+            r"tasks.train.0.split: there is no split trian; did you mean train\?",
+        ),
+        ("tasks.train.0.count=99999999999", r"tasks.train.0.count is 99999999999: text_editor has 1000000 instances"),
+        ("tasks.eval.1.first=100000", r"tasks.eval.1.first is 100000: .*, the last is number 99999"),
+        (
+            "tasks.eval=[{suite: desktop, split: held-out, count: 99999999999}]",
+            r"tasks.eval.0.count is 99999999999: suite desktop has 100000 instances of split held-out in each",
+        ),
+        ("tasks.eval=[text_editor/held-out/100000]", "tasks.eval.0: .*the last of split held-out is number 99999"),
         ("tasks.train=[text_editor/train/1, text_editor/train/1]", "tasks.train: .*listed twice"),
         ("tasks.train=[text_editor/held-out/70]", "tasks.train: text_editor/held-out/70 is held out"),
         ("tasks.demo=[{suite: desktop, split: held-out, count: 9, first: 900}]", "tasks.demo: .* is held out"),
-        ("tasks.train=[{suite: desktp, split: train, count: 9}]", "tasks.train: desktp: .*did you mean desktop?"),
+        (
+            "tasks.train=[{suite: desktp, split: train, count: 9}]",
+            "tasks.train.0.suite: desktp: .*did you mean desktop?",
+        ),
         ("tasks.demo=[{family: text_editor, split: train, count: 0}]", "at least one task"),
         ("tasks.train=[]", "tasks.train is empty"),
         ("tasks.demo=[]", "tasks.demo is empty"),
         ("tasks.eval=[]", "tasks.eval is empty"),
+        ("demos.count=-1", "demos.count=-1: demos.count is -1: it counts, from 0"),
+        ("demos.noise=1.5", "demos.noise is 1.5"),
+        ("demos.attempts_per_demo=0", "demos.attempts_per_demo is 0.0: it is above 0"),
+        ("run.limit_s=0", "run.limit_s is 0.0: it is above 0"),
+        ("run.limit_s=.nan", "run.limit_s is nan"),
+        ("tasks.max_steps=0", "tasks.max_steps is 0: it counts from 1"),
+        ("replay.max_new_tokens=0", "replay.max_new_tokens is 0: it counts from 1"),
+        ("replay.temperature=.nan", "replay.temperature is nan: it is above 0"),
+        ("learner.bc_lr=.nan", "learner.bc_lr is nan: it is a finite number"),
+        ("learner.kl_coef=.inf", "learner.kl_coef is inf: it is a finite number"),
+        ("samplers.device=gpu", "samplers.device: expected one of cpu, cuda, got gpu"),
+        ("run.require.gain=19", "run.require.gain is 19.0: a difference of shares, from -1 to 1"),
+        ("run.require.gain_above=-1.5", "run.require.gain_above is -1.5"),
+        ("run.require.bc_steps=601", "run.require.bc_steps is 601: the phases of entropulse have 600 such steps"),
+        ("run.require.rl_steps=57", "run.require.rl_steps is 57: .* have 56 such steps"),
         ("desktops.seats=0", "desktops.seats is 0"),
         ("desktops.hosts=9", "more processes than desktops.seats"),
         ("replay.group_min=9", "replay.group_min is 9"),

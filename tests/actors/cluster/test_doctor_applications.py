@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.cluster import doctor
+from actors.cluster import deployfile, doctor
 
 
 def test_missing_applications_are_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,3 +20,27 @@ def test_nothing_missing_names_the_lists(monkeypatch: pytest.MonkeyPatch) -> Non
     check = doctor.check_applications()
     assert check.ok
     assert check.found == "chromium, office, vlc"
+
+
+def checks(monkeypatch: pytest.MonkeyPatch, file: str, *overrides: str) -> dict[str, doctor.Check]:
+    """Those of a machine on which no program is installed."""
+    monkeypatch.setattr(doctor, "_output", lambda command: (1, ""))
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
+    return {check.name: check for check in doctor.examine(deployfile.load(file, overrides)[0])}
+
+
+def test_applications_of_the_files_tasks_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    light, all_of_them = checks(monkeypatch, "local"), checks(monkeypatch, "sglang-gpu")
+    for name, package in (("chromium", "chromium"), ("vlc", "vlc-plugin-qt"), ("soffice", "libreoffice-calc")):
+        assert name not in light
+        assert all_of_them[name].fatal
+        assert package in (all_of_them[name].mend or "")
+
+
+def test_engines_on_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "gpu" not in checks(monkeypatch, "local")
+    assert checks(monkeypatch, "sglang-gpu")["gpu"].fatal
+    assert "gpu" not in checks(monkeypatch, "sglang-gpu", "samplers.attach=[http://a:1]")
+    monkeypatch.setattr(doctor, "_output", lambda command: (0, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
+    assert doctor.check_gpu().ok

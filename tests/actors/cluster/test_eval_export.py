@@ -60,8 +60,15 @@ def add_round(connection: Any, number: int, name: str, version: str, wins: int) 
         )
 
 
-def test_weights_are_found_by_round_version_and_name(runs: Path) -> None:
+def test_weights_are_found_by_round_version_and_name(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    later = RunRecord(name="seen", file="eval mine", seed=0, build="b", versions={}, started="", started_s=9.0)
+    claim(runs / "seen", later, resume=False).end("ok", None)
+    shutil.copytree(runs / "mine" / "weights" / "0.9", runs / "seen" / "pinned" / "0.9")
     found = weights.locate("mine", runs)
+    shutil.copy(runs / "mine" / "ledger.sqlite", runs / "seen")
+    assert cli.main(["status", "seen", "--runs", str(runs)]) == 0
+    assert "success 1.000 (2/2), 95 % 0.342-1.000, T=1" in capsys.readouterr().out
+    assert weights.locate("last", runs).run == found.run, "an evaluation's copy is no run's last weights"
     assert (found.version, found.at, Path(found.folder).name) == ("0.10", "newest", "0.10")
     assert weights.locate("last", runs, "after_bc").folder == str(runs / "mine" / "kept" / "0.5")
     assert weights.locate("mine", runs, "0.9").version == "0.9"
@@ -71,6 +78,7 @@ def test_weights_are_found_by_round_version_and_name(runs: Path) -> None:
     for name, at, said in (
         ("mine", "rl2", "its weights 0.7 were not kept"),
         ("mine", "after_bcc", "did you mean after_bc?"),
+        ("mine", "zzz", "known: newest, after_bc, final, 0.5, 0.9, 0.10"),
         ("mne", "", "did you mean mine?"),
         ("base", "final", "only a run has weights"),
     ):

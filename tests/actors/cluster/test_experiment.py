@@ -99,11 +99,23 @@ def test_what_would_make_it_meaningless_is_refused(
 
 
 def test_a_dry_run_shows_every_run(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", file, "--dry-run"]) == 0
+    at = ["run", file, "--dry-run", "--runs", str(tmp_path)]
+    assert cli.main([*at, "--name", "mine"]) == 0
     shown = capsys.readouterr().out
-    assert "exp-far-5" in shown
+    assert "mine-far-5" in shown
     assert "recorded once for all" in shown
-    assert cli.main(["run", file, "--dry-run", "--json", "--arm", "near"]) == 0
+    assert cli.main([*at, "--json", "--seed", "5", "--seed", "3", "--arm", "far", "--arm", "near"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 4, "a flag said twice drops nothing"
+    (tmp_path / "mine-far-5").mkdir()
+    for words, said in (
+        (["--name", "mine"], "run mine-far-5 exists already"),
+        (["--name", "a/b"], "letters, digits"),
+        (["--resume"], "nothing to resume"),
+        (["--runs", "/dev/null"], "/dev/null is no folder"),
+    ):
+        assert cli.main([*at, *words]) == 2
+        assert said in capsys.readouterr().err
+    assert cli.main([*at, "--json", "--arm", "near", "--name", "exp"]) == 0
     told = json.loads(capsys.readouterr().out)["runs"]
     assert [(one["name"], one["changes"]) for one in told] == [
         ("exp-near-3", {"replay.max_staleness": 0}),
@@ -203,13 +215,21 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
     ]  # fmt: skip
     assert reported == [["e-near-3", "e-far-3", "e-near-5", "e-far-5"]]
     assert [path.name for path in runfolder.of_experiment(runs, "e")][:2] == ["e-near-3", "e-far-3"]
-    assert runfolder.to_continue(runfolder.read_record(runs / "e-far-3")) == f"computerrl run {file} --resume --name e"
+    assert runfolder.to_continue(runfolder.read_record(runs / "e-far-3"), runs / "e-far-3").startswith(
+        f"computerrl run {file} --resume --name e"
+    )
     with pytest.raises(ConfigError, match="nothing to resume"):
         runfolder.newest_of(runs, "exp", file)
     with pytest.raises(ConfigError, match="exists already"):
         experimentrun.start(arguments(file, runs, name="e"))
     with pytest.raises(ConfigError, match="no such experiment"):
         experimentrun.start(arguments(file, runs, name="f", resume=True))
+    simulated.started = []
+    other = str(
+        Path(file).parent / "." / ".." / Path(file).parent.name / Path(file).name
+    )  # the same file otherwise said
+    assert experimentrun.start(arguments(other, runs, resume=True)) == 1
+    assert not simulated.started
 
 
 def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(

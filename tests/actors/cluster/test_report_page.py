@@ -211,6 +211,27 @@ def test_a_run_that_is_not_whole_gives_a_sensible_page(
     assert ("killed" in page) is (stage == "killed")
 
 
+def test_seeds_are_told_together_without_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = []
+    for seed, last in enumerate(([True] * 4, [True, True, False, False])):
+        run = Fabricated(tmp_path / f"s{seed}", seed=seed)
+        run.learn()
+        run.play(1, "after_bc", "0.2", [True, False, False, False])
+        run.play(2, "final", "0.8", last)
+        paths.append(run.done())
+    paths.append(whole(tmp_path / "other", arm="far"))
+    show.show(paths, None, as_json=True)
+    (found,) = json.loads(capsys.readouterr().out)["seeds"]
+    assert found["runs"] == ["s0", "s1"]
+    assert [(one["step"], one["success"]["mean"]) for one in found["rounds"]] == [(2, 0.25), (8, 0.75)]
+    assert [found["rounds"][1]["success"][key] for key in ("low", "high", "each")] == [0.5, 1.0, [1.0, 0.5]]
+    assert found["gains"][0]["gain"]["mean"] == 0.5
+    show.show(paths, None, as_json=False)
+    said = capsys.readouterr().out
+    assert "local: 2 seeds (s0, s1)" in said
+    assert "gain      T=1: mean +0.500, from +0.250 to +0.750; together +0.500" in said
+
+
 def test_seeds_of_one_file_become_one_line_and_arms_several(tmp_path: Path) -> None:
     paths = [
         whole(tmp_path / f"e-{arm}-{seed}", seed=seed, arm=arm, shift=seed) for arm in ("a", "bb") for seed in (0, 1)

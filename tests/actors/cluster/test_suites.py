@@ -14,6 +14,8 @@ from runtime.errors import ConfigError
 
 def test_the_bundled_suite_holds_every_family() -> None:
     suite = suites.load("desktop")
+    assert {split: numbers.count for split, numbers in suite.splits.items()} == suites.INSTANCES
+    assert suites.load("text_editor").splits == suite.splits, "a family alone holds as many"
     assert set(suite.families) == set(tasks.FAMILIES)
     assert not any(tasks.FAMILIES[family].trained for family in suite.untrained)
 
@@ -54,6 +56,7 @@ def test_a_file_may_choose_families_and_shift_numbers(tmp_path: Path) -> None:
         ("trained: [all]\nsplits:\n  train: {cuont: 3}\n", "unknown key splits.train.cuont; did you mean"),
         ("trained: [all]\nsplits:\n  trian: {count: 3}\n", "splits.trian: no such split; did you mean train?"),
         ("trained: [all]\nsplits:\n  train: {count: 0}\n", "splits.train: it begins at 0 or later"),
+        ("trained: [all]\nsplits:\n  train: {count: 9, first: 999992}\n", "splits.train.count: a family has 1000000"),
         ("trained: [text_editr]\nsplits: {}\n", "trained.0: there is no family text_editr; did you mean text_editor?"),
         ("untrained: [text_editor]\nsplits: {}\n", "untrained.0: text_editor is trained on: list it below trained"),
         ("splits: {}\n", "it names no families"),

@@ -25,6 +25,14 @@ def refusal(data: object, *overrides: str) -> str:
     ("data", "expected"),
     [
         ({"replay": {"group_sise": 3}}, "here.yaml: unknown key replay.group_sise; did you mean replay.group_size?"),
+        (
+            {"learner": {"rate": 3}},
+            "here.yaml: unknown key learner.rate; known: bc_lr, rl_lr, pulse_lr, warmup_steps, lr_schedule,"
+            " sft_lr_schedule, lr_floor, betas, weight_decay, clip_grad, token_budget, loss_aggregation and 15 more",
+        ),
+        ({"learner": {"threds": 3}}, "here.yaml: unknown key learner.threds; did you mean learner.threads?"),
+        ({"learner": {"seed": 3}}, "here.yaml: unknown key learner.seed; did you mean run.seed?"),
+        ({"desktops": {"nois": 3}}, "here.yaml: unknown key desktops.nois; did you mean demos.noise?"),
         ({"group_size": 3}, "here.yaml: unknown key group_size; did you mean replay.group_size?"),
         ({"runn": {}}, "here.yaml: unknown key runn; did you mean run?"),
         ({"run": {"seed": "x"}}, "here.yaml: run.seed: expected int, got str"),

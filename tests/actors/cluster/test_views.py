@@ -65,8 +65,26 @@ def test_hostile_text_stays_on_its_line(runs: Path, capsys: pytest.CaptureFixtur
 def test_what_is_not_there_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["logs", "one", "--runs", str(runs), "--actor", "desktop/4"]) == 2
     assert "did you mean desktop/3?" in capsys.readouterr().err
-    assert cli.main(["logs", "one", "--runs", str(runs), "--event", "group_end"]) == 0
-    assert "did you mean group_ended?" in capsys.readouterr().err
+    at = ["logs", "one", "--runs", str(runs)]
+    for words, said in (
+        (["--event", "group_end"], "did you mean group_ended?"),
+        (["--event", "optimizer_step"], "did you mean learner_step?"),
+        (["-f", "--actor", "nope"], "--actor nope: it wrote nothing"),
+    ):
+        assert cli.main([*at, *words]) == 2
+        assert said in capsys.readouterr().err
+    assert cli.main([*at, "--event", "learner_step"]) == 0
+    assert capsys.readouterr().err == "no such lines\n"
+
+
+def test_following_an_ended_run_ends(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(lines(capsys, "one", "--runs", str(runs), "-f")) == 3
+
+
+def test_a_moment_keeps_its_thousandths() -> None:
+    line = {"ts": "2026-01-01T00:00:00.000", "level": "info", "actor": "x", "event": "e"}
+    shown = logview.format_line({**line, "t0": 49708.31789, "t1": 49708.4486, "loss": 0.129983, "most": 1e30})
+    assert "t0=49708.318 t1=49708.449 loss=0.13 most=1e+30" in shown
 
 
 def test_runs_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,6 +94,60 @@ def test_runs_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert [(run["name"], run["state"]) for run in listed] == [("one", "ok"), ("two", "failed")]
     assert cli.main(["runs", "--runs", str(runs)]) == 0
     assert "two" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"name": 3}', b'{"name": "\xff"}'])
+def test_a_broken_record_is_named_and_disables_no_other_run(
+    runs: Path, text: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs / "two").mkdir()
+    (runs / "two" / "run.json").write_bytes(text)
+    at = ("--runs", str(runs))
+    assert cli.main(["runs", *at, "--json"]) == 0
+    assert [(run["name"], run["state"]) for run in json.loads(capsys.readouterr().out)] == [
+        ("one", "ok"),
+        ("two", "broken"),
+    ]
+    assert cli.main(["runs", *at]) == 0
+    assert "run.json is broken" in capsys.readouterr().out
+    assert cli.main(["status", "one", *at]) == 0
+    assert cli.main(["status", *at]) == 0
+    assert "run.json is broken" in capsys.readouterr().err
+    assert len(lines(capsys, "one", *at)) == 3
+    for words in (["status", "two"], ["run", "smoke", "--resume", "--name", "two"]):
+        assert cli.main([*words, *at]) == 2
+        assert "run.json is broken" in capsys.readouterr().err
+
+
+def test_a_dry_run_refuses_what_the_run_would(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ["run", "smoke", "--dry-run", "--runs", str(runs)]
+    for words, said in (
+        (["--name", "one"], "run one exists already"),
+        (["--name", "a b"], "letters, digits"),
+        (["--name", "on", "--resume"], "did you mean one?"),
+        (["--resume", "--runs", str(runs / "none")], "nothing to resume"),
+    ):
+        assert cli.main([*at, *words]) == 2
+        assert said in capsys.readouterr().err
+    assert cli.main([*at, "--name", "two"]) == 0
+    assert "run two would begin" in capsys.readouterr().out
+    assert not (runs / "two").exists()
+
+
+def test_a_report_that_can_be_written_nowhere_is_refused_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for out in ("/proc/x", str(runs / "one" / "run.json")):
+        assert cli.main(["report", "one", "--runs", str(runs), "--out", out]) == 2
+        shown = capsys.readouterr().err
+        assert f"--out {out}: " in shown
+        assert shown.count("\n") == 1, "nothing was read yet"
+
+
+def test_the_advice_to_go_on_names_the_folder_of_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = runfolder.read_record(runs / "one")
+    monkeypatch.chdir(runs.parent)
+    assert runfolder.to_continue(record, runs / "one").endswith(f" --resume --name one --runs {runs.name}")
+    default = runs.parent / "runs"
+    assert runfolder.to_continue(record, default / "one") == "computerrl run smoke --resume --name one"
 
 
 def test_status_of_an_ended_run_is_its_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

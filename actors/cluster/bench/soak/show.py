@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import say
+from actors.cluster import places, say
 from actors.cluster.bench.figures import percentile
 from actors.cluster.bench.soak.levels import Level
 from actors.cluster.bench.soak.soak import Soak, Wanted
@@ -21,7 +21,9 @@ DRAWN = ("processes", "guest_processes", "descriptors", "rss_bytes", "desktops",
 
 def run(wanted: Wanted, out: Path | None, *, as_json: bool) -> int:
     """Soak, print and write; 1 when the verdict is bad, 130 when a signal ended it."""
+    places.refuse_unwritable(wanted.runs, "--runs")
     if out is not None:
+        places.refuse_unwritable(out, "--out")
         out.mkdir(parents=True, exist_ok=True)
     found = asyncio.run(Soak(wanted, lambda text: say.line(f"  {text}", to=sys.stderr)).go())
     if found is None:

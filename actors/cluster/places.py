@@ -1,0 +1,57 @@
+"""Folders that commands write to.
+
+Invariant: looking at a place changes nothing; what can't be written to is refused in one line that names the flag.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+from runtime.errors import ConfigError
+
+RUNS = "runs"  # the default of --runs
+MOST_BYTES = 200  # of a run's name: names of its own are made by adding to it
+_MEANT = {"last": "the newest run", "base": "the bundled model"}
+
+
+def refuse_unwritable(path: Path, flag: str) -> None:
+    """Raise ConfigError unless the folder `path`, which `flag` named, can be made or written to."""
+    try:
+        near = nearest_there(path)
+        if not near.is_dir():
+            raise ConfigError(f"{flag} {path}: {near} is no folder; name another")
+        longest = max((len(os.fsencode(part)) for part in path.absolute().relative_to(near).parts), default=0)
+        if longest > os.pathconf(near, "PC_NAME_MAX"):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        # Asked of the disk itself: /proc and the like grant root the right and refuse the deed.
+        with tempfile.TemporaryFile(dir=near):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{flag} {path}: nothing can be written there: {error.strerror}; name another") from None
+
+
+def nearest_there(path: Path) -> Path:
+    """`path`, or the nearest folder above it that exists. Raises OSError where the path can't be one."""
+    near = path.absolute()
+    while True:
+        try:
+            near.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            near = near.parent
+        else:
+            return near
+
+
+def refuse_bad_name(name: str, flag: str = "--name") -> None:
+    """Raise ConfigError for what can't be a run's name."""
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith((".", "-")):
+        raise ConfigError(
+            f"{flag} {name}: letters, digits, dots, dashes and underscores only, and no dot or dash at the beginning"
+        )
+    if (size := len(name.encode())) > MOST_BYTES:
+        raise ConfigError(f"{flag} {name[:20]}...: {size} bytes long, a run's name has {MOST_BYTES} at most")
+    if name in _MEANT:
+        raise ConfigError(f"{flag} {name}: {name} stands for {_MEANT[name]}; name it differently")

@@ -1,0 +1,112 @@
+"""Runs that differ in nothing but their seed, as `report` tells of them without a page.
+
+Invariant: what is said of several seeds is said only of rounds that all of them have played.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from actors.cluster import say
+from actors.cluster.report import evaluated, gather
+from actors.cluster.report.read import RunFigures
+from actors.replay.intervals import Gain, Rate
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure of several seeds."""
+
+    mean: float
+    low: float  # of the lowest seed
+    high: float
+    each: list[float]
+
+
+class SeedsRound(msgspec.Struct, frozen=True, kw_only=True):
+    """Held-out success of several seeds at one step."""
+
+    step: int
+    decoding: str
+    success: Spread
+    together: Rate  # of all seeds' episodes, instances as clusters
+
+
+class SeedsGained(msgspec.Struct, frozen=True, kw_only=True):
+    """The paired gain of several seeds from their first to their last round."""
+
+    decoding: str
+    gain: Spread
+    together: Gain
+
+
+class Seeds(msgspec.Struct, frozen=True, kw_only=True):
+    """Seeds of one deploy file."""
+
+    label: str
+    runs: list[str]
+    rounds: list[SeedsRound]
+    gains: list[SeedsGained]
+
+
+class _Run(NamedTuple):
+    name: str
+    arm: str
+    file: str
+    key: str
+    figures: RunFigures
+
+
+def together(paths: Sequence[Path], figures: Sequence[RunFigures]) -> list[Seeds]:
+    """What those runs among `paths` that share a deploy file say together; empty where no two do."""
+    labels = gather.labelled([_run(path, one) for path, one in zip(paths, figures, strict=True)])
+    return [_seeds(label, same) for label, same in labels.items() if len(same) > 1]
+
+
+def _run(path: Path, figures: RunFigures) -> _Run:
+    record, _ = gather.record_of(path)
+    key = gather.key_of(path, gather.deploy_of(path))
+    return _Run(path.name, record.arm if record else "", record.file if record else "", key, figures)
+
+
+def _seeds(label: str, runs: Sequence[_Run]) -> Seeds:
+    figures = [run.figures for run in runs]
+    rounds = [
+        SeedsRound(step=point.step, decoding=decoding, success=_spread(point.each), together=point.rate)
+        for decoding, points in evaluated.pooled(figures).items()
+        for point in points
+    ]
+    gains = [
+        SeedsGained(decoding=found.decoding, gain=_spread([one.value for one in found.each]), together=found.together)
+        for found in evaluated.gains(figures)
+    ]
+    return Seeds(label=label, runs=[run.name for run in runs], rounds=rounds, gains=gains)
+
+
+def _spread(each: list[float]) -> Spread:
+    return Spread(mean=statistics.fmean(each), low=min(each), high=max(each), each=each)
+
+
+def show(found: Seeds) -> None:
+    """Print it."""
+    say.line(f"\n{found.label}: {len(found.runs)} seeds ({', '.join(found.runs)})\n")
+    rows = []
+    for one in found.rounds:
+        low, high = one.together.interval
+        band = f"{one.success.low:.3f}-{one.success.high:.3f}"
+        pooled = f"{one.together.value:.3f} ({one.together.successes}/{one.together.n})"
+        rows.append((one.step, one.decoding, f"{one.success.mean:.3f}", band, pooled, f"{low:.3f}-{high:.3f}"))
+    if rows:
+        say.table(("STEP", "DECODING", "MEAN", "BAND", "TOGETHER", "95 %"), rows)
+    else:
+        say.line("no evaluation round that all of them have played")
+    for gained in found.gains:
+        spread, pair = gained.gain, gained.together
+        say.line(
+            f"gain      {gained.decoding}: mean {spread.mean:+.3f}, from {spread.low:+.3f} to {spread.high:+.3f};"
+            f" together {pair.value:+.3f} (95 % {pair.low:+.3f} to {pair.high:+.3f}; {pair.instances} instances)"
+        )

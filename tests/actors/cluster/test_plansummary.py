@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from actors.cluster import deployfile
+from actors.cluster.lanes import lanes_of
+from actors.cluster.plansummary import pulses, summary
+from actors.entropulse.config import EntropulseConfig
+
+
+def said(name: str, *overrides: str) -> dict[str, str]:
+    deploy = deployfile.load(name, overrides)[0]
+    return dict(summary(deploy, lanes_of(deploy.tasks)))
+
+
+def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
+    smoke = said("smoke")
+    assert smoke["batches"].startswith("1 group of 4 episodes per RL step")
+    assert smoke["phases"].endswith("80 steps of cloning, 1 step of RL in 1 stay")
+    assert (smoke["engine"], smoke["evaluation"]) == ("embedded on cpu", "none")
+    assert "rehearsal" not in smoke
+    local = said("local")
+    assert "56 steps of RL in 3 stays, 2 x 200 steps of pulse" in local["phases"]
+    assert local["rehearsal"].startswith("8 exercises")
+    assert local["evaluation"] == (
+        "after cloning, every 25 steps of RL, after each pulse and at the end: 200 instances at temperature 1"
+    )
+    assert said("sglang-gpu")["engine"] == "sglang on cuda"
+    assert said("sglang-gpu", "samplers.attach=[http://a:1]")["engine"] == "sglang, 1 attached server"
+    alone = said("bc-alone")
+    assert "batches" not in alone
+    assert "RL" not in alone["phases"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["entropulse.total_rl_steps=8"], "8 steps of RL in 1 stay, no room for 2 pulses"),
+        (
+            ["entropulse.total_rl_steps=27"],
+            "27 steps of RL in 2 stays, 1 x 200 steps of pulse, no room for 1 more pulse",
+        ),
+        (["entropulse.rl_steps=0"], "56 steps of RL in up to 3 stays, up to 2 x 200 steps of pulse"),
+        (["entropulse.rl_steps=0", "entropulse.total_rl_steps=22"], "22 steps of RL in 1 stay, no room for 2 pulses"),
+        (["run.expert=true", "entropulse.pulse=none"], "456 steps of RL in 1 stay"),
+    ],
+)
+def test_phases_that_the_total_leaves_no_room_for_are_not_announced(overrides: list[str], expected: str) -> None:
+    assert said("local", *overrides)["phases"].endswith(expected)
+
+
+def test_an_end_for_want_of_signal_may_come_at_once() -> None:
+    assert pulses(EntropulseConfig(total_rl_steps=9, pulses=3, max_waste=5)) == (0, 3)
+    assert pulses(EntropulseConfig(total_rl_steps=9, pulses=3)) == (0, 0)
