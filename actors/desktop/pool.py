@@ -109,7 +109,12 @@ class Pool:
         try:
             while True:
                 booted = await self._next(deadline)
-                if await self._answers(booted):
+                try:
+                    answers = await self._answers(booted)
+                except BaseException:  # whoever wanted it has gone, and it is no spare any more
+                    self.retire(booted)
+                    raise
+                if answers:
                     return self._lease(booted, holder)
         except TimeoutError:
             raise self._last_fault or fault(FaultCause.NO_SPARE, f"none within {timeout_s:g} s") from None

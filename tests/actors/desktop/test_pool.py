@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from actors.desktop import events
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.pool import Pool
+from actors.desktop.link import GuestLink
+from actors.desktop.pool import BootedDesktop, Pool
 from actors.desktop.poolplan import PoolPlan
-from actors.desktop.providers.abc import Desktop, DesktopSpec, Health
+from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from runtime.errors import DesktopFault
 from tests.heard import Heard, until
@@ -164,6 +165,54 @@ class Broken(SandboxProvider):
 
     async def close(self) -> None:
         self.boots = -1
+
+
+class Stuck(Broken):
+    """One spare's look takes for ever; what is destroyed is told."""
+
+    def __init__(self) -> None:
+        super().__init__(ZeroDivisionError("no boot is wanted"))
+        self.looked = asyncio.Event()
+        self.destroyed: list[str] = []
+
+    async def probe(self, desktop: Desktop) -> Health:
+        if not self.looked.is_set():
+            self.looked.set()
+            await asyncio.Event().wait()
+        return Health(alive=True)
+
+    async def destroy(self, desktop: Desktop) -> None:
+        self.destroyed.append(desktop.name)
+
+
+class NoLink(GuestLink):
+    """A link that can only be closed."""
+
+    def __init__(self) -> None:
+        self.down = None
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+async def test_a_spare_whose_acquirer_gives_up_is_thrown_away():
+    provider = Stuck()
+    pool = Pool(provider, DesktopSpec(), PoolConfig(spares=0))
+    spare = Desktop(
+        name="spare", provider="none", endpoint=Endpoint(), username="", host_key=b"", client_key=b"", agent=(), home=""
+    )
+    pool.lives.begin("spare")
+    pool.lives.booted("spare")
+    pool._keep(BootedDesktop(provider, spare, NoLink(), pool.lives))
+    wanting = asyncio.create_task(pool.acquire(30))
+    await provider.looked.wait()
+    wanting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wanting
+    await until(lambda: not pool._tasks)
+    assert provider.destroyed == ["spare"]
+    assert len(pool.lives) == 0
+    await pool.close()
 
 
 async def test_failing_boots_back_off_and_tell_their_cause():
