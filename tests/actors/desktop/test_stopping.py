@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox import cgroups
-from actors.desktop.providers.sandbox.stopping import Member, running
+from apis.guest.members import Member, running
 from apis.tasks.verify import Wanted
 
 # Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
