@@ -132,9 +132,12 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     for _ in range(3):  # a shell waits for each program to start, where no stop signal reaches it
         command = "while :; do head -c 1 /dev/zero; done > /dev/null"
         await link.call("launch", argv=["sh", "-c", command], timeout_s=5)
+    awkward = (
+        'mkdir no; >no/x; chmod 0 no; python3 -c \'import os\nfor _ in range(1200): os.mkdir("d"); os.chdir("d")\''
+    )
     # Its parent ends at once, and its environment does not say whose it is; nor is it of the agent's session.
     grows = f"(env -i /usr/bin/setsid /bin/sh -c 'while :; do echo x >> {desktop.home}/unmarked; done' &)"
-    await link.call("launch", argv=["sh", "-c", grows], timeout_s=5)
+    await link.call("launch", argv=["sh", "-c", f"{awkward}; {grows}"], timeout_s=5)
     unmarked = [Wanted("unmarked")]
     for _ in range(300):
         if (await provider.read_home(desktop, unmarked, ReadLimits()))[0].data:
