@@ -24,7 +24,8 @@ class Member(NamedTuple):
 
 
 def _fields(stat: Path) -> list[str]:
-    return stat.read_text().rpartition(")")[2].split()  # state, parent, ...
+    """State, parent, ... but not the name, which is the process's own to choose and need not be text."""
+    return stat.read_bytes().rpartition(b")")[2].decode().split()
 
 
 def descendants(*roots: int) -> dict[int, Member]:
