@@ -132,9 +132,8 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     for _ in range(3):  # a shell waits for each program to start, where no stop signal reaches it
         command = "while :; do head -c 1 /dev/zero; done > /dev/null"
         await link.call("launch", argv=["sh", "-c", command], timeout_s=5)
-    awkward = (
-        'mkdir no; >no/x; chmod 0 no; python3 -c \'import os\nfor _ in range(1200): os.mkdir("d"); os.chdir("d")\''
-    )
+    nested = 'import os\nfor _ in range(1200): os.mkdir("d"); os.chdir("d")'
+    awkward = f"mkdir no; >no/x; chmod 0 no; >Documents/$(printf '\\377'); python3 -c '{nested}'"
     # Its parent ends at once, and its environment does not say whose it is; nor is it of the agent's session.
     grows = f"(env -i /usr/bin/setsid /bin/sh -c 'while :; do echo x >> {desktop.home}/unmarked; done' &)"
     await link.call("launch", argv=["sh", "-c", f"{awkward}; {grows}"], timeout_s=5)
@@ -151,7 +150,7 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     seen = await provider.read_home(desktop, [Wanted(path) for path in paths], ReadLimits())
     assert seen[:-1] == [
         FileSeen(path="Documents/plum.txt", data=b"hello\nworld"),
-        FileSeen(path="Documents", names=["plum.txt"]),
+        FileSeen(path="Documents", names=["\\xff", "plum.txt"]),
         FileSeen(path="link", refusal=Refusal.LINK),
         FileSeen(path="none", refusal=Refusal.MISSING),
         FileSeen(path="../run/bus", refusal=Refusal.BAD_PATH),
