@@ -66,12 +66,12 @@ class Body:
                 files = await self._provider.read_home(self._desktop, wanted, ReadLimits())
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
-        seen = {file.path: view_of(file) for file in files}
+        seen = {file.path: view_of(file, self.home) for file in files}
         return lambda path: seen.get(path, FileView(kind="refused", reason="it was not asked for beforehand"))
 
 
-def view_of(file: FileSeen) -> FileView:
-    """What the host saw of a path, as verifiers want it."""
+def view_of(file: FileSeen, home: str) -> FileView:
+    """What the host saw of a path, as verifiers want it; `home` is HOME as the desktop's programs call it."""
     if file.workbook is not None:
         return FileView(kind="workbook", workbook=file.workbook)
     if file.paper is not None:
@@ -79,7 +79,7 @@ def view_of(file: FileSeen) -> FileView:
     if file.deck is not None:
         return FileView(kind="deck", deck=file.deck)
     if file.data is not None:
-        return FileView(kind="file", data=file.data)
+        return FileView(kind="file", data=file.data, home=home)
     if file.names is not None:
         return FileView(kind="folder", names=tuple(file.names))
     if file.refusal is Refusal.MISSING:

@@ -25,7 +25,7 @@ from actors.desktop.providers.abc import Desktop, DesktopSpec, Provider
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.wards import Wards
-from runtime.errors import DesktopFault
+from runtime.errors import DesktopFault, GuestRefused
 from runtime.events import Event
 
 CHECK_S = 5.0  # for a spare to answer before it is handed out
@@ -109,7 +109,12 @@ class Pool:
         try:
             while True:
                 booted = await self._next(deadline)
-                if await self._answers(booted):
+                try:
+                    answers = await self._answers(booted)
+                except BaseException:  # whoever wanted it has gone, and it is no spare any more
+                    self.retire(booted)
+                    raise
+                if answers:
                     return self._lease(booted, holder)
         except TimeoutError:
             raise self._last_fault or fault(FaultCause.NO_SPARE, f"none within {timeout_s:g} s") from None
@@ -247,8 +252,8 @@ class Pool:
         if health.alive:
             try:
                 await booted.link.call("ping", timeout_s=CHECK_S)
-            except LinkDown as down:
-                detail = str(down)
+            except (LinkDown, GuestRefused) as error:
+                detail = str(error)
             else:
                 return True
         self._log.emit(events.DESKTOP_SPARE_DIED, desktop=booted.desktop.name, detail=detail)

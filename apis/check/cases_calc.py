@@ -44,6 +44,14 @@ def _case(
 
 def _values(book: SheetFile) -> None:
     same(book.column("set_column_values", "AB", 6), ["x", 1, None, 2.5, "1", "007"], "AB1:AB6")
+    same(book.column("set_column_values", "C"), ["Qty", 4, 9, 1, 2], "column C, which was refused")
+    formats = [book.style("set_column_values", cell)["format"] for cell in ("C2", "C5")]
+    want(formats[0] == formats[1], f"number formats of C2 and C5: {formats}")
+
+
+async def _taken_back(desk: Desk, _: str) -> None:
+    told = await desk.tool("set_column_values", column_name="C", data=["1/2/2020", "x", None, "=FOO("], start_index=2)
+    want(told.startswith("refused: data[3]: Calc does not understand"), told)
 
 
 def _typed(book: SheetFile) -> None:
@@ -185,7 +193,7 @@ CASES = (
           {"cell": "D3", "value": "=B2*("}, "value: Calc does not understand the formula '=B2*('", saved=_typed),
     _case("set_column_values", {"column_name": "AB", "data": ["x", 1, None, "2.5", True, "'007"], "start_index": 1},
           "AB1:AB6 written", {"column_name": "A", "data": [1, 2], "start_index": 1048576},
-          "start_index: 2 values do", saved=_values),
+          "start_index: 2 values do", effect=_taken_back, saved=_values),
     _case("highlight_range", {"range_str": "A1:C1", "color": 0xFFCC00}, "A1:C1 has the background #ffcc00",
           {"range_str": "A1", "color": -1}, "color: write a whole number", saved=_shaded),
     _case("transpose_range", {"source_range": "A1:C5", "target_cell": "E1"}, "written to E1:I3",

@@ -123,6 +123,10 @@ async def _old_theme(desk: Desk) -> None:
 
 async def _updated(desk: Desk, _: str) -> None:
     await _is(desk, THEME, "1.1.0")
+    await desk.tool("disable_extension", extension_id=THEME)  # the window names it no more, and it is updated as well
+    told = await desk.tool("install_extension", extension_id=THEME, pre_release=True)
+    want(told == f"{THEME} 1.2.0 is installed", told)
+    await _is(desk, THEME, "1.2.0")
 
 
 async def _removed(desk: Desk, _: str) -> None:

@@ -1,4 +1,4 @@
-"""Entry of the guest's programs: `python3 -I FOLDER session|agent|code ...`.
+"""Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|code ...`.
 
 Invariant: modules come from this folder and the system alone, whatever lies in the current folder or the environment.
 """
@@ -9,7 +9,12 @@ import importlib
 import sys
 from pathlib import Path
 
-PARTS = {"session": "guest.session", "agent": "guest.agent", "code": "guest.code_open"}
+PARTS = {
+    "session": "guest.session",
+    "attach": "guest.attach",
+    "agent": "guest.agent",
+    "code": "guest.code_open",
+}
 
 
 def main() -> int:

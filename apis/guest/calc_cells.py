@@ -1,7 +1,7 @@
 """Calc: values of cells and columns.
 
 Invariant: a string is taken as a user types it ('42' becomes a number, '=A1' a formula); a formula that the office does
-not understand is taken back and refused.
+not understand is refused, and the whole call with it is taken back.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import uno
 from guest.calc_base import Book, address, letters, shown
+from guest.errors import Refused
 from guest.office_base import RESULT_CHARS
 from guest.paths import wrong
 
@@ -48,11 +49,19 @@ class Cells(Book):
         if end > self._sheet.Rows.Count:
             raise wrong(f"start_index: {len(data)} values do not fit below row {start_index}")
         cells = self._range(f"{column_name}{start_index}:{column_name}{end}")
+        written: list[tuple[Any, int, str]] = []
         self._doc.lockControllers()
         try:
             for at, value in enumerate(data):
                 if value is not None:
-                    self._type_into(cells.getCellByPosition(0, at), value, f"data[{at}]")
+                    cell = cells.getCellByPosition(0, at)
+                    written.append((cell, cell.NumberFormat, cell.Formula))
+                    self._type_into(cell, value, f"data[{at}]")
+        except Refused:
+            for cell, number_format, formula in written:
+                cell.NumberFormat = number_format  # first, for it decides what a text stands for
+                cell.Formula = formula
+            raise
         finally:
             self._doc.unlockControllers()
         return f"{address(cells.RangeAddress)} written, {len(data)} values"

@@ -212,7 +212,10 @@ def _running() -> bool:
     for entry in os.listdir("/proc"):
         process = Path("/proc", entry)
         try:
-            if not entry.isdigit() or (process / "comm").read_text().strip() not in PROGRAMS:
+            if (
+                not entry.isdigit()
+                or (process / "comm").read_bytes().strip().decode("utf-8", "replace") not in PROGRAMS
+            ):
                 continue
             words = (process / "cmdline").read_bytes().replace(b"\0", b" ")
             if words and b" --type=" not in words:

@@ -147,7 +147,7 @@ class CodeTools:
         return str(place)
 
     def _install(self, file: str, argument: str) -> str:
-        before = installed()
+        before, shown = installed(), code_link.ask("state", self._until)["extensions"]
         try:
             code_link.ask("install", self._until, path=file)
         except Refused as refused:
@@ -155,7 +155,9 @@ class CodeTools:
         new = sorted(set(installed()) - set(before))
         if not new:
             return f"{os.path.basename(file)} was installed already"
-        code_link.wait(lambda now: new[0].id in now["extensions"], self._until)
+        fresh = all(each.id != new[0].id for each in before)
+        if fresh or new[0].id in shown:  # one that is switched off stays so, and the window never names it
+            code_link.wait(lambda now: new[0].id in now["extensions"], self._until)
         return f"{new[0].id} {new[0].version} is installed"
 
     def uninstall_extension(self, *, extension_id: str) -> str:

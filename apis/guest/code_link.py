@@ -10,10 +10,11 @@ import fcntl
 import json
 import os
 import socket
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from guest.code_start import LOCK
 from guest.errors import Refused
@@ -22,6 +23,8 @@ from guest.paths import wrong
 MOST_BYTES = 1 << 20
 LOOK_S = 0.02
 State = dict[str, Any]
+_FLOCK = "hhqqi4x"  # struct flock of Linux on 64 bits: type, whence, start, length, process
+_WHOLE = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class Late(Refused):
@@ -33,16 +36,23 @@ def place() -> str:
     return os.path.join(os.environ["XDG_RUNTIME_DIR"], "code.sock")
 
 
+def hold(lock: IO[str]) -> bool:
+    """Take the window's lock for as long as the file is open; False where another has it."""
+    try:
+        fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _WHOLE)
+    except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as the file system likes
+        return False
+    return True
+
+
 def running() -> bool:
-    """Whether there is a window, be it one that is still loading."""
+    """Whether there is a window, be it one that is still loading; nobody who starts one can notice the question."""
     try:
         with Path(os.environ["XDG_RUNTIME_DIR"], LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            found = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, _WHOLE)
     except FileNotFoundError:
-        pass
-    return False
+        return False
+    return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
 
 def ready(wait_s: float) -> bool:

@@ -6,7 +6,6 @@ server along when it ends; a later one only tells that window what to open.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -32,9 +31,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"code: there is no {lost}\n")
         return 1
     with Path(os.environ["XDG_RUNTIME_DIR"], code_start.LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not code_link.hold(lock):
             return _tell(names)
         return _keep(names)
 
@@ -77,8 +74,7 @@ def _keep(names: list[str]) -> int:
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(name, _end)
     try:
-        assert server.stdout is not None
-        if not _listening(server.stdout):
+        if not _listening(server):
             sys.stderr.write("code: the editor's server did not start\n")
             return 1
         folder = next((name for name in names if os.path.isdir(name)), "")
@@ -95,14 +91,14 @@ def _keep(names: list[str]) -> int:
         _stop(server)
 
 
-def _listening(said: IO[str]) -> bool:
-    """Whether the server says that it can be connected to; what it says later is thrown away."""
-    timer = threading.Timer(SERVER_S, said.close)
+def _listening(server: subprocess.Popen[str]) -> bool:
+    """Whether the server says in time that it can be connected to; what it says later is thrown away."""
+    said = server.stdout
+    assert said is not None
+    timer = threading.Timer(SERVER_S, server.kill)  # its end closes the pipe; closing it here would wait for the reader
     timer.start()
     try:
         found = any(line.startswith(code_start.READY) for line in iter(said.readline, ""))
-    except ValueError:
-        return False
     finally:
         timer.cancel()
     if found:

@@ -1,7 +1,8 @@
 """Keys through XTEST.
 
 Invariant: no modifier stays pressed, whatever a method raises, because a combination is resolved to key codes before
-the first press; and a stroke is sent only after the pace that its application needs.
+the first press; a stroke is sent only after the pace that its application needs, but for a text that would take longer
+than `TYPE_S`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ PACES_S = {
     "pcmanfm": 0.002,
     "xterm": 0.002,
     "libreoffice-calc": 0.002,
+    "libreoffice-writer": 0.002,
 }
 PACE_S = 0.012
 # LibreOffice finishes a move of its cursor after the fact, and what is typed into the next cell until then gets lost:
@@ -30,6 +32,7 @@ AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the wi
 # soon, 160 enough on an idle machine. So a dialog must have rested this long.
 BEFORE_RETURN_S = 0.2
 CAREFUL_S = 8.0  # of waiting at lines and cells in one text; what is longer goes on at the application's pace
+TYPE_S = 14.0  # of pauses in one text, the careful ones included: the host waits 20 s for a call
 TEXT_MAX = 20_000
 KEYS_MAX = 6
 
@@ -114,17 +117,18 @@ class Keyboard:
         if len(text) > TEXT_MAX:
             raise Refused("bad_request", f"at most {TEXT_MAX} characters")
         pace = PACES_S.get(app.lower(), PACE_S)
-        until = time.monotonic() + CAREFUL_S
+        began = time.monotonic()
         office = app.lower().startswith(("libreoffice", "soffice"))
         if office:
             self._rest(OFFICE_REST_S)
         keysyms = [keysym_of(character) for character in text.replace("\r\n", "\n")]
+        left = len(keysyms)
         spare_keys = max(1, len(self._spare) + len(self._bound))
         for start in range(0, len(keysyms), spare_keys):
             part = keysyms[start : start + spare_keys]
             self._bind(part)
             for keysym in part:
-                careful = time.monotonic() < until and keysym in _CONTROL.values()
+                careful = time.monotonic() < began + CAREFUL_S and keysym in _CONTROL.values()
                 if dialog and careful:
                     self._rest(BEFORE_RETURN_S)
                 code, shifted = self._codes[keysym]
@@ -140,7 +144,9 @@ class Keyboard:
                 if office and careful:
                     self._rest(OFFICE_REST_S)
                 else:
-                    self._link.pause(AFTER_LINE_S if careful else pace)
+                    share = max(0.0, began + TYPE_S - time.monotonic()) / left
+                    self._link.pause(AFTER_LINE_S if careful else min(pace, share))
+                left -= 1
 
     def hotkey(self, keys: list[str], dialog: bool = False) -> None:
         """Press keys together and release them in reverse; `dialog` tells that the focused window is a dialog."""

@@ -46,7 +46,7 @@ def _running() -> bool:
     """Whether there is an office, whoever started it."""
     for entry in os.listdir("/proc"):
         try:
-            if entry.isdigit() and Path(f"/proc/{entry}/comm").read_text() == "soffice.bin\n":
+            if entry.isdigit() and Path(f"/proc/{entry}/comm").read_bytes() == b"soffice.bin\n":
                 return True
         except OSError:  # it ended meanwhile
             continue

@@ -68,9 +68,10 @@ def url_of(path: str) -> str:
     return "file://" + quote(path)
 
 
-def path_of(url: str) -> str:
-    """The path in a file's URL."""
-    return unquote(url.removeprefix("file://").removeprefix("localhost"))
+def path_of(place: str) -> str:
+    """The path in a file's URL; any other text is a path already, whose % and digits are its own."""
+    rest = place.removeprefix("file://")
+    return place if rest == place else unquote(rest.removeprefix("localhost"))
 
 
 def short(path: str) -> str:

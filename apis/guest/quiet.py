@@ -18,7 +18,7 @@ from guest.screenlink import ScreenLink
 
 LOOK_S = 0.01
 IDLE_NS = 400_000  # processor time within one look that a resting desktop may use
-_OURS = {"Xvfb", "sshd", "bwrap"}
+_OURS = {b"Xvfb", b"sshd", b"bwrap"}
 
 
 def _stat(folder: str) -> list[bytes]:
@@ -37,7 +37,7 @@ class Work:
     def _counts(self, pid: int) -> bool:
         if pid not in self._names:
             try:
-                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                name = Path(f"/proc/{pid}/comm").read_bytes().strip()
             except OSError:
                 return False
             self._names[pid] = name not in _OURS

@@ -10,15 +10,12 @@ machine of its own, reached by SSH) the session lasts as long as standard input 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 MARK = "COMPUTERRL_DESKTOP"
@@ -124,95 +121,6 @@ class Session:
             self.children.append(child)
 
 
-def bearing(token: str) -> list[int]:
-    """Processes of this user that carry the session's token in their environment, this one left out."""
-    mark = f"{MARK}={token}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                marked = mark in (entry / "environ").read_bytes().split(b"\0")
-            except OSError:  # it ended, or is another user's
-                continue
-            if marked:
-                found.append(int(entry.name))
-    return found
-
-
-def sweep(token: str) -> None:
-    """Kill all that carry the token, again until none is left: a dying parent may just have forked."""
-    while pids := bearing(token):
-        watched = []
-        for pid in pids:
-            try:
-                fd = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            watched.append(fd)
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
-        for fd in watched:
-            select.select([fd], [], [], 5.0)
-            os.close(fd)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                continue
-
-
-def stop(token: str) -> None:
-    """Stop all that carry the token, until a whole look finds none that may run."""
-    told: set[int] = set()
-    while running := may_run({pid: _look(pid) for pid in bearing(token)}, told):
-        for pid in running:
-            told.add(pid)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-
-
-def may_run(looked: dict[int, tuple[str, int]], told: set[int]) -> list[int]:
-    """Those of `looked` (state and parent by process) that are neither stopped nor wait for a stopped child.
-
-    One that has begun to start a program (vfork, state D) takes its stop signal only once the child goes on: of those
-    that were `told` to stop it counts as stopped while the child is.
-    """
-    still = {pid for pid, (state, _) in looked.items() if state in "TtZX"}
-    children = [pid for pid in still if looked[pid][0] in "Tt"]
-    while children:
-        _, parent = looked[children.pop()]
-        if parent in told and parent not in still and looked.get(parent, ("", 0))[0] == "D":
-            still.add(parent)
-            children.append(parent)
-    return [pid for pid in looked if pid not in still]
-
-
-def _look(pid: int) -> tuple[str, int]:
-    """A process's state letter, X where it has ended, and its parent."""
-    try:
-        state, parent, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return "X", 0
-    return state, int(parent)
-
-
-def _say(word: str) -> None:
-    sys.stdout.write(word + "\n")
-    sys.stdout.flush()
-
-
-def keep(session: Session, folder: Path, token: str) -> None:
-    """Say that the session is up, hold it until standard input ends, then remove all of it; stop it when told to."""
-    try:
-        session.start()
-        _say("up")
-        while said := os.read(0, 4096):
-            if said == b"freeze\n":
-                stop(token)
-                _say("frozen")
-    finally:
-        sweep(token)
-        shutil.rmtree(folder)
-
-
 def main(argv: list[str]) -> int:
     """Parse arguments and run until the session ends."""
     parser = argparse.ArgumentParser(prog="session")
@@ -227,6 +135,8 @@ def main(argv: list[str]) -> int:
     os.umask(0o022)
     session = Session(args.run, args.home, args.token, args.size)
     if args.keep is not None:
+        from guest.keeper import keep
+
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of standard input ends us in order
         keep(session, args.keep, args.token)
         return 0

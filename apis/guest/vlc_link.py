@@ -29,7 +29,7 @@ def _running() -> bool:
     """Whether there is a VLC, whoever started it; one that has ended may not have been waited for yet."""
     for entry in os.listdir("/proc"):
         try:
-            if entry.isdigit() and re.match(r"\d+ \(vlc\) [^ZX]", Path(f"/proc/{entry}/stat").read_text()):
+            if entry.isdigit() and re.match(rb"\d+ \(vlc\) [^ZX]", Path(f"/proc/{entry}/stat").read_bytes()):
                 return True
         except OSError:  # it ended meanwhile
             continue

@@ -85,12 +85,15 @@ class Deck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 KINDS: dict[str, type[msgspec.Struct]] = {"workbook": Workbook, "paper": Paper, "deck": Deck}  # what a file is read as
 
 
+GUEST_HOME = "/home/agent"  # what programs call the folder of HOME, where a desktop says nothing else
+
+
 class FileView(msgspec.Struct, frozen=True):
     """What lies at a path of the guest, seen from outside without following links.
 
     `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"),
     "workbook", "paper" or "deck" (a file that was wanted as one; the field of that name holds it), "missing", or
-    "refused" (`reason` says why it was not read).
+    "refused" (`reason` says why it was not read). `home` is what the guest's programs call HOME in what they write.
     """
 
     kind: str
@@ -100,6 +103,7 @@ class FileView(msgspec.Struct, frozen=True):
     workbook: Workbook | None = None
     paper: Paper | None = None
     deck: Deck | None = None
+    home: str = GUEST_HOME
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -138,16 +142,6 @@ def file_text_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Ve
     return Verdict(same, "it says what it should" if same else "it says something else")
 
 
-def file_is_missing(view: FileView, _: dict[str, Any], __: dict[str, Any]) -> Verdict:
-    """Nothing lies there any more."""
-    return Verdict(view.kind == "missing", "it is gone" if view.kind == "missing" else "it is still there")
-
-
-def folder_exists(view: FileView, _: dict[str, Any], __: dict[str, Any]) -> Verdict:
-    """A folder lies there."""
-    return Verdict(view.kind == "folder", f"it is {view.kind}")
-
-
 def file_contains(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
     """Each string of `expected` stands in the file."""
     text, trouble = _text(view)
@@ -175,8 +169,6 @@ _CALLED = {"workbook": "workbook", "paper": "text document", "deck": "presentati
 
 CHECKS: dict[str, Check] = {
     "file_text_is": file_text_is,
-    "file_is_missing": file_is_missing,
-    "folder_exists": folder_exists,
     "file_contains": file_contains,
 }
 

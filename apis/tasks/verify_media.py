@@ -18,7 +18,6 @@ from apis.tasks.verify import FileView, Verdict
 MOST_BYTES = 1 << 18  # VLC's file of settings has 90 kB
 MOST_DEPTH = 20  # of folders of bookmarks
 _SETTING = re.compile(r"^([a-z0-9][a-z0-9_-]*)=(.*)$", re.MULTILINE)
-GUEST_HOME = "/home/agent"  # what programs on a desktop call the folder of HOME
 
 
 class _Mark(msgspec.Struct):
@@ -59,7 +58,7 @@ def bookmarks_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> V
     for (folder, title, url), (in_folder, called, path) in zip(found, wanted, strict=True):
         if (folder, title) != (in_folder, called):
             return Verdict(False, "a bookmark has another title or lies in another folder")
-        if not _is_at(unquote(url), path):
+        if not _is_at(unquote(url), path, view.home):
             return Verdict(False, "a bookmark is of another page")
     return Verdict(True, "it holds the bookmarks that it should")
 
@@ -87,7 +86,7 @@ def playlist_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Ver
     if len(found) != len(wanted):
         return Verdict(False, f"it has {len(found)} entries where {len(wanted)} are wanted")
     for number, (entry, path) in enumerate(zip(found, wanted, strict=True), 1):
-        if entry != path.rpartition("/")[2] and not _is_at(entry, path):
+        if entry != path.rpartition("/")[2] and not _is_at(entry, path, view.home):
             return Verdict(False, f"entry {number} is another file")
     return Verdict(True, "it lists what it should")
 
@@ -107,9 +106,9 @@ def settings_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Ve
     return Verdict(True, "the settings are as they should be")
 
 
-def _is_at(address: str, path: str) -> bool:
+def _is_at(address: str, path: str, home: str) -> bool:
     """Whether a path or a file:// address leads to `path` below HOME."""
-    return address.removeprefix("file://") == f"{GUEST_HOME}/{path}"
+    return address.removeprefix("file://") == f"{home}/{path}"
 
 
 def _bounded(view: FileView) -> tuple[bytes | None, str]:

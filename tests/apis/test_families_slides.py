@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from apis import tasks
@@ -173,3 +174,12 @@ def test_slides_are_copied_deleted_and_moved_once() -> None:
     assert steps == ["Slide", "Move", "Slide to End"]
     left_open = impress(goal, goal.finish, 1, ("New Slide", "Move"))
     assert line(moved(task_id, left_open, [])) == "Agent.hotkey(keys=['esc'])"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_forged_number_of_a_slide_stops_no_oracle(part: str) -> None:
+    task_id = f"{part}/3"
+    goal = of_deck(tasks.goal(task_id))
+    forged = msgspec.structs.replace(impress(goal, goal.slides), info=f"slides: 1; current: {'9' * 4900}")
+    for route in tasks.FAMILIES[goal.family].routes:
+        assert tasks.oracle(task_id, seed=0, route=route).answer(forged, [])

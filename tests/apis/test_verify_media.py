@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from apis.tasks.families import music, web
-from apis.tasks.verify import FileView
-from apis.tasks.verify_media import GUEST_HOME, MOST_BYTES, bookmarks_are, playlist_is, settings_are
+from apis.tasks.verify import GUEST_HOME, FileView
+from apis.tasks.verify_media import MOST_BYTES, bookmarks_are, playlist_is, settings_are
 
 NAMES = st.text("abc ", min_size=1, max_size=3)
 MARKS = st.lists(st.tuples(st.sampled_from(["", "plum", "kiwi"]), NAMES, st.sampled_from(["Documents/a", "b"])))
@@ -41,6 +42,14 @@ def test_a_bookmark_of_a_page_elsewhere_is_not_accepted(url: str) -> None:
     data = web.written(ONE, GUEST_HOME)[web.BOOKMARKS].data.decode()
     other = text(data.replace(f"file://{GUEST_HOME}/Documents/plum.html", url))
     assert not bookmarks_are(other, {"expected": ONE}, {}).success
+
+
+@pytest.mark.parametrize("home", [GUEST_HOME, "/tmp/computerrl-1/home"])
+def test_pages_and_files_lie_below_the_desktops_own_home(home: str) -> None:
+    bookmarks = msgspec.structs.replace(web.written(ONE, home)[web.BOOKMARKS], home="/tmp/computerrl-1/home")
+    playlist = FileView("file", f"{home}/Music/a.wav\n".encode(), home="/tmp/computerrl-1/home")
+    assert bookmarks_are(bookmarks, {"expected": ONE}, {}).success == (home != GUEST_HOME)
+    assert playlist_is(playlist, {"expected": ["Music/a.wav"]}, {}).success == (home != GUEST_HOME)
 
 
 def test_an_empty_folder_is_a_bookmark_too_many() -> None:

@@ -39,7 +39,7 @@ class Members:
         living = cgroups.members(self._groups)
         for pid in living - self._kinds.keys():
             try:
-                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
             except OSError:  # it has just ended
                 continue

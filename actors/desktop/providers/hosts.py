@@ -150,7 +150,7 @@ class HostsProvider(Provider):
             username=machine.config.user,
             host_key=machine.host_key.export_public_key(),
             client_key=machine.client_key.export_private_key(),
-            agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "agent", "--run", f"{folder}/run"),
+            agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "attach", "--run", f"{folder}/run"),
             home=f"{folder}/home",
             warnings=("no sandbox: sessions of one machine share its user",),
         )

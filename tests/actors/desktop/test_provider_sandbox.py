@@ -15,8 +15,9 @@ from actors.desktop.faults import BrokenBy, FaultCause, LinkState, Seen, cause_o
 from actors.desktop.link import GuestLink, LinkDown, seen_of
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.outside import ReadLimits
-from actors.desktop.providers.sandbox import cgroups, stopping
+from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from apis.guest.members import descendants
 from apis.tasks.verify import Wanted
 from runtime.errors import DesktopFault
 
@@ -118,7 +119,7 @@ async def test_a_destroyed_desktop_leaves_nothing(sandbox: SandboxProvider):
     link = await GuestLink.open(desktop, timeout_s=20)
     assert desktop.outside is not None
     init = os.pidfd_open(desktop.outside.init_pid)
-    assert len(stopping._members(desktop.outside.init_pid)) >= 6
+    assert len(descendants(desktop.outside.init_pid)) >= 6
     await sandbox.freeze(desktop)  # frozen processes must die as well
     await link.close()
     await sandbox.destroy(desktop)
@@ -189,7 +190,7 @@ async def test_processes_are_limited(sandbox: SandboxProvider):
     assert desktop.outside is not None
     if "pids" in desktop.outside.cgroups:
         await run(link, "for i in $(seq 100); do sleep 5 & done 2>/dev/null")
-        assert len(stopping._members(desktop.outside.init_pid)) <= 60
+        assert len(descendants(desktop.outside.init_pid)) <= 60
     await link.close()
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox import cgroups
-from actors.desktop.providers.sandbox.stopping import Member, running
+from apis.guest.members import Member, running
 from apis.tasks.verify import Wanted
 
 # Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
-# namespaces of its own, and through children that leave their session.
+# namespaces of its own, under a name that is no text, and through children that leave their session.
 WRITERS = {
     "vfork": ["sh", "-c", "while :; do head -c 512 /dev/zero; done > WHERE"],
     "thread": [
@@ -33,6 +33,7 @@ WRITERS = {
         "unshare", "--user", "--map-root-user", "--pid", "--fork",
         "sh", "-c", "while :; do echo x; done > WHERE",
     ],
+    "name": ["sh", "-c", "printf '\\377) R' > /proc/$$/comm; while :; do echo x; done > WHERE"],
     "session": ["sh", "-c", "while :; do setsid sh -c 'echo x >> WHERE'; done"],
 }  # fmt: skip
 
@@ -76,6 +77,7 @@ async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: py
     while not all(one.data for one in await guest.provider.read_home(guest.desktop, wanted, ReadLimits())):
         assert time.monotonic() < until
         await asyncio.sleep(0.05)
+    await guest("settle", timeout_ms=100)
     desktop = guest.desktop
     if way == "signals":
         monkeypatch.setattr(cgroups, "can_freeze", lambda _: False)

@@ -35,6 +35,13 @@ from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.tasks.verify import Wanted
 
+# What nothing could remove that goes down by a call for each folder, or that takes rights as they are.
+AWKWARD = (
+    "import os; os.mkdir('no'); os.mkdir('no/in'); os.chmod('no', 0); home = os.getcwd()\\n"
+    "for _ in range(1200): os.mkdir('d'); os.chdir('d')\\n"
+    "os.mkdir(home + '/Documents/made')"
+)
+
 async def main(state_dir):
     said = {}
     for check in (check_root(), check_state(state_dir), check_state(sys.argv[1] + "/README.md/x"), check_sandbox()):
@@ -43,9 +50,14 @@ async def main(state_dir):
     try:
         desktop = await provider.boot(DesktopSpec())
         link = await GuestLink.open(desktop, timeout_s=30)
+        await link.call("launch", argv=["python3", "-c", AWKWARD], timeout_s=5)
         await link.call("launch", argv=["sh", "-c", "while :; do head -c 9 /dev/zero; done > x"], timeout_s=5)
         await link.call("write_file", path="a", data=b"plum", timeout_s=5)
         shot = await link.call("screenshot", timeout_s=10)
+        for _ in range(500):
+            if (await provider.read_home(desktop, [Wanted("Documents/made")], ReadLimits()))[0].names is not None:
+                break
+            await asyncio.sleep(0.02)
         await provider.freeze(desktop)
         (seen,) = await provider.read_home(desktop, [Wanted("a")], ReadLimits())
         await link.close()

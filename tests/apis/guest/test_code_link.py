@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import socket
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -80,11 +80,39 @@ def test_no_window_is_said_at_once(link: Any) -> None:
 
 def test_a_window_that_loads_is_waited_for_until_the_deadline(link: Any, run: Path) -> None:
     with (run / "code.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert link.hold(lock)
         assert link.running()
         with pytest.raises(link.Late, match="still loading"):
             link.ask("state", time.monotonic() + 0.5)
     assert not link.running()
+
+
+def test_one_alone_holds_the_lock_and_is_not_hindered_by_who_asks_for_it(
+    link: Any, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run / "code.lock").touch()
+    held = []
+
+    @contextlib.contextmanager
+    def looked_at(place: Path) -> Iterator[IO[str]]:
+        with open(place) as asking:
+            yield asking
+            with open(place, "w") as first, open(place, "w") as second:  # while whoever asks has not gone
+                held.append((link.hold(first), link.hold(second)))
+
+    monkeypatch.setattr(link.Path, "open", looked_at)
+    assert not link.running()
+    assert held == [(True, False)]
+
+
+def test_a_server_that_says_nothing_is_ended_in_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from apis.guest import code_open
+
+    monkeypatch.setattr(code_open, "SERVER_S", 0.2)
+    began = time.monotonic()
+    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE, text=True) as silent:
+        assert not code_open._listening(silent)
+    assert time.monotonic() - began < 20
 
 
 def test_a_state_that_does_not_come_is_late(link: Any, window: Callable[[Answer], None]) -> None:

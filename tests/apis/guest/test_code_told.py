@@ -45,3 +45,33 @@ def test_what_is_told_of_many_files_is_bounded(code: Any, monkeypatch: pytest.Mo
     assert "open files: 900" in code.info()
     assert len(code.info()) <= code.INFO_CHARS
     assert code._told(state).endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("there", "shown", "shows", "told"),
+    [
+        ("", [], True, "is installed"),
+        ("", [], False, "has not shown it yet"),
+        ("1.0.0", [], False, "is installed"),  # it is switched off
+        ("1.0.0", ["a.b"], True, "is installed"),
+    ],
+)
+def test_an_extension_is_waited_for_where_the_window_will_show_it(
+    code: Any, monkeypatch: pytest.MonkeyPatch, there: str, shown: list[str], shows: bool, told: str
+) -> None:
+    kept = [code.Installed("a.b", there, (), False)] if there else []
+
+    def ask(method: str, *_: Any, **__: Any) -> dict[str, Any]:
+        if method == "install":
+            kept[:] = [code.Installed("a.b", "2.0.0", (), False)]
+            shown[:] = ["a.b"] if shows else []
+        return {"extensions": list(shown)}
+
+    monkeypatch.setattr(code.code_link, "ask", ask)
+    monkeypatch.setattr(code, "installed", lambda: list(kept))
+    monkeypatch.setattr(code, "CALL_S", 0.1)
+    try:
+        answer = code.CodeTools()._install("/x.vsix", "extension_id")
+    except code.Refused as refused:
+        answer = str(refused)
+    assert told in answer

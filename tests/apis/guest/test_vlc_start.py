@@ -73,6 +73,8 @@ def test_paths_that_lead_out_of_home_are_refused(home: Path) -> None:
     os.symlink("/etc/passwd", home / "Music" / "link.mp3")
     full = paths.there_in_home("~/Music/a b.mp3", "uri")
     assert paths.path_of(paths.url_of(full)) == full
+    assert paths.path_of("file://localhost/a%20b") == "/a b"
+    assert paths.path_of("~/Music/a%20b.mp3") == "~/Music/a%20b.mp3", "a file may have this very name"
     assert paths.short(full) == "~/Music/a b.mp3"
     assert paths.folder_in_home("Music", "path") == str(home / "Music")
     assert paths.any_in_home("~", "value") == str(home)

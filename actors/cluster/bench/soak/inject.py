@@ -88,7 +88,7 @@ def _words(pid: int) -> list[str]:
 
 def _name(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:
         return ""
 

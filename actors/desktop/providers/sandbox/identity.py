@@ -70,7 +70,7 @@ def lease_user(start: int = 0) -> UserLease:
 def started_at(pid: int) -> int | None:
     """When a process started (clock ticks since boot), or None when there is none: with its id it names it for good."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in ("Z", "X") else int(fields[19])
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])

@@ -19,7 +19,7 @@ import msgspec
 from actors.desktop.config import SandboxConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import abc, editor, home, outside
-from actors.desktop.providers.sandbox import cgroups, command, leftovers, stopping
+from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers, stopping
 from actors.desktop.providers.sandbox.box import GONE_S, Box
 from actors.desktop.providers.sandbox.identity import lease_user
 from actors.desktop.providers.sandbox.process import Watched
@@ -269,7 +269,7 @@ class SandboxProvider(abc.Provider):
         """See `Provider.close`."""
         leaving = [self._discard(box) for box in self._boxes.values()]
         results = await asyncio.gather(*leaving, return_exceptions=True)
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=False)
+        await asyncio.to_thread(disk.remove, self._folder)
         for result in results:
             if isinstance(result, DesktopFault | OSError):
                 raise result
