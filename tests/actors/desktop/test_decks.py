@@ -17,7 +17,7 @@ from actors.desktop.providers.workbooks.bounds import Bounds, RefusedError
 from actors.desktop.providers.workbooks.odp import MIME
 from actors.desktop.providers.workbooks.parse import deck
 from apis.tasks.deck import make_odp
-from apis.tasks.verify import Box, Wanted
+from apis.tasks.verify import GUEST_HOME, Box, Wanted
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=12, elements=500,
@@ -141,7 +141,7 @@ def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes) -> None:
 async def test_the_worker_reads_them_without_rights_and_refuses_the_others() -> None:
     wanted = [Wanted("a.odp", "deck"), Wanted("b.odp", "deck"), Wanted("c.odp")]
     given_files = [FileSeen(path=want.path, data=data) for want, data in zip(wanted, (GOOD, b"x", b"y"), strict=True)]
-    read, refused, raw = map(view_of, await as_wanted(wanted, given_files, ReadLimits()))
+    read, refused, raw = (view_of(one, GUEST_HOME) for one in await as_wanted(wanted, given_files, ReadLimits()))
     assert read.deck is not None
     assert [slide.boxes for slide in read.deck.slides] == [(Box("frame", "x"),)] * 2
     assert (refused.kind, refused.reason) == ("refused", "not_a_deck")
