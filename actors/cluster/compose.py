@@ -123,6 +123,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
                 phases=deploy.entropulse,
                 evaluation=deploy.evaluation,
                 eval_tasks=lanes.eval,
+                task_set=lanes.task_set,
                 demos=deploy.demos.count,
                 demo_attempts=int(deploy.demos.count * deploy.demos.attempts_per_demo),
                 max_new_tokens=deploy.replay.max_new_tokens,

@@ -30,7 +30,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     step: int  # optimizer steps of its weights
     temperature: float
     max_new_tokens: int
-    task_set: str  # blake2b-64 of the sorted task ids, hex
+    task_set: str  # `apis.tasks.digest` of its tasks
     closed: bool
     summary: Summary
     episodes: list[Episode]  # what it was made of: episodes still to be played are not among them

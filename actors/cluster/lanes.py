@@ -23,6 +23,11 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
     eval: list[str]
     demo: list[str]
 
+    @property
+    def task_set(self) -> str:
+        """Which tasks are held out, verifiers included."""
+        return tasks.digest(self.eval)
+
 
 def lanes_of(config: TasksConfig) -> Lanes:
     """The tasks of a deploy file. Raises ConfigError for an unknown, empty, repeated or leaked one."""

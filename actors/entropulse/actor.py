@@ -105,6 +105,7 @@ class EntropulseActor(Actor):
                 round=wanted.name,
                 version=state.version,
                 tasks=self.config.eval_tasks,
+                task_set=self.config.task_set,
                 sampling=sampling,
                 episodes=self.config.evaluation.episodes if wanted.temperature else 1,
             ),

@@ -72,6 +72,7 @@ class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     phases: EntropulseConfig
     evaluation: EvaluationConfig
     eval_tasks: list[str]
+    task_set: str  # `apis.tasks.digest` of them
     demos: int  # successful demonstrations before behaviour cloning begins
     demo_attempts: int  # recording stops after this many
     max_new_tokens: int

@@ -202,11 +202,15 @@ class StoppedServing(Request[Done]):
 
 
 class OpenEval(Request[Done]):
-    """Entropulse opens an evaluation round: `tasks`, `episodes` of each, at `sampling` with weights `version`."""
+    """Entropulse opens an evaluation round: `tasks`, `episodes` of each, at `sampling` with weights `version`.
+
+    `task_set` says which tasks these are, verifiers included (`apis.tasks.digest`).
+    """
 
     round: str
     version: Version
     tasks: list[str]
+    task_set: str
     sampling: Sampling
     episodes: int = 1  # per task, all drawn alike
 

@@ -6,8 +6,6 @@ failure of the policy, and a round of weights that a resume abandoned counts for
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from actors.replay import events
@@ -35,15 +33,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     pin: Version | None = None
 
 
-def task_set(tasks: list[str]) -> str:
-    """A name of the set of tasks: blake2b-64 of the sorted ids, hex."""
-    return hashlib.blake2b("\n".join(sorted(tasks)).encode(), digest_size=8).hexdigest()
-
-
 def open_round(book: Book, msg: OpenEval) -> Done:
     """Begin a round. Opening it again does nothing. Raises LedgerError when the name is taken by another round."""
     known = book.row("SELECT * FROM rounds WHERE name = ? AND abandoned = 0", msg.round)
-    name = task_set(msg.tasks)
+    name = msg.task_set
     if known is not None:
         if (known["version"], known["task_set"], known["temperature"]) != (
             str(msg.version), name, msg.sampling.temperature,

@@ -22,7 +22,7 @@ class EvalFigures(Value):
     faults: int  # faulted beyond the retry budget
     feasible_successes: int = 0
     closed: bool = False
-    task_set: str = ""  # blake2b-64 of the sorted task ids, hex
+    task_set: str = ""  # `apis.tasks.digest` of its tasks
     max_new_tokens: int = 0
     episodes: int = 1  # per task
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 
 from apis.space import ActionSpace, routes_in
@@ -43,7 +44,7 @@ from apis.tasks.families import (
     writer_text,
 )
 from apis.tasks.family import Family, Files, Goal
-from apis.tasks.osworld import Task
+from apis.tasks.osworld import Task, dump
 from apis.tasks.verify import CHECKS, OnDocument
 from apis.tasks.verify_decks import deck_is
 from apis.tasks.verify_files import folder_holds
@@ -116,6 +117,17 @@ def family(task_id: str) -> Family:
 def task(task_id: str) -> Task:
     """The task `family/split/seed`. Raises ConfigError like `family`."""
     return family(task_id).task(task_id)
+
+
+def digest(task_ids: Iterable[str]) -> str:
+    """Which tasks these are: blake2b-64 (hex) of the tasks themselves, set-up and verifier included, by their ids.
+
+    Two sets with one digest ask for the same and are judged alike. Raises ConfigError like `family`.
+    """
+    found = hashlib.blake2b(digest_size=8)
+    for task_id in sorted(set(task_ids)):
+        found.update(hashlib.blake2b(dump(task(task_id))).digest())
+    return found.hexdigest()
 
 
 def goal(task_id: str) -> Goal:

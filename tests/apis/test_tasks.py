@@ -135,6 +135,21 @@ def test_a_file_too_many_is_a_failure(name: str) -> None:
         assert verdict == Verdict(False, "Documents: it should not hold '.extra'")
 
 
+def test_another_verifier_makes_another_set_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [f"{name}/held-out/{seed}" for name in FAMILIES for seed in (0, 1)]
+    before = tasks.digest(ids)
+    tasks.task.cache_clear()
+    assert tasks.digest([*reversed(ids), ids[0]]) == before, "made anew they are the same, in whatever order"
+    assert tasks.digest(ids[1:]) != before
+    of = tasks.FAMILIES["file_manager"]
+    lax = osworld.Evaluator(func="file_contains")
+    changed = dataclasses.replace(of, task=lambda one: msgspec.structs.replace(of.task(one), evaluator=lax))
+    monkeypatch.setitem(tasks.FAMILIES, "file_manager", changed)
+    tasks.task.cache_clear()
+    assert tasks.digest(ids) != before
+    tasks.task.cache_clear()
+
+
 def test_a_file_renamed_is_not_a_file_deleted() -> None:
     ids = (f"file_manager/train/{seed}" for seed in range(100))
     task_id = next(one for one in ids if "Throw away" in tasks.task(one).instruction)

@@ -149,9 +149,11 @@ async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
         await system.ref(f"sampler/{index}", "progress").ask(pin, timeout_s=PIN_S)
     evaluated = deploy.evaluation
     sampling = Sampling(temperature=evaluated.temperature, max_new_tokens=deploy.replay.max_new_tokens)
+    lanes = plan.lanes
     opening = OpenEval(
-        round=ROUND, version=version, tasks=plan.lanes.eval, sampling=sampling, episodes=evaluated.episodes
-    )
+        round=ROUND, version=version, tasks=lanes.eval, task_set=lanes.task_set, sampling=sampling,
+        episodes=evaluated.episodes,
+    )  # fmt: skip
     await system.ref("replay", "progress").ask(opening, timeout_s=execute.ASK_S)
 
 

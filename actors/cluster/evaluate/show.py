@@ -16,7 +16,7 @@ from actors.cluster.evaluation import Compared, Round
 from actors.cluster.weights import Weights
 from actors.replay.evaluation import Rates, Summary
 from actors.replay.intervals import Rate
-from actors.replay.rounds import task_set
+from apis import tasks
 from runtime.errors import ConfigError
 
 
@@ -48,7 +48,7 @@ def result(
 
 def like(deploy: Deploy, run: Path) -> Round:
     """The newest closed round of `run` over the very instances and decoding of `deploy`. Raises ConfigError."""
-    wanted = (task_set([str(task) for task in deploy.tasks.eval]), deploy.evaluation.temperature)
+    wanted = (tasks.digest(str(task) for task in deploy.tasks.eval), deploy.evaluation.temperature)
     for one in reversed(evaluation.read_rounds(run)):
         if one.closed and (one.task_set, one.temperature, one.max_new_tokens) == (
             *wanted,

@@ -45,6 +45,7 @@ SETTINGS = EntropulseSettings(
     phases=EntropulseConfig(bc_steps=2, total_rl_steps=2, rl_steps=1, pulses=1, pulse_steps=1),
     evaluation=EvaluationConfig(greedy=True),
     eval_tasks=["e0", "e1"],
+    task_set="e",
     demos=2,
     demo_attempts=8,
     max_new_tokens=16,

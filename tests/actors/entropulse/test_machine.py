@@ -25,6 +25,7 @@ def settings(*, demos: int = 2, greedy: bool = False, every_steps: int = 0, **co
         phases=EntropulseConfig(**({"bc_steps": 2, "total_rl_steps": 3, "pulses": 0, "pulse_steps": 2} | config)),
         evaluation=EvaluationConfig(greedy=greedy, every_steps=every_steps),
         eval_tasks=["e0", "e1"],
+        task_set="e",
         demos=demos,
         demo_attempts=demos * 4,
         max_new_tokens=32,

@@ -206,7 +206,8 @@ class Play:
     def open_eval(self, name: str, version: str, tasks: list[str], temperature: float = 1.0, episodes: int = 1) -> None:
         """Open an evaluation round."""
         sampling = Sampling(temperature=temperature, max_new_tokens=32)
-        msg = OpenEval(round=name, version=v(version), tasks=tasks, sampling=sampling, episodes=episodes)
+        of = " ".join(sorted(tasks))
+        msg = OpenEval(round=name, version=v(version), tasks=tasks, task_set=of, sampling=sampling, episodes=episodes)
         self.do(lambda book: rounds.open_round(book, msg))
 
     def demonstrate(self, count: int) -> None:
