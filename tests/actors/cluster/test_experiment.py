@@ -145,13 +145,6 @@ def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None
                     assert getattr(ours, key) == getattr(theirs, key), f"{name}: {section}.{key}"
 
 
-def test_the_main_job_on_sglang_is_the_main_job_but_for_its_samplers() -> None:
-    (main, _), (ours, _) = deployfile.load("local"), deployfile.load("local-sglang")
-    for section in main.__struct_fields__:
-        if section not in {"run", "samplers"}:
-            assert getattr(ours, section) == getattr(main, section), section
-
-
 class SimulatedRuns:
     """Stands in for whole runs: claims the folder, opens a ledger and ends with the verdict it was told."""
 
