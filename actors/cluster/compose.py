@@ -21,6 +21,7 @@ from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.dispatch import DispatchSettings
+from apis.tasks import kind_of
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.message import Version
@@ -194,6 +195,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         actions=space,
         demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes, space),
         demo_members=demopool.members_of(lanes.demo, pool, space),
+        train_kinds=[kind_of(task) for task in lanes.train] if deploy.replay.curriculum != "none" else [],
         signal=deploy.learner.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)

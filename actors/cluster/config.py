@@ -129,6 +129,7 @@ EXPERT = frozenset(
         "samplers.engine.python",
         "samplers.engine.dtype",
         "samplers.engine.options",
+        "replay.curriculum",
         "replay.retries",
         "replay.reservoir_per_task",
         "replay.keep_payload_steps",

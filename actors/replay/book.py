@@ -49,6 +49,10 @@ class Book:
         self.rules = settings.rules
         self.demo_strata = strata(settings.demo_tasks, settings.demo_members or settings.demo_routes)
         self.demo_families = strata(settings.demo_tasks, {})
+        self.kind_of = dict(zip(settings.train_tasks, settings.train_kinds, strict=bool(settings.train_kinds)))
+        self.train_kinds: dict[str, list[str]] = {}  # kind -> its tasks; empty without a curriculum
+        for task, kind in self.kind_of.items():
+            self.train_kinds.setdefault(kind, []).append(task)
         self.now = 0.0  # wall seconds, set by the worker for each transaction
         self.events: list[tuple[Event, dict[str, Any]]] = []
         self.pool: tuple[int, list[tuple[int, int]]] | None = None  # of a root stay, which never changes: see `pools`

@@ -82,6 +82,9 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     group_size: int = 8  # G
     group_min: int = 4  # G_min: with fewer episodes than this a group is lost
     retries: int = 2  # per slot or evaluation task, after infrastructure faults
+    curriculum: Literal["none", "learnability"] = (
+        "none"  # groups per kind of task: as listed, or where success is mixed
+    )
     temperature: float = 1.0  # of the train lane
     max_new_tokens: int = 96
     samples_per_step: int = 32  # steps per cross-entropy batch (behaviour cloning and pulse)
@@ -118,6 +121,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     actions: str = ""  # that the agent has, likewise
     demo_routes: dict[str, list[str]] = {}  # family -> routes that its demonstrations take in turn; none: any
     demo_members: dict[str, list[str]] = {}  # family -> demonstrators that can show its tasks
+    train_kinds: list[str] = []  # of each of `train_tasks`, where a curriculum chooses among kinds; else none
     signal: str = "step"  # what must differ in a group for the learner to learn from it: "step" or "trajectory" rewards
 
     def __post_init__(self) -> None:
@@ -127,6 +131,10 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         if min(rules.groups_per_step, rules.samples_per_step, rules.reservoir_per_task, rules.pulse_per_task) < 1:
             raise ConfigError(
                 "replay: groups_per_step, samples_per_step, reservoir_per_task, pulse_per_task start at 1"
+            )
+        if self.train_kinds and len(self.train_kinds) != len(self.train_tasks):
+            raise ConfigError(
+                f"{len(self.train_tasks)} train tasks have {len(self.train_kinds)} kinds: one each, or none"
             )
         if not 1 <= rules.group_min <= rules.group_size:
             raise ConfigError(f"replay.group_min is {rules.group_min}: from 1 to group_size ({rules.group_size})")

@@ -10,7 +10,7 @@ from collections import Counter
 
 import msgspec
 
-from actors.replay import admission, events, evidence, groups, phases, rounds, shown, strata, wards
+from actors.replay import admission, curriculum, events, evidence, groups, phases, rounds, shown, strata, wards
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
 from actors.replay.memory import keep_success, store_steps
@@ -176,14 +176,9 @@ def _next_slot(book: Book, stay: Stay) -> rounds.Work | None:
             live, rules.max_staleness, rules.groups_per_step, left
         ):
             return None
-        seed = stable_seed(book.settings.seed, "train tasks")
-        number = book.counter("opened") + book.counter("passed_over")
-        found = _next_playable(book, book.settings.train_tasks, number, seed)
-        if found is None:
+        task = curriculum.next_task(book)
+        if task is None:
             return None
-        task, passed = found
-        if passed:
-            book.count("passed_over", passed)
         group, slot = book.open_group(task, stay), 0
     else:
         group, task, slot = free["id"], free["task"], free["slot"]

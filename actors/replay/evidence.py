@@ -10,7 +10,7 @@ from collections import Counter
 
 import msgspec
 
-from actors.replay import events
+from actors.replay import curriculum, events
 from actors.replay.book import Book, Stay
 from actors.replay.diversity import diversity
 from actors.replay.groups import Ending
@@ -70,6 +70,7 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, success: f
         ),
         success=success,
         success_mean=float(recent[0]),
+        success_by_kind=curriculum.success_by_kind(book),
         success_batch=sum(outcomes) / len(outcomes) if outcomes else 0.0,
         action_entropy_nats=varied.functions,
         call_entropy_nats=varied.lines,
@@ -92,7 +93,8 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, success: f
     book.emit(
         events.RL_EVIDENCE, lease=found.lease, version=str(version), stay=found.stay, stay_step=found.stay_step,
         rl_step=found.rl_step, success=found.success, success_mean=found.success_mean,
-        success_batch=found.success_batch, action_entropy_nats=found.action_entropy_nats,
+        success_by_kind=found.success_by_kind, success_batch=found.success_batch,
+        action_entropy_nats=found.action_entropy_nats,
         call_entropy_nats=found.call_entropy_nats, group_call_entropy_nats=found.group_call_entropy_nats,
         parsed=found.parsed, refused=found.refused, distinct_trajectories=found.distinct_trajectories,
         coverage=found.coverage, tasks_solved=found.tasks_solved, wasted=found.wasted,

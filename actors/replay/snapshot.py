@@ -60,6 +60,7 @@ class StepEvidence(Value):
     episodes_per_min: float  # train lane
     steps_per_min: float  # answers of the model, train lane
     elapsed_s: float
+    success_by_kind: dict[str, float] = {}  # of late; empty without a curriculum
 
 
 class Figures(Message):

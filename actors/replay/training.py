@@ -10,7 +10,7 @@ from collections import Counter
 
 import msgspec
 
-from actors.replay import events, evidence, phases, pools, rounds
+from actors.replay import curriculum, events, evidence, phases, pools, rounds
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState
 from actors.replay.memory import load_steps
@@ -18,7 +18,6 @@ from actors.replay.messages import (
     Batch,
     Checkpointed,
     GroupRef,
-    Lane,
     LearnerResumed,
     NothingToTake,
     Phase,
@@ -186,9 +185,9 @@ def _success_since(book: Book, last: int, now: int, batch: Batch) -> float:
 
     Groups of zero variance are in it: the batch alone would hide a policy that always or never succeeds.
     """
-    row = book.row("SELECT AVG(success) FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?", Lane.TRAIN, last, now)
-    if row is not None and row[0] is not None:
-        return float(row[0])
+    found = curriculum.success(book, last, now)
+    if found is not None:
+        return found
     outcomes = [trajectory.success for group in batch.groups for trajectory in group.trajectories]
     return sum(outcomes) / len(outcomes) if outcomes else 0.0
 

@@ -135,6 +135,15 @@ def goal(task_id: str) -> Goal:
     return family(task_id).goal(task_id)
 
 
+def kind_of(task_id: str) -> str:
+    """`FAMILY/KIND`: tasks of one kind ask for the same in other words and with other values.
+
+    Raises ConfigError like `family`.
+    """
+    made = goal(task_id)
+    return f"{made.family}/{made.kind}"
+
+
 def solved(task_id: str) -> Files:
     """The files that tell that it is done. Raises ConfigError like `family`."""
     of = family(task_id)

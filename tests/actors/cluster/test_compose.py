@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from actors.cluster import compose, deployfile, logview
+from apis.tasks import kind_of
 from policy.base.build import MODEL
 from runtime.errors import ConfigError
 
@@ -145,6 +146,14 @@ def test_the_main_job_with_sglang_differs_in_its_engine_only() -> None:
     same = msgspec.structs.replace(theirs, samplers=ours.samplers)
     same = msgspec.structs.replace(same, run=msgspec.structs.replace(same.run, limit_s=ours.run.limit_s))
     assert same == ours
+
+
+def test_a_curriculum_gets_the_kind_of_every_train_task() -> None:
+    tasks = "tasks.train=[{family: file_manager, split: train, count: 3}, text_editor/train/0]"
+    assert specs(planned(tasks))["replay"].config.train_kinds == []  # type: ignore[attr-defined]
+    found = specs(planned(tasks, "run.expert=true", "replay.curriculum=learnability"))["replay"].config
+    assert found.train_kinds == [kind_of(task) for task in found.train_tasks]  # type: ignore[attr-defined]
+    assert {kind.partition("/")[0] for kind in found.train_kinds} == {"file_manager", "text_editor"}  # type: ignore[attr-defined]
 
 
 def test_weights_go_by_disk_or_by_collective() -> None:

@@ -1,0 +1,121 @@
+"""Which task the next group plays, and what success at all of them is.
+
+Invariant: a choice is a function of the seed and of what the ledger stores, so a restart makes the same one. However
+hard or mastered a kind of task is, its share of the groups never falls below `LEAST` of that of one solved half the
+time: none is given up, and what is mastered is seen again.
+
+GRPO learns nothing from a group whose rewards are all equal. The chance of two unequal rewards is 2 p (1 - p) at
+success p, and p (1 - p) is known as a task's learnability (Tzannetos et al., "Proximal curriculum for reinforcement
+learning agents", 2023; Rutherford et al., "No regrets", 2024). They measure it per task; a run this long sees a task
+once or twice, so it is measured here per kind of task, over the last `WINDOW` episodes a kind.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from actors.replay import wards
+from actors.replay.book import Book
+from actors.replay.messages import Lane
+from actors.replay.reservoir import nth_of_epochs, stable_seed
+
+WINDOW = 40
+LEAST = 0.15
+_EVERY = "train tasks"  # the one kind of a run without a curriculum; seeds are made of it
+
+
+class Tally(NamedTuple):
+    """Episodes of a kind and how many of them succeeded."""
+
+    wins: int = 0
+    tries: int = 0
+
+    @property
+    def success(self) -> float:
+        """Laplace's estimate, (wins + 1) / (tries + 2): a kind not yet seen counts as solved half the time."""
+        return (self.wins + 1) / (self.tries + 2)
+
+
+def weights(sizes: Mapping[str, int], seen: Mapping[str, Tally]) -> dict[str, float]:
+    """How likely each kind is to be next, up to a common factor: its number of tasks times its learnability."""
+    found = {}
+    for kind, size in sizes.items():
+        success = seen.get(kind, Tally()).success
+        found[kind] = size * max(LEAST, 4 * success * (1 - success))
+    return found
+
+
+def order(likely: Mapping[str, float], seed: int) -> list[str]:
+    """All kinds, drawn one after the other without replacement with probabilities in proportion to `likely`."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable, nothing secret
+    # The smallest of exponential variates at rates w is i with probability w_i / sum(w) (Efraimidis, Spirakis 2006).
+    return sorted(likely, key=lambda kind: rng.expovariate(1.0) / likely[kind])
+
+
+def next_task(book: Book) -> str | None:
+    """The task of the next group, or None while all of them rest. Counts it as handed out."""
+    if not book.train_kinds:
+        return _next_of(book, _EVERY, book.settings.train_tasks)
+    sizes = {kind: len(tasks) for kind, tasks in book.train_kinds.items()}
+    seed = stable_seed(book.settings.seed, "train kinds", book.counter("opened"))
+    for kind in order(weights(sizes, tallies(book)), seed):
+        if (task := _next_of(book, kind, book.train_kinds[kind])) is not None:
+            return task
+    return None
+
+
+def _next_of(book: Book, kind: str, tasks: Sequence[str]) -> str | None:
+    number, seed = book.counter(f"drawn:{kind}"), stable_seed(book.settings.seed, kind)
+    for passed in range(len(tasks)):
+        task = nth_of_epochs(tasks, number + passed, seed)
+        if wards.playable(book, task):
+            book.count(f"drawn:{kind}", passed + 1)
+            return task
+    return None
+
+
+def tallies(book: Book) -> dict[str, Tally]:
+    """The last training episodes by kind, `WINDOW` times as many as there are kinds."""
+    rows = book.rows(
+        "SELECT task, success FROM episodes WHERE lane = ? ORDER BY seq DESC LIMIT ?",
+        Lane.TRAIN, WINDOW * len(book.train_kinds),
+    )  # fmt: skip
+    return _tallied(book, [(row["task"], row["success"]) for row in rows])
+
+
+def success_by_kind(book: Book) -> dict[str, float]:
+    """Shares that the choice goes by; empty without a curriculum."""
+    seen = tallies(book) if book.train_kinds else {}
+    return {kind: round(seen.get(kind, Tally()).success, 4) for kind in sorted(book.train_kinds)}
+
+
+def success(book: Book, first: int, last: int) -> float | None:
+    """Share of successes of the training episodes with sequence numbers in (first, last]. None when there are none.
+
+    With a curriculum they are not of the tasks' own mixture: it is then the mean over kinds, each weighed by its number
+    of tasks, and a kind that was not played counts with what the last episodes tell of it.
+    """
+    rows = book.rows(
+        "SELECT task, success FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?", Lane.TRAIN, first, last
+    )
+    if not rows:
+        return None
+    if not book.train_kinds:
+        return sum(row["success"] for row in rows) / len(rows)
+    now, before = _tallied(book, [(row["task"], row["success"]) for row in rows]), tallies(book)
+    total = 0.0
+    for kind, tasks in book.train_kinds.items():
+        share = now[kind].wins / now[kind].tries if kind in now else before.get(kind, Tally()).success
+        total += share * len(tasks)
+    return total / sum(len(tasks) for tasks in book.train_kinds.values())
+
+
+def _tallied(book: Book, episodes: Sequence[tuple[str, int]]) -> dict[str, Tally]:
+    found: dict[str, Tally] = {}
+    for task, won in episodes:
+        if (kind := book.kind_of.get(task)) is not None:  # a resume may train on other tasks than the run did before
+            wins, tries = found.get(kind, Tally())
+            found[kind] = Tally(wins + won, tries + 1)
+    return found

@@ -1,0 +1,136 @@
+"""Which kind of task a group is of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.replay import curriculum
+from actors.replay.config import LedgerSettings
+from actors.replay.curriculum import LEAST, Tally
+from actors.replay.quarantine import FAULTS_IN_A_ROW
+from runtime.errors import ConfigError
+from tests.actors.replay.ledger_tools import BROKEN, Play, settings
+
+EASY, EVEN = [f"easy{n}" for n in range(12)], [f"even{n}" for n in range(4)]
+
+
+def with_kinds(**rules: int) -> LedgerSettings:
+    kinds = ["easy"] * len(EASY) + ["even"] * len(EVEN)
+    return msgspec.structs.replace(settings(max_staleness=100, **rules), train_tasks=EASY + EVEN, train_kinds=kinds)
+
+
+def play_group(play: Play) -> str:
+    """One group: easy tasks are always solved, the others half the time. Its task."""
+    works = [play.reserve(), play.reserve()]
+    for work, won in zip(works, (True, works[0].task in EASY), strict=True):
+        play.commit(work, won)
+    if works[0].task in EVEN:
+        play.trained(play.batch())
+    return works[0].task
+
+
+@given(st.dictionaries(st.text(max_size=3), st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 30))))
+def test_a_kind_is_weighed_by_its_size_and_learnability_and_none_is_given_up(
+    kinds: dict[str, tuple[int, int, int]],
+) -> None:
+    sizes = {kind: size for kind, (size, _, _) in kinds.items()}
+    seen = {kind: Tally(wins, wins + losses) for kind, (_, wins, losses) in kinds.items()}
+    for kind, weight in curriculum.weights(sizes, seen).items():
+        p = seen[kind].success
+        assert weight == pytest.approx(sizes[kind] * max(LEAST, 4 * p * (1 - p)))
+        assert LEAST * sizes[kind] <= weight <= sizes[kind]
+
+
+def test_values_by_hand() -> None:
+    found = curriculum.weights({"new": 3, "half": 2, "rare": 2, "always": 4}, {
+        "half": Tally(19, 38), "rare": Tally(1, 18), "always": Tally(38, 38),
+    })  # fmt: skip
+    assert found == pytest.approx({"new": 3.0, "half": 2.0, "rare": 2 * 4 * 0.1 * 0.9, "always": 4 * LEAST})
+
+
+def test_the_first_of_an_order_comes_in_proportion() -> None:
+    """Of 4,000 draws, within five standard deviations; and every order names each kind once."""
+    likely, draws = {"a": 1.0, "b": 2.0, "c": 5.0}, 4000
+    orders = [curriculum.order(likely, seed) for seed in range(draws)]
+    assert all(sorted(one) == ["a", "b", "c"] for one in orders)
+    first = Counter(one[0] for one in orders)
+    for kind, weight in likely.items():
+        share = weight / 8
+        assert abs(first[kind] - share * draws) < 5 * (share * (1 - share) * draws) ** 0.5
+
+
+def test_groups_go_where_success_is_mixed_and_mastered_tasks_are_seen_again(tmp_path: Path) -> None:
+    play = Play(tmp_path, with_kinds())
+    play.rl()
+    played = Counter(play_group(play)[:4] for _ in range(60))
+    assert played["even"] > played["easy"] >= 5, "a quarter of the tasks gets most groups, the others some"
+    shares = play.events("rl_evidence")[-1]["success_by_kind"]
+    assert shares["easy"] > 0.9
+    assert shares["even"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_without_kinds_tasks_come_in_epochs(tmp_path: Path) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(with_kinds(), train_kinds=[]))
+    play.rl()
+    epoch = [play_group(play) for _ in range(16)]
+    assert sorted(epoch) == sorted(EASY + EVEN)
+
+
+def test_a_kind_s_tasks_come_in_epochs_whatever_else_is_played(tmp_path: Path) -> None:
+    play = Play(tmp_path, with_kinds())
+    play.rl()
+    even = [task for task in (play_group(play) for _ in range(40)) if task in EVEN]
+    for first in range(0, len(even) - 3, 4):
+        assert sorted(even[first : first + 4]) == sorted(EVEN)
+
+
+def test_a_restart_changes_no_choice(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one, other = Play(tmp_path / "a", with_kinds()), Play(tmp_path / "b", with_kinds())
+    one.rl()
+    other.rl()
+    for _ in range(12):
+        other.reopen()
+        other.serving(str(other.ledger.book.trained))
+        assert play_group(one) == play_group(other)
+
+
+def test_kinds_whose_tasks_all_rest_are_passed_over(tmp_path: Path) -> None:
+    kinds = ["lone"] + ["easy"] * len(EASY)
+    config = msgspec.structs.replace(with_kinds(retries=100), train_tasks=["lone", *EASY], train_kinds=kinds)
+    play = Play(tmp_path, config)
+    play.rl()
+    broken = 0
+    while broken < FAULTS_IN_A_ROW:
+        work = play.reserve()
+        if work.task == "lone":
+            play.release(work, BROKEN)
+            broken += 1
+        else:
+            play.commit(work, True)
+    rest = [play.reserve() for _ in range(2)]
+    assert all(work.task in EASY for work in rest)
+
+
+def test_success_is_told_of_the_tasks_own_mixture(tmp_path: Path) -> None:
+    """Four groups, by whatever kinds they were of, are worth 12 easy tasks at 1 and 4 others at 1/2."""
+    play = Play(tmp_path, with_kinds())
+    play.rl()
+    tasks = [play_group(play) for _ in range(40)]
+    assert {task[:4] for task in tasks} == {"easy", "even"}
+    found: list[float | None] = play.ledger.run([lambda book: curriculum.success(book, 0, 1 << 40)])[0]  # type: ignore[assignment]
+    assert found == pytest.approx((12 * 1.0 + 4 * 0.5) / 16)
+    none = play.ledger.run([lambda book: curriculum.success(book, 1 << 40, 1 << 41)])[0]
+    assert none is None
+
+
+def test_as_many_kinds_as_tasks() -> None:
+    with pytest.raises(ConfigError, match="16 train tasks have 1 kinds"):
+        msgspec.structs.replace(with_kinds(), train_kinds=["easy"])
