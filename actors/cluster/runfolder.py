@@ -178,6 +178,13 @@ def state(path: Path, record: RunRecord) -> str:
     return record.verdict or "killed"
 
 
+def of_runs(named: str) -> Path:
+    """The folder that --runs names, to list what is in it. Raises ConfigError when it isn't there."""
+    if named != places.RUNS and not Path(named).exists():  # the default is made by the first run
+        raise ConfigError(f"--runs {named}: there is no such folder")
+    return Path(named)
+
+
 def all_runs(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
     """Every run below `runs` whose record can be read, newest last. Raises ConfigError where `runs` is no folder."""
     found = [(path, record) for path, record in _records(runs) if isinstance(record, RunRecord)]

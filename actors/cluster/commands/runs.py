@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 SUMMARY = "list runs"
 DESCRIPTION = "List the runs below a folder, newest last, and how each ended."
@@ -22,12 +21,9 @@ def main(args: argparse.Namespace) -> int:
 
     import msgspec
 
-    from actors.cluster import places, runfolder, say
-    from runtime.errors import ConfigError
+    from actors.cluster import runfolder, say
 
-    runs = Path(args.runs)
-    if args.runs != places.RUNS and not runs.exists():  # the default is made by the first run
-        raise ConfigError(f"--runs {args.runs}: there is no such folder")
+    runs = runfolder.of_runs(args.runs)
     rows = [(path, record, runfolder.state(path, record)) for path, record in runfolder.all_runs(runs)]
     broken = runfolder.broken(runs)
     if args.json:

@@ -36,7 +36,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 def list_runs(args: argparse.Namespace) -> int:
     """Every run that holds demonstrations."""
     rows: list[dict[str, Any]] = []
-    for path, record in runfolder.all_runs(Path(args.runs)):
+    for path, record in runfolder.all_runs(runfolder.of_runs(args.runs)):
         try:
             counts = demorun.counts(path)
             header = demofiles.read(path)[0]

@@ -27,6 +27,7 @@ from runtime.errors import ConfigError
 from runtime.system import run as run_loop
 
 FAILURES_SHOWN = 20
+PLAYED = {"out": None, "route": "all", "actions": "both", "noise": 0.0, "seats": 2}  # flags of plays -> defaults
 
 
 def check(args: argparse.Namespace) -> int:
@@ -35,6 +36,9 @@ def check(args: argparse.Namespace) -> int:
         raise ConfigError("--instances and --seats count from 1, --first from 0")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
+    idle = [flag for flag, default in PLAYED.items() if args.static and getattr(args, flag) != default]
+    if idle:
+        raise ConfigError(f"--{idle[0]} goes with plays on desktops: --static makes none")
     path = Path(args.suite)
     if os.path.isdir(path) or path.suffix == ".json":
         return _check_files(path, args)
