@@ -37,6 +37,7 @@ SCROLL_NOTCHES = 5
 BUTTONS = {"left": 1, "middle": 2, "right": 3}
 MAX_RESULT = 2000  # characters
 OPEN_MS = 10_000  # for a window to come and to be accessible
+SLOW_MS = {"code": 25_000}  # programs that start a server first; less than a set-up's call may take
 OPENS = {  # the application that opens a file, by the end of its name
     **dict.fromkeys(("xlsx", "xls", "ods", "csv"), "libreoffice_calc"),
     **dict.fromkeys(("docx", "doc", "odt"), "libreoffice_writer"),
@@ -196,7 +197,9 @@ def _setup_step(step: Step, home: str) -> list[Call]:
             return _open(in_home(step.parameters.path), home)
         case Launch() if isinstance(step.parameters.command, list) and not step.parameters.shell:
             argv = list(step.parameters.command)
-            return [Call("open_window" if argv[:1] and argv[0] in PROGRAMS else "launch", {"argv": argv}), SETTLE]
+            if argv[:1] and argv[0] in PROGRAMS:
+                return [Call("open_window", {"argv": argv, "timeout_ms": SLOW_MS.get(argv[0], OPEN_MS)}), SETTLE]
+            return [Call("launch", {"argv": argv}), SETTLE]
         case ActivateWindow():
             wanted = step.parameters
             args = {"title": wanted.window_name, "strict": wanted.strict, "by_class": wanted.by_class}

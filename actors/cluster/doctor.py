@@ -34,7 +34,8 @@ from runtime.origin import check_origin as code_origin
 DISTRIBUTION = "computerrl"
 NEEDED_GB = 3.0
 NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
-APPLICATIONS = {"google_chrome": "chromium", "vlc": "vlc"}  # of tasks -> program, which a list of packages is named for
+# Of tasks -> program, which a list of packages is named for. VS Code shows itself in a window of Chromium's.
+APPLICATIONS = {"google_chrome": "chromium", "code": "chromium", "vlc": "vlc"}
 _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
 _VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
 
@@ -73,12 +74,11 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_cgroups()
         yield check_home()
         yield check_applications()
-        yield check_editor()
+        yield check_editor(needed="code" in apps_of(deploy))
         if uses_office(deploy):
             yield check_program("soffice", "libreoffice-calc libreoffice-gtk3 python3-uno", "/usr/bin/soffice")
             yield check_profile()
-        for app in sorted(apps_of(deploy) & APPLICATIONS.keys()):
-            program = APPLICATIONS[app]
+        for program in sorted({APPLICATIONS[app] for app in apps_of(deploy) & APPLICATIONS.keys()}):
             yield check_program(program, " ".join(packages("setup", f"{program}-packages.txt")), f"/usr/bin/{program}")
     yield check_base(deploy)
     if deploy.samplers.device == "cuda" and not deploy.samplers.attach:
@@ -212,10 +212,11 @@ def check_applications() -> Check:
     )
 
 
-def check_editor() -> Check:
-    """VS Code, which no package of Debian's holds and no family of tasks needs."""
+def check_editor(*, needed: bool = False) -> Check:
+    """VS Code, which no package of Debian's holds and only tasks of its own suite need."""
     lacking = editor.lacking()
-    return Check(name="vs code", ok=not lacking, found=lacking or str(editor.place()), mend=editor.mend(), needed=False)
+    mend = editor.mend() + f"   (or let {editor.PLACE} name the folder of one that is set up)" * needed
+    return Check(name="vs code", ok=not lacking, found=lacking or str(editor.place()), mend=mend, needed=needed)
 
 
 def check_program(name: str, package: str, path: str) -> Check:
