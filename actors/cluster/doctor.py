@@ -74,11 +74,12 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_cgroups()
         yield check_home()
         yield check_applications()
-        yield check_editor(needed="code" in apps_of(deploy))
-        if uses_office(deploy):
+        apps = apps_of(deploy)
+        yield check_editor(needed="code" in apps)
+        if any(app.startswith("libreoffice") for app in apps):
             yield check_program("soffice", "libreoffice-calc libreoffice-gtk3 python3-uno", "/usr/bin/soffice")
             yield check_profile()
-        for program in sorted({APPLICATIONS[app] for app in apps_of(deploy) & APPLICATIONS.keys()}):
+        for program in sorted({APPLICATIONS[app] for app in apps & APPLICATIONS.keys()}):
             yield check_program(program, " ".join(packages("setup", f"{program}-packages.txt")), f"/usr/bin/{program}")
     yield check_base(deploy)
     if deploy.samplers.device == "cuda" and not deploy.samplers.attach:
@@ -272,11 +273,6 @@ def apps_of(deploy: Deploy) -> set[str]:
     lanes = lanes_of(deploy.tasks)
     families = {task_id.partition("/")[0] for task_id in (*lanes.train, *lanes.eval, *lanes.demo)}
     return {app for name in families for app in FAMILIES[name].apps}
-
-
-def uses_office(deploy: Deploy) -> bool:
-    """Whether a task of some lane needs LibreOffice."""
-    return any(app.startswith("libreoffice") for app in apps_of(deploy))
 
 
 def check_gpu() -> Check:
