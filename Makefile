@@ -22,7 +22,7 @@ test-all: test sglang-cpu
 sglang-cpu:
 	@bash deploy/setup/sglang.sh
 
-# VS Code for the desktops: 200 MB, half a minute. Nothing else needs it.
+# VS Code for the desktops: 200 MB, half a minute. Only tasks of the suite `code` need it.
 vscode:
 	@bash deploy/setup/vscode.sh
 

@@ -17,6 +17,7 @@ class App:
     wm_classes: tuple[str, ...]
     published: str | None = None
     argv: tuple[str, ...] = ()
+    optional: bool = False  # set-up does not install it
 
 
 # Neither a first-start wizard, a splash screen nor the documents of a crash; the guest adds where it listens.
@@ -30,7 +31,7 @@ APPS: tuple[App, ...] = (
     App("libreoffice_writer", ("libreoffice-writer",), "libreoffice writer", (*OFFICE, "--writer")),
     App("libreoffice_impress", ("libreoffice-impress",), "libreoffice impress", (*OFFICE, "--impress")),
     App("vlc", ("vlc",), "vlc", ("vlc",)),
-    App("code", ("code", "codium"), "vs code", ("code",)),
+    App("code", ("code", "codium"), "vs code", ("code",), optional=True),
     App("google_chrome", ("chromium-browser", "chromium", "google-chrome"), "chrome", ("chromium",)),
 )
 

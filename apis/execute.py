@@ -37,6 +37,7 @@ SCROLL_NOTCHES = 5
 BUTTONS = {"left": 1, "middle": 2, "right": 3}
 MAX_RESULT = 2000  # characters
 OPEN_MS = 10_000  # for a window to come and to be accessible
+SETUP_MS = 25_000  # for one that a set-up waits for, on a busy machine; less than a call of a set-up may take
 OPENS = {  # the application that opens a file, by the end of its name
     **dict.fromkeys(("xlsx", "xls", "ods", "csv"), "libreoffice_calc"),
     **dict.fromkeys(("docx", "doc", "odt"), "libreoffice_writer"),
@@ -196,11 +197,13 @@ def _setup_step(step: Step, home: str) -> list[Call]:
             return _open(in_home(step.parameters.path), home)
         case Launch() if isinstance(step.parameters.command, list) and not step.parameters.shell:
             argv = list(step.parameters.command)
-            return [Call("open_window" if argv[:1] and argv[0] in PROGRAMS else "launch", {"argv": argv}), SETTLE]
+            if argv[:1] and argv[0] in PROGRAMS:
+                return [Call("open_window", {"argv": argv, "timeout_ms": SETUP_MS}), SETTLE]
+            return [Call("launch", {"argv": argv}), SETTLE]
         case ActivateWindow():
             wanted = step.parameters
             args = {"title": wanted.window_name, "strict": wanted.strict, "by_class": wanted.by_class}
-            return [Call("raise_window", args), SETTLE]
+            return [Call("raise_window", {**args, "timeout_ms": SETUP_MS}), SETTLE]
         case Sleep():
             return [SETTLE]
     raise ValueError(f"the set-up step {type(step).__name__} can't be carried out")
@@ -212,7 +215,8 @@ def _open(path: str, home: str) -> list[Call]:
     stem, dot, ending = name.rpartition(".")
     app = app_named(OPENS.get(ending.lower(), "text_editor") if stem and dot else "file_manager")
     filters = [CSV_FILTER] if ending.lower() == "csv" else []
-    calls = [Call("open_window", {"argv": [*app.argv, *filters, f"{home}/{path}"], "title": name}), SETTLE]
+    argv = [*app.argv, *filters, f"{home}/{path}"]
+    calls = [Call("open_window", {"argv": argv, "title": name, "timeout_ms": SETUP_MS}), SETTLE]
     return [*calls, _keys("ctrl", "home"), SETTLE] if app.name == "libreoffice_calc" else calls
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from apis.actions import Function, Place, functions_for
+from apis.codeorder import code_first
 from apis.observation import Element, Observation
 from apis.paperorder import paper_first
 from apis.sheetorder import sheet_first
@@ -26,6 +27,7 @@ _FIRST = {
     "libreoffice_calc": sheet_first,
     "libreoffice_writer": paper_first,
     "libreoffice_impress": slide_first,
+    "code": code_first,
 }  # what is worked with comes first
 _UNMARKED = {"menu", "menu-item"}  # what the pointer is on, not what was chosen
 PAPER_ELEMENTS, PAPER_TEXT, PAPER_INFO, PAPER_RESULT, PAPER_ANSWER = 300, 500, 5000, 2000, 1500

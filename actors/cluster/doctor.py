@@ -34,7 +34,8 @@ from runtime.origin import check_origin as code_origin
 DISTRIBUTION = "computerrl"
 NEEDED_GB = 3.0
 NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
-APPLICATIONS = {"google_chrome": "chromium", "vlc": "vlc"}  # of tasks -> program, which a list of packages is named for
+# Of tasks -> program, which a list of packages is named for. VS Code shows itself in a window of Chromium's.
+APPLICATIONS = {"google_chrome": "chromium", "code": "chromium", "vlc": "vlc"}
 _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
 _VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
 
@@ -73,12 +74,12 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_cgroups()
         yield check_home()
         yield check_applications()
-        yield check_editor()
-        if uses_office(deploy):
+        apps = apps_of(deploy)
+        yield check_editor(needed="code" in apps)
+        if any(app.startswith("libreoffice") for app in apps):
             yield check_program("soffice", "libreoffice-calc libreoffice-gtk3 python3-uno", "/usr/bin/soffice")
             yield check_profile()
-        for app in sorted(apps_of(deploy) & APPLICATIONS.keys()):
-            program = APPLICATIONS[app]
+        for program in sorted({APPLICATIONS[app] for app in apps & APPLICATIONS.keys()}):
             yield check_program(program, " ".join(packages("setup", f"{program}-packages.txt")), f"/usr/bin/{program}")
     yield check_base(deploy)
     if deploy.samplers.device == "cuda" and not deploy.samplers.attach:
@@ -212,10 +213,11 @@ def check_applications() -> Check:
     )
 
 
-def check_editor() -> Check:
-    """VS Code, which no package of Debian's holds and no family of tasks needs."""
+def check_editor(*, needed: bool = False) -> Check:
+    """VS Code, which no package of Debian's holds and only tasks of its own suite need."""
     lacking = editor.lacking()
-    return Check(name="vs code", ok=not lacking, found=lacking or str(editor.place()), mend=editor.mend(), needed=False)
+    mend = editor.mend() + f"   (or let {editor.PLACE} name the folder of one that is set up)" * needed
+    return Check(name="vs code", ok=not lacking, found=lacking or str(editor.place()), mend=mend, needed=needed)
 
 
 def check_program(name: str, package: str, path: str) -> Check:
@@ -271,11 +273,6 @@ def apps_of(deploy: Deploy) -> set[str]:
     lanes = lanes_of(deploy.tasks)
     families = {task_id.partition("/")[0] for task_id in (*lanes.train, *lanes.eval, *lanes.demo)}
     return {app for name in families for app in FAMILIES[name].apps}
-
-
-def uses_office(deploy: Deploy) -> bool:
-    """Whether a task of some lane needs LibreOffice."""
-    return any(app.startswith("libreoffice") for app in apps_of(deploy))
 
 
 def check_gpu() -> Check:

@@ -10,6 +10,7 @@ by the height of the menu bar until the window has seen a mouse event, except fo
 the offset is measured each time, and ends where a child without it fits better into its parent. Below the root pane
 stands a second menu bar that nobody sees, and the input line of Calc says that it does not show although it does. Of
 menus, GTK 3 marks the open one as selected; GTK 2 says of no item that it shows, so there the windows of menus decide.
+The menus of a web page, VS Code's among them, have no window and say themselves whether they show.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class Spot:
     office: bool = False  # below the root pane of LibreOffice
     bar: str = ""  # the named tool bar or panel of LibreOffice that the node lies in
     opened: bool = False  # in a menu of GTK 2, while some menu is open
+    web: bool = False  # in a page
 
 
 def _overhang(y: int, h: int, above: Box) -> int:
@@ -235,10 +237,11 @@ class Walk:
         if box:
             box = (box[0], box[1] + spot.dy, box[2], box[3])
             self._say(node, role, box, states, spot)
-        spot = replace(spot, view=box if role == _ICON_VIEW else None, above=box, opened=False)
-        if role == "menu" and states.contains(_SELECTABLE) and not states.contains(_SELECTED):
+        web = spot.web or role == "document web"
+        spot = replace(spot, view=box if role == _ICON_VIEW else None, above=box, opened=False, web=web)
+        if role == "menu" and not web and states.contains(_SELECTABLE) and not states.contains(_SELECTED):
             return
-        if role == "menu" and not states.contains(_SELECTABLE):
+        if role == "menu" and not web and not states.contains(_SELECTABLE):
             if not self._popups():
                 return
             spot = replace(spot, opened=True)

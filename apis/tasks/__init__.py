@@ -15,6 +15,9 @@ from apis.tasks.families import (
     calc_sheet,
     calc_sort,
     calc_sum,
+    code_extension,
+    code_from_note,
+    code_text,
     doc_from_note,
     editor_copy,
     editor_find,
@@ -46,8 +49,9 @@ from apis.tasks.families import (
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.osworld import Task, dump
 from apis.tasks.verify import CHECKS, OnDocument
+from apis.tasks.verify_code import extensions_are
 from apis.tasks.verify_decks import deck_is
-from apis.tasks.verify_files import folder_holds
+from apis.tasks.verify_files import file_bytes_are, folder_holds
 from apis.tasks.verify_media import bookmarks_are, playlist_is, settings_are
 from apis.tasks.verify_papers import paper_is
 from apis.tasks.verify_sheets import workbook_is
@@ -88,10 +92,15 @@ _MODULES = (
     vlc_playlist,
     vlc_setting,
     vlc_save,
+    code_text,
+    code_extension,
+    code_from_note,
 )
 CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
 CHECKS.update(
     folder_holds=folder_holds,
+    file_bytes_are=file_bytes_are,
+    extensions_are=extensions_are,
     workbook_is=OnDocument("workbook", workbook_is),
     paper_is=OnDocument("paper", paper_is),
     deck_is=OnDocument("deck", deck_is),

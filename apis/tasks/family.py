@@ -74,6 +74,11 @@ class Family:
     trained: bool = True  # False: there is no training split, and it is reported apart
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of
 
+    @property
+    def optional(self) -> bool:
+        """Whether it needs an application that set-up does not install."""
+        return any(app_named(app).optional for app in self.apps)
+
 
 def words_of(goal: Goal) -> set[str]:
     """Words and numbers of the names and texts of `goal`, endings of file names left out."""

@@ -1,4 +1,4 @@
-"""VS Code as a user starts and ends it; the agent goes on and says so."""
+"""VS Code as a user starts and ends it, of which the agent says so, and oracles of its tasks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from actors.cluster.apicheck.command import missing
 from actors.cluster.apicheck.desk import RealDesk, opened
 from actors.cluster.bench.stage import provider
 from actors.desktop.link import GuestLink
+from actors.desktop.pool import Pool
 from actors.desktop.providers import editor
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox import cgroups
 from apis.check import cases_code
 from apis.observation import from_guest
 from runtime.errors import GuestRefused
+from tests.apis.plays import Form, oracle_solves
 
 without = pytest.mark.skipif(bool(missing("code")), reason=missing("code") or "it is here")
 SERVER = b"server-main.js"
+MOST_CHARS = 2800  # of a compact prompt
 TYPED = 'def g(a):\n    if a[0] == "x":\n        return {"k": (a)}\n<b>it</b>\n'
 
 
@@ -88,3 +91,9 @@ async def test_without_the_editor_its_functions_say_so(state_dir: str, monkeypat
         finally:
             await link.close()
             await made.destroy(desktop)
+
+
+@without
+@pytest.mark.parametrize(("family", "form"), [("code_text", "paper"), ("code_extension", "compact")])
+async def test_oracles_solve_their_tasks_by_mouse_and_keyboard(family: str, form: Form, pool: Pool) -> None:
+    await oracle_solves(pool, f"{family}/held-out/4", form=form, route="gui", most_steps=8, most_chars=MOST_CHARS)

@@ -7,7 +7,7 @@ import argparse
 SUMMARY = "list, show and check tasks"
 DESCRIPTION = (
     "List families of tasks, show one task, or check a suite: by form alone, or by oracles on real desktops.\n"
-    "SUITE is a bundled suite (desktop), a suite's YAML file, a family's name, or a file or folder of tasks in\n"
+    "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, or a file or folder of tasks in\n"
     "OSWorld's JSON form. A task's ID is FAMILY/SPLIT/NUMBER; splits are train and held-out."
 )
 EXAMPLES = (

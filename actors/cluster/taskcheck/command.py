@@ -21,6 +21,7 @@ from actors.cluster.taskcheck import form, live
 from actors.cluster.taskcheck.display import HEAD, Progress, cells, stream
 from actors.cluster.taskcheck.live import Troubles
 from actors.cluster.taskcheck.tally import Result, Row, complaints, row
+from actors.replay.config import TasksConfig
 from apis import tasks
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
 from runtime.errors import ConfigError
@@ -116,7 +117,7 @@ def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     wishes = live.wishes_for(ids, routes, args.actions)
     if not wishes:
         raise ConfigError(f"--route {args.route} --actions {args.actions}: none of these families has such an oracle")
-    _refuse_unless_fit()
+    _refuse_unless_fit([listed[0] for listed in ids.values()])
     results: list[Result] = []
     wanted = Counter((wish.task.split("/")[0], wish.task.split("/")[1], wish.route) for wish in wishes)
     to = stream(as_json=args.json)
@@ -188,8 +189,8 @@ def _open(path: str | None) -> AbstractContextManager[IO[str] | None]:
         raise ConfigError(f"--out {path}: {error.strerror}") from None
 
 
-def _refuse_unless_fit() -> None:
-    """Raise ConfigError with what this machine lacks for desktops."""
-    bad = [found for found in doctor.examine(Deploy()) if found.fatal]
+def _refuse_unless_fit(ids: list[str]) -> None:
+    """Raise ConfigError with what this machine lacks for desktops on which `ids` are played."""
+    bad = [found for found in doctor.examine(Deploy(tasks=TasksConfig(eval=list(ids)))) if found.fatal]
     if bad:
-        raise ConfigError(f"no desktops here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")
+        raise ConfigError(f"no desktops for this here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from actors.cluster import cli
+from actors.cluster import cli, doctor, suites
 from actors.cluster.taskcheck import form
 from actors.cluster.taskcheck.tally import Result, complaints, row
+from actors.desktop.providers import editor
 from apis import tasks
 
 OSWORLD = Path(__file__).resolve().parents[4] / "shared" / "data" / "osworld"
@@ -92,12 +93,28 @@ def test_osworlds_own_files_all_load() -> None:
     assert all(one.key.startswith(("config.", "evaluator.")) for one in report.findings)
 
 
-def test_the_whole_suite_is_sound_by_its_form(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["tasks", "check", "desktop", "--static", "--instances", "12", "--json"]) == 0
+@pytest.mark.parametrize("name", ["desktop", "code"])
+def test_a_whole_suite_is_sound_by_its_form(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "check", name, "--static", "--instances", "12", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
+    suite = suites.load(name)
     assert report["findings"] == []
-    assert report["families"] == len(tasks.FAMILIES)
-    assert report["tasks"] == sum(24 if family.trained else 12 for family in tasks.FAMILIES.values())
+    assert report["families"] == len(suite.families)
+    assert report["tasks"] == 24 * len(suite.trained) + 12 * len(suite.untrained)
+
+
+@pytest.mark.parametrize("words", ["tasks check code", "demos record code", "eval base --tasks code"])
+def test_a_suite_whose_application_is_not_here_is_refused_before_anything_is_played(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(editor.PLACE, str(tmp_path))
+    monkeypatch.setattr(doctor, "absent", lambda _: [])
+    runs = tmp_path / "runs"
+    assert cli.main([*words.split(), *(["--runs", str(runs)] if "check" not in words else [])]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert ": vs code: VS Code is not set up; mend it with: " in said
+    assert "make vscode   (or let COMPUTERRL_VSCODE name the folder" in said
+    assert not runs.exists() or list(runs.iterdir()) == []
 
 
 def test_what_splits_share_and_what_can_not_be_judged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,4 +184,6 @@ def test_a_task_is_shown_with_set_up_verifier_and_oracles(tmp_path: Path, capsys
     assert cli.main(["tasks", "show", str(written(tmp_path, "mine")), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["oracles"] == []
     assert cli.main(["tasks", "list", "--json"]) == 0
-    assert {one["family"] for one in json.loads(capsys.readouterr().out)["families"]} == set(tasks.FAMILIES)
+    assert {one["family"] for one in json.loads(capsys.readouterr().out)["families"]} == set(
+        suites.load("desktop").families
+    )

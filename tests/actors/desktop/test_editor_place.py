@@ -32,6 +32,10 @@ def test_an_editor_counts_once_set_up_has_ended(folder: Path) -> None:
     assert editor.place() == folder
     check = doctor.check_editor()
     assert (check.ok, check.found, check.fatal) == (True, str(folder), False)
+    (folder / editor.STAMP).unlink()
+    check = doctor.check_editor(needed=True)
+    assert check.fatal
+    assert check.mend == "make vscode   (or let COMPUTERRL_VSCODE name the folder of one that is set up)"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="desktops have users of their own only as root")

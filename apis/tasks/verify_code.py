@@ -1,0 +1,42 @@
+"""The check of what VS Code writes: its list of extensions.
+
+Invariant: strict and bounded. A list larger than its bound or of another form is a failure with its reason, and so is
+one extension too many.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from apis.tasks.verify import FileView, Verdict
+
+MOST_BYTES = 1 << 16
+
+
+class _Identifier(msgspec.Struct):
+    id: str
+
+
+class _Installed(msgspec.Struct):
+    """An extension as the editor lists it; what else it writes is left out."""
+
+    identifier: _Identifier
+    version: str
+
+
+def extensions_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+    """The editor's list holds exactly the extensions of `expected`, in any order: "publisher.name@version" each."""
+    if view.kind != "file":
+        return Verdict(False, view.reason or f"it is {view.kind}")
+    if len(view.data) > MOST_BYTES:
+        return Verdict(False, f"it has more than {MOST_BYTES} bytes")
+    try:
+        rows = msgspec.json.decode(view.data, type=list[_Installed])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Verdict(False, "it is no list of extensions")
+    found = sorted(f"{row.identifier.id.lower()}@{row.version}" for row in rows)
+    if found != sorted(rules["expected"]):
+        return Verdict(False, f"it lists {len(found)} extensions, not those {len(rules['expected'])} that are wanted")
+    return Verdict(True, "it lists the extensions that it should")

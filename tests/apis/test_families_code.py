@@ -1,0 +1,108 @@
+"""VS Code's oracles without a desktop: they end only when all is saved, in few steps, and find back."""
+
+from __future__ import annotations
+
+import pytest
+
+from apis import tasks
+from apis.actions import Action, Exit, Hotkey, Tool, Type, Wait, line
+from apis.execute import SETUP_MS, Call, setup
+from apis.forms import Turn
+from apis.tasks import static
+from apis.tasks.families.code_extension import listed, packed
+from apis.tasks.verify import FileView, verify
+from apis.tasks.words import HELD_OUT, TRAIN
+from tests.apis.code_stand_in import Window, window_of
+from tests.apis.moves import answers_alike, families_on, moved
+
+ROUTES = [(name, route) for name in families_on("code") for route in sorted(tasks.FAMILIES[name].routes)]
+MOST_STEPS = 8
+
+
+def split_of(family: str) -> str:
+    return TRAIN if tasks.FAMILIES[family].trained else HELD_OUT
+
+
+def played(task_id: str, route: str, seed: int, window: Window, noise: float = 0.0) -> list[Action]:
+    """What the oracle does from what `window` shows to its end, which must come within an episode's answers."""
+    oracle, history, did = tasks.oracle(task_id, seed, noise, route), list[Turn](), list[Action]()
+    while not did or not isinstance(did[-1], Exit):
+        assert len(did) < 12, did
+        thought, action = oracle.move(window.look(), history)
+        did.append(action)
+        if not isinstance(action, Exit):
+            history.append(Turn(thought, line(action), window.do(action)))
+    return did
+
+
+@pytest.mark.parametrize(("family", "route"), ROUTES)
+def test_what_an_oracle_leaves_is_what_was_asked_for(family: str, route: str) -> None:
+    for seed in range(60):
+        task_id = f"{family}/{split_of(family)}/{seed}"
+        goal, window = tasks.goal(task_id), window_of(tasks.goal(task_id))
+        steps = played(task_id, route, seed, window)
+        assert len(steps) <= MOST_STEPS, steps
+        if family == "code_extension":
+            assert sorted(window.extensions) == listed(goal)
+        else:
+            assert {name: text.rstrip("\n") for name, text in window.files.items()} == {
+                name: (text or "").rstrip("\n") for name, text in goal.end
+            }
+        assert route != "gui" or not any(isinstance(step, Tool) for step in steps)
+
+
+@pytest.mark.parametrize(("family", "route"), ROUTES)
+@pytest.mark.parametrize("form", ["compact", "paper"])
+def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, route: str, form: str) -> None:
+    for seed in range(20):
+        task_id = f"{family}/{split_of(family)}/{seed}"
+        history = [Turn("a", "Agent.wait()", "Wait Success")] * (seed % 3)
+        window = window_of(tasks.goal(task_id))
+        answers_alike(task_id, window.look(), form, route, seed, history=history, noise=0.3)
+
+
+@pytest.mark.parametrize("route", ["gui", "mixed"])
+def test_a_text_that_went_wrong_is_written_anew_and_the_end_waits_for_the_file(route: str) -> None:
+    for seed in range(20):
+        task_id = f"code_text/train/{seed}"
+        goal, window = tasks.goal(task_id), window_of(tasks.goal(task_id))
+        window._open(goal.target, 1)
+        window.texts[goal.target] = "something else\n"
+        whole = moved(task_id, window.look(), [], route, seed)
+        assert isinstance(whole, Type)
+        assert whole.overwrite
+        window.do(whole)
+        keys = moved(task_id, window.look(), [Turn("", line(whole), "")], route, seed)
+        assert keys == Hotkey(keys=("ctrl", "s"))
+        late = [Turn("", line(whole), ""), Turn("", line(keys), "")]
+        assert moved(task_id, window.look(), late, route, seed) == Wait()
+        assert moved(task_id, window.look(), [*late, Turn("", line(Wait()), "")], route, seed) == keys
+        window.do(keys)
+        assert moved(task_id, window.look(), [], route, seed) == keys, "nobody is known to have saved it"
+        assert moved(task_id, window.look(), late, route, seed) == Exit(success=True)
+
+
+def test_an_open_menu_and_a_lost_list_of_files_are_no_dead_ends() -> None:
+    window = window_of(tasks.goal("code_text/train/1"))
+    window.menu = ["Rename... F2"]
+    assert moved("code_text/train/1", window.look(), []) == Hotkey(keys=("esc",))
+    window.menu, window.lists = [], True
+    assert line(moved("code_text/train/1", window.look(), [])).startswith("Agent.click(")
+
+
+def test_a_packed_extension_that_was_changed_or_taken_away_is_a_failure() -> None:
+    for seed in range(10):
+        task_id = f"code_extension/train/{seed}"
+        done = dict(tasks.solved(task_id))
+        path = f"Documents/{tasks.goal(task_id).files[0][0]}"
+        other = {**done, path: FileView("file", packed("some.other"))}
+        assert not verify(tasks.task(task_id), static.reader(other)).success
+
+
+def test_set_up_gives_windows_time_to_come_on_a_busy_machine() -> None:
+    waits = [call for call in setup(tasks.task("code_from_note/held-out/0"), "/home/agent") if "window" in call.method]
+    assert waits[0] == Call("open_window", {"argv": ["code", "Documents"], "timeout_ms": SETUP_MS})
+    assert [(call.method, call.args["timeout_ms"]) for call in waits[1:]] == [
+        ("raise_window", SETUP_MS),
+        ("open_window", SETUP_MS),
+    ]
