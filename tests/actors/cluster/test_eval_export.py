@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.cluster import cli, criterion, deployfile, evaluation, models, weights
+from actors.cluster import cli, criterion, deployfile, evaluation, models, suites, weights
 from actors.cluster.config import Deploy
 from actors.cluster.evaluate import settings, show
 from actors.cluster.runfolder import RunRecord, claim
@@ -98,7 +98,7 @@ def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
     words = ("mine", "--tasks", "desktop", "--untrained", "--instances", "2", "--decoding", "T=0.5", "--episodes", "3")
     wide = settings.deploy_of(arguments(*words, "--runs", str(runs), "--form", "paper"), mine)
     families = {str(task).partition("/")[0] for task in wide.tasks.eval}
-    assert evaluation.untrained_families() < families
+    assert set(suites.load("desktop").untrained) < families
     assert len(wide.tasks.eval) == 2 * len(families)
     assert (wide.evaluation.temperature, wide.evaluation.episodes, wide.desktops.form) == (0.5, 3, "paper")
     assert build(json.loads(json.dumps(deployfile.yaml.safe_load(deployfile.dump(wide)))), Deploy, source="x") == wide
