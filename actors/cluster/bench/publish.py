@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster import models, runfolder, say
+from actors.cluster.bench import no_bars
 from actors.cluster.bench.figures import Target, median
 from actors.learner.messages import Part, Ticket
 from actors.sampler import collective
@@ -87,6 +88,7 @@ def make_model(folder: Path, width: int, seed: int) -> int:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
+    no_bars()
     base = models.bundled()
     raw: dict[str, Any] = msgspec.json.decode((base / "config.json").read_bytes())
     raw |= {"hidden_size": width, "intermediate_size": 3 * width}
@@ -104,6 +106,7 @@ def scored(folder: Path) -> list[float]:
     import torch
     from transformers import AutoModelForCausalLM
 
+    no_bars()
     network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     with torch.no_grad():
         logprobs = network(torch.tensor([PROMPT])).logits[0].log_softmax(-1)

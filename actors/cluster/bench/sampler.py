@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster import models, say
+from actors.cluster.bench import no_bars
 from actors.cluster.bench.figures import Target, median, percentile
 from actors.cluster.nearest import hint
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
@@ -168,6 +169,7 @@ def by_transformers(kind: str, wanted: Wanted, model: Path, vocabulary: int) -> 
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     torch.set_num_threads(1)
+    no_bars()
     began = time.monotonic()
     network: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     config = GenerationConfig(
