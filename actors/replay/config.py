@@ -82,9 +82,7 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     group_size: int = 8  # G
     group_min: int = 4  # G_min: with fewer episodes than this a group is lost
     retries: int = 2  # per slot or evaluation task, after infrastructure faults
-    curriculum: Literal["none", "learnability"] = (
-        "none"  # groups per kind of task: as listed, or where success is mixed
-    )
+    curriculum: Literal["none", "learnability"] = "none"  # whether mixed success earns a kind of task more groups
     temperature: float = 1.0  # of the train lane
     max_new_tokens: int = 96
     samples_per_step: int = 32  # steps per cross-entropy batch (behaviour cloning and pulse)

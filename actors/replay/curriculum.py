@@ -19,7 +19,7 @@ from typing import NamedTuple
 from actors.replay import wards
 from actors.replay.book import Book
 from actors.replay.messages import Lane
-from actors.replay.reservoir import nth_of_epochs, stable_seed
+from actors.replay.reservoir import stable_seed
 
 WINDOW = 40
 LEAST = 0.15
@@ -68,12 +68,12 @@ def next_task(book: Book) -> str | None:
 
 def _next_of(book: Book, kind: str, tasks: Sequence[str]) -> str | None:
     number, seed = book.counter(f"drawn:{kind}"), stable_seed(book.settings.seed, kind)
-    for passed in range(len(tasks)):
-        task = nth_of_epochs(tasks, number + passed, seed)
-        if wards.playable(book, task):
-            book.count(f"drawn:{kind}", passed + 1)
-            return task
-    return None
+    found = wards.next_playable(book, tasks, number, seed)
+    if found is None:
+        return None
+    task, passed = found
+    book.count(f"drawn:{kind}", passed + 1)
+    return task
 
 
 def tallies(book: Book) -> dict[str, Tally]:

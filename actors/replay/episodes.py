@@ -15,7 +15,7 @@ from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
 from actors.replay.memory import keep_success, store_steps
 from actors.replay.messages import Commit, Fault, Lane, NoWork, Phase, Release, Reservation, Reserve, Sampling, StepRef
-from actors.replay.reservoir import nth_of_epochs, stable_seed
+from actors.replay.reservoir import stable_seed
 from runtime.errors import FencedOff, LedgerError
 from runtime.message import Done, Version
 
@@ -129,7 +129,7 @@ def _next_demo(book: Book) -> rounds.Work | None:
         held[one.name] += book.counter(f"demos:{one.name}")
     seed = book.settings.seed
     for one in strata.order(book.demo_strata, held, tried, most):
-        found = _next_playable(book, one.tasks, tried[one.name], stable_seed(seed, "demo tasks", one.name))
+        found = wards.next_playable(book, one.tasks, tried[one.name], stable_seed(seed, "demo tasks", one.name))
         if found is not None:
             task, passed = found
             number = book.counter("demos_tried")
@@ -145,15 +145,6 @@ def _next_demo(book: Book) -> rounds.Work | None:
                 route="" if book.settings.demo_members else one.route,
                 member=one.route if book.settings.demo_members else "",
             )
-    return None
-
-
-def _next_playable(book: Book, tasks: list[str], number: int, seed: int) -> tuple[str, int] | None:
-    """The first task from `number` on that may be played, and how many were passed over. None when all rest."""
-    for passed in range(len(tasks)):
-        task = nth_of_epochs(tasks, number + passed, seed)
-        if wards.playable(book, task):
-            return task, passed
     return None
 
 

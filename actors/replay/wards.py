@@ -6,11 +6,14 @@ in one transaction; a task without faults has no row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from actors.replay import events
 from actors.replay.book import Book, Row
 from actors.replay.groups import Ending, GroupState
 from actors.replay.messages import Fault
 from actors.replay.quarantine import Ward, WardState
+from actors.replay.reservoir import nth_of_epochs
 
 
 def ward(book: Book, task: str) -> Ward:
@@ -30,6 +33,18 @@ def ward(book: Book, task: str) -> Ward:
 def playable(book: Book, task: str) -> bool:
     """Whether a task may be handed out now."""
     return ward(book, task).playable(book.now)
+
+
+def next_playable(book: Book, tasks: Sequence[str], number: int, seed: int) -> tuple[str, int] | None:
+    """The first of endless epochs over `tasks` from `number` on that may be played, and how many were passed over.
+
+    None when all rest.
+    """
+    for passed in range(len(tasks)):
+        task = nth_of_epochs(tasks, number + passed, seed)
+        if playable(book, task):
+            return task, passed
+    return None
 
 
 def resting_tasks(book: Book) -> list[str]:
