@@ -4,9 +4,10 @@ Invariant: a sequence knows no task. Screens, sentences and calls are drawn at r
 follows from the text before it: where a named line stands, what a cue is followed by, what a line says.
 
 A sequence is a screen in the prompt's line syntax, whose sentence names some of its lines or quotes some words: the
-answer points at the line that the sentence names, among others that it does not name. Every second sequence goes on
-with many short turns about the screen, so that its tokens are paid for once. Names of functions are noise and carry no
-loss.
+answer points at the line that the sentence names, among others that it does not name. In some, a call done before has
+kept (`content='...'`) the name of a line, and that one is meant: a policy that is to use what it noted elsewhere cannot
+learn that from its own trials, if nothing it does depends on it. Every fifth sequence goes on with many short turns
+about the screen, so that its tokens are paid for once. Names of functions are noise and carry no loss.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _EXTENSIONS = "txt md csv log dat ini cfg bak old tmp".split()  # noqa: SIM905
 _RESULTS = ("None", "Success", "refused: no such name", "refused: not one line", "failed")
 _KEYS = "ctrl alt shift tab esc up down left right home end f1 f2 f3 f4 f5 delete space".split()  # noqa: SIM905
 
+_KEPT = 0.25  # share of the other sequences, those with tables aside, in which a call kept a line's name
 _CUED = 0.2  # share of sequences with many turns; they are some three times as long as the others
 
 Part = tuple[str, bool]  # text, and whether it is trained
@@ -66,8 +68,13 @@ class Screen:
         self.cell = self.sought = ("", "", "")
         if self.grid and not cued:
             self._seek()
+        self.kept = rng.choice(self.lines) if not cued and not self.cell[0] and rng.random() < _KEPT else ("", "", "")
+        if self.kept[0]:
+            self.targets = [line for line in self.targets if line is not self.kept]
         self.quotation = "" if cued or rng.random() < 0.5 else _payload(rng)
         self.did = [_call(rng, self) for _ in range(rng.choice((0, 0, 1, 1, 2, 3, 5)))]
+        if self.kept[0]:
+            self.did.insert(rng.randint(0, len(self.did)), f"{_function(rng)}(content='{self.kept[2]}')")
         self.last = f"{cased(rng, word(rng))} Success" if rng.random() < 0.6 else rng.choice(_RESULTS)
         self.info = _phrase(rng, 1, 6) if rng.random() < 0.15 else ""
         self.task = self._cued_task() if cued else self._plain_task()
@@ -107,7 +114,8 @@ class Screen:
     def _plain_task(self) -> str:
         """A sentence of noise that names the targets and, between quotation marks, the quotation."""
         rng = self.rng
-        noise = [_phrase(rng, 1, 3) for _ in range(rng.randint(0, 3))] + rng.sample(CUES, rng.randint(0, 3))
+        noise = [_phrase(rng, 1, 3) for _ in range(rng.randint(0 if self.targets else 1, 3))]
+        noise += rng.sample(CUES, rng.randint(0, 3))
         noise += [self._name()] if rng.random() < 0.4 else []  # looks like a name, and is nowhere on the screen
         noise += [f"'{self.quotation}'"] if self.quotation else []
         if self.sought[0]:
@@ -177,7 +185,7 @@ def _call(rng: Random, screen: Screen) -> str:
     if draw < 0.35:
         known = [*screen.after.values(), screen.quotation]
         source = rng.choice(known) if rng.random() < 0.6 else _phrase(rng, 1, 3)
-        return f"{_function(rng)}(text='{source}')"
+        return f"{_function(rng)}({rng.choice(('text', 'text', 'content'))}='{source}')"
     if draw < 0.6:
         return f"{_function(rng)}(coordinates={rng.choice(screen.lines)[0]})"
     if draw < 0.8:
@@ -274,11 +282,14 @@ _TURNS: tuple[tuple[Callable[[Screen], tuple[str, list[Part]]], int], ...] = (
 
 
 def _first(screen: Screen) -> list[Part]:
-    """The answer to the screen itself: the first line whose name stands in the sentence, and what it quotes."""
+    """The answer to the screen itself, and what the sentence quotes.
+
+    The line whose name a call kept, otherwise the first one whose name stands in the sentence.
+    """
     payload = screen.quotation
     if screen.cell[0]:
         return _cell(screen)
-    element, tag, name = screen.targets[0]
+    element, tag, name = screen.kept if screen.kept[0] else screen.targets[0]
     tag = f"{element} {tag}"
     if len(screen.cues) == 1 and screen.rng.random() < 0.7:
         payload = screen.after[screen.cues[0]]
@@ -315,7 +326,7 @@ def _quote(screen: Screen) -> list[Part]:
 
 def _plain_turns(screen: Screen) -> Iterator[tuple[str, list[Part]]]:
     """The other names of a plain sentence in its order, then its quotation."""
-    for element, tag, name in screen.targets[1:]:
+    for element, tag, name in screen.targets[0 if screen.kept[0] else 1 :]:
         yield "next", _pointing(screen, element, f"{element} {tag} {name}", "")
     if screen.quotation:
         yield "quote", _quote(screen)
