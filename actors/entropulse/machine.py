@@ -123,14 +123,18 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
             return Stay("a checkpoint of the last step")
         if not pulse_can_follow:
             return _switch(figures, Phase.RL, "no_success", evidence, 0)
+        if (due := _periodic(figures, settings, done, exact=True)) is not None:
+            return due
         # What decided is the count; what the test for a plateau would have said stands beside it.
         seen = measured(figures.train_success, figures.entropy, config)
         return _pulse(figures, settings, "counted", evidence | {"limit": float(figures.phase_limit or 0)} | seen)
+    if (due := _periodic(figures, settings, done, exact=False)) is not None:
+        return due
     if pulse_can_follow:
         found = plateau(figures.train_success, figures.entropy, config)
         if found is not None:
             return _pulse(figures, settings, "plateau", evidence | found)
-    return _periodic(figures, settings, done) or Stay(f"RL steps {done} of {config.rl_steps_in_all}")
+    return Stay(f"RL steps {done} of {config.rl_steps_in_all}")
 
 
 def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
@@ -162,11 +166,16 @@ def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, 
     return _switch(figures, Phase.DONE, cause, evidence, None)
 
 
-def _periodic(figures: Figures, settings: EntropulseSettings, done: int) -> OpenRound | Stay | None:
+def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exact: bool) -> OpenRound | Stay | None:
+    """The round that is due after `done` RL steps, from within the stay that made the last of them.
+
+    One that found no room until its stay was over is left out: what a later stay begins with are a pulse's weights.
+    """
     every = settings.evaluation.every_steps
-    if not every or done < every or len(_pinned(figures)) >= MOST_PINNED - 1:
+    due = done // every * every if every else 0
+    if due <= done - figures.phase_steps or len(_pinned(figures)) >= MOST_PINNED - 1:
         return None
-    return _next_round(figures, settings, [f"rl{done // every * every}"], exact=False)
+    return _next_round(figures, settings, [f"rl{due}"], exact=exact)
 
 
 def _pinned(figures: Figures) -> set[Version]:

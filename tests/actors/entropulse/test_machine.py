@@ -128,6 +128,21 @@ def test_counted_run_with_a_pulse(tmp_path: Path) -> None:
     assert all(found.closed and found.successes == 2 for found in figures.evals)
 
 
+def test_a_round_due_at_a_stays_last_step_sees_that_stays_weights(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(every_steps=2, pulses=1, rl_steps=2, total_rl_steps=4))
+    world.run()
+    assert world.rounds == [("after_bc", "0.2"), ("rl2", "0.4"), ("after_pulse1", "0.6"), ("final", "0.8")]
+
+
+def test_a_round_that_found_no_room_in_its_stay_is_left_out(tmp_path: Path) -> None:
+    world = World(tmp_path, settings(every_steps=2, pulses=1, rl_steps=2, total_rl_steps=4))
+    pulsed = msgspec.structs.replace(
+        world.play.figures(), phase=PhaseRef(phase=Phase.RL, index=4), phase_limit=2, phase_steps=1,
+        steps={"bc": 2, "rl": 3, "pulse": 2}, stays={"bc": 1, "rl": 2, "pulse": 1},
+    )  # fmt: skip
+    assert isinstance(decide(pulsed, world.config), Stay), "the weights of rl2 are gone"
+
+
 def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None:
     world = World(tmp_path, settings(every_steps=1, total_rl_steps=6))
     figures = world.play.figures()
