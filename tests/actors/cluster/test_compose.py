@@ -108,8 +108,8 @@ def test_the_same_file_gives_the_same_plan() -> None:
         ("samplers.device=gpu", "samplers.device: expected one of cpu, cuda, got gpu"),
         ("run.require.gain=19", "run.require.gain is 19.0: a difference of shares, from -1 to 1"),
         ("run.require.gain_above=-1.5", "run.require.gain_above is -1.5"),
-        ("run.require.bc_steps=601", "run.require.bc_steps is 601: the phases of entropulse have 600 such steps"),
-        ("run.require.rl_steps=57", "run.require.rl_steps is 57: .* have 56 such steps"),
+        ("run.require.bc_steps=901", "run.require.bc_steps is 901: the phases of entropulse have 900 such steps"),
+        ("run.require.rl_steps=41", "run.require.rl_steps is 41: .* have 40 such steps"),
         ("desktops.seats=0", "desktops.seats is 0"),
         ("desktops.hosts=9", "more processes than desktops.seats"),
         ("replay.group_min=9", "replay.group_min is 9"),
@@ -150,7 +150,7 @@ def test_the_main_job_with_sglang_differs_in_its_engine_only() -> None:
 
 def test_a_curriculum_gets_the_kind_of_every_train_task() -> None:
     tasks = "tasks.train=[{family: file_manager, split: train, count: 3}, text_editor/train/0]"
-    assert specs(planned(tasks))["replay"].config.train_kinds == []  # type: ignore[attr-defined]
+    assert specs(planned(tasks, "run.expert=true", "replay.curriculum=none"))["replay"].config.train_kinds == []  # type: ignore[attr-defined]
     found = specs(planned(tasks, "run.expert=true", "replay.curriculum=learnability"))["replay"].config
     assert found.train_kinds == [kind_of(task) for task in found.train_tasks]  # type: ignore[attr-defined]
     assert {kind.partition("/")[0] for kind in found.train_kinds} == {"file_manager", "text_editor"}  # type: ignore[attr-defined]
