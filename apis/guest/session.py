@@ -10,6 +10,7 @@ machine of its own, reached by SSH) the session lasts as long as standard input 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -121,6 +122,15 @@ class Session:
             self.children.append(child)
 
 
+def _end_all() -> None:
+    """Kill all that runs in this sandbox but its first process, which then has nothing left to wait for.
+
+    That one goes with its parent only once it has asked the kernel for that, and an owner may die before.
+    """
+    with contextlib.suppress(ProcessLookupError):  # nothing else runs
+        os.kill(-1, signal.SIGKILL)
+
+
 def main(argv: list[str]) -> int:
     """Parse arguments and run until the session ends."""
     parser = argparse.ArgumentParser(prog="session")
@@ -145,6 +155,9 @@ def main(argv: list[str]) -> int:
     os.set_inheritable(args.go_fd, False)
     listener = socket.socket(fileno=args.listen_fd)
     listener.set_inheritable(False)
-    session.start()
-    session.serve(listener, args.go_fd)
+    try:
+        session.start()
+        session.serve(listener, args.go_fd)
+    finally:
+        _end_all()
     return 0

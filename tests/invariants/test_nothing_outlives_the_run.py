@@ -66,6 +66,25 @@ subprocess.Popen = start
 """
 
 
+# Its sandboxes are not bound to their owner by the kernel, as the last one may not be yet when an owner dies. None is
+# frozen: that one could not end itself.
+LOOSE = """
+import subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+popen = subprocess.Popen
+
+async def keep_warm(self, desktop):
+    pass
+
+def start(argv, **how):
+    return popen([word for word in argv if word != "--die-with-parent"], **how)
+
+SandboxProvider.freeze = keep_warm
+subprocess.Popen = start
+"""
+
+
 @pytest.fixture
 def state_dir() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
@@ -87,7 +106,7 @@ def start(state_dir: str) -> Iterator[Start]:
     owners: list[subprocess.Popen[str]] = []
 
     def begin(run: str, *doing: str) -> subprocess.Popen[str]:
-        script = HALFWAY + OWNER if doing == ("halfway",) else OWNER
+        script = {("halfway",): HALFWAY, ("loose",): LOOSE}.get(doing, "") + OWNER
         command = [sys.executable, "-c", script, str(ROOT), state_dir, run, *doing]
         owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         owners.append(owner)
@@ -181,6 +200,16 @@ def test_nothing_outlives_the_run_killed_amid_work(state_dir: str, start: Start)
     assert (reaped.processes, reaped.folders, reaped.left) == (0, 1, [])
     assert left_of(owner) == NOTHING
     assert folders_of(owner, state_dir) == []
+
+
+def test_nothing_outlives_the_run_that_sandboxes_are_not_bound_to(state_dir: str, start: Start):
+    owner = start("loose", "loose")
+    until(owner, "owns")
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    ends_by_itself(owner)
+    assert leftovers.reap(state_dir).processes == 0
+    assert left_of(owner) == NOTHING
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.05, 0.15])
