@@ -9,6 +9,7 @@ from apis.actions import Action, Exit, Hotkey, Tool, Type, Wait, line
 from apis.execute import SETUP_MS, Call, setup
 from apis.forms import Turn
 from apis.tasks import static
+from apis.tasks.families import code_extension_oracle
 from apis.tasks.families.code_extension import listed, packed
 from apis.tasks.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
@@ -88,6 +89,22 @@ def test_an_open_menu_and_a_lost_list_of_files_are_no_dead_ends() -> None:
     assert moved("code_text/train/1", window.look(), []) == Hotkey(keys=("esc",))
     window.menu, window.lists = [], True
     assert line(moved("code_text/train/1", window.look(), [])).startswith("Agent.click(")
+
+
+@pytest.mark.parametrize("route", ["gui", "api", "mixed"])
+def test_an_answer_about_another_extension_does_not_end_the_task(route: str) -> None:
+    for seed in range(20):
+        task_id = f"code_extension/train/{seed}"
+        goal, name = tasks.goal(task_id), f"{tasks.goal(task_id).kind}_extension"
+        asked = code_extension_oracle.wish(goal)
+        history = [
+            Turn("", line(Tool(owner="CodeTools", name=name, arguments={"extension_id": "fox"})), result)
+            for result in ("Failed: extension_id: fox is not installed; there are: a.b", "a.fox 1.0.0 is installed")
+        ]
+        look = window_of(goal).look()
+        assert not isinstance(moved(task_id, look, history, route), Exit)
+        done = Turn("", line(asked), f"{goal.wanted} 1.0.0 {code_extension_oracle.DONE[goal.kind][0]}")
+        assert moved(task_id, look, [*history, done], route) == Exit(success=True)
 
 
 def test_a_packed_extension_that_was_changed_or_taken_away_is_a_failure() -> None:
