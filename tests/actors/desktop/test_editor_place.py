@@ -5,24 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from actors.cluster import doctor
 from actors.desktop.providers import editor
+from tests.folders import desk_folder
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for the editor below one that anybody may pass."""
-    for each in (tmp_path, *tmp_path.parents):
-        if each.owner() == Path.home().owner() and each != Path("/") and not each.stat().st_mode & 0o001:
-            each.chmod(each.stat().st_mode | 0o001)
-    place = tmp_path / "below" / "vscode"
-    place.mkdir(parents=True)
-    monkeypatch.setenv(editor.PLACE, str(place))
-    return place
+    with desk_folder() as passable:
+        place = Path(passable) / "below" / "vscode"
+        place.mkdir(parents=True)
+        monkeypatch.setenv(editor.PLACE, str(place))
+        yield place
 
 
 def test_an_editor_counts_once_set_up_has_ended(folder: Path) -> None:
