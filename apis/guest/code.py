@@ -147,14 +147,17 @@ class CodeTools:
         return str(place)
 
     def _install(self, file: str, argument: str) -> str:
+        name = os.path.basename(file)[:80]
         before, shown = installed(), code_link.ask("state", self._until)["extensions"]
         try:
             code_link.ask("install", self._until, path=file)
+        except code_link.Late as late:  # VS Code goes on with it
+            raise code_link.Late("tool_failed", f"{argument}: {name} may still come to be installed: {late}") from late
         except Refused as refused:
-            raise wrong(f"{argument}: {os.path.basename(file)[:80]} was not installed: {refused}") from refused
+            raise wrong(f"{argument}: {name} was not installed: {refused}") from refused
         new = sorted(set(installed()) - set(before))
         if not new:
-            return f"{os.path.basename(file)} was installed already"
+            return f"{name} was installed already"
         fresh = all(each.id != new[0].id for each in before)
         if fresh or new[0].id in shown:  # one that is switched off stays so, and the window never names it
             code_link.wait(lambda now: new[0].id in now["extensions"], self._until)
