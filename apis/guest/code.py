@@ -20,7 +20,7 @@ from guest.code_link import State
 from guest.code_open import show
 from guest.devtools import soon
 from guest.errors import Refused
-from guest.paths import any_in_home, folder_in_home, in_home, short, there_in_home, wrong
+from guest.paths import any_in_home, below_home, folder_in_home, in_home, short, there_in_home, wrong
 from guest.tools import public
 
 CALL_S = 8.0  # less than the agent waits
@@ -122,11 +122,11 @@ class CodeTools:
         return f"the merge editor shows {short(one)} and {short(two)}; what is accepted goes to {short(new)} when saved"
 
     def remove_folder(self, *, folder: str) -> str:
-        full = folder_in_home(folder, "folder")
+        full = below_home(folder, "folder")  # the window lists one that was deleted, too
         before = code_link.ask("state", self._until)
         if full not in before["folders"]:
             there = ", ".join(short(each) for each in before["folders"][:10]) or "none"
-            raise wrong(f"folder: {short(full)} is not in the window; its folders: {there}")
+            raise wrong(f"folder: {short(full)[:LABEL_CHARS]} is not in the window; its folders: {there}")
         return self._change("removeFolder", full, before, f"{short(full)} is no longer in the window")
 
     def install_extension(self, *, extension_id: str, pre_release: bool) -> str:
