@@ -110,10 +110,14 @@ def test_an_answer_about_another_extension_does_not_end_the_task(route: str) -> 
 def test_a_packed_extension_that_was_changed_or_taken_away_is_a_failure() -> None:
     for seed in range(10):
         task_id = f"code_extension/train/{seed}"
-        done = dict(tasks.solved(task_id))
-        path = f"Documents/{tasks.goal(task_id).files[0][0]}"
-        other = {**done, path: FileView("file", packed("some.other"))}
-        assert not verify(tasks.task(task_id), static.reader(other)).success
+        task, done = tasks.task(task_id), dict(tasks.solved(task_id))
+        assert verify(task, static.reader(done)).success
+        for name, _ in tasks.goal(task_id).files:
+            path = f"Documents/{name}"
+            changed = {**done, path: FileView("file", packed("some.other"))}
+            gone = {other: view for other, view in done.items() if other != path}
+            for files in (changed, gone):
+                assert not verify(task, static.reader(files)).success
 
 
 def test_set_up_gives_windows_time_to_come_on_a_busy_machine() -> None:
