@@ -6,9 +6,7 @@ held at first; the two splits share no wording and, since words are split by the
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from base64 import b64encode
 
 from apis.tasks.families import code, code_extension_oracle
@@ -17,12 +15,12 @@ from apis.tasks.osworld import HOME, Evaluator, Source, Task
 from apis.tasks.verify import FileView
 from apis.tasks.verify_files import digest_of
 from apis.tasks.words import HELD_OUT, TRAIN, words
+from apis.tasks.zipped import zipped
 
 NAME = "code_extension"
 EXTENSIONS = ".vscode/extensions"
 LIST = f"{EXTENSIONS}/extensions.json"
 VERSION = "1.0.0"
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "install": {
@@ -65,10 +63,7 @@ def manifest(extension: str) -> str:
 
 def packed(extension: str) -> bytes:
     """The extension as a .vsix file, the same bytes every time."""
-    into = io.BytesIO()
-    with zipfile.ZipFile(into, "w") as file:
-        file.writestr(zipfile.ZipInfo("extension/package.json", _LONG_AGO), manifest(extension))
-    return into.getvalue()
+    return zipped({"extension/package.json": manifest(extension)})
 
 
 def file_of(extension: str) -> str:
