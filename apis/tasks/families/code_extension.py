@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 
+from apis.guest.code_start import EXTENSIONS
 from apis.tasks.families import code, code_extension_oracle
 from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, in_osworld_form, rule, seeded
 from apis.tasks.osworld import HOME, Evaluator, Source, Task
@@ -18,7 +19,6 @@ from apis.tasks.words import HELD_OUT, TRAIN, words
 from apis.tasks.zipped import zipped
 
 NAME = "code_extension"
-EXTENSIONS = ".vscode/extensions"
 LIST = f"{EXTENSIONS}/extensions.json"
 VERSION = "1.0.0"
 
