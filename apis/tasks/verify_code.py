@@ -1,7 +1,8 @@
 """The check of what VS Code writes: its list of extensions.
 
 Invariant: strict and bounded. A list larger than its bound or of another form is a failure with its reason, and so is
-one extension too many.
+one extension too many. The list is believed: it lies in HOME, where an agent could write it itself, as it could the
+browser's bookmarks; whether the editor would really load an extension is not looked at.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Invariant: solved only if the editor's own list holds exactly the extensions that are wanted and Documents what it
 held at first; the two splits share no wording and, since words are split by their hash, no extension.
+The verdict believes that list, a file which an agent could write as well, as with bookmarks.
 """
 
 from __future__ import annotations
