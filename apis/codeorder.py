@@ -28,7 +28,12 @@ def code_first(elements: Sequence[Element]) -> list[Element]:
     return sorted(kept, key=_rank)
 
 
+def of_menu(element: Element) -> bool:
+    """Whether it is an item of a menu that is open."""
+    return element.tag.endswith("menu-item") and element.name != APPLICATION_MENU
+
+
 def _rank(element: Element) -> int:
-    if element.tag.endswith("menu-item"):
-        return _OTHERS if element.name == APPLICATION_MENU else 0
+    if of_menu(element):
+        return 0
     return _LABEL if element.tag in _LABELS else _RANKS.get(element.tag, _OTHERS)

@@ -27,6 +27,7 @@ from apis.actions import (
     Wait,
 )
 from apis.apps import PROGRAMS, app_named, launch_argv
+from apis.codeorder import of_menu
 from apis.forms import place, window_names
 from apis.keys import KEYS
 from apis.observation import Observation
@@ -138,7 +139,7 @@ def _(action: OpenApp, _: Observation) -> Plan:
 def _(action: SwitchWindow, observation: Observation) -> Plan:
     number = window_names(observation)[action.window_id]
     # An open menu holds the keyboard; elsewhere Escape would undo what is being typed.
-    menu = any(element.tag.endswith("menu-item") for element in observation.elements)
+    menu = any(map(of_menu, observation.elements))
     shut = (_keys("esc"), BRIEFLY) if menu else ()
     return Plan((*shut, Call("activate", {"number": number, "maximize": True}), SETTLE), "Switch Window Success")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from apis.check.case import Case, Desk, NotSo, Step, Table, want
 from apis.guest.code_gallery import OFFERED, packed
+from apis.guest.code_start import EXTENSIONS
 
-EXTENSIONS = ".vscode/extensions"
 THEME, LETTERS, NOTES, KEYS = (
     f"computerrl.{name}" for name in ("paper-theme", "letter-snippets", "notes-language", "plain-keys")
 )

@@ -20,7 +20,7 @@ from guest.code_link import State
 from guest.code_open import show
 from guest.devtools import soon
 from guest.errors import Refused
-from guest.paths import any_in_home, folder_in_home, in_home, short, there_in_home, wrong
+from guest.paths import any_in_home, below_home, folder_in_home, in_home, short, there_in_home, wrong
 from guest.tools import public
 
 CALL_S = 8.0  # less than the agent waits
@@ -122,11 +122,11 @@ class CodeTools:
         return f"the merge editor shows {short(one)} and {short(two)}; what is accepted goes to {short(new)} when saved"
 
     def remove_folder(self, *, folder: str) -> str:
-        full = folder_in_home(folder, "folder")
+        full = below_home(folder, "folder")  # the window lists one that was deleted, too
         before = code_link.ask("state", self._until)
         if full not in before["folders"]:
             there = ", ".join(short(each) for each in before["folders"][:10]) or "none"
-            raise wrong(f"folder: {short(full)} is not in the window; its folders: {there}")
+            raise wrong(f"folder: {short(full)[:LABEL_CHARS]} is not in the window; its folders: {there}")
         return self._change("removeFolder", full, before, f"{short(full)} is no longer in the window")
 
     def install_extension(self, *, extension_id: str, pre_release: bool) -> str:
@@ -147,14 +147,17 @@ class CodeTools:
         return str(place)
 
     def _install(self, file: str, argument: str) -> str:
+        name = os.path.basename(file)[:80]
         before, shown = installed(), code_link.ask("state", self._until)["extensions"]
         try:
             code_link.ask("install", self._until, path=file)
+        except code_link.Late as late:  # VS Code goes on with it
+            raise code_link.Late("tool_failed", f"{argument}: {name} may still come to be installed: {late}") from late
         except Refused as refused:
-            raise wrong(f"{argument}: {os.path.basename(file)[:80]} was not installed: {refused}") from refused
+            raise wrong(f"{argument}: {name} was not installed: {refused}") from refused
         new = sorted(set(installed()) - set(before))
         if not new:
-            return f"{os.path.basename(file)} was installed already"
+            return f"{name} was installed already"
         fresh = all(each.id != new[0].id for each in before)
         if fresh or new[0].id in shown:  # one that is switched off stays so, and the window never names it
             code_link.wait(lambda now: new[0].id in now["extensions"], self._until)

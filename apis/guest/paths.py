@@ -47,11 +47,17 @@ def there_in_home(path: str, argument: str) -> str:
     return full
 
 
-def folder_in_home(path: str, argument: str) -> str:
-    """The absolute path of a folder below HOME, or of HOME itself."""
+def below_home(path: str, argument: str) -> str:
+    """The absolute path of a folder below HOME, or of HOME itself; it may be gone."""
     full = os.path.realpath(os.path.join(home(), os.path.expanduser(path)))
     if not _inside(full):
         raise wrong(f"{argument}: the folder lies outside the home folder: write a path like ~/Music")
+    return full
+
+
+def folder_in_home(path: str, argument: str) -> str:
+    """The absolute path of a folder below HOME that is there, or of HOME itself."""
+    full = below_home(path, argument)
     if not os.path.isdir(full):
         raise wrong(f"{argument}: there is no folder {path[:80]}")
     return full

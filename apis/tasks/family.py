@@ -95,7 +95,7 @@ def seeded(task_id: str) -> Random:
 
 def setup(goal: Goal, *opened: str) -> list[Step]:
     """Put the goal's files into Documents, then open each of `opened`, a path or `TERMINAL`; the last is in front."""
-    sources = [Source(url=data_url(text), path=f"{DOCUMENTS}/{name}") for name, text in goal.files]
+    sources = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{name}") for name, text in goal.files]
     put: list[Step] = [Download(parameters=DownloadParameters(files=sources))] if sources else []
     return [*put, *(_opening(path) for path in opened)]
 
@@ -106,9 +106,9 @@ def _opening(path: str) -> Step:
     return Open(parameters=OpenParameters(path=path))
 
 
-def data_url(text: str) -> str:
-    """`text` as a URL that carries it."""
-    return "data:text/plain;base64," + b64encode(text.encode()).decode("ascii")
+def data_url(data: bytes, mime: str = "text/plain") -> str:
+    """A URL that carries its content."""
+    return f"data:{mime};base64,{b64encode(data).decode('ascii')}"
 
 
 def in_osworld_form(

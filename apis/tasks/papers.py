@@ -6,13 +6,23 @@ failed.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from apis.tasks.demonstrator import Decide
-from apis.tasks.family import DOCUMENTS, Family, Files, Goal, Templates, all_of, in_osworld_form, setup, words_of
+from apis.tasks.family import (
+    DOCUMENTS,
+    Family,
+    Files,
+    Goal,
+    Templates,
+    all_of,
+    data_url,
+    in_osworld_form,
+    setup,
+    words_of,
+)
 from apis.tasks.osworld import Download, DownloadParameters, Source, Step, Task
 from apis.tasks.textdocument import MIME, make_docx
 from apis.tasks.verify import FileView, Paper, PaperParagraph, Span
@@ -100,8 +110,7 @@ def values_of(made: Goal) -> set[str]:
 
 
 def _paper_step(made: PaperGoal) -> Download:
-    data = b64encode(make_docx(made.start)).decode("ascii")
-    source = Source(url=f"data:{MIME};base64,{data}", path=f"{DOCUMENTS}/{made.target}")
+    source = Source(url=data_url(make_docx(made.start), MIME), path=f"{DOCUMENTS}/{made.target}")
     return Download(parameters=DownloadParameters(files=[source]))
 
 

@@ -5,13 +5,23 @@ Invariant: a task is judged on every cell of its workbook, so whoever changes an
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from apis.tasks.demonstrator import Decide
-from apis.tasks.family import DOCUMENTS, Family, Files, Goal, Templates, all_of, in_osworld_form, setup, words_of
+from apis.tasks.family import (
+    DOCUMENTS,
+    Family,
+    Files,
+    Goal,
+    Templates,
+    all_of,
+    data_url,
+    in_osworld_form,
+    setup,
+    words_of,
+)
 from apis.tasks.numbers import numbers
 from apis.tasks.osworld import Download, DownloadParameters, Source, Step, Task
 from apis.tasks.verify import FileView, Sheet, Workbook
@@ -119,8 +129,8 @@ def of_sheets(
 
 def workbook_step(made: SheetGoal) -> Download:
     """Put the workbook of `made` into Documents."""
-    data = b64encode(make_xlsx({made.sheet: made.grid})).decode("ascii")
-    source = Source(url=f"data:{MIME};base64,{data}", path=f"{DOCUMENTS}/{made.target}")
+    url = data_url(make_xlsx({made.sheet: made.grid}), MIME)
+    source = Source(url=url, path=f"{DOCUMENTS}/{made.target}")
     return Download(parameters=DownloadParameters(files=[source]))
 
 

@@ -5,7 +5,6 @@ Invariant: a task is judged on every box of its presentation, so whoever changes
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -13,7 +12,18 @@ from typing import Final
 
 from apis.tasks.deck import MIME, make_odp
 from apis.tasks.demonstrator import Decide
-from apis.tasks.family import DOCUMENTS, Family, Files, Goal, Templates, all_of, in_osworld_form, setup, words_of
+from apis.tasks.family import (
+    DOCUMENTS,
+    Family,
+    Files,
+    Goal,
+    Templates,
+    all_of,
+    data_url,
+    in_osworld_form,
+    setup,
+    words_of,
+)
 from apis.tasks.osworld import Download, DownloadParameters, Source, Task
 from apis.tasks.verify import Box, Deck, FileView, Slide
 from apis.tasks.words import words
@@ -98,6 +108,5 @@ def values_of(goal: Goal) -> set[str]:
 
 def _file_step(made: DeckGoal) -> Download:
     data = make_odp([[(TITLE, title), (OUTLINE, outline)] for title, outline in made.slides])
-    url = f"data:{MIME};base64,{b64encode(data).decode('ascii')}"
-    source = Source(url=url, path=f"{DOCUMENTS}/{made.target}")
+    source = Source(url=data_url(data, MIME), path=f"{DOCUMENTS}/{made.target}")
     return Download(parameters=DownloadParameters(files=[source]))

@@ -124,6 +124,15 @@ Read = Callable[[str], FileView]
 Check = Callable[[FileView, dict[str, Any], dict[str, Any]], Verdict]
 
 
+def bounded(view: FileView, most: int) -> tuple[bytes | None, str]:
+    """The content of a file with at most so many bytes; None, and why, for anything else."""
+    if view.kind != "file":
+        return None, view.reason or f"it is {view.kind}"
+    if len(view.data) > most:
+        return None, f"it has more than {most} bytes"
+    return view.data, ""
+
+
 def _text(view: FileView) -> tuple[str | None, str]:
     if view.kind != "file":
         return None, view.reason or f"it is {view.kind}"

@@ -1,7 +1,8 @@
 """The check of what VS Code writes: its list of extensions.
 
 Invariant: strict and bounded. A list larger than its bound or of another form is a failure with its reason, and so is
-one extension too many.
+one extension too many. The list is believed: it lies in HOME, where an agent could write it itself, as it could the
+browser's bookmarks; whether the editor would really load an extension is not looked at.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from apis.tasks.verify import FileView, Verdict
+from apis.tasks.verify import FileView, Verdict, bounded
 
 MOST_BYTES = 1 << 16
 
@@ -28,12 +29,11 @@ class _Installed(msgspec.Struct):
 
 def extensions_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
     """The editor's list holds exactly the extensions of `expected`, in any order: "publisher.name@version" each."""
-    if view.kind != "file":
-        return Verdict(False, view.reason or f"it is {view.kind}")
-    if len(view.data) > MOST_BYTES:
-        return Verdict(False, f"it has more than {MOST_BYTES} bytes")
+    data, trouble = bounded(view, MOST_BYTES)
+    if data is None:
+        return Verdict(False, trouble)
     try:
-        rows = msgspec.json.decode(view.data, type=list[_Installed])
+        rows = msgspec.json.decode(data, type=list[_Installed])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Verdict(False, "it is no list of extensions")
     found = sorted(f"{row.identifier.id.lower()}@{row.version}" for row in rows)

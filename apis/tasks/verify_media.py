@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from apis.tasks.verify import FileView, Verdict
+from apis.tasks.verify import FileView, Verdict, bounded
 
 MOST_BYTES = 1 << 18  # VLC's file of settings has 90 kB
 MOST_DEPTH = 20  # of folders of bookmarks
@@ -44,7 +44,7 @@ def bookmarks_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> V
 
     The folder of one that lies in none is ""; in which of Chromium's own folders it lies is the same.
     """
-    data, trouble = _bounded(view)
+    data, trouble = bounded(view, MOST_BYTES)
     if data is None:
         return Verdict(False, trouble)
     try:
@@ -111,16 +111,8 @@ def _is_at(address: str, path: str, home: str) -> bool:
     return address.removeprefix("file://") == f"{home}/{path}"
 
 
-def _bounded(view: FileView) -> tuple[bytes | None, str]:
-    if view.kind != "file":
-        return None, view.reason or f"it is {view.kind}"
-    if len(view.data) > MOST_BYTES:
-        return None, f"it has more than {MOST_BYTES} bytes"
-    return view.data, ""
-
-
 def _text(view: FileView) -> tuple[str | None, str]:
-    data, trouble = _bounded(view)
+    data, trouble = bounded(view, MOST_BYTES)
     if data is None:
         return None, trouble
     try:

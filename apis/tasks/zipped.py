@@ -1,4 +1,4 @@
-"""Office files as archives.
+"""Files that are archives: of offices, and packed extensions of VS Code.
 
 Invariant: the same parts always give the same bytes, on every machine: entries are stored uncompressed under one fixed
 date.

@@ -88,3 +88,11 @@ def test_in_an_office_the_selection_is_there_before_anything_is_deleted() -> Non
     show = Observation(windows=(Window(7, "libreoffice-impress", "a.odp", True),), elements=())
     methods = [call.method for call in plan(Type(text="new", overwrite=True), show).calls]
     assert methods == ["hotkey", "settle", "hotkey", "type_text", "settle"]
+
+
+@pytest.mark.parametrize(("items", "shut"), [((), 0), (("Application Menu",), 0), (("Application Menu", "Copy"), 1)])
+def test_a_window_is_left_with_escape_only_where_a_menu_is_open(items: tuple[str, ...], shut: int) -> None:
+    shown = tuple(Element("menu-item", name, "", 0, 0, 9, 9, ("sen",), 0) for name in items)
+    code = Observation(windows=(Window(3, "code", "a - VS Code", True), *SCREEN.windows), elements=shown)
+    methods = [call.method for call in plan(SwitchWindow(window_id="w2"), code).calls if call.method != "settle"]
+    assert methods == ["hotkey"] * shut + ["activate"]

@@ -9,6 +9,7 @@ from apis.actions import Action, Exit, Hotkey, Tool, Type, Wait, line
 from apis.execute import SETUP_MS, Call, setup
 from apis.forms import Turn
 from apis.tasks import static
+from apis.tasks.families import code_extension_oracle
 from apis.tasks.families.code_extension import listed, packed
 from apis.tasks.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
@@ -90,13 +91,33 @@ def test_an_open_menu_and_a_lost_list_of_files_are_no_dead_ends() -> None:
     assert line(moved("code_text/train/1", window.look(), [])).startswith("Agent.click(")
 
 
+@pytest.mark.parametrize("route", ["gui", "api", "mixed"])
+def test_an_answer_about_another_extension_does_not_end_the_task(route: str) -> None:
+    for seed in range(20):
+        task_id = f"code_extension/train/{seed}"
+        goal, name = tasks.goal(task_id), f"{tasks.goal(task_id).kind}_extension"
+        asked = code_extension_oracle.wish(goal)
+        history = [
+            Turn("", line(Tool(owner="CodeTools", name=name, arguments={"extension_id": "fox"})), result)
+            for result in ("Failed: extension_id: fox is not installed; there are: a.b", "a.fox 1.0.0 is installed")
+        ]
+        look = window_of(goal).look()
+        assert not isinstance(moved(task_id, look, history, route), Exit)
+        done = Turn("", line(asked), f"{goal.wanted} 1.0.0 {code_extension_oracle.DONE[goal.kind][0]}")
+        assert moved(task_id, look, [*history, done], route) == Exit(success=True)
+
+
 def test_a_packed_extension_that_was_changed_or_taken_away_is_a_failure() -> None:
     for seed in range(10):
         task_id = f"code_extension/train/{seed}"
-        done = dict(tasks.solved(task_id))
-        path = f"Documents/{tasks.goal(task_id).files[0][0]}"
-        other = {**done, path: FileView("file", packed("some.other"))}
-        assert not verify(tasks.task(task_id), static.reader(other)).success
+        task, done = tasks.task(task_id), dict(tasks.solved(task_id))
+        assert verify(task, static.reader(done)).success
+        for name, _ in tasks.goal(task_id).files:
+            path = f"Documents/{name}"
+            changed = {**done, path: FileView("file", packed("some.other"))}
+            gone = {other: view for other, view in done.items() if other != path}
+            for files in (changed, gone):
+                assert not verify(task, static.reader(files)).success
 
 
 def test_set_up_gives_windows_time_to_come_on_a_busy_machine() -> None:

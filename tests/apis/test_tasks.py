@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from apis import tasks
 from apis.execute import data_of, setup
 from apis.tasks import osworld, static
-from apis.tasks.family import Family
+from apis.tasks.family import Family, data_url
 from apis.tasks.osworld import in_home
 from apis.tasks.verify import CHECKS, FileView, Verdict, verify
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN, split_of
@@ -206,3 +206,5 @@ def test_paths_and_urls() -> None:
             in_home(outside)
     assert data_of("data:text/plain;base64,aGk=") == b"hi"
     assert data_of("data:,a%20b") == b"a b"
+    assert data_url(b"hi") == "data:text/plain;base64,aGk="
+    assert data_of(data_url(b"\xff\0", "audio/wav")) == b"\xff\0"

@@ -58,11 +58,11 @@ def opened(app: str) -> Task:
     if app == "terminal":
         config = [Launch(parameters=CommandParameters(command=["xterm"]))]
     elif app == "file_manager":
-        files = [Source(url=data_url(LINES), path=f"{DOCUMENTS}/{name}") for name in NAMES]
+        files = [Source(url=data_url(LINES.encode()), path=f"{DOCUMENTS}/{name}") for name in NAMES]
         config = [Download(parameters=DownloadParameters(files=files)), _open(DOCUMENTS)]
     else:
         name, text = ("sheet.csv", SHEET) if app == "libreoffice_calc" else ("lines.txt", LINES)
-        files = [Source(url=data_url(text), path=f"{DOCUMENTS}/{name}")]
+        files = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{name}")]
         config = [Download(parameters=DownloadParameters(files=files)), _open(f"{DOCUMENTS}/{name}")]
     return Task(
         id=f"bench/{app}", snapshot=app, instruction="", source="bench", config=config, trajectory="",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from apis.actions import Action, Hotkey, Wait, line
 from apis.apps import app_named
-from apis.codeorder import APPLICATION_MENU
+from apis.codeorder import of_menu
 from apis.tasks.demonstrator import Move, View, click, keys
 from apis.tasks.family import DOCUMENTS
 from apis.tasks.osworld import (
@@ -63,7 +63,7 @@ def place(view: View) -> Place | None:
 
 def menu(view: View) -> bool:
     """Whether a menu is open."""
-    return view.find("menu-item", lambda e: e.name != APPLICATION_MENU) is not None
+    return any(map(of_menu, view.elements.values()))
 
 
 def to_files(view: View) -> Move:

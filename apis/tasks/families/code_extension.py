@@ -2,27 +2,26 @@
 
 Invariant: solved only if the editor's own list holds exactly the extensions that are wanted and Documents what it
 held at first; the two splits share no wording and, since words are split by their hash, no extension.
+The verdict believes that list, a file which an agent could write as well, as with bookmarks.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
-from base64 import b64encode
 
+from apis.guest.code_start import EXTENSIONS
 from apis.tasks.families import code, code_extension_oracle
-from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, in_osworld_form, rule, seeded
+from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, data_url, in_osworld_form, rule, seeded
 from apis.tasks.osworld import HOME, Evaluator, Source, Task
 from apis.tasks.verify import FileView
 from apis.tasks.verify_files import digest_of
 from apis.tasks.words import HELD_OUT, TRAIN, words
+from apis.tasks.zipped import zipped
 
 NAME = "code_extension"
-EXTENSIONS = ".vscode/extensions"
 LIST = f"{EXTENSIONS}/extensions.json"
 VERSION = "1.0.0"
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+MIME = "application/octet-stream"  # of a packed extension
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "install": {
@@ -65,10 +64,7 @@ def manifest(extension: str) -> str:
 
 def packed(extension: str) -> bytes:
     """The extension as a .vsix file, the same bytes every time."""
-    into = io.BytesIO()
-    with zipfile.ZipFile(into, "w") as file:
-        file.writestr(zipfile.ZipInfo("extension/package.json", _LONG_AGO), manifest(extension))
-    return into.getvalue()
+    return zipped({"extension/package.json": manifest(extension)})
 
 
 def file_of(extension: str) -> str:
@@ -107,10 +103,10 @@ def task(task_id: str) -> Task:
     """The instance in OSWorld's form."""
     made = goal(task_id)
     offered, there = made.words[: len(made.files)], made.words[len(made.files) :]
-    sources = [Source(url=_url(packed(each)), path=f"{DOCUMENTS}/{file_of(each)}") for each in offered]
+    sources = [Source(url=data_url(packed(each), MIME), path=f"{DOCUMENTS}/{file_of(each)}") for each in offered]
     # VS Code makes its list of those that lie in their places when it starts for the first time.
-    placed = (f"{HOME}/{EXTENSIONS}/{each}-{VERSION}/package.json" for each in there)
-    sources += [Source(url=_url(manifest(each).encode()), path=path) for each, path in zip(there, placed, strict=True)]
+    placed = {f"{HOME}/{EXTENSIONS}/{each}-{VERSION}/package.json": manifest(each) for each in there}
+    sources += [Source(url=data_url(about.encode()), path=path) for path, about in placed.items()]
     names = sorted(map(file_of, offered))
     same = [("file_bytes_are", file_of(each), rule(expected=digest_of(packed(each)))) for each in offered]
     files = all_of(("folder_holds", "", rule(expected=names)), *same)
@@ -133,10 +129,6 @@ def solved(made: Goal) -> Files:
 def values(made: Goal) -> set[str]:
     """The words that an instance is made of."""
     return {word for extension in made.words for word in extension.replace("-", ".").split(".")}
-
-
-def _url(data: bytes) -> str:
-    return "data:application/octet-stream;base64," + b64encode(data).decode("ascii")
 
 
 FAMILY = Family(

@@ -1,11 +1,12 @@
 """How to install and uninstall an extension of VS Code: by menus of its lists, or by its functions.
 
-Invariant: it ends only when the editor's list of extensions, or the answer of its function, says that it is done.
+Invariant: it ends only when the editor's list of extensions, or the function's answer to the call that the task asks
+for, says that it is done.
 """
 
 from __future__ import annotations
 
-from apis.actions import Exit, Tool, Wait
+from apis.actions import Exit, Tool, Wait, line
 from apis.tasks.demonstrator import Move, View, click, keys
 from apis.tasks.families import code
 from apis.tasks.family import Goal
@@ -39,12 +40,9 @@ def wish(goal: Goal) -> Tool:
 
 
 def _told(view: View) -> bool:
-    """Whether the function's answer said that it is done."""
-    name = wish(view.goal).name
-    return any(
-        f".{name}(" in (turn.line or "") and any(end in turn.result for end in DONE[view.goal.kind])
-        for turn in view.history
-    )
+    """Whether the answer to just this call said that it is done; one with another argument tells nothing."""
+    asked, ends = line(wish(view.goal)), DONE[view.goal.kind]
+    return any(turn.line == asked and any(end in turn.result for end in ends) for turn in view.history)
 
 
 def _install(view: View) -> Move:

@@ -135,7 +135,7 @@ def of_documents(
 
     def task(task_id: str) -> Task:
         made = goal(task_id)
-        sources = [Source(url=data_url(text), path=f"{DOCUMENTS}/{file}") for file, text in made.files]
+        sources = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{file}") for file, text in made.files]
         note = front(made)
         opened = [Open(parameters=OpenParameters(path=f"{DOCUMENTS}/{note}"))] if note else []
         return in_osworld_form(task_id, made, [*code.shown(sources), *opened], exactly(dict(made.end)), apps)

@@ -8,12 +8,11 @@ from __future__ import annotations
 import io
 import re
 import wave
-from base64 import b64encode
 from collections.abc import Sequence
 
 from apis.apps import app_named
 from apis.tasks.demonstrator import Move, View, click, keys
-from apis.tasks.family import Goal
+from apis.tasks.family import Goal, data_url
 from apis.tasks.osworld import HOME, CommandParameters, Download, DownloadParameters, Launch, Source, Step
 from apis.tasks.verify import FileView
 
@@ -38,7 +37,7 @@ def sound() -> bytes:
 
 def listed(names: Sequence[str], opened: Sequence[str]) -> list[Step]:
     """Put sounds of these names into Music, and open some of them in VLC."""
-    url = "data:audio/wav;base64," + b64encode(sound()).decode("ascii")
+    url = data_url(sound(), "audio/wav")
     sources = [Source(url=url, path=f"{HOME}/{FOLDER}/{name}") for name in names]
     # VLC starts in HOME, so that its files are found whatever that is called.
     command = [*app_named(VLC).argv, "--no-playlist-autostart", *(f"{FOLDER}/{name}" for name in opened)]

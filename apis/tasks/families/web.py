@@ -42,7 +42,7 @@ def heading(title: str) -> str:
 
 def show(pages: Sequence[tuple[str, str]], title: str) -> list[Step]:
     """Put pages (file name, content) into Documents and open them; `title` is the first one's."""
-    sources = [Source(url=data_url(text), path=f"{DOCUMENTS}/{name}") for name, text in pages]
+    sources = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{name}") for name, text in pages]
     # Chromium starts in HOME, so that its pages are found whatever that is called.
     command = [*app_named(CHROME).argv, *(f"Documents/{name}" for name, _ in pages)]
     window = WindowParameters(window_name=f"{title} - Chromium")

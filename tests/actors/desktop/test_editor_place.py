@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actors.cluster import doctor
 from actors.desktop.providers import editor
+from tests.folders import desk_folder
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for the editor below one that anybody may pass."""
-    for each in (tmp_path, *tmp_path.parents):
-        if each.owner() == Path.home().owner() and each != Path("/") and not each.stat().st_mode & 0o001:
-            each.chmod(each.stat().st_mode | 0o001)
-    place = tmp_path / "below" / "vscode"
-    place.mkdir(parents=True)
-    monkeypatch.setenv(editor.PLACE, str(place))
-    return place
+    with desk_folder() as passable:
+        place = Path(passable) / "below" / "vscode"
+        place.mkdir(parents=True)
+        monkeypatch.setenv(editor.PLACE, str(place))
+        yield place
 
 
 def test_an_editor_counts_once_set_up_has_ended(folder: Path) -> None:
@@ -48,6 +50,21 @@ def test_an_editor_that_desktops_can_not_reach_is_none(folder: Path) -> None:
     assert not check.ok
     assert not check.fatal
     assert check.mend == "export COMPUTERRL_VSCODE=/opt/computerrl-vscode; make vscode"
+
+
+def test_an_editor_that_this_user_may_not_look_at_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / editor.STAMP).touch()
+    real = os.stat
+
+    def shut(path: Any, *args: Any, **more: Any) -> os.stat_result:
+        if str(path).startswith(str(folder)):
+            raise PermissionError(errno.EACCES, "shut", str(path))
+        return real(path, *args, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", shut)
+        found = editor.place(), editor.lacking(), editor.mend()
+    assert found == (None, "VS Code is not set up", "make vscode")
 
 
 SCRIPT = Path(editor.__file__).parents[3] / "deploy" / "setup" / "vscode.sh"

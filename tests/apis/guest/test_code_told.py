@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import apis.guest
+from apis.tasks.families import code_extension_oracle
 
 
 @pytest.fixture
@@ -75,3 +76,49 @@ def test_an_extension_is_waited_for_where_the_window_will_show_it(
     except code.Refused as refused:
         answer = str(refused)
     assert told in answer
+
+
+@pytest.mark.parametrize("call", ["install_extension", "update_extensions"])
+def test_an_install_that_takes_too_long_is_not_said_to_have_failed(
+    code: Any, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def ask(method: str, *_: Any, **__: Any) -> dict[str, Any]:
+        if method == "install":
+            raise code.code_link.Late("tool_failed", "VS Code does not answer")
+        return {"extensions": []}
+
+    theme = code.code_gallery.OFFERED[0]
+    monkeypatch.setattr(code.code_link, "ask", ask)
+    monkeypatch.setattr(code, "installed", lambda: [code.Installed(theme.id, "0.9.0", (), False)])
+    arguments = {"extension_id": theme.id, "pre_release": False} if call == "install_extension" else {}
+    with pytest.raises(code.code_link.Late, match=r"vsix may still come to be installed: VS Code does not") as late:
+        getattr(code.CodeTools(), call)(**arguments)
+    said = str(late.value)
+    assert "not installed" not in said
+    assert not any(end in said for ends in code_extension_oracle.DONE.values() for end in ends)
+
+
+def test_a_folder_that_was_deleted_can_still_be_taken_out_of_the_window(
+    code: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folders = [f"{tmp_path}/gone", "/etc"]
+    asked = []
+
+    def ask(method: str, *_: Any, path: str = "") -> dict[str, Any]:
+        if method == "removeFolder":
+            asked.append(path)
+            folders.remove(path)
+        told = {"folders": list(folders), "folderCount": len(folders), "tabs": [], "tabCount": 0}
+        return {**told, "born": "1", "done": True, "anew": False}
+
+    monkeypatch.setattr(code.code_link, "ask", ask)
+    (tmp_path / "out").symlink_to("/etc")
+    for wrong in ("/etc", "~/out", "~/gone/../../x", "~/" + "a/" * 3000):
+        with pytest.raises(code.Refused, match=r"^folder: ") as refused:
+            code.CodeTools().remove_folder(folder=wrong)
+        assert len(str(refused.value)) < 400
+    assert asked == []
+    assert code.CodeTools().remove_folder(folder="~/gone").startswith("~/gone is no longer in the window")
+    assert asked == [f"{tmp_path}/gone"]
+    with pytest.raises(code.Refused, match="there is no folder ~/gone"):
+        code.CodeTools().add_folder(folder="~/gone")
