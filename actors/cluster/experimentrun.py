@@ -69,7 +69,7 @@ def start(args: argparse.Namespace) -> int:
     for number, one in enumerate(runs, 1):
         deploy = _with_source(one.deploy, sources[footings[one.arm]])
         if shared and one.seed not in cloned:
-            path = folder / f"{name}-{CLONING}-{one.seed}"
+            path = folder / runfolder.cloning_of(name, one.seed)
             say.line(f"\ncloning for all arms of seed {one.seed}")
             if status := _carry_out(path, experiment.cloning_alone(deploy), CLONING, name, args):
                 return status

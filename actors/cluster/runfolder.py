@@ -48,6 +48,16 @@ class RunRecord(msgspec.Struct, kw_only=True):
         """Whether `eval` made it: it learned nothing."""
         return self.file.startswith(f"{EVAL} ")
 
+    @property
+    def cloned_in(self) -> str:
+        """The name of the run that cloned for the arms of its experiment and seed."""
+        return cloning_of(self.experiment, self.seed)
+
+
+def cloning_of(experiment: str, seed: int) -> str:
+    """What the run is called that clones for all arms of a seed."""
+    return f"{experiment}-{CLONING}-{seed}"
+
 
 class Owner(msgspec.Struct, kw_only=True):
     """The content of the lock file."""

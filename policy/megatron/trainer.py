@@ -90,8 +90,8 @@ class Trainer:
         The cross-entropy of `rehearsal` is added to the loss of every step. Its figures are its own, where there is
         any: rehearsal_loss (nats per token, unweighted), rehearsal_accuracy, rehearsal_s (forward and backward).
 
-        Figures of the first pass: loss, entropy (nats per token at temperature 1), kl (k3), mismatch_mean and
-        mismatch_max (|log pi / mu|, at most 20), far_fraction (tokens with pi / mu outside [1 / C, C]),
+        Figures of the first pass: loss, entropy (nats per token at temperature 1), kl (k3; absent without a KL term),
+        mismatch_mean and mismatch_max (|log pi / mu|, at most 20), far_fraction (tokens with pi / mu outside [1 / C, C]),
         fresh_fraction and agreement_mean, agreement_max (the mismatch of fresh samples: what sampler and learner
         disagree by on the same weights), tokens (trained on), packed_tokens. Over all passes: clip_fraction,
         dual_clip_fraction, ratio_mean, ratio_max, grad_norm (mean, before clipping), optimizer_steps (applied),
@@ -261,7 +261,8 @@ class Trainer:
             loss = (terms.loss * inputs.weights).sum()
             if first:
                 tally.mean("entropy", entropy(logits))
-                tally.mean("kl", terms.kl)
+                if anchors.reference is not None:
+                    tally.mean("kl", terms.kl)
                 _tell_mismatch(inputs, drawn.detach(), objective, tally)
             tally.mean("clip_fraction", terms.clipped)
             tally.mean("dual_clip_fraction", terms.dual_clipped)

@@ -157,8 +157,17 @@ def record_of(path: Path) -> tuple[runfolder.RunRecord | None, str]:
 
 
 def key_of(path: Path, deploy: dict[str, Any]) -> str:
-    """What the run at `path` shares with the other seeds of its deploy file; its name where there is no such file."""
-    return bands.key(deploy) if deploy else path.name
+    """What the run at `path` shares with the other seeds of its deploy file; its name where there is no such file.
+
+    Weights that its experiment cloned for its seed are the same to all seeds: made in the same way.
+    """
+    if not deploy:
+        return path.name
+    record, _ = record_of(path)
+    run = deploy.get("run", {})
+    if record and record.experiment and record.cloned_in in Path(run.get("base", "")).parts:
+        deploy = {**deploy, "run": {**run, "base": runfolder.CLONING}}
+    return bands.key(deploy)
 
 
 def deploy_of(path: Path) -> dict[str, Any]:

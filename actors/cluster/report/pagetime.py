@@ -9,7 +9,7 @@ from actors.cluster import say
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, join, table, tag
 
-PARTS = ("wait_s", "read_s", "pack_s", "reference_s", "forward_s", "backward_s", "optimizer_s")
+PARTS = ("wait_s", "read_s", "pack_s", "reference_s", "forward_s", "backward_s", "rehearsal_s", "optimizer_s")
 
 
 def time_of(run: RunData) -> Markup:

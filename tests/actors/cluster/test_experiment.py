@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from actors.cluster import cli, deployfile, experiment, experimentrun, models, runcommand, runfolder
 from actors.cluster.config import Deploy
-from actors.cluster.report import show
+from actors.cluster.report import gather, show
 from actors.replay.schema import connect
 from runtime.errors import ConfigError
 
@@ -245,6 +245,11 @@ def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(
     assert arm.run.base == str((runs / "e-cloning-5" / "weights" / "0.7").resolve())
     assert (arm.demos.count, arm.demos.source, arm.entropulse.bc_steps, arm.entropulse.pulses) == (0, "", 0, 2)
     assert (arm.run.require.bc_steps, arm.run.require.rl_steps, arm.replay.max_staleness) == (0, 1, 4)
+    keys = [gather.key_of(path, gather.deploy_of(path)) for path in (runs / "e-far-3", runs / "e-far-5")]
+    assert keys[0] == keys[1], "a report takes the seeds of an arm together"
+    elsewhere = gather.deploy_of(runs / "e-far-5")
+    elsewhere["run"]["base"] = "/models/e-cloning-3/weights"
+    assert gather.key_of(runs / "e-far-5", elsewhere) != keys[0], "weights of another seed, or from elsewhere"
 
 
 @pytest.mark.parametrize(

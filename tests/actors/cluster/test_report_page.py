@@ -70,6 +70,9 @@ def jpeg() -> bytes:
     return buffer.getvalue()
 
 
+MEASURED = {"forward_s": 1.5, "rehearsal_s": 0.25, "mismatch_mean": 1e-6}
+
+
 class Fabricated:
     """A run folder with a ledger filled by hand."""
 
@@ -103,7 +106,7 @@ class Fabricated:
             figures = {"loss": 0.5, "entropy": 1.0 / number + shift, "kl": 0.01, "clip_fraction": 0.0}
             self.put(
                 "leases", id=number, request_id=str(number), learner="l", stay=1, state="trained", made=f"0.{number}",
-                success=0.5, entropy=0.5, figures=json.dumps(figures | {"forward_s": 1.5, "mismatch_mean": 1e-6}),
+                success=0.5, entropy=0.5, figures=json.dumps(figures | MEASURED),
             )  # fmt: skip
             body = {
                 "lease": number, "action_entropy_nats": 1.0, "distinct_trajectories": 0.5, "coverage": 0.1 * number,
@@ -186,6 +189,8 @@ def test_a_whole_run_is_shown_and_no_word_of_a_guest_steers_anything(
     assert "file_manager/held-out/5" in page
     assert "data:image/jpeg;base64," in page
     assert "rise 0.5" in page
+    assert ">rehearsal</th>" in page
+    assert "<td>0.250</td>" in page
     assert "<td>a</td><td>7</td><td>3</td>" in page
     assert "\x1b" not in page
     assert "\u202e" not in page
