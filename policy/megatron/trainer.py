@@ -91,9 +91,9 @@ class Trainer:
         any: rehearsal_loss (nats per token, unweighted), rehearsal_accuracy, rehearsal_s (forward and backward).
 
         Figures of the first pass: loss, entropy (nats per token at temperature 1), kl (k3; absent without a KL term),
-        mismatch_mean and mismatch_max (|log pi / mu|, at most 20), far_fraction (tokens with pi / mu outside [1 / C, C]),
-        fresh_fraction and agreement_mean, agreement_max (the mismatch of fresh samples: what sampler and learner
-        disagree by on the same weights), tokens (trained on), packed_tokens. Over all passes: clip_fraction,
+        mismatch_mean and mismatch_max (|log pi / mu|, at most 20), far_fraction (tokens with pi / mu outside
+        [1 / C, C]), fresh_fraction and agreement_mean, agreement_max (the mismatch of fresh samples: what sampler and
+        learner disagree by on the same weights), tokens (trained on), packed_tokens. Over all passes: clip_fraction,
         dual_clip_fraction, ratio_mean, ratio_max, grad_norm (mean, before clipping), optimizer_steps (applied),
         forward_s, reference_s, backward_s, optimizer_s. Also lr, and ok: 1, or 0 where gradients were not finite,
         so that nothing changed and figures that are not finite read 0.
