@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster import compose, deployfile, logview
+from actors.cluster import compose, demopool, deployfile, logview
+from actors.cluster.lanes import lanes_of
 from apis.tasks import kind_of
 from policy.base.build import MODEL
 from runtime.errors import ConfigError
@@ -36,6 +37,13 @@ def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
         wire = spec.wire()  # type: ignore[attr-defined]
         if not spec.name.startswith("rank"):  # type: ignore[attr-defined] - a rank loads torch
             assert wire.build() is not None
+
+
+@pytest.mark.parametrize("name", sorted(deployfile.bundled()))
+def test_every_member_of_a_bundled_pool_has_something_to_show(name: str) -> None:
+    deploy, _ = deployfile.load(name, ())
+    shown = demopool.members_of(lanes_of(deploy.tasks).demo, deploy.demos.pool, deploy.desktops.actions)
+    assert {member.name for member in deploy.demos.pool} == {one for able in shown.values() for one in able}
 
 
 @pytest.mark.parametrize("samplers", [1, 2])
