@@ -40,6 +40,12 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         """`greedy` or `T=1`."""
         return "greedy" if self.temperature == 0 else f"T={self.temperature:g}"
 
+    @property
+    def judged(self) -> list[Episode]:
+        """What a run is judged by: the episodes of families that may be trained on, where it has any."""
+        never = untrained_families()
+        return [episode for episode in self.episodes if episode.family not in never] or self.episodes
+
 
 def untrained_families() -> frozenset[str]:
     """The families that are never trained on."""

@@ -1,6 +1,7 @@
 """Rounds and gains of several seeds together. Pure.
 
-Invariant: seeds are pooled only over rounds of the same weights' step, task set and decoding that all of them played.
+Invariant: seeds are pooled only over rounds of the same weights' step, task set and decoding that all of them played,
+and families that are never trained on are no part of it where there are others.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def pooled(runs: Sequence[Played]) -> dict[str, list[Point]]:
         alike = [_same(run.closed(), first) for run in told]
         rounds = [one for one in alike if one is not None]
         if len(rounds) == len(told):
-            whole = summarise([episode for one in rounds for episode in one.episodes]).whole.all
-            each = [one.summary.whole.all.value for one in rounds]
+            whole = summarise([episode for one in rounds for episode in one.judged]).whole.all
+            each = [summarise(one.judged).whole.all.value for one in rounds]
             found.setdefault(first.decoding, []).append(Point(first.step, whole, each))
     return {decoding: sorted(points, key=lambda point: point.step) for decoding, points in sorted(found.items())}
 
@@ -63,9 +64,9 @@ def gains(runs: Sequence[Played]) -> list[SeedsGain]:
     for compared in told[0].gains if told else []:
         pairs = [pair for run in told if (pair := _rounds_of(run, compared)) is not None]
         if len(pairs) == len(told):
-            before = [episode for one, _ in pairs for episode in one.episodes]
-            after = [episode for _, two in pairs for episode in two.episodes]
-            each = [gain(one.episodes, two.episodes) for one, two in pairs]
+            before = [episode for one, _ in pairs for episode in one.judged]
+            after = [episode for _, two in pairs for episode in two.judged]
+            each = [gain(one.judged, two.judged) for one, two in pairs]
             found.append(SeedsGain(compared.decoding, each, gain(before, after)))
     return found
 

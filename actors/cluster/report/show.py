@@ -67,7 +67,8 @@ def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Pat
 
 def _print(figures: RunFigures) -> None:
     rows = [_round(found) for found in figures.rounds]
-    say.table(("ROUND", "WEIGHTS", "DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TASKS", "FAMILIES"), rows)
+    titles = ("ROUND", "WEIGHTS", "DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TRAINED", "NEVER", "TASKS")
+    say.table((*titles, "FAMILIES"), rows)
     for compared in figures.gains:
         say.line(f"gain      {criterion.told(compared)}")
     phases = [f"{stay.phase} from step {stay.start} ({stay.cause})" for stay in figures.stays]
@@ -109,7 +110,8 @@ def _round(found: Round) -> tuple[str, ...]:
     whole = found.summary.whole
     low, high = whole.all.interval
     families = ", ".join(f"{family} {_share(rates.all)}" for family, rates in found.summary.families.items())
-    shares = (_share(whole.all), f"{low:.3f}-{high:.3f}", _share(whole.feasible), _share(whole.without_faults))
+    apart = [_share(part.all) if part.all.n else "-" for part in (found.summary.trained, found.summary.untrained)]
+    shares = (_share(whole.all), f"{low:.3f}-{high:.3f}", _share(whole.feasible), _share(whole.without_faults), *apart)
     name = found.name if found.closed else f"{found.name} (open)"
     return name, found.version, found.decoding, *shares, found.task_set[:12], families
 

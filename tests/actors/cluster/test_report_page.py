@@ -19,6 +19,8 @@ from PIL import Image
 from actors.cluster import cli, deployfile, runfolder
 from actors.cluster.config import Deploy, RunConfig
 from actors.cluster.report import show
+from actors.cluster.report.evaluated import gains, pooled
+from actors.cluster.report.gather import gather
 from actors.cluster.report.html import document, join, picture, tag, text
 from actors.cluster.report.page import SECTIONS
 from actors.replay.messages import StepPayload, StepRef
@@ -235,6 +237,26 @@ def test_seeds_are_told_together_without_a_page(tmp_path: Path, capsys: pytest.C
     said = capsys.readouterr().out
     assert "local: 2 seeds (s0, s1)" in said
     assert "gain      T=1: mean +0.500, from +0.250 to +0.750; together +0.500" in said
+
+
+def test_families_never_trained_on_bend_no_curve_and_no_gain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Fabricated(tmp_path / "one")
+    run.learn()
+    run.play(1, "after_bc", "0.2", [True, False, False, False])
+    run.play(2, "final", "0.8", [True, True, False, False])
+    run.db.execute("UPDATE episodes SET task = 'editor_copy/held-out/3' WHERE task = 'file_manager/held-out/3'")
+    path = run.done()
+    figures = gather(path)
+    (points,) = pooled([figures]).values()
+    assert [(point.rate.successes, point.rate.n) for point in points] == [(1, 3), (2, 3)]
+    (found,) = gains([figures])
+    assert (found.together.instances, found.each[0].value) == (3, pytest.approx(1 / 3))
+    show.show([path], None, as_json=False)
+    said = capsys.readouterr().out
+    assert "0.667 (2/3)  0.000 (0/1)" in said
+    assert f"{found.together.value:+.3f}" in said
 
 
 def test_seeds_of_one_file_become_one_line_and_arms_several(tmp_path: Path) -> None:
