@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from actors.replay.messages import Lane, Reservation, VersionSpan
+from actors.replay.reservoir import stable_seed
 from actors.sampler.messages import Generate, Refused
 from apis.forms import Turn
 from apis.observation import Observation
@@ -78,6 +79,7 @@ class SampledAnswers:
             sampling=self._work.sampling,
             pin=self._work.pin,
             affinity=str(self._work.token),
+            seed=stable_seed(self._work.seed, step) if self._work.lane is Lane.EVAL else None,
         )
         start = time.monotonic()
         try:

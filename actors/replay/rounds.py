@@ -84,7 +84,7 @@ def next_task(book: Book) -> Work | None:
         lane=Lane.EVAL,
         task=row["task"],
         slot=row["n"],
-        # Equal in every round, so that two points of a curve differ by their weights alone.
+        # Equal in every round, so that two points of a curve draw with the same numbers.
         seed=stable_seed(book.settings.seed, "eval", row["task"], *([again] if again else [])),
         sampling=Sampling(temperature=row["temperature"], max_new_tokens=row["max_new_tokens"]),
         round_id=row["round_id"],

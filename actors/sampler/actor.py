@@ -144,7 +144,9 @@ class SamplerActor(Actor):
             doubts, served = keeper.doubts, str(keeper.health.served)
             # In place SGLang keeps its prefix cache: what old weights made of a prompt must not be found by new ones.
             cache = served if self.config.sglang else None
-            body = wire.generate_body(rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache)
+            body = wire.generate_body(
+                rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache, seed=msg.seed
+            )
             hung = asyncio.get_running_loop().call_later(hung_s, keeper.unanswered, msg.rid, hung_s)
             try:
                 answer = await keeper.engine.client.generate(body, self.config.samplers.generate_timeout_s)

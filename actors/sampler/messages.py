@@ -30,6 +30,7 @@ class Generate(Request[Generated | Refused]):
     sampling: Sampling
     pin: Version | None = None  # evaluation: sample from exactly these weights
     affinity: str = ""  # requests with equal affinity prefer the same engine (an episode's prefix)
+    seed: int | None = None  # evaluation: what the draw is made from; None: chance
     elsewhere: bool = False  # whoever asks can ask another sampler: an engine that is down is said at once
 
 

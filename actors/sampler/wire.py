@@ -99,10 +99,22 @@ class Models(msgspec.Struct, frozen=True):
 
 
 def generate_body(
-    rid: str, ids: list[int], sampling: Sampling, stop_ids: list[int], *, pin: str | None, cache: str | None
+    rid: str,
+    ids: list[int],
+    sampling: Sampling,
+    stop_ids: list[int],
+    *,
+    pin: str | None,
+    cache: str | None,
+    seed: int | None = None,
 ) -> dict[str, Any]:
-    """Body of /generate. `cache` names the part of SGLang's prefix cache that may be used; None: all of it."""
+    """Body of /generate. `cache` names the part of SGLang's prefix cache that may be used; None: all of it.
+
+    A `seed` repeats a draw of the same weights on the embedded engine; SGLang heeds it in its deterministic mode only.
+    """
     params: dict[str, Any] = {"temperature": sampling.temperature, "max_new_tokens": sampling.max_new_tokens}
+    if seed is not None:
+        params["sampling_seed"] = seed
     if stop_ids:
         params["stop_token_ids"] = stop_ids
     body: dict[str, Any] = {"rid": rid, "input_ids": ids, "sampling_params": params, "return_logprob": True}

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -143,6 +143,36 @@ async def test_a_full_sampler_is_a_fault_that_names_it(tmp_path):
         assert any("mailbox of sampler/0 stayed full" in str(error) for error in found)
         (full,) = lines(tmp_path, "mailbox_full")
         assert (full["name"], full["sender"], full["message"]) == ("sampler/0", "desktop/0", "Generate")
+
+
+class Told(Actor):
+    """A sampler that says what it was asked for."""
+
+    seeds: ClassVar[list[int | None]] = []
+
+    @handles(Generate)
+    async def generate(self, msg: Generate) -> Generated:
+        """Remember the seed."""
+        self.seeds.append(msg.seed)
+        return Generated(output_ids=[1], logprobs=[0.0], spans=[], finish="stop", cached_tokens=0)
+
+
+async def test_a_round_draws_with_the_same_numbers_as_any_other_and_training_by_chance(tmp_path):
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="sampler/0", factory=Told))
+        for token, lane in enumerate((Lane.EVAL, Lane.EVAL, Lane.TRAIN)):
+            work = Reservation(
+                token=token, lane=lane, task=TASK, group="", slot=0, seed=7, max_steps=8, pin=None,
+                sampling=Sampling(temperature=1.0, max_new_tokens=8), phase=PhaseRef(phase=Phase.RL, index=1),
+            )  # fmt: skip
+            answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), work, "g1.0", 9.0)
+            for step in range(2):
+                await answers.answer(step, Prompt(user="x"), Observation(windows=(), elements=()), [], None)
+    first, second, by_chance = Told.seeds[:2], Told.seeds[2:4], Told.seeds[4:]
+    assert first == second
+    assert None not in first
+    assert first[0] != first[1]
+    assert by_chance == [None, None]
 
 
 @pytest.mark.timeout(120)

@@ -76,8 +76,8 @@ async def sampling(folder: Path, config: SamplerSettings):
         assert status.restarts == 0
 
 
-async def ask(ref, rid: str, prompt=PROMPT, sampling=GREEDY, pin: Version | None = None) -> Generated | Refused:
-    return await ref.ask(Generate(rid=rid, prompt_ids=prompt, sampling=sampling, pin=pin), timeout_s=60)
+async def ask(ref, rid: str, prompt=PROMPT, sampling=GREEDY, pin=None, seed=None) -> Generated | Refused:
+    return await ref.ask(Generate(rid=rid, prompt_ids=prompt, sampling=sampling, pin=pin, seed=seed), timeout_s=60)
 
 
 def check(model: Path, found: Generated, version: Version, temperature: float = 0.0) -> None:
@@ -98,6 +98,9 @@ async def test_generate_weights_and_pins(tmp_path, models):
         check(models[0], tempered, BASE, 0.8)
         assert tempered.cached_tokens == 16, "the second request finds the first one's prefix"
         assert await ask(ref, "b", sampling=warm) == tempered, "a repeat gets the first answer"
+        drawn = [await ask(ref, f"s{seed}{i}", sampling=warm, seed=seed) for seed in (5, 2**63 - 1) for i in "ab"]
+        assert drawn[0].output_ids == drawn[1].output_ids, "a seed repeats a draw"
+        assert drawn[2].output_ids == drawn[3].output_ids != drawn[0].output_ids
 
         for prompt in ([], [VOCAB], [1] * CONTEXT):
             assert isinstance(await ask(ref, "c", prompt=prompt), Refused)
@@ -132,7 +135,7 @@ async def test_generate_weights_and_pins(tmp_path, models):
     assert [line["version"] for line in events(tmp_path, "weights_loaded")] == ["0.2", "0.4"]
     spans = events(tmp_path, "generate")
     assert all(line["t0"] <= line["t1"] for line in spans)
-    assert len(spans) == 6
+    assert len(spans) == 10
 
 
 async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, models):
