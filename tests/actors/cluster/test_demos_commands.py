@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from actors.cluster import cli, compose, models, runfolder
+from actors.cluster import cli, compose, demosource, deployfile, models, runfolder
 from actors.cluster.config import Deploy
+from actors.cluster.lanes import lanes_of
 from actors.cluster.typed import build
 from actors.replay import demofiles, demorun
 from runtime.errors import ConfigError, StoreError
@@ -110,3 +111,17 @@ def used_by_another_run(folder: Path) -> None:
     other = (folder / "demos.jsonl").read_text().replace(models.fingerprint(models.bundled()), "0123", 1)
     (folder / "other.jsonl").write_text(other)
     assert "was recorded with tokenizer 0123" in refused(source=str(folder / "other.jsonl"), count=4)
+
+
+def test_the_recording_that_comes_along_is_one_for_the_main_job_and_has_all_strata() -> None:
+    path = Path(__file__).resolve().parents[3] / "deploy" / "demos" / "local.parquet"
+    deploy, _ = deployfile.load("local", [f"demos.source={path}"])
+    demosource.refuse_unfit(deploy, path, models.fingerprint(models.bundled()))
+    header, demos = demofiles.read(path)
+    assert header.demos == len(list(demos)) >= deploy.demos.count
+    families = {task.partition("/")[0] for task in lanes_of(deploy.tasks).demo}
+    assert {one.task.partition("/")[0] for one in header.tasks} == families
+    assert {one.task for one in header.tasks} <= set(lanes_of(deploy.tasks).demo)
+    won = [one.wins / one.tries for one in header.tasks if one.tries]
+    assert min(won) == 0 < max(won) == 1
+    assert any(0 < share < 1 for share in won)
