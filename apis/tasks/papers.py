@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from apis.tasks import sheets
 from apis.tasks.demonstrator import Decide
 from apis.tasks.family import (
     DOCUMENTS,
@@ -46,6 +47,7 @@ class PaperGoal(Goal):
 
     start: tuple[str, ...] = ()  # its paragraphs, plain; "" is an empty one
     finish: tuple[Line, ...] = ()  # those with text in the end
+    books: tuple[sheets.SheetGoal, ...] = ()  # workbooks beside it, judged by their own goals
 
     @property
     def before(self) -> list[str]:
@@ -87,8 +89,10 @@ def of_papers(
 
     def task(task_id: str) -> Task:
         made = goal(task_id)
-        config: list[Step] = [_paper_step(made), *setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))]
+        config: list[Step] = [_paper_step(made), *map(sheets.workbook_step, made.books)]
+        config += setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))
         kept = [("file_text_is", path, _rule(text)) for path, text in made.files]
+        kept += map(sheets.workbook_check, made.books)
         expected = [{"text": line.text, "looks": [*line.looks], "layout": [*line.layout]} for line in made.finish]
         evaluator = all_of(("paper_is", made.target, _rule(expected)), *kept)
         return in_osworld_form(task_id, made, config, evaluator, apps)
@@ -106,7 +110,8 @@ def paper_goal(goal: Goal) -> PaperGoal:
 def values_of(made: Goal) -> set[str]:
     """The words and numbers that an instance is made of; capitals are made of small letters."""
     goal = paper_goal(made)
-    return words_of(goal) | {word.lower() for text in (*goal.before, *goal.after) for word in text.split()}
+    own = {word.lower() for text in (*goal.before, *goal.after) for word in text.split()}
+    return words_of(goal).union(own, *map(sheets.values_of, goal.books))
 
 
 def _paper_step(made: PaperGoal) -> Download:
@@ -117,8 +122,11 @@ def _paper_step(made: PaperGoal) -> Download:
 def _solved(made: Goal) -> Files:
     goal = paper_goal(made)
     paragraphs = tuple(PaperParagraph((Span(line.text, line.looks),), line.layout) for line in goal.finish)
-    texts = {f"Documents/{name}": FileView("file", text.encode()) for name, text in goal.files}
-    return texts | {f"Documents/{goal.target}": FileView("paper", paper=Paper(paragraphs))}
+    files = {f"Documents/{name}": FileView("file", text.encode()) for name, text in goal.files}
+    files[f"Documents/{goal.target}"] = FileView("paper", paper=Paper(paragraphs))
+    for book in goal.books:
+        files.update(sheets.solved(book))
+    return files
 
 
 def _rule(expected: object) -> dict[str, object]:

@@ -116,7 +116,7 @@ def of_sheets(
         config: list[Step] = [workbook_step(made)]
         config += setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))
         kept = [("file_text_is", path, _rule(text)) for path, text in made.files]
-        evaluator = all_of(("workbook_is", made.target, _rule([_expected(made)])), *kept)
+        evaluator = all_of(workbook_check(made), *kept)
         return in_osworld_form(task_id, made, config, evaluator, apps)
 
     def done(made: Goal) -> Files:
@@ -132,6 +132,11 @@ def workbook_step(made: SheetGoal) -> Download:
     url = data_url(make_xlsx({made.sheet: made.grid}), MIME)
     source = Source(url=url, path=f"{DOCUMENTS}/{made.target}")
     return Download(parameters=DownloadParameters(files=[source]))
+
+
+def workbook_check(made: SheetGoal) -> tuple[str, str, dict[str, object]]:
+    """The check that the workbook of `made` says what it shall in the end."""
+    return "workbook_is", made.target, _rule([_expected(made)])
 
 
 def solved(made: SheetGoal) -> Files:

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from apis import tasks
 from apis.actions import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Type, line
 from apis.forms import Turn, element_names
-from apis.observation import Observation, from_guest
+from apis.observation import Observation, Window, from_guest
 from apis.tasks.families import writer_look, writer_oracle
 from apis.tasks.papers import WRITER, PaperGoal
-from apis.tasks.verify import FileView, Paper, PaperParagraph, Span, verify
+from apis.tasks.verify import FileView, Paper, PaperParagraph, Sheet, Span, Workbook, verify
 from apis.tasks.words import HELD_OUT, TRAIN
+from apis.tools import call
 from tests.apis.moves import answers_alike, families_on, moved, parts
+from tests.apis.test_families_calc import calc
 
 FAMILIES = families_on(WRITER)
 PARTS = parts(FAMILIES)
 TEXT_FAMILIES = [name for name in FAMILIES if name != writer_look.NAME]
-EDITOR, OFFICE = {"id": 5, "class": "Mousepad"}, {"id": 6, "class": "libreoffice-writer"}
+EDITOR, SHEETS = {"id": 5, "class": "Mousepad"}, {"id": 5, "class": "libreoffice-calc"}
+OFFICE = {"id": 6, "class": "libreoffice-writer"}
 SAVED = [Turn("", writer_oracle.SAVING.lines[0], "")]
 ROUTES = ("api", "gui", "mixed")
 
@@ -32,7 +36,7 @@ def goal_of(task_id: str) -> PaperGoal:
 
 
 def writer(goal: PaperGoal, texts: Sequence[str], chosen: str = "", down: str = "", size: str = "11") -> Observation:
-    """Writer in front, a note behind it; of the paragraphs `chosen` is selected, of the buttons `down` is pressed."""
+    """Writer in front, a note or a sheet behind; of paragraphs `chosen` is selected, of buttons `down` is pressed."""
     rows: list[list[Any]] = [
         ["paragraph", "", text, 200, 120 + 20 * at, 600, 18, ["sen", "edt", *["foc", "sel"] * (text == chosen)], 1]
         for at, text in enumerate(texts)
@@ -46,6 +50,8 @@ def writer(goal: PaperGoal, texts: Sequence[str], chosen: str = "", down: str = 
         {**EDITOR, "title": f"{goal.files[0][0] if goal.files else 'note.txt'} - Mousepad", "active": False},
         {**OFFICE, "title": f"{goal.target} - LibreOffice Writer", "active": True},
     ]
+    if goal.books:
+        windows[0] = {**SHEETS, "title": f"{goal.books[0].target} - LibreOffice Calc", "active": False}
     return from_guest({"windows": windows, "elements": rows})
 
 
@@ -58,8 +64,20 @@ def editor(goal: PaperGoal) -> Observation:
     return from_guest({"windows": windows, "elements": [row]})
 
 
+def sheet(goal: PaperGoal, **changed: str) -> Observation:
+    (book,) = goal.books
+    shown = calc(book, {**book.start, **changed})
+    behind = Window(6, OFFICE["class"], f"{goal.target} - LibreOffice Writer", active=False)
+    return msgspec.structs.replace(shown, windows=(behind, shown.windows[1]))
+
+
+def first_look(goal: PaperGoal) -> Observation:
+    """What is in front at the start."""
+    return sheet(goal) if goal.books else editor(goal) if goal.files else writer(goal, goal.before)
+
+
 def read_before(goal: PaperGoal) -> list[Turn]:
-    return [Turn("", line(Quote(content=goal.wanted)), "")] if goal.files else []
+    return [Turn("", line(Quote(content=goal.wanted)), "")] if goal.files or goal.books else []
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -93,7 +111,7 @@ def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form
     for seed in range(30):
         task_id = f"{name}/{HELD_OUT}/{seed}"
         goal = goal_of(task_id)
-        observation = editor(goal) if seed % 2 and goal.files else writer(goal, goal.before)
+        observation = first_look(goal) if seed % 2 else writer(goal, goal.before)
         assert sorted(tasks.FAMILIES[name].routes) == sorted(ROUTES)
         for route in ROUTES:
             answers_alike(task_id, observation, form, route, seed)
@@ -168,6 +186,40 @@ def test_nothing_is_written_before_the_note_was_read() -> None:
         assert moved(task_id, writer(goal, goal.before), [], route) == SwitchWindow(window_id="w1")
         assert moved(task_id, editor(goal), [], route) == Quote(content=goal.wanted)
         assert moved(task_id, editor(goal), read_before(goal), route) == SwitchWindow(window_id="w2")
+
+
+def test_nothing_is_written_before_the_sheet_was_read() -> None:
+    ways = set()
+    for seed in range(20):
+        task_id = f"doc_from_sheet/{TRAIN}/{seed}"
+        goal = goal_of(task_id)
+        (book,) = goal.books
+        assert goal.wanted not in goal.instruction
+        (name,) = (name for name, value in book.start.items() if value == float(goal.wanted))
+        asked = call("CalcTools", "get_column_data", column_name=name[0])
+        for route in ROUTES:
+            assert moved(task_id, writer(goal, goal.before), [], route, seed) == SwitchWindow(window_id="w1")
+            first = moved(task_id, sheet(goal), [], route, seed)
+            ways.add((route, first == asked))
+            assert first in (asked, Quote(content=goal.wanted))
+            assert moved(task_id, sheet(goal), [Turn("", line(asked), "")], route, seed) == Quote(content=goal.wanted)
+            assert moved(task_id, sheet(goal), read_before(goal), route, seed) == SwitchWindow(window_id="w1")
+    assert ways == {("gui", False), ("api", True), ("mixed", False), ("mixed", True)}
+
+
+def test_a_sheet_is_read_as_it_was_and_must_stay_so() -> None:
+    task_id = f"doc_from_sheet/{HELD_OUT}/3"
+    goal = goal_of(task_id)
+    (book,) = goal.books
+    back = call("CalcTools", "set_cell_value", cell="A2", value=str(book.grid[1][0]))
+    assert moved(task_id, sheet(goal, A2="oops"), [], "api") == back
+    files = dict(tasks.solved(task_id))
+    for cells in (book.start | {"A2": "oops"}, book.start | {"H9": 1.0}, dict(list(book.start.items())[1:])):
+        changed = FileView("workbook", workbook=Workbook((Sheet(book.sheet, cells),)))
+        broken = files | {f"Documents/{book.target}": changed}
+        verdict = verify(tasks.task(task_id), broken.__getitem__)
+        assert not verdict.success
+        assert verdict.reason.startswith(f"Documents/{book.target}: ")
 
 
 def test_a_look_is_set_once_by_either_way() -> None:

@@ -24,6 +24,8 @@ MOST_CHARS = 2500  # of a compact prompt
         ("writer_look", "api", "compact"),
         ("writer_case", "api", "paper"),
         ("doc_from_note", "mixed", "compact"),
+        ("doc_from_sheet", "gui", "paper"),
+        ("doc_from_sheet", "api", "compact"),
     ],
 )
 async def test_oracles_solve_their_tasks_by_each_route(family: str, route: str, form: Form, pool: Pool) -> None:

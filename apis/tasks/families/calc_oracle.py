@@ -54,8 +54,8 @@ def _typed(value: str | float | bool) -> str:
 def by_gui(view: View) -> Move:
     """The next move with mouse and keyboard."""
     by_name_box, click_first, save_by_mouse = (view.route.random() < part for part in (0.25, 0.3, 0.3))
-    if blocked := _blocked(view):
-        return blocked
+    if move := obstacle(view):
+        return move
     left = wrong(view)
     if left:
         return _enter(view, left[0], by_name_box, click_first)
@@ -64,8 +64,8 @@ def by_gui(view: View) -> Move:
 
 def by_tools(view: View) -> Move:
     """The next move with Calc's functions."""
-    if blocked := _blocked(view):
-        return blocked
+    if move := obstacle(view):
+        return move
     left = wrong(view)
     if left:
         return because(view, left[0]), call("CalcTools", "set_cell_value", cell=left[0].cell, value=left[0].text)
@@ -96,7 +96,7 @@ def to_window(view: View, app: str) -> Move | None:
     return f"w{found} {view.observation.windows[found - 1].title[:40]}", SwitchWindow(window_id=f"w{found}")
 
 
-def _blocked(view: View) -> Move | None:
+def obstacle(view: View) -> Move | None:
     """What to do about another window in front, or a dialog that covers the sheet."""
     if move := to_calc(view):
         return move
