@@ -218,18 +218,23 @@ def resumed(book: Book, msg: LearnerResumed) -> Done:
 
     Raises LedgerError when the lineage exists with another parent or `version` does not continue `parent`.
     """
+    lineages = book.lineages()
     known = book.row("SELECT parent FROM lineages WHERE lineage = ?", msg.version.lineage)
     if known is not None:
-        if known["parent"] not in (None, str(msg.parent)):
+        if known["parent"] is not None and not _same_weights(lineages, Version.parse(known["parent"]), msg.parent):
             raise LedgerError(f"lineage {msg.version.lineage} began at {known['parent']}, not at {msg.parent}")
         return Done()
     if msg.version.step != msg.parent.step or msg.version.lineage <= book.trained.lineage:
         raise LedgerError(f"{msg.version} does not begin a new lineage at {msg.parent} after {book.trained}")
-    book.execute("INSERT INTO lineages VALUES(?, ?)", msg.version.lineage, str(msg.parent))
+    # A folder keeps the name that its weights had when they were saved. Where an earlier resume from it gave them
+    # another, what was begun under that name since (a stay, a round) still stands on the very same weights.
+    newest = book.checkpointed
+    parent = newest if newest is not None and _same_weights(lineages, newest, msg.parent) else msg.parent
+    book.execute("INSERT INTO lineages VALUES(?, ?)", msg.version.lineage, str(parent))
     book.set_meta("trained", str(msg.version))
     lineages = book.lineages()
     book.set_meta("checkpointed", str(msg.version))  # another name of the weights that the checkpoint of `parent` holds
-    _confirm_up_to(book, lineages, msg.parent)
+    _confirm_up_to(book, lineages, parent)
     phases.rewind(book)
     returned = give_back_all(book, "the learner resumed")
     for lease in book.rows("SELECT * FROM leases WHERE state = 'trained'"):
@@ -242,9 +247,14 @@ def resumed(book: Book, msg: LearnerResumed) -> Done:
             orphaned += 1
     rounds.abandon_rounds(book)
     book.emit(
-        events.LINEAGE_STARTED, version=str(msg.version), parent=str(msg.parent), returned=returned, orphaned=orphaned
+        events.LINEAGE_STARTED, version=str(msg.version), parent=str(parent), returned=returned, orphaned=orphaned
     )
     return Done()
+
+
+def _same_weights(lineages: Lineages, version: Version, folder: Version) -> bool:
+    """Whether `version` is what the weights in the checkpoint of `folder` are called, after resumes from it alone."""
+    return lineages.staleness(version, folder) == 0
 
 
 def give_back_all(book: Book, cause: str) -> int:

@@ -68,7 +68,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.batch: Batch | None = None
         self.versions = [Version(lineage=0, step=0)]  # ever made
         self.parents: dict[int, Version | None] = {0: None}
-        self.saved = [Version(lineage=0, step=0)]
+        self.folder_saved = Version(lineage=0, step=0)  # what the newest checkpoint's folder is called
+        self.saved = Version(lineage=0, step=0)  # and its weights by now: a resume renames them, not the folder
         self.final: dict[int, str] = {}  # group -> ending, once it was final
         self.lives = 0
 
@@ -221,15 +222,15 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def checkpoint(self, _draw: Draw) -> None:
         self.play.checkpointed(str(self.trained))
-        self.saved.append(self.trained)
+        self.folder_saved = self.saved = self.trained
 
     def resume(self, _draw: Draw) -> None:
-        parent = self.saved[-1]
-        new = Version(lineage=max(self.parents) + 1, step=parent.step)
-        self.parents[new.lineage] = parent
+        new = Version(lineage=max(self.parents) + 1, step=self.saved.step)
+        self.parents[new.lineage] = self.saved
         self.versions.append(new)
-        self.play.resumed(str(new), str(parent))
-        self.play.resumed(str(new), str(parent))
+        self.saved = new
+        self.play.resumed(str(new), str(self.folder_saved))
+        self.play.resumed(str(new), str(self.folder_saved))
         self.batch = None
 
     # -- samplers and the supervisor
