@@ -216,7 +216,8 @@ def _confirm_up_to(book: Book, lineages: Lineages, version: Version) -> None:
 def resumed(book: Book, msg: LearnerResumed) -> Done:
     """The learner goes on from a checkpoint in a new lineage; a repeat changes nothing.
 
-    Raises LedgerError when the lineage exists with another parent or `version` does not continue `parent`.
+    Raises LedgerError when the lineage exists with another parent, `version` does not continue `parent`, or an earlier
+    resume undid the steps that `parent` holds.
     """
     lineages = book.lineages()
     known = book.row("SELECT parent FROM lineages WHERE lineage = ?", msg.version.lineage)
@@ -226,6 +227,8 @@ def resumed(book: Book, msg: LearnerResumed) -> Done:
         return Done()
     if msg.version.step != msg.parent.step or msg.version.lineage <= book.trained.lineage:
         raise LedgerError(f"{msg.version} does not begin a new lineage at {msg.parent} after {book.trained}")
+    if lineages.abandoned(max(book.trained, msg.parent), msg.parent):
+        raise LedgerError(f"{msg.parent} was undone: the learner is at {book.trained}, which does not descend from it")
     # A folder keeps the name that its weights had when they were saved. Where an earlier resume from it gave them
     # another, what was begun under that name since (a stay, a round) still stands on the very same weights.
     newest = book.checkpointed
