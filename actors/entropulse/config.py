@@ -51,11 +51,14 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Rounds on held-out tasks: after behaviour cloning, in between, and on the final weights."""
+    """Rounds on held-out tasks: after behaviour cloning, in between, and on the final weights.
+
+    A round beside training lacks its greedy twin where the supervisor was killed before it could open both.
+    """
 
     every_steps: int = 0  # RL steps between rounds, and a round after each pulse; 0: only the first and the last
     temperature: float = 1.0
-    greedy: bool = False  # every round once more at temperature 0
+    greedy: bool = False  # every round once more at temperature 0, on the very same weights
     enabled: bool = True
     episodes: int = 1  # per instance and round; greedy ones would repeat themselves and are played once
 
