@@ -62,14 +62,12 @@ def take(book: Book, msg: Take) -> Batch | NothingToTake | None:
 def _take_groups(book: Book, stay: Stay, msg: Take, done: int) -> Batch | None:
     lineages, rules = book.lineages(), book.rules
     fresh: list[Row] = []
-    stale = 0
     for row in book.groups_in(GroupState.READY):
         behind = _staleness(lineages, msg.trained, row)
         if behind is None:
             book.end_group(row, Ending.ORPHANED)
         elif too_stale(behind, rules.max_staleness):
             book.end_group(row, Ending.STALE)
-            stale += 1
         else:
             fresh.append(row)
     if len(fresh) < rules.groups_per_step:
@@ -81,7 +79,7 @@ def _take_groups(book: Book, stay: Stay, msg: Take, done: int) -> Batch | None:
         GroupRef(group=str(row["id"]), task=row["task"], trajectories=group)
         for row, group in zip(taken, trajectories, strict=True)
     ]
-    batch = _lease(book, stay, msg, done, groups=refs, staleness=staleness, stale=stale)
+    batch = _lease(book, stay, msg, done, groups=refs, staleness=staleness)
     for row in taken:
         book.move_group(row, GroupState.LEASED, batch.lease)
     return batch
@@ -117,7 +115,6 @@ def _lease(
     groups: list[GroupRef] | None = None,
     samples: list[StepRef] | None = None,
     staleness: list[int] | None = None,
-    stale: int = 0,
 ) -> Batch:
     groups, samples, staleness = groups or [], samples or [], staleness or []
     lease = 1 + book.number("SELECT seq FROM sqlite_sequence WHERE name = 'leases'")
@@ -138,7 +135,7 @@ def _lease(
     )  # fmt: skip
     book.emit(
         events.BATCH_TAKEN, lease=lease, phase=stay.phase, groups=len(groups), samples=len(samples),
-        staleness=dict(Counter(map(str, staleness))), stale_groups=stale,
+        staleness=dict(Counter(map(str, staleness))),
     )  # fmt: skip
     return batch
 
@@ -172,9 +169,8 @@ def trained(book: Book, msg: Trained) -> Done:
     for behind in batch.staleness:
         book.count(f"staleness:{behind}")
     book.execute("UPDATE counters SET value = 0 WHERE name = 'wasted'")
-    book.emit(
-        events.STEP_TRAINED, lease=msg.lease, phase=stay.phase, version=str(msg.version), success=success, final=False
-    )
+    played = success if stay.phase is Phase.RL else None
+    book.emit(events.STEP_TRAINED, lease=msg.lease, phase=stay.phase, version=str(msg.version), success=played)
     if stay.phase is Phase.RL:
         evidence.step_made(book, stay, batch, msg.version, success)
     return Done()
@@ -277,6 +273,8 @@ def _give_back(book: Book, lease: Row, cause: str) -> int:
 def _undo(book: Book, lease: Row) -> int:
     """A step whose weights are gone: its groups go back unless a checkpoint had made them final."""
     book.execute("UPDATE leases SET state = 'returned' WHERE id = ?", lease["id"])
+    for behind, count in evidence.staleness(book, lease["id"]).items():
+        book.count(f"staleness:{behind}", -count)
     returned = 0
     for group in book.rows("SELECT * FROM groups WHERE lease = ?", lease["id"]):
         if group["ending"] == Ending.TRAINED and not group["final"]:
