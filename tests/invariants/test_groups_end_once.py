@@ -100,6 +100,16 @@ def test_groups_end_once_orphaned_by_an_abandoned_lineage(play: Play) -> None:
     assert play.figures().endings["orphaned"] == 1
 
 
+def test_groups_end_once_an_answer_whose_last_token_is_of_abandoned_weights_orphans_its_group(play: Play) -> None:
+    play.rl()
+    play.group([True, False])
+    play.trained(play.batch())
+    work = play.reserve()
+    play.resumed("1.0", "0.0")
+    play.commit(work, True, [step("0.0", newest="0.1")])
+    assert play.figures().endings["orphaned"] == 1
+
+
 def test_groups_end_once_a_resume_re_enters_the_stay_of_its_weights(tmp_path: Path) -> None:
     play = Play(tmp_path, demos=1)
     play.demonstrate(1)

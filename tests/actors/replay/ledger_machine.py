@@ -154,7 +154,8 @@ class LedgerMachine(RuleBasedStateMachine):
             success = (work.slot == 0) != draw(st.sampled_from([False, False, False, True]))  # mostly of varying reward
             clean = draw(st.sampled_from([True, True, True, False]))
             versions = st.sampled_from([*self.versions[-3:], self.trained, self.trained])
-            steps = [step(str(draw(versions))), step(str(draw(versions)), well_formed=clean)]
+            oldest, newest = sorted([draw(versions), draw(versions)])  # weights changed under the second answer
+            steps = [step(str(draw(versions))), step(str(oldest), newest=str(newest), well_formed=clean)]
             self.play.commit(work, success, steps)
             self.committed[work.token] = success
             self.play.commit(work, not success, [])  # a repeat changes nothing, whatever it says
@@ -206,7 +207,8 @@ class LedgerMachine(RuleBasedStateMachine):
             rewards = set()
             for trajectory in group.trajectories:
                 assert self.committed[trajectory.token] == trajectory.success
-                found = [self.age(one.oldest) for one in trajectory.steps if one.oldest is not None]
+                tokens = [version for one in trajectory.steps for version in (one.oldest, one.newest)]
+                found = [self.age(version) for version in tokens if version is not None]
                 assert None not in found, "weights that no longer exist"
                 assert max(found) <= self.max_staleness  # type: ignore[type-var]
                 ages.append(max(found))
