@@ -42,6 +42,7 @@ class EntropulseActor(Actor):
 
     async def on_start(self) -> None:
         self._pins = PinnedFolders(self.ctx.run_dir)
+        await asyncio.to_thread(self._pins.clear)
         self.ctx.spawn(self._supervise(), "supervise")
 
     def doing(self) -> str:

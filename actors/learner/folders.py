@@ -38,7 +38,12 @@ class RunFolders:
         return found[-1] if found else None
 
     def forget_after(self, version: Version) -> list[Version]:
-        """Remove complete checkpoints newer than `version`; returns which."""
+        """Remove complete checkpoints newer than `version`, and exports that killed ranks left half done.
+
+        Returns the versions of those checkpoints. Only for a time when the rank writes nothing.
+        """
+        for partial in self._weights.glob(".*.partial"):
+            shutil.rmtree(partial)
         return checkpoints.forget_after(self._checkpoints, version)
 
     def prune_checkpoints(self, keep: int) -> None:

@@ -197,6 +197,8 @@ async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weigh
     async with ActorSystem(tmp_path) as system:
         replay = ActorSpec(name="replay", factory=ReplayActor, config=ledger_settings(demos=2, incarnation="test"))
         await system.spawn(replay)
+        half = tmp_path / "pinned" / ".0.9.part"  # of a supervisor that was killed
+        half.mkdir(parents=True)
         await system.spawn(
             ActorSpec(name="sampler/0", factory=Sampler),
             ActorSpec(name="learner", factory=Learner),
@@ -204,6 +206,7 @@ async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weigh
             *(ActorSpec(name=f"desktop/{n}", factory=Seat) for n in range(2)),
         )
         figures = await until_done(system, crashes_in=())
+    assert not half.exists()
     versions = {found.round: found.version for found in figures.evals}
     names = {name.removesuffix(".greedy") for name in versions}
     assert any(name.startswith("rl") for name in names)
@@ -280,6 +283,11 @@ def test_pinned_folders_outlive_the_export(tmp_path: Path) -> None:
     export.rmdir()
     assert (location / "model.safetensors").read_text() == "weights"
     kept = pins.keep(version, location)
+    half = [location.with_name(".0.4.part"), kept.with_name(".0.5.part")]
+    for folder in half:
+        folder.mkdir()
+    pins.clear()
+    assert not any(folder.exists() for folder in half), "of a supervisor that was killed"
     assert pins.surplus([version]) == []
     assert pins.surplus([]) == [version]
     pins.release(version)
