@@ -41,8 +41,20 @@ def complete(folder: Path) -> list[tuple[Version, Path]]:
 def prune(folder: Path, keep: int) -> None:
     """Remove all complete checkpoints but the newest `keep`, and what killed writers left half done."""
     for _, old in complete(folder)[:-keep]:
-        # The marker goes first: a removal cut short leaves no folder that looks complete.
-        (old / MARKER).unlink()
-        shutil.rmtree(old)
+        _remove(old)
     for partial in folder.glob(".*.partial"):
         shutil.rmtree(partial)
+
+
+def forget_after(folder: Path, version: Version) -> list[Version]:
+    """Remove all complete checkpoints newer than `version`; returns which."""
+    found = [(newer, path) for newer, path in complete(folder) if newer > version]
+    for _, path in found:
+        _remove(path)
+    return [newer for newer, _ in found]
+
+
+def _remove(checkpoint: Path) -> None:
+    # The marker goes first: a removal cut short leaves no folder that looks complete.
+    (checkpoint / MARKER).unlink()
+    shutil.rmtree(checkpoint)

@@ -99,15 +99,25 @@ class Episode:
             prompt = self._prompt(observation, last)
             answer = await self._answerer.answer(self.step, prompt, observation, self._history, last)
             self._enter(Stage.ACTING)
+            action = self._parse(answer, observation)
+            ending, picture, broken = None, None, None
             acting = time.monotonic()
-            action, result, ends = await self._act(answer, observation)
+            try:
+                result, ends = await self._act(action, observation)
+                acted = time.monotonic()
+                ending = ending_after(self.step, self._work.max_steps, ends)
+                picture = await self._picture(ending)
+            except AgentBrokeDesktop as error:
+                result, acted, broken = error.cause, time.monotonic(), error
             timing = {
                 "observe_ms": 1e3 * (observed - started),
                 "generate_ms": 1e3 * answer.seconds,
-                "act_ms": 1e3 * (time.monotonic() - acting),
+                "act_ms": 1e3 * (acted - acting),
             }
-            ending = ending_after(self.step, self._work.max_steps, ends)
-            await self._record(prompt, answer, action=action, result=result, ending=ending, timing=timing)
+            # The step that ended the desktop is the one that has to be seen to fail: it is kept like any other.
+            await self._record(prompt, answer, action=action, result=result, picture=picture, timing=timing)
+            if broken is not None:
+                raise broken
             if ending is not None:
                 return ending, str(ending)
             typed = None if isinstance(action, Refusal) else line(action)
@@ -134,9 +144,8 @@ class Episode:
         turns = [f"{m['role']}: {m['content']}" for m in messages[1:-1]]
         return Prompt(user="\n\n".join([*turns, messages[-1]["content"]]), system=messages[0]["content"])
 
-    async def _act(self, answer: Answer, observation: Observation) -> tuple[Action | Refusal, str, bool | None]:
-        """The typed action or refusal, what the model is told of it, and the claim when it ends the episode."""
-        action = parse(
+    def _parse(self, answer: Answer, observation: Observation) -> Action | Refusal:
+        return parse(
             answer.text,
             observation.app,
             element_names(observation),
@@ -144,15 +153,18 @@ class Episode:
             self._config.form,
             space=self._config.actions,
         )
+
+    async def _act(self, action: Action | Refusal, observation: Observation) -> tuple[str, bool | None]:
+        """What the model is told of its action or refusal, and the claim when it ends the episode."""
         if isinstance(action, Refusal):
-            return action, action.reason, None
+            return action.reason, None
         todo: Plan = plan(action, observation)
         self._body.acted = True
         try:
             answers = await self._carry_out(list(todo.calls), self._config.call_timeout_s)
         except GuestRefused as refused:
-            return action, f"Failed: {refused.text}", todo.ends
-        return action, todo.result if todo.answer is None else answers[todo.answer], todo.ends
+            return f"Failed: {refused.text}", todo.ends
+        return todo.result if todo.answer is None else answers[todo.answer], todo.ends
 
     async def _carry_out(self, calls: list[Call], timeout_s: float) -> list[Any]:
         answers = []
@@ -163,8 +175,10 @@ class Episode:
             answers.append(await self._body.call(call.method, args, timeout_s))
         return answers
 
-    async def _picture(self) -> Any:
-        """A screenshot; none from an agent that refuses: an episode is judged without one as well."""
+    async def _picture(self, ending: Ending | None) -> Any:
+        """A screenshot if one is wanted; none from an agent that refuses: an episode is judged without one as well."""
+        if self._config.screenshots == "none" or (self._config.screenshots == "last" and ending is None):
+            return None
         try:
             return await self._body.call("screenshot", {"format": "jpeg", "quality": 60}, self._config.call_timeout_s)
         except GuestRefused:
@@ -177,13 +191,9 @@ class Episode:
         *,
         action: Action | Refusal,
         result: str,
-        ending: Ending | None,
+        picture: Any,
         timing: dict[str, float],
     ) -> None:
-        wanted = self._config.screenshots
-        picture = None
-        if wanted == "all" or (wanted == "last" and ending is not None):
-            picture = await self._picture()
         stored = await self._recorder.picture(picture)
         refused = isinstance(action, Refusal)
         payload = StepPayload(

@@ -63,6 +63,7 @@ class Recorder:
             response_tokens=len(payload.response_ids),
             well_formed=well_formed,
             oldest=min((span.version for span in payload.spans), default=None),
+            newest=max((span.version for span in payload.spans), default=None),
             screenshot=payload.screenshot,
             function=function,
             line=line,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from actors.entropulse import events
 from actors.entropulse.config import EntropulseSettings
-from actors.entropulse.machine import AFTER_BC, FINAL, Finished, OpenRound, Stay, Switch, decide
+from actors.entropulse.machine import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Stay, Switch, decide
 from actors.entropulse.pins import PinnedFolders
 from actors.learner.messages import GetLearnerState
 from actors.replay.messages import Figures, OpenEval, Sampling, WaitFigures
@@ -42,6 +42,7 @@ class EntropulseActor(Actor):
 
     async def on_start(self) -> None:
         self._pins = PinnedFolders(self.ctx.run_dir)
+        await asyncio.to_thread(self._pins.clear)
         self.ctx.spawn(self._supervise(), "supervise")
 
     def doing(self) -> str:
@@ -99,18 +100,17 @@ class EntropulseActor(Actor):
         if wanted.name in KEPT_ROUNDS:
             await asyncio.to_thread(self._pins.keep, state.version, Path(state.location))
         await self._pin(state.version, wanted.name)
-        sampling = Sampling(temperature=wanted.temperature, max_new_tokens=self.config.max_new_tokens)
-        await self.ctx.ref(self.config.replay).ask(
-            OpenEval(
-                round=wanted.name,
+        rounds = {wanted.name: wanted.temperature} | ({wanted.name + GREEDY: 0.0} if wanted.greedy else {})
+        for name, temperature in rounds.items():
+            opened = OpenEval(
+                round=name,
                 version=state.version,
                 tasks=self.config.eval_tasks,
                 task_set=self.config.task_set,
-                sampling=sampling,
-                episodes=self.config.evaluation.episodes if wanted.temperature else 1,
-            ),
-            timeout_s=ASK_S,
-        )
+                sampling=Sampling(temperature=temperature, max_new_tokens=self.config.max_new_tokens),
+                episodes=self.config.evaluation.episodes if temperature else 1,
+            )
+            await self.ctx.ref(self.config.replay).ask(opened, timeout_s=ASK_S)
 
     async def _pin(self, version: Version, round_name: str) -> None:
         pin = Pin(version=version, location=str(self._pins.location(version)))

@@ -6,6 +6,7 @@ the run finite.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -35,8 +36,9 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         for name in (*steps, "pulses", "max_waste"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"entropulse.{name} is {getattr(self, name)}: it counts, from 0")
-        if self.window < 2 or self.patience < 1:
-            raise ConfigError("entropulse.window is at least 2 steps and entropulse.patience at least 1")
+        for name, least in (("window", 2), ("patience", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"entropulse.{name} is {getattr(self, name)}: it is at least {least} steps")
 
     @property
     def rl_steps_in_all(self) -> int:
@@ -51,19 +53,24 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Rounds on held-out tasks: after behaviour cloning, in between, and on the final weights."""
+    """Rounds on held-out tasks: after behaviour cloning, in between, and on the final weights.
+
+    A round beside training lacks its greedy twin where the supervisor was killed before it could open both.
+    """
 
     every_steps: int = 0  # RL steps between rounds, and a round after each pulse; 0: only the first and the last
     temperature: float = 1.0
-    greedy: bool = False  # every round once more at temperature 0
+    greedy: bool = False  # every round once more at temperature 0, on the very same weights
     enabled: bool = True
     episodes: int = 1  # per instance and round; greedy ones would repeat themselves and are played once
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
             raise ConfigError(f"evaluation.episodes is {self.episodes}: it counts from 1")
-        if self.every_steps < 0 or self.temperature < 0:
-            raise ConfigError("evaluation.every_steps and evaluation.temperature are not below 0")
+        if self.every_steps < 0:
+            raise ConfigError(f"evaluation.every_steps is {self.every_steps}: it counts steps, and 0 is none")
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(f"evaluation.temperature is {self.temperature}: it is not below 0")
 
 
 class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -29,11 +29,15 @@ class Switch(msgspec.Struct, frozen=True):
 
 
 class OpenRound(msgspec.Struct, frozen=True):
-    """Open an evaluation round on the learner's weights; `exact` says they must be those of the figures."""
+    """Open an evaluation round on the learner's weights; `exact` says they must be those of the figures.
+
+    `greedy`: and its greedy twin with it, on the very same weights.
+    """
 
     name: str
     temperature: float
     exact: bool
+    greedy: bool = False
 
 
 class Stay(msgspec.Struct, frozen=True):
@@ -198,14 +202,16 @@ def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], 
     evaluation = settings.evaluation
     if not evaluation.enabled or not settings.eval_tasks:
         return None
-    known = {found.round: found.version for found in figures.evals}
+    known = {found.round: found for found in figures.evals}
     for name in names:
+        twin = name + GREEDY
+        missing = evaluation.greedy and twin not in known
         if name not in known:
-            return OpenRound(name, evaluation.temperature, exact)
-        # The twin of a round that goes on beside training would name other weights: only rounds on the very same.
-        same = exact or known[name] == figures.trained
-        if evaluation.greedy and same and name + GREEDY not in known:
-            return OpenRound(name + GREEDY, 0.0, exact)
+            return OpenRound(name, evaluation.temperature, exact, greedy=missing)
+        # The supervisor was killed between the two. Where training goes on, the learner's weights are others by now:
+        # only those of the figures can be told to be the same.
+        if missing and (exact or known[name].version == figures.trained):
+            return OpenRound(twin, 0.0, exact=True)
     return None
 
 

@@ -25,6 +25,12 @@ class PinnedFolders:
         self._folder = run_dir / "pinned"
         self._kept = run_dir / "kept"
 
+    def clear(self) -> None:
+        """Remove what a killed supervisor left half done."""
+        for folder in (self._folder, self._kept):
+            for part in folder.glob(".*.part"):
+                shutil.rmtree(part)
+
     def location(self, version: Version) -> Path:
         """Where `version` is pinned."""
         return self._folder / str(version)

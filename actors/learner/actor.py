@@ -316,6 +316,9 @@ class LearnerActor(Actor):
         loaded: ModelLoaded = await self._ask_rank(
             LoadModel(location=where, checkpoint=location is not None, version=version), self.config.load_timeout_s
         )
+        # The rank does one thing after another, so a save that its learner gave up on is over by now. What it wrote is
+        # past `parent`: the ledger is about to undo those steps, and no later resume may go on from them.
+        await asyncio.to_thread(self._folders.forget_after, parent)
         if not fresh:
             await self._ledger(LearnerResumed(version=version, parent=parent), LEDGER_TIMEOUT_S)
             self.ctx.log.emit(

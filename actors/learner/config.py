@@ -79,8 +79,11 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it counts from 1")
         if self.rehearsal < 0:
             raise ConfigError(f"learner.rehearsal is {self.rehearsal}: it counts exercises, and 0 is none")
-        if self.kl_coef < 0 or self.warmup_steps < 0:
-            raise ConfigError("learner.kl_coef and learner.warmup_steps are not below 0")
+        for name in ("kl_coef", "warmup_steps", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"learner.{name} is {getattr(self, name)}: it is not below 0")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"learner.betas is {list(self.betas)}: both are from 0 to below 1")
 
     def optim(self) -> OptimConfig:
         """The part that is the trainer's."""

@@ -37,6 +37,15 @@ class RunFolders:
         found = checkpoints.complete(self._checkpoints)
         return found[-1] if found else None
 
+    def forget_after(self, version: Version) -> list[Version]:
+        """Remove complete checkpoints newer than `version`, and exports that killed ranks left half done.
+
+        Returns the versions of those checkpoints. Only for a time when the rank writes nothing.
+        """
+        for partial in self._weights.glob(".*.partial"):
+            shutil.rmtree(partial)
+        return checkpoints.forget_after(self._checkpoints, version)
+
     def prune_checkpoints(self, keep: int) -> None:
         """Remove all but the newest `keep`."""
         checkpoints.prune(self._checkpoints, keep)

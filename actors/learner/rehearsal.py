@@ -1,7 +1,7 @@
 """Exercises of the base model's corpus beside what the policy learns, so that it does not unlearn to point and copy.
 
-Invariant: the exercises of a step are a function of the run's seed and the version that the step makes, so a plan that
-is made again after a crash holds the same ones; and they know no task (`policy.base.corpus`).
+Invariant: the exercises of a step are a function of the run's seed and the step's number, so a plan that is made again
+after a crash, in a new lineage, holds the same ones; and they know no task (`policy.base.corpus`).
 
 Mixing the pre-training loss into RL is PPO-ptx of Ouyang et al. 2022 (arXiv:2203.02155, equation 2); here it goes into
 cloning and pulses too, where a small policy otherwise learns the wordings of the training tasks by heart.
@@ -30,6 +30,6 @@ class Exercises:
 
     def of(self, version: Version, config: LearnerConfig) -> list[MicroBatch]:
         """The exercises of the step that makes `version`, their weights `rehearsal_coef` over all their tokens."""
-        rng = Random(f"{self._seed} rehearses for {version}")  # noqa: S311 - data, no secret
+        rng = Random(f"{self._seed} rehearses for {version.step}")  # noqa: S311 - data, no secret
         drawn = [sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)]
         return pack_cross_entropy(drawn, config.token_budget, Aggregation.TOKEN_MEAN, config.rehearsal_coef)

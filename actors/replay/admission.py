@@ -24,8 +24,10 @@ def serving_is_fresh(
 ) -> bool:
     """Whether what samplers serve may fill a group.
 
-    The stay's first weights must be served (after a pulse, the pulse's), and a group begun now must not be stale
-    before it is complete. False while no sampler has said what it serves.
+    The stay's first weights must be served (after a pulse, the pulse's), and what is served must not be too stale for
+    a batch already. With S = 0 a group begun now is then fresh when it is complete, for nothing is trained meanwhile;
+    with S > 0 steps made while it is played may still end it as stale, at the next wish for a batch. False while no
+    sampler has said what it serves.
     """
     if served is None or served.step < stay_start.step:
         return False

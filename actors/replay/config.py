@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from actors.replay.messages import SERVING_AGAIN_S
 from runtime.errors import ConfigError
 
 
@@ -96,6 +97,16 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
             raise ConfigError(f"replay.max_new_tokens is {self.max_new_tokens}: it counts from 1")
+        for name in ("retries", "keep_payload_steps"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"replay.{name} is {getattr(self, name)}: it counts, from 0")
+        if not 0 < self.reservation_s < math.inf:
+            raise ConfigError(f"replay.reservation_s is {self.reservation_s}: it is above 0")
+        if not SERVING_AGAIN_S < self.sampler_silent_s < math.inf:
+            raise ConfigError(
+                f"replay.sampler_silent_s is {self.sampler_silent_s}: it is above the {SERVING_AGAIN_S:g} s after which"
+                " a sampler speaks again"
+            )
         if not 0 < self.temperature < math.inf:
             raise ConfigError(f"replay.temperature is {self.temperature}: it is above 0, for RL never samples greedily")
 
@@ -126,10 +137,9 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         rules = self.rules
         if rules.max_staleness < 0:
             raise ConfigError(f"replay.max_staleness is {rules.max_staleness}: it counts steps, from 0")
-        if min(rules.groups_per_step, rules.samples_per_step, rules.reservoir_per_task, rules.pulse_per_task) < 1:
-            raise ConfigError(
-                "replay: groups_per_step, samples_per_step, reservoir_per_task, pulse_per_task start at 1"
-            )
+        for name in ("groups_per_step", "samples_per_step", "reservoir_per_task", "pulse_per_task"):
+            if getattr(rules, name) < 1:
+                raise ConfigError(f"replay.{name} is {getattr(rules, name)}: it counts from 1")
         if self.train_kinds and len(self.train_kinds) != len(self.train_tasks):
             raise ConfigError(
                 f"{len(self.train_tasks)} train tasks have {len(self.train_kinds)} kinds: one each, or none"

@@ -240,8 +240,13 @@ def _check_versions(book: Book, row: Row, steps: list[StepRef]) -> None:
         raise LedgerError(f"token {row['token']}: an episode of the {lane} lane names the weights of every step")
     if lane is Lane.EVAL:
         pin = _reservation(row).pin
-        if other := {str(step.oldest) for step in steps if step.oldest != pin}:
+        if other := {str(version) for version in _versions(steps) if version != pin}:
             raise LedgerError(f"token {row['token']}: an evaluation pinned to {pin} was sampled from {sorted(other)}")
+
+
+def _versions(steps: list[StepRef]) -> list[Version]:
+    """Those of the oldest and the newest token of every step."""
+    return [version for step in steps for version in (step.oldest, step.newest) if version is not None]
 
 
 def _fill_slot(book: Book, row: Row, steps: list[StepRef]) -> None:
@@ -250,7 +255,7 @@ def _fill_slot(book: Book, row: Row, steps: list[StepRef]) -> None:
         return  # the group ended meanwhile; the episode is kept, its slot is nobody's
     slot = book.slots(group["id"])[row["slot"]]
     book.write_slot(group["id"], row["slot"], groups.commit(slot))
-    versions = [step.oldest for step in steps if step.oldest is not None]
+    versions = _versions(steps)
     if book.lineages().oldest_staleness(max([book.trained, *versions]), versions) is None:
         book.end_group(group, Ending.ORPHANED)
         return

@@ -24,10 +24,9 @@ EPISODE_COMMITTED = declare(
 EPISODE_RELEASED = declare(
     "episode_released", "warning", token=int, seat=str, lane=str, task=str, cause=str, detail=str, culprit=str
 )
-BATCH_TAKEN = declare(
-    "batch_taken", "info", lease=int, phase=str, groups=int, samples=int, staleness=dict[str, int], stale_groups=int
-)
-STEP_TRAINED = declare("step_trained", "info", lease=int, phase=str, version=str, success=float, final=bool)
+BATCH_TAKEN = declare("batch_taken", "info", lease=int, phase=str, groups=int, samples=int, staleness=dict[str, int])
+# `success` is None but in RL: cloning and pulses play no training episodes.
+STEP_TRAINED = declare("step_trained", "info", lease=int, phase=str, version=str, success=float | None)
 # After every optimizer step of RL; the fields are those of `messages.StepEvidence`.
 RL_EVIDENCE = declare(
     "rl_evidence", "info",

@@ -103,6 +103,12 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, success: f
     )  # fmt: skip
 
 
+def staleness(book: Book, lease: int) -> dict[str, int]:
+    """Optimizer steps -> trajectories that the RL step made of `lease` was trained on; nothing for other steps."""
+    row = book.row("SELECT body FROM evidence WHERE lease = ?", lease)
+    return {} if row is None else msgspec.json.decode(row["body"], type=StepEvidence).staleness
+
+
 def newest(book: Book) -> StepEvidence | None:
     """Of the last RL step that stands."""
     row = book.row(

@@ -65,7 +65,7 @@ def figures(book: Book, revision: int) -> Figures:
 
 
 def _named(counters: dict[str, int], prefix: str) -> dict[str, int]:
-    return {name.removeprefix(prefix): value for name, value in counters.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in counters.items() if value and name.startswith(prefix)}
 
 
 def audit(book: Book) -> None:

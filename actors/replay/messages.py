@@ -23,6 +23,7 @@ from actors.replay.values import (
 from runtime.message import Done, Message, Request, Version
 
 __all__ = [
+    "SERVING_AGAIN_S",
     "Batch",
     "Checkpointed",
     "CloseRun",
@@ -59,6 +60,8 @@ __all__ = [
     "VersionSpan",
     "WaitFigures",
 ]
+
+SERVING_AGAIN_S = 45.0  # so long after its last `Serving` a sampler says it again
 
 
 class Reservation(Message):

@@ -31,7 +31,11 @@ def _of_stay(book: Book, root: int, bound: int) -> tuple[str, tuple[str | int, .
     kept = "FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
     if book.rules.pulse_tasks == "all":
         return kept, stay
-    failed = "SELECT task FROM episodes WHERE success = 0 AND lane = ? AND stay = ? AND seq <= ?"
+    # Successes are filed under the stay's root; a failure keeps the stay that it was handed out in.
+    failed = (
+        "SELECT task FROM episodes WHERE success = 0 AND lane = ? AND stay IN (SELECT idx FROM stays WHERE root = ?)"
+        " AND seq <= ?"
+    )
     return f"{kept} AND task IN ({failed})", (*stay, *stay)
 
 

@@ -62,14 +62,12 @@ def take(book: Book, msg: Take) -> Batch | NothingToTake | None:
 def _take_groups(book: Book, stay: Stay, msg: Take, done: int) -> Batch | None:
     lineages, rules = book.lineages(), book.rules
     fresh: list[Row] = []
-    stale = 0
     for row in book.groups_in(GroupState.READY):
         behind = _staleness(lineages, msg.trained, row)
         if behind is None:
             book.end_group(row, Ending.ORPHANED)
         elif too_stale(behind, rules.max_staleness):
             book.end_group(row, Ending.STALE)
-            stale += 1
         else:
             fresh.append(row)
     if len(fresh) < rules.groups_per_step:
@@ -81,7 +79,7 @@ def _take_groups(book: Book, stay: Stay, msg: Take, done: int) -> Batch | None:
         GroupRef(group=str(row["id"]), task=row["task"], trajectories=group)
         for row, group in zip(taken, trajectories, strict=True)
     ]
-    batch = _lease(book, stay, msg, done, groups=refs, staleness=staleness, stale=stale)
+    batch = _lease(book, stay, msg, done, groups=refs, staleness=staleness)
     for row in taken:
         book.move_group(row, GroupState.LEASED, batch.lease)
     return batch
@@ -117,7 +115,6 @@ def _lease(
     groups: list[GroupRef] | None = None,
     samples: list[StepRef] | None = None,
     staleness: list[int] | None = None,
-    stale: int = 0,
 ) -> Batch:
     groups, samples, staleness = groups or [], samples or [], staleness or []
     lease = 1 + book.number("SELECT seq FROM sqlite_sequence WHERE name = 'leases'")
@@ -138,7 +135,7 @@ def _lease(
     )  # fmt: skip
     book.emit(
         events.BATCH_TAKEN, lease=lease, phase=stay.phase, groups=len(groups), samples=len(samples),
-        staleness=dict(Counter(map(str, staleness))), stale_groups=stale,
+        staleness=dict(Counter(map(str, staleness))),
     )  # fmt: skip
     return batch
 
@@ -172,9 +169,8 @@ def trained(book: Book, msg: Trained) -> Done:
     for behind in batch.staleness:
         book.count(f"staleness:{behind}")
     book.execute("UPDATE counters SET value = 0 WHERE name = 'wasted'")
-    book.emit(
-        events.STEP_TRAINED, lease=msg.lease, phase=stay.phase, version=str(msg.version), success=success, final=False
-    )
+    played = success if stay.phase is Phase.RL else None
+    book.emit(events.STEP_TRAINED, lease=msg.lease, phase=stay.phase, version=str(msg.version), success=played)
     if stay.phase is Phase.RL:
         evidence.step_made(book, stay, batch, msg.version, success)
     return Done()
@@ -216,20 +212,28 @@ def _confirm_up_to(book: Book, lineages: Lineages, version: Version) -> None:
 def resumed(book: Book, msg: LearnerResumed) -> Done:
     """The learner goes on from a checkpoint in a new lineage; a repeat changes nothing.
 
-    Raises LedgerError when the lineage exists with another parent or `version` does not continue `parent`.
+    Raises LedgerError when the lineage exists with another parent, `version` does not continue `parent`, or an earlier
+    resume undid the steps that `parent` holds.
     """
+    lineages = book.lineages()
     known = book.row("SELECT parent FROM lineages WHERE lineage = ?", msg.version.lineage)
     if known is not None:
-        if known["parent"] not in (None, str(msg.parent)):
+        if known["parent"] is not None and not _same_weights(lineages, Version.parse(known["parent"]), msg.parent):
             raise LedgerError(f"lineage {msg.version.lineage} began at {known['parent']}, not at {msg.parent}")
         return Done()
     if msg.version.step != msg.parent.step or msg.version.lineage <= book.trained.lineage:
         raise LedgerError(f"{msg.version} does not begin a new lineage at {msg.parent} after {book.trained}")
-    book.execute("INSERT INTO lineages VALUES(?, ?)", msg.version.lineage, str(msg.parent))
+    if lineages.abandoned(max(book.trained, msg.parent), msg.parent):
+        raise LedgerError(f"{msg.parent} was undone: the learner is at {book.trained}, which does not descend from it")
+    # A folder keeps the name that its weights had when they were saved. Where an earlier resume from it gave them
+    # another, what was begun under that name since (a stay, a round) still stands on the very same weights.
+    newest = book.checkpointed
+    parent = newest if newest is not None and _same_weights(lineages, newest, msg.parent) else msg.parent
+    book.execute("INSERT INTO lineages VALUES(?, ?)", msg.version.lineage, str(parent))
     book.set_meta("trained", str(msg.version))
     lineages = book.lineages()
     book.set_meta("checkpointed", str(msg.version))  # another name of the weights that the checkpoint of `parent` holds
-    _confirm_up_to(book, lineages, msg.parent)
+    _confirm_up_to(book, lineages, parent)
     phases.rewind(book)
     returned = give_back_all(book, "the learner resumed")
     for lease in book.rows("SELECT * FROM leases WHERE state = 'trained'"):
@@ -242,9 +246,14 @@ def resumed(book: Book, msg: LearnerResumed) -> Done:
             orphaned += 1
     rounds.abandon_rounds(book)
     book.emit(
-        events.LINEAGE_STARTED, version=str(msg.version), parent=str(msg.parent), returned=returned, orphaned=orphaned
+        events.LINEAGE_STARTED, version=str(msg.version), parent=str(parent), returned=returned, orphaned=orphaned
     )
     return Done()
+
+
+def _same_weights(lineages: Lineages, version: Version, folder: Version) -> bool:
+    """Whether `version` is what the weights in the checkpoint of `folder` are called, after resumes from it alone."""
+    return lineages.staleness(version, folder) == 0
 
 
 def give_back_all(book: Book, cause: str) -> int:
@@ -264,6 +273,8 @@ def _give_back(book: Book, lease: Row, cause: str) -> int:
 def _undo(book: Book, lease: Row) -> int:
     """A step whose weights are gone: its groups go back unless a checkpoint had made them final."""
     book.execute("UPDATE leases SET state = 'returned' WHERE id = ?", lease["id"])
+    for behind, count in evidence.staleness(book, lease["id"]).items():
+        book.count(f"staleness:{behind}", -count)
     returned = 0
     for group in book.rows("SELECT * FROM groups WHERE lease = ?", lease["id"]):
         if group["ending"] == Ending.TRAINED and not group["final"]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.replay.messages import Serving
+from actors.replay.messages import SERVING_AGAIN_S, Serving
 from actors.sampler import events
 from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
@@ -16,7 +16,6 @@ from runtime.message import Version
 
 _TELL_TIMEOUT_S = 10.0
 _TELL_DELAYS_S = (0.5, 1.0, 2.0, 5.0)
-_TELL_AGAIN_S = 45.0  # several times within `replay.sampler_silent_s`
 
 
 class Telling:
@@ -46,7 +45,7 @@ class Telling:
             version = self._served
             if version is None or version == told:
                 try:
-                    async with asyncio.timeout(_TELL_AGAIN_S):
+                    async with asyncio.timeout(SERVING_AGAIN_S):
                         await self._changed.wait()
                 except TimeoutError:
                     told = None

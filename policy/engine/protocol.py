@@ -62,7 +62,17 @@ class SamplingParams(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 _NEUTRAL = ("top_p", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "min_new_tokens")
-_ABSENT = ("stop", "stop_regex", "beam_width", "json_schema", "regex", "ebnf", "structural_tag", "logit_bias")
+_ABSENT = (
+    "stop",
+    "stop_regex",
+    "beam_width",
+    "json_schema",
+    "regex",
+    "ebnf",
+    "structural_tag",
+    "logit_bias",
+    "watermark",
+)
 _DEFAULTS = SamplingParams()
 
 

@@ -95,8 +95,9 @@ class Trainer:
         [1 / C, C]), fresh_fraction and agreement_mean, agreement_max (the mismatch of fresh samples: what sampler and
         learner disagree by on the same weights), tokens (trained on), packed_tokens. Over all passes: clip_fraction,
         dual_clip_fraction, ratio_mean, ratio_max, grad_norm (mean, before clipping), optimizer_steps (applied),
-        forward_s, reference_s, backward_s, optimizer_s. Also lr, and ok: 1, or 0 where gradients were not finite,
-        so that nothing changed and figures that are not finite read 0.
+        forward_s, reference_s, backward_s, optimizer_s. Also lr, and ok: 1, or 0 where the gradients of any
+        pass were not finite: that pass changed nothing, the others count in optimizer_steps and were applied, and
+        figures that are not finite read 0.
         Raises LearnerError when there is a KL term but no reference, or log-probabilities are missing.
         """
         if objective.kl_coef and self.reference is None:

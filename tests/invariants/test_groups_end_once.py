@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "replay"))
 
 from ledger_machine import FEW_LONG_RUNS, LedgerMachine
-from ledger_tools import Play
+from ledger_tools import Play, step
 
 from actors.replay import groups
 from actors.replay.groups import Ending, GroupState, GroupStatus
@@ -100,6 +100,16 @@ def test_groups_end_once_orphaned_by_an_abandoned_lineage(play: Play) -> None:
     assert play.figures().endings["orphaned"] == 1
 
 
+def test_groups_end_once_an_answer_whose_last_token_is_of_abandoned_weights_orphans_its_group(play: Play) -> None:
+    play.rl()
+    play.group([True, False])
+    play.trained(play.batch())
+    work = play.reserve()
+    play.resumed("1.0", "0.0")
+    play.commit(work, True, [step("0.0", newest="0.1")])
+    assert play.figures().endings["orphaned"] == 1
+
+
 def test_groups_end_once_a_resume_re_enters_the_stay_of_its_weights(tmp_path: Path) -> None:
     play = Play(tmp_path, demos=1)
     play.demonstrate(1)
@@ -118,3 +128,31 @@ def test_groups_end_once_a_resume_re_enters_the_stay_of_its_weights(tmp_path: Pa
     play.trained(play.batch())
     play.rl()
     assert play.figures().stays == {"demo": 1, "bc": 1, "rl": 1}
+
+
+def test_groups_end_once_a_second_resume_from_one_checkpoint_undoes_nothing(tmp_path: Path) -> None:
+    play = Play(tmp_path, demos=1)
+    play.demonstrate(1)
+    play.phase(Phase.BC, steps=2)
+    play.trained(play.batch())
+    play.trained(play.batch())
+    play.checkpointed("0.2")
+    play.resumed("1.2", "0.2")
+    play.open_eval("after_bc", "1.2", ["e0"])
+    play.rl()
+    work = play.reserve()
+    play.commit(work, True, [step("1.2")])
+    play.resumed("2.2", "0.2")  # what lies on the disk is still called 0.2
+    play.resumed("2.2", "0.2")  # repeat
+    with pytest.raises(LedgerError, match=r"lineage 2 began at 1\.2, not at 0\.1"):
+        play.resumed("2.2", "0.1")
+    seen = play.figures()
+    assert (str(seen.phase.phase), seen.phase.index, seen.groups_open) == ("rl", 2, 1)
+    assert sum(seen.endings.values()) == 0
+    assert [(found.round, str(found.version)) for found in seen.evals] == [("after_bc", "1.2")]
+    other = play.reserve()
+    assert other.group == work.group, "the group goes on"
+    play.commit(other, False, [step("2.2")])
+    play.trained(play.batch())
+    play.resumed("3.2", "0.2")
+    assert play.figures().groups_ready == 1, "a step in no checkpoint is made again"

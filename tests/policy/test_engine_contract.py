@@ -307,6 +307,7 @@ async def test_an_unknown_pause_mode_is_refused(fresh):
         ({"input_ids": [1], "sampling_params": {"top_p": 0.9}}, "top_p"),
         ({"input_ids": [1], "sampling_params": {"top_k": 1}}, "top_k"),
         ({"input_ids": [1], "sampling_params": {"stop": ["a"]}}, "stop"),
+        ({"input_ids": [1], "sampling_params": {"watermark": True}}, "watermark is not supported"),
         ({"input_ids": [1], "sampling_params": [{}, {}]}, "2 sampling_params for 1"),
         ({"input_ids": [1], "sampling_params": {"n": 0}}, "n must be"),
         ({"input_ids": [1], "top_logprobs_num": 2}, "top_logprobs_num"),

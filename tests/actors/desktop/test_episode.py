@@ -24,7 +24,7 @@ from apis.forms import Turn
 from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
-from runtime.errors import DesktopFault, GuestRefused
+from runtime.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from runtime.segments import SegmentStore, read_blob
 
 TASK = "text_editor/train/100"
@@ -92,6 +92,15 @@ class Forging(Body):
             self.looks += 1
             answer = answer if self.looks == 1 else {**answer, "elements": msgspec.msgpack.Ext(7, b"x")}
         return answer
+
+
+class Fading(Body):
+    """A desktop that ends after its policy's last word, before the host could take a picture of it."""
+
+    async def call(self, method: str, args: dict[str, Any], timeout_s: float) -> Any:
+        if method == "screenshot":
+            raise AgentBrokeDesktop("session_ended", "nobody is left")
+        return await super().call(method, args, timeout_s)
 
 
 def reservation(max_steps: int = 8) -> Reservation:
@@ -167,6 +176,9 @@ async def test_a_policy_that_ends_its_session_has_failed(stand: Stand) -> None:
     script = Scripted("Agent.open_app(app_name='terminal')", "Agent.wait()", killing, "Agent.wait()")
     played = await stand.play(script, reservation())
     assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop"), played.detail
+    last = stand.payload(played, -1)
+    assert (len(played.steps), last.response, last.screenshot) == (3, killing, None), "what did it is not forgotten"
+    assert played.steps[-1].well_formed
     again = await stand.play(Scripted("Agent.exit(success=False)"), reservation())
     assert again.outcome.reason == "agent_gave_up", "the next desktop is none the worse"
 
@@ -177,6 +189,13 @@ async def test_answers_that_a_policy_forged_are_its_failure(stand: Stand) -> Non
     played = await stand.play(Scripted("Agent.exit(success=False)"), reservation(), Forging)
     assert played.outcome.reason == "agent_gave_up"
     assert stand.payload(played, -1).screenshot is None
+
+
+async def test_a_last_step_is_kept_without_its_picture(stand: Stand) -> None:
+    played = await stand.play(Scripted("Agent.exit(success=False)"), reservation(), Fading)
+    assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop"), played.detail
+    assert [stand.payload(played, 0).response] == ["Agent.exit(success=False)"]
+    assert (len(played.steps), stand.payload(played, 0).result) == (1, "session_ended")
 
 
 async def test_an_absent_sampler_is_a_fault_and_no_outcome(stand: Stand) -> None:

@@ -16,9 +16,10 @@ import pytest
 
 from actors.desktop import recorder
 from actors.desktop.recorder import Recorder
-from actors.replay.messages import StepPayload
+from actors.replay.messages import StepPayload, VersionSpan
 from runtime import slow_disk
 from runtime.errors import StoreError
+from runtime.message import Version
 from runtime.segments import SegmentStore, read_blob
 from tests.heard import Heard
 
@@ -86,4 +87,15 @@ async def test_a_disk_that_is_stuck_is_an_error_that_names_the_file(tmp_path, mo
     with pytest.raises(StoreError, match=r"desktop-0-000000\.seg: flush was not done within 0\.2 s"):
         await kept.flush()
     held.go.set()
+    await kept.close()
+
+
+async def test_a_step_names_the_weights_of_its_oldest_and_its_newest_token(tmp_path):
+    kept = Recorder(SegmentStore(tmp_path, "desktop/0"))
+    old, new = Version(lineage=0, step=3), Version(lineage=0, step=4)
+    spans = [VersionSpan(version=old, start=0, end=2), VersionSpan(version=new, start=2, end=3)]
+    ref = await kept.step(msgspec.structs.replace(payload(1), spans=spans), well_formed=True)
+    assert (ref.oldest, ref.newest) == (old, new)
+    shown = await kept.step(payload(2), well_formed=True)
+    assert (shown.oldest, shown.newest) == (None, None)
     await kept.close()

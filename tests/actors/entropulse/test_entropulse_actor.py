@@ -185,6 +185,34 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
     ]  # fmt: skip
 
 
+async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
+    beside = msgspec.structs.replace(
+        SETTINGS,
+        phases=msgspec.structs.replace(SETTINGS.phases, total_rl_steps=8, rl_steps=0, pulses=0),
+        evaluation=EvaluationConfig(greedy=True, every_steps=1),
+    )
+    async with ActorSystem(tmp_path) as system:
+        replay = ActorSpec(name="replay", factory=ReplayActor, config=ledger_settings(demos=2, incarnation="test"))
+        await system.spawn(replay)
+        half = tmp_path / "pinned" / ".0.9.part"  # of a supervisor that was killed
+        half.mkdir(parents=True)
+        await system.spawn(
+            ActorSpec(name="sampler/0", factory=Sampler),
+            ActorSpec(name="learner", factory=Learner),
+            ActorSpec(name="entropulse", factory=EntropulseActor, config=beside),
+            *(ActorSpec(name=f"desktop/{n}", factory=Seat) for n in range(2)),
+        )
+        figures = await until_done(system, crashes_in=())
+    assert not half.exists()
+    versions = {found.round: found.version for found in figures.evals}
+    names = {name.removesuffix(".greedy") for name in versions}
+    assert any(name.startswith("rl") for name in names)
+    assert all(versions[name] == versions[f"{name}.greedy"] for name in names), versions
+
+
 PLATEAU = {"total_rl_steps": 240, "rl_steps": 0, "min_stay": 4, "window": 4, "patience": 1}
 
 
@@ -226,9 +254,9 @@ async def test_every_way_into_and_around_a_pulse_with_a_supervisor_that_keeps_cr
     assert [line["rl_step"] for line in shown] == list(range(1, figures.steps["rl"] + 1))
 
 
-async def until_done(system: ActorSystem) -> Figures:
-    """Crash the supervisor twice on the way."""
-    seen, crashes = -1, [Phase.BC, Phase.RL]
+async def until_done(system: ActorSystem, *, crashes_in: tuple[Phase, ...] = (Phase.BC, Phase.RL)) -> Figures:
+    """Crash the supervisor once in each of those phases on the way."""
+    seen, crashes = -1, list(crashes_in)
     async with asyncio.timeout(60):
         while True:
             figures = await system.ref("replay").ask(WaitFigures(since=seen, wait_s=5), timeout_s=15)
@@ -255,6 +283,11 @@ def test_pinned_folders_outlive_the_export(tmp_path: Path) -> None:
     export.rmdir()
     assert (location / "model.safetensors").read_text() == "weights"
     kept = pins.keep(version, location)
+    half = [location.with_name(".0.4.part"), kept.with_name(".0.5.part")]
+    for folder in half:
+        folder.mkdir()
+    pins.clear()
+    assert not any(folder.exists() for folder in half), "of a supervisor that was killed"
     assert pins.surplus([version]) == []
     assert pins.surplus([]) == [version]
     pins.release(version)

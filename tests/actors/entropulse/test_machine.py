@@ -12,7 +12,7 @@ import pytest
 from ledger_tools import Play, step
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
-from actors.entropulse.machine import MOST_PINNED, Finished, OpenRound, Stay, Switch, decide
+from actors.entropulse.machine import GREEDY, MOST_PINNED, Finished, OpenRound, Stay, Switch, decide
 from actors.replay import phases, shown
 from actors.replay.config import DemosConfig
 from actors.replay.messages import Batch, EvalFigures, Lane, NothingToTake, Phase, PhaseRef, Reservation
@@ -50,10 +50,11 @@ class World:
             case Switch(change=change):
                 self.play.do(lambda book: phases.set_phase(book, change))
                 self.causes.append((str(change.next.phase), change.cause))
-            case OpenRound(name=name, temperature=temperature):
+            case OpenRound(name=name, temperature=temperature, greedy=greedy):
                 trained = str(self.play.ledger.book.trained)
-                self.play.open_eval(name, trained, self.config.eval_tasks, temperature)
-                self.rounds.append((name, trained))
+                for of, heat in [(name, temperature)] + [(name + GREEDY, 0.0)] * greedy:
+                    self.play.open_eval(of, trained, self.config.eval_tasks, heat)
+                    self.rounds.append((of, trained))
             case Finished():
                 return True
             case Stay():
@@ -175,7 +176,7 @@ def test_greedy_twins_see_the_same_weights(tmp_path: Path) -> None:
     names = dict(world.rounds)
     assert names["after_bc"] == names["after_bc.greedy"] == "0.2"
     assert names["final"] == names["final.greedy"] == "0.4"
-    assert "rl1" in names
+    assert names["rl1"] == names["rl1.greedy"]
 
 
 def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:

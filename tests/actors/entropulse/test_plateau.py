@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.entropulse.config import EntropulseConfig
+from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.entropulse.plateau import fit, measured, plateau, quantile, successive_noise
 from runtime.errors import ConfigError
 
@@ -259,8 +259,14 @@ def test_quantile_of_students_t(freedom: int, known: float) -> None:
     assert quantile(0) == math.inf
 
 
-def test_settings_are_checked() -> None:
-    with pytest.raises(ConfigError):
-        EntropulseConfig(window=1)
-    with pytest.raises(ConfigError):
-        EntropulseConfig(bc_steps=-1)
+@pytest.mark.parametrize(
+    ("settings", "key", "value"),
+    [
+        (EntropulseConfig, "window", 1), (EntropulseConfig, "patience", 0), (EntropulseConfig, "bc_steps", -1),
+        (EvaluationConfig, "every_steps", -1), (EvaluationConfig, "temperature", -0.5),
+        (EvaluationConfig, "episodes", 0),
+    ],
+)  # fmt: skip
+def test_settings_are_checked(settings: Callable[..., object], key: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"\.{key} is {value}: "):
+        settings(**{key: value})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,10 +14,11 @@ from typing import Any
 import pytest
 
 from actors.learner.config import LearnerConfig, LearnerSettings, RankSettings
+from actors.learner.folders import RunFolders
 from actors.learner.messages import GetLearnerState
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, SetPhase, WaitFigures
-from policy import hf_folder
+from policy import checkpoints, hf_folder
 from runtime.logs_read import read_logs
 from runtime.message import Version
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
@@ -167,7 +169,9 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         assert (announced["samplers"], announced["missed"]) == (["sampler/0"], ["sampler/1"])
 
 
-async def test_a_new_start_goes_on_from_the_last_checkpoint(tmp_path: Path, base: Path) -> None:
+async def test_a_new_start_goes_on_from_the_last_checkpoint(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path / "run", base, checkpoint_every=100) as run:
         await run.seats.play(2, None)
         await run.enter(Phase.BC)
@@ -178,7 +182,13 @@ async def test_a_new_start_goes_on_from_the_last_checkpoint(tmp_path: Path, base
     assert {w.version for w in Sampler.heard} == {v("0.0")}
     assert (run.folder / "weights" / str(parent) / "model.safetensors").is_file(), "what was stopped can be exported"
     Sampler.heard.clear()
+    found = RunFolders(run.folder).newest_checkpoint()
+    late = run.folder / "checkpoints" / "0.9000"  # a save that came to an end after its learner had looked for one
+    shutil.copytree(run.folder / "checkpoints" / str(parent), late)
+    (late / checkpoints.MARKER).write_text('{"version": "0.9000", "has_reference": false, "dtype": "float32"}')
+    monkeypatch.setattr(RunFolders, "newest_checkpoint", lambda _: found)
     async with running(tmp_path / "run", base, checkpoint_every=10_000) as run:
+        assert not late.exists(), "the ledger has undone what it holds"
         assert Sampler.heard[0].version == Version(lineage=1, step=parent.step)
         await run.trained(f"1.{parent.step + 1}")
         await run.replay.ask(CloseRun(), timeout_s=10)

@@ -38,6 +38,18 @@ def test_old_checkpoints_and_partial_ones_go(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0.10", "1.3"]
 
 
+def test_checkpoints_past_the_one_that_was_loaded_and_half_exports_go(tmp_path: Path) -> None:
+    folders = RunFolders(tmp_path)
+    for version in ("0.10", "0.20", "0.25", "1.20"):
+        checkpoint(folders, version)
+    assert folders.forget_after(v("0.20")) == [v("0.25"), v("1.20")]
+    assert folders.newest_checkpoint() == (v("0.20"), tmp_path / "checkpoints" / "0.20")
+    (tmp_path / "weights" / ".0.25.partial").mkdir()
+    folders.weights_of(v("0.20")).mkdir()
+    assert folders.forget_after(v("0.20")) == []
+    assert [path.name for path in (tmp_path / "weights").iterdir()] == ["0.20"], "no half export of a killed rank"
+
+
 def test_the_newest_weights_and_those_of_open_rounds_stay(tmp_path: Path) -> None:
     folders = RunFolders(tmp_path)
     for version in ("0.1", "0.2", "0.9", "0.10", "1.10"):

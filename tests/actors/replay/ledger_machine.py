@@ -68,7 +68,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.batch: Batch | None = None
         self.versions = [Version(lineage=0, step=0)]  # ever made
         self.parents: dict[int, Version | None] = {0: None}
-        self.saved = [Version(lineage=0, step=0)]
+        self.folder_saved = Version(lineage=0, step=0)  # what the newest checkpoint's folder is called
+        self.saved = Version(lineage=0, step=0)  # and its weights by now: a resume renames them, not the folder
         self.final: dict[int, str] = {}  # group -> ending, once it was final
         self.lives = 0
 
@@ -153,7 +154,8 @@ class LedgerMachine(RuleBasedStateMachine):
             success = (work.slot == 0) != draw(st.sampled_from([False, False, False, True]))  # mostly of varying reward
             clean = draw(st.sampled_from([True, True, True, False]))
             versions = st.sampled_from([*self.versions[-3:], self.trained, self.trained])
-            steps = [step(str(draw(versions))), step(str(draw(versions)), well_formed=clean)]
+            oldest, newest = sorted([draw(versions), draw(versions)])  # weights changed under the second answer
+            steps = [step(str(draw(versions))), step(str(oldest), newest=str(newest), well_formed=clean)]
             self.play.commit(work, success, steps)
             self.committed[work.token] = success
             self.play.commit(work, not success, [])  # a repeat changes nothing, whatever it says
@@ -205,7 +207,8 @@ class LedgerMachine(RuleBasedStateMachine):
             rewards = set()
             for trajectory in group.trajectories:
                 assert self.committed[trajectory.token] == trajectory.success
-                found = [self.age(one.oldest) for one in trajectory.steps if one.oldest is not None]
+                tokens = [version for one in trajectory.steps for version in (one.oldest, one.newest)]
+                found = [self.age(version) for version in tokens if version is not None]
                 assert None not in found, "weights that no longer exist"
                 assert max(found) <= self.max_staleness  # type: ignore[type-var]
                 ages.append(max(found))
@@ -221,15 +224,15 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def checkpoint(self, _draw: Draw) -> None:
         self.play.checkpointed(str(self.trained))
-        self.saved.append(self.trained)
+        self.folder_saved = self.saved = self.trained
 
     def resume(self, _draw: Draw) -> None:
-        parent = self.saved[-1]
-        new = Version(lineage=max(self.parents) + 1, step=parent.step)
-        self.parents[new.lineage] = parent
+        new = Version(lineage=max(self.parents) + 1, step=self.saved.step)
+        self.parents[new.lineage] = self.saved
         self.versions.append(new)
-        self.play.resumed(str(new), str(parent))
-        self.play.resumed(str(new), str(parent))
+        self.saved = new
+        self.play.resumed(str(new), str(self.folder_saved))
+        self.play.resumed(str(new), str(self.folder_saved))
         self.batch = None
 
     # -- samplers and the supervisor

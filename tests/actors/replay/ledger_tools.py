@@ -61,12 +61,17 @@ def v(text: str) -> Version:
     return Version.parse(text)
 
 
-def step(version: str | None = "0.0", *, well_formed: bool = True, segment: str = "seat-000000.seg") -> StepRef:
+def step(
+    version: str | None = "0.0", *, newest: str = "", well_formed: bool = True, segment: str = "seat-000000.seg"
+) -> StepRef:
     """A step whose payload is nowhere."""
     number = next(_numbers)
     blob = BlobRef(segment=segment, offset=24 + number * 100, size=50, digest=f"{number:032x}")
     oldest = None if version is None else v(version)
-    return StepRef(blob=blob, prompt_tokens=10, response_tokens=3, well_formed=well_formed, oldest=oldest)
+    return StepRef(
+        blob=blob, prompt_tokens=10, response_tokens=3, well_formed=well_formed, oldest=oldest,
+        newest=v(newest) if newest else oldest,
+    )  # fmt: skip
 
 
 class Play:

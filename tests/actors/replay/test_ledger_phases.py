@@ -112,3 +112,35 @@ def test_a_step_that_never_comes_about_leaves_the_total_as_it_was(start: Start) 
     assert play.take() is None
     play.resumed("1.0", "0.0")
     assert (play.figures().phase_steps, play.figures().phase_limit) == (0, 1), "what a resume undid is made again"
+
+
+def test_no_resume_from_steps_that_an_earlier_one_undid(start: Start) -> None:
+    play = start(max_staleness=3)
+    play.rl()
+    for _ in range(2):
+        play.group([True, False])
+    play.checkpointed("0.0")
+    play.trained(play.batch())
+    play.trained(play.batch())
+    play.resumed("1.0", "0.0")
+    with pytest.raises(LedgerError, match=r"0\.2 was undone: the learner is at 1\.0"):
+        play.resumed("2.2", "0.2")  # a save of before the resume that came to an end after it
+    assert str(play.figures().trained) == "1.0"
+    play.resumed("2.0", "0.0")
+
+
+def test_a_step_made_again_is_counted_once(start: Start) -> None:
+    play = start(demos=1)
+    play.demonstrate(1)
+    play.phase(Phase.BC, steps=1)
+    play.trained(play.batch())
+    play.checkpointed("0.1")
+    play.rl()
+    play.group([True, False], "0.1")
+    play.trained(play.batch())
+    assert play.figures().staleness == {"0": 2}
+    assert [one["success"] for one in play.events("step_trained")] == [None, 0.5], "cloning plays nothing"
+    play.resumed("1.1", "0.1")
+    assert play.figures().staleness == {}, "an undone step is none"
+    play.trained(play.batch())
+    assert play.figures().staleness == {"0": 2}

@@ -97,6 +97,21 @@ def test_a_task_that_always_succeeded_teaches_a_pulse_nothing_more_where_the_fil
     assert run.tokens() == tokens, "a failure after the pulse began changes none of its epochs"
 
 
+def test_what_failed_after_a_resume_entered_the_stay_again_counts(tmp_path: Path) -> None:
+    run = Run(tmp_path, pulse_tasks="unmastered")
+    run.play.rl()
+    run.group()
+    run.play.trained(run.play.batch())
+    run.play.phase(Phase.PULSE, steps=5)
+    run.play.resumed("1.0", "0.0")  # from before the pulse: the stay in RL goes on under another index
+    run.play.serving("1.0")
+    for _ in range(2):
+        run.group("1.0")
+    assert run.play.figures().successes_kept == len(run.task) == 3
+    run.play.phase(Phase.PULSE, steps=5)
+    assert run.tokens() == sorted(run.task)
+
+
 def test_of_that_stay_alone(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.play.rl()

@@ -128,12 +128,18 @@ def test_a_range_says_what_it_ranges_over(entry: dict[str, Any], said: str) -> N
 
 
 @pytest.mark.parametrize(
-    "rules", [{"max_staleness": -1}, {"groups_per_step": 0}, {"group_min": 9}, {"temperature": 0.0}]
-)
+    "rules",
+    [
+        {"max_staleness": -1}, {"groups_per_step": 0}, {"samples_per_step": 0}, {"reservoir_per_task": 0},
+        {"pulse_per_task": 0}, {"group_min": 9}, {"temperature": 0.0}, {"retries": -1}, {"keep_payload_steps": -5},
+        {"reservation_s": 0}, {"sampler_silent_s": 1}, {"max_new_tokens": 0},
+    ],
+)  # fmt: skip
 def test_settings_are_checked(rules: dict[str, float]) -> None:
     from actors.replay.config import DemosConfig
 
-    with pytest.raises(ConfigError):
+    ((name, value),) = rules.items()
+    with pytest.raises(ConfigError, match=rf"^replay\.{name} is {value}: "):
         LedgerSettings(
             seed=0, train_tasks=[], demo_tasks=[], max_steps=1, demos=DemosConfig(), rules=ReplayConfig(**rules)
         )

@@ -28,3 +28,17 @@ def test_a_success_beside_a_failure_is_a_signal_for_both(tmp_path: Path, signal:
     batch = play.batch()
     assert [group.group for group in batch.groups]
     assert (batch.stay_step, batch.stay_limit) == (0, None)
+
+
+@pytest.mark.parametrize("signal", ["step", "trajectory"])
+def test_an_action_that_broke_its_desktop_at_once_is_a_signal(tmp_path: Path, signal: str) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(group_size=8, group_min=4), signal=signal))
+    play.rl()
+    killer, *others = [play.reserve() for _ in range(8)]
+    for work in others:
+        play.commit(work, True)
+    fatal = step()
+    play.commit(killer, False, [fatal])  # the seat stores the step that ended the desktop
+    (group,) = play.batch().groups
+    assert [one.blob for one in group.trajectories[0].steps] == [fatal.blob]
+    assert [one.success for one in group.trajectories] == [False, *[True] * 7]

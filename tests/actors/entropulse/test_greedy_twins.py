@@ -1,0 +1,50 @@
+"""A round's greedy twin beside training: on the very weights of its round, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from ledger_tools import Play
+
+from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
+from actors.entropulse.machine import OpenRound, Stay, decide
+from actors.replay.messages import EvalFigures, Phase, PhaseRef
+from runtime.message import Version
+
+CONFIG = EntropulseSettings(
+    phases=EntropulseConfig(bc_steps=2, total_rl_steps=6, pulses=0),
+    evaluation=EvaluationConfig(greedy=True, every_steps=1),
+    eval_tasks=["e0", "e1"],
+    task_set="e",
+    demos=2,
+    demo_attempts=8,
+    max_new_tokens=32,
+    samplers=["sampler/0"],
+)
+RL1 = EvalFigures(
+    round="rl1",
+    version=Version(lineage=0, step=3),
+    temperature=1.0,
+    tasks=2,
+    played=0,
+    successes=0,
+    feasible=2,
+    faults=0,
+)
+
+
+def test_both_are_opened_at_once_or_the_twin_on_weights_that_must_be_the_same(tmp_path: Path) -> None:
+    rl = msgspec.structs.replace(
+        Play(tmp_path).figures(),
+        phase=PhaseRef(phase=Phase.RL, index=2),
+        phase_limit=6,
+        phase_steps=1,
+        steps={"bc": 2, "rl": 1},
+        trained=RL1.version,
+    )
+    assert decide(rl, CONFIG) == OpenRound("rl1", 1.0, False, greedy=True)
+    killed = msgspec.structs.replace(rl, evals=[RL1])  # the supervisor, between the two
+    assert decide(killed, CONFIG) == OpenRound("rl1.greedy", 0.0, True)
+    later = msgspec.structs.replace(killed, trained=Version(lineage=0, step=4))
+    assert isinstance(decide(later, CONFIG), Stay)
