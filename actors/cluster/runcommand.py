@@ -92,6 +92,7 @@ class Labels(NamedTuple):
     begun: float  # wall seconds
     experiment: str = ""  # what this run is one of
     arm: str = ""
+    asked: runfolder.Asked | None = None  # of the experiment
 
 
 def carry_out(
@@ -118,6 +119,7 @@ def carry_out(
         started_s=labels.begun,
         experiment=labels.experiment,
         arm=labels.arm,
+        asked=labels.asked,
     )
     run = runfolder.claim(folder, record, resume=resume)
     (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
@@ -148,7 +150,16 @@ def carry_out(
 def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:
     if name is None:
         return runfolder.newest_of(runs, path.stem, file)
-    return runfolder.named(runs, name, [found.name for found, _ in runfolder.all_runs(runs)], "run")
+    folder = runfolder.named(runs, name, [found.name for found, _ in runfolder.all_runs(runs)], "run")
+    record = runfolder.read_record(folder)
+    line = runfolder.to_continue(record, folder)
+    if record.experiment:
+        raise ConfigError(f"--name {name}: it is a run of experiment {record.experiment}: continue that with  {line}")
+    if record.verb != runfolder.RUN:
+        raise ConfigError(f"--name {name}: it was made by {record.verb}: continue it with  {line}")
+    if not runfolder.is_of(record, path.stem, file):
+        raise ConfigError(f"FILE {file}: run {name} was begun with {record.file}: continue it with  {line}")
+    return folder
 
 
 def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:
