@@ -11,7 +11,7 @@ import importlib.metadata
 import resource
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -160,6 +160,18 @@ def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:
     if not runfolder.is_of(record, path.stem, file):
         raise ConfigError(f"FILE {file}: run {name} was begun with {record.file}: continue it with  {line}")
     return folder
+
+
+def flag_of(name: str) -> str:
+    """The flag whose value the arguments hold as `name`."""
+    return "--set" if name == "overrides" else f"--{name.replace('_', '-')}"
+
+
+def refuse_given(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Raise ConfigError for the first of `names` that was given and would be passed over."""
+    for name in names:
+        if getattr(args, name) not in (None, []):
+            raise ConfigError(f"{flag_of(name)}: {why}: leave it out")
 
 
 def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:

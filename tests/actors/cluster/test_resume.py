@@ -11,9 +11,11 @@ import msgspec
 import pytest
 
 import runtime.system
-from actors.cluster import cli, compose, execute, experiment, models, runcommand, runfolder, typed
+from actors.cluster import cli, compose, deployfile, execute, experiment, models, runcommand, runfolder, typed
 from actors.cluster.config import Deploy
+from actors.cluster.evaluate import play, settings, show
 from actors.cluster.runfolder import Asked, RunRecord
+from actors.cluster.weights import Weights
 from actors.replay.schema import connect
 from runtime.errors import ConfigError
 
@@ -206,3 +208,37 @@ def test_what_was_evaluated_or_recorded_is_no_run_of_a_file_called_alike(tmp_pat
     for name, file in (("a", "local"), ("b", "eval runs/local"), ("c", "demos record suites/local.yaml")):
         runfolder.claim(tmp_path / name, record(name, file), resume=False).end("ok", None)
     assert runfolder.newest_of(tmp_path, "local", "local").name == "a"
+
+
+STAYS = {"help", "model", "against", "name", "resume", "out", "runs", "json"}
+SAMPLES = {
+    "at": ["final"], "tasks": ["desktop"], "like": ["local"], "split": ["held-out"], "instances": ["3"], "first": ["0"],
+    "untrained": [], "episodes": ["1"], "decoding": ["greedy"], "seats": ["2"], "form": ["compact"],
+    "max_steps": ["9"], "seed": ["0"], "attach": ["http://x"], "engine": ["embedded"],
+}  # fmt: skip
+
+
+def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
+    broken: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path("my runs/seen")
+    runfolder.claim(folder, record("seen", "eval base"), resume=False).end("stopped", None)
+    (folder / "deploy.yaml").write_text(deployfile.dump(Deploy()))
+    (folder / play._EVALUATED).write_bytes(msgspec.json.encode(Weights(folder=str(models.bundled()), name="base")))
+    parser = cli.build_parser().parse_args(["eval"]).parser
+    assert {action.dest for action in parser._actions} - STAYS == set(settings.FLAGS) == set(SAMPLES)
+    for name, words in SAMPLES.items():
+        shown = refused(capsys, "eval", "base", "--resume", runcommand.flag_of(name), *words, *AT)
+        assert f"{runcommand.flag_of(name)}: --resume goes on as the evaluation was begun: leave it out" in shown
+    shown = refused(capsys, "eval", str(models.bundled()), "--resume", *AT)
+    assert f"MODEL {models.bundled()}: evaluation seen was begun with base: leave it out" in shown
+    assert "no training run" in refused(capsys, "eval", "last", "--resume", *AT)
+    assert "name a MODEL" in refused(capsys, "eval", "--tasks", "desktop", *AT)
+    assert not broken.begun
+    monkeypatch.setattr(show, "result", lambda *_, **__: None)
+    line = shlex.split(runfolder.to_continue(runfolder.read_record(folder), folder))[1:]
+    assert line == ["eval", "--resume", "--name", "seen", *AT]
+    assert cli.main(line) == 0
+    assert cli.main(["eval", "base", "--resume", *AT]) == 0
+    assert broken.begun == ["seen", "seen"]
+    assert runfolder.read_record(folder).file == "eval base"
