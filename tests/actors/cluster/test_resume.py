@@ -242,3 +242,18 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     assert cli.main(["eval", "base", "--resume", *AT]) == 0
     assert broken.begun == ["seen", "seen"]
     assert runfolder.read_record(folder).file == "eval base"
+
+
+def test_a_recording_goes_on_as_it_was_begun_or_not_at_all(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["demos", "record", "--deploy", "my file.yaml", "--name", "cold", *AT]) == 130
+    line = told(capsys)
+    again = ["demos", "record", "--resume", *AT]
+    for words, said in (
+        (["--deploy", "local"], "--deploy local: recording cold was begun with --deploy my file.yaml"),
+        (["--tasks", "text_editor/train/1"], "--tasks text_editor/train/1: recording cold was begun with"),
+        (["--set", "demos.count=3"], "--set: --resume goes on as the recording was begun"),
+    ):
+        assert said in refused(capsys, *again, *words)
+    assert cli.main(line) == 0
+    assert cli.main([*again, "--deploy", "my file.yaml"]) == 0
+    assert broken.begun == ["cold"] * 3
