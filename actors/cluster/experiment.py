@@ -7,6 +7,7 @@ nothing but what their arm and seed say.
 from __future__ import annotations
 
 import copy
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from actors.cluster import deployfile, typed
 from actors.cluster.config import Deploy, refuse_expert_keys
 from actors.cluster.criterion import RequireConfig
 from actors.cluster.nearest import hint
-from actors.cluster.runfolder import CLONING, RECORDING
+from actors.cluster.runfolder import CLONING, RECORDING, Asked
 from actors.entropulse.config import EvaluationConfig
 from actors.learner.config import LearnerConfig
 from runtime.errors import ConfigError
@@ -146,6 +147,27 @@ def expand(
     for number in order:
         made += [_one(file, data, overrides, (arm, found.get(arm, {})), number) for arm in chosen]
     return made
+
+
+def resumed(file: str, name: str, begun: Asked | None, said: Asked) -> Asked:
+    """What a resume of experiment `name` asks for: where it says nothing, what it was begun with.
+
+    It may name more arms or seeds: their runs differ from those begun in nothing else. A --set that would change runs
+    is refused with a ConfigError, for those begun keep their settings. `begun` is None where nobody recorded it.
+    """
+    if begun is None:
+        return said
+    asked = Asked(arms=said.arms or begun.arms, seeds=said.seeds or begun.seeds, overrides=begun.overrides)
+
+    def changes(overrides: Sequence[str]) -> bool:
+        found = expand(file, [*begun.overrides, *overrides], seeds=asked.seeds)
+        return found != expand(file, begun.overrides, seeds=asked.seeds)
+
+    if said.overrides != begun.overrides and changes(said.overrides):
+        first = next((one for one in said.overrides if changes([one])), said.overrides[0])
+        was = shlex.join(Asked(overrides=begun.overrides).words()) or "no --set"
+        raise ConfigError(f"--set {first}: experiment {name} was begun with {was}: leave it out")
+    return asked
 
 
 def _one(

@@ -3,7 +3,7 @@
 Arms that differ only in what comes after cloning begin, for each seed, from the same weights, cloned once.
 
 Invariant: every run was found good before the first is started; a run that has ended on its own account is never
-started again, so an experiment is resumed by saying it again.
+started again; what is begun later has the settings that the first runs were begun with.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from actors.cluster.config import Deploy
 from actors.cluster.experiment import OneRun
 from actors.cluster.nearest import hint
 from actors.cluster.runcommand import STATUS, Labels
-from actors.cluster.runfolder import CLONING, RECORDING
+from actors.cluster.runfolder import CLONING, RECORDING, Asked, RunRecord
 from runtime.errors import ConfigError
 
 REPORT = "report"
@@ -30,11 +30,21 @@ ENDED = ("ok", "failed")
 
 def is_one(args: argparse.Namespace) -> bool:
     """Whether the arguments of `run` ask for an experiment. Raises ConfigError."""
-    return bool(args.arm or args.seed) or experiment.is_one(args.file)
+    return bool(args.arm or args.seed) or experiment.is_one(args.file) or (args.resume and _goes_on(args))
+
+
+def _goes_on(args: argparse.Namespace) -> bool:
+    """Whether what --resume continues is an experiment: the one called --name, or what is newest of FILE."""
+    known = _of_file(Path(args.runs), args.file)
+    if args.name:
+        one = runfolder.is_run(Path(args.runs) / args.name)
+        return not one and any(record.asked and record.experiment == args.name for record in known)
+    return bool(known) and known[-1].asked is not None
 
 
 def dry_run(args: argparse.Namespace) -> int:
     """Print every run and the plan of the first, or refuse what `start` would refuse."""
+    args = _as_begun(args)
     stem, runs, plans = _asked(args, time.time())
     by = [plan.demonstrators() for plan in plans]
     if args.json:
@@ -53,7 +63,7 @@ def dry_run(args: argparse.Namespace) -> int:
 def start(args: argparse.Namespace) -> int:
     """Carry it out, or go on with it; the worst exit status of its runs."""
     begun = time.time()
-    folder = Path(args.runs)
+    folder, args = Path(args.runs), _as_begun(args)
     name, runs, _ = _asked(args, begun)
     sources: dict[str, str] = {}  # by recording
     whole = experiment.expand(args.file, args.overrides)  # all arms, whichever are chosen
@@ -89,14 +99,25 @@ def start(args: argparse.Namespace) -> int:
     return worst
 
 
+def _as_begun(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments of a resume with its experiment's name, and what they leave unsaid as it was begun."""
+    if not args.resume:
+        return args
+    name, begun = _to_resume(Path(args.runs), args.name, args.file)
+    asked = experiment.resumed(args.file, name, begun, _said_by(args))
+    filled = {"name": name, "arm": asked.arms, "seed": asked.seeds, "overrides": asked.overrides}
+    return argparse.Namespace(**{**vars(args), **filled})
+
+
+def _said_by(args: argparse.Namespace) -> Asked:
+    return Asked(arms=args.arm, seeds=args.seed, overrides=args.overrides)
+
+
 def _asked(args: argparse.Namespace, begun: float) -> tuple[str, list[OneRun], list[compose.Plan]]:
-    """The experiment's name and runs with their plans. Raises ConfigError for a bad, taken or unknown name."""
+    """The experiment's name and runs with their plans. Raises ConfigError for a bad or taken name."""
     folder = Path(args.runs)
     runs = experiment.expand(args.file, args.overrides, arms=args.arm, seeds=args.seed)
-    if args.resume:
-        name = _to_resume(folder, args.name, args.file)
-    else:
-        name = runcommand.name_of(args, deployfile.locate(args.file), begun)
+    name = args.name if args.resume else runcommand.name_of(args, deployfile.locate(args.file), begun)
     places.refuse_unwritable(folder, "--runs")
     for one in runs:
         if not args.resume and (folder / one.name(name)).exists():
@@ -113,8 +134,12 @@ def _carry_out(path: Path, deploy: Deploy, arm: str, name: str, args: argparse.N
             say.line(f"run {path.name}: {record.verdict} already")
             return STATUS[record.verdict]
         deploy = typed.read(path / "deploy.yaml", Deploy)
-    labels = Labels(args.file, args.runs, time.time(), experiment=name, arm=arm)
+    labels = _labels(args, name, arm)
     return runcommand.carry_out(deploy, path, lambda: _planned(deploy, path), labels, resume=known)
+
+
+def _labels(args: argparse.Namespace, name: str, arm: str) -> Labels:
+    return Labels(args.file, args.runs, time.time(), experiment=name, arm=arm, asked=_said_by(args))
 
 
 def _recorded(folder: Path, stem: str, deploy: Deploy, args: argparse.Namespace, name: str) -> str | int:
@@ -132,10 +157,12 @@ def _recorded(folder: Path, stem: str, deploy: Deploy, args: argparse.Namespace,
             return STATUS["failed"]
     from actors.cluster.demos import record
 
-    say.line(f"recording {deploy.demos.count} demonstrations into {path.name}, which runs begin from")
     alone = record.for_recording(deploy)
     alone = msgspec.structs.replace(alone, run=msgspec.structs.replace(alone.run, limit_s=None))
-    status = record.record_into(path, alone, Labels(args.file, args.runs, time.time(), name, RECORDING), resume=known)
+    if known:  # other seeds may come first by now
+        alone = typed.read(path / "deploy.yaml", Deploy)
+    say.line(f"recording {alone.demos.count} demonstrations into {path.name}, which runs begin from")
+    status = record.record_into(path, alone, _labels(args, name, RECORDING), resume=known)
     return str(path) if status == 0 else status
 
 
@@ -147,16 +174,23 @@ def _planned(deploy: Deploy, path: Path) -> compose.Plan:
     return compose.plan(deploy, run_dir=path, incarnation=uuid.uuid4().hex)
 
 
-def _to_resume(folder: Path, name: str | None, file: str) -> str:
-    known = [found for _, found in runfolder.all_runs(folder) if found.experiment]
-    mine = [found.experiment for found in known if deployfile.same(found.file, file)]
+def _to_resume(folder: Path, name: str | None, file: str) -> tuple[str, Asked | None]:
+    """The experiment of `file` called `name`, or the newest one, and what it was begun with."""
+    mine = [record for record in _of_file(folder, file) if record.experiment]
+    names = [record.experiment for record in mine]
     if name is None:
         if not mine:
             raise ConfigError(f"nothing to resume: no experiment of {file} in {folder}")
-        return mine[-1]
-    if name not in mine:
-        raise ConfigError(f"--name {name}: no such experiment of {file} in {folder}; {hint(name, set(mine))}")
-    return name
+        name = names[-1]
+    if name not in names:
+        raise ConfigError(f"--name {name}: no such experiment of {file} in {folder}; {hint(name, set(names))}")
+    begun = [record.asked for record in mine if record.experiment == name and record.asked]
+    return name, begun[-1] if begun else None
+
+
+def _of_file(folder: Path, file: str) -> list[RunRecord]:
+    """The runs below `folder` of deploy file `file`, newest last."""
+    return [record for _, record in runfolder.all_runs(folder) if deployfile.same(record.file, file)]
 
 
 def _row(one: OneRun) -> dict[str, object]:

@@ -11,7 +11,7 @@ import importlib.metadata
 import resource
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -92,6 +92,7 @@ class Labels(NamedTuple):
     begun: float  # wall seconds
     experiment: str = ""  # what this run is one of
     arm: str = ""
+    asked: runfolder.Asked | None = None  # of the experiment
 
 
 def carry_out(
@@ -118,6 +119,7 @@ def carry_out(
         started_s=labels.begun,
         experiment=labels.experiment,
         arm=labels.arm,
+        asked=labels.asked,
     )
     run = runfolder.claim(folder, record, resume=resume)
     (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
@@ -148,7 +150,28 @@ def carry_out(
 def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:
     if name is None:
         return runfolder.newest_of(runs, path.stem, file)
-    return runfolder.named(runs, name, [found.name for found, _ in runfolder.all_runs(runs)], "run")
+    folder = runfolder.named(runs, name, [found.name for found, _ in runfolder.all_runs(runs)], "run")
+    record = runfolder.read_record(folder)
+    line = runfolder.to_continue(record, folder)
+    if record.experiment:
+        raise ConfigError(f"--name {name}: it is a run of experiment {record.experiment}: continue that with  {line}")
+    if record.verb != runfolder.RUN:
+        raise ConfigError(f"--name {name}: it was made by {record.verb}: continue it with  {line}")
+    if not runfolder.is_of(record, path.stem, file):
+        raise ConfigError(f"FILE {file}: run {name} was begun with {record.file}: continue it with  {line}")
+    return folder
+
+
+def flag_of(name: str) -> str:
+    """The flag whose value the arguments hold as `name`."""
+    return "--set" if name == "overrides" else f"--{name.replace('_', '-')}"
+
+
+def refuse_given(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Raise ConfigError for the first of `names` that was given and would be passed over."""
+    for name in names:
+        if getattr(args, name) not in (None, []):
+            raise ConfigError(f"{flag_of(name)}: {why}: leave it out")
 
 
 def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:

@@ -23,7 +23,23 @@ from runtime.errors import ConfigError
 
 # Arms of an experiment that are no arms: runs that record or clone what the others begin from.
 RECORDING, CLONING = "demos", "cloning"
-EVAL = "eval"  # what the `file` of a run made by `eval` begins with
+RUN = "run"
+# What the `file` of a run begins with that another command than `run` made.
+EVAL, RECORD, IMPORT = "eval", "demos record", "demos import"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command line said of an experiment's runs."""
+
+    arms: list[str] = []
+    seeds: list[int] = []
+    overrides: list[str] = []  # PATH=VALUE
+
+    def words(self) -> list[str]:
+        """The flags that say it."""
+        of_arms = ["--arm", *self.arms] if self.arms else []
+        of_seeds = ["--seed", *map(str, self.seeds)] if self.seeds else []
+        return [*of_arms, *of_seeds, *(word for one in self.overrides for word in ("--set", one))]
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -42,11 +58,17 @@ class RunRecord(msgspec.Struct, kw_only=True):
     resumed: int = 0  # how many times
     experiment: str = ""  # of the runs that one file with arms or seeds became; "" for a run of its own
     arm: str = ""
+    asked: Asked | None = None  # of the experiment, by the command that last went on with this run; older builds: None
+
+    @property
+    def verb(self) -> str:
+        """The command that made it."""
+        return next((verb for verb in (EVAL, RECORD, IMPORT) if self.file.startswith(f"{verb} ")), RUN)
 
     @property
     def of_eval(self) -> bool:
         """Whether `eval` made it: it learned nothing."""
-        return self.file.startswith(f"{EVAL} ")
+        return self.verb == EVAL
 
     @property
     def cloned_in(self) -> str:
@@ -149,9 +171,16 @@ def refuse_held(path: Path) -> None:
 
 
 def to_continue(record: RunRecord, path: Path) -> str:
-    """The command that goes on with the run at `path`."""
-    verb = record.file if record.file.startswith(("demos ", f"{EVAL} ")) else f"run {record.file}"
-    return f"computerrl {verb} --resume --name {record.experiment or record.name}{runs_flag(path.parent)}"
+    """The command that goes on with the run at `path`, or with the experiment that it is of, as it was begun."""
+    words = record.verb.split()
+    if record.verb == IMPORT:  # it passes by what the run holds
+        words += [record.file.removeprefix(f"{IMPORT} "), record.name]
+    else:
+        words += [record.file] if record.verb == RUN else []
+        if record.experiment:  # of an older build's at least this run
+            words += (record.asked or Asked(seeds=[record.seed])).words()
+        words += ["--resume", "--name", record.experiment or record.name]
+    return f"computerrl {shlex.join(words)}{runs_flag(path.parent)}"
 
 
 def runs_flag(runs: Path) -> str:
@@ -251,10 +280,15 @@ def of_experiment(runs: Path, name: str) -> list[Path]:
     return [path for path in found if (path / "ledger.sqlite").is_file()]
 
 
+def is_of(record: RunRecord, stem: str, file: str) -> bool:
+    """Whether a run is of deploy file `file`, whose folder may have another name by now."""
+    return record.file == file or Path(record.file).stem == stem
+
+
 def newest_of(runs: Path, stem: str, file: str) -> Path:
     """The newest run of deploy file `file` that is none of an experiment. Raises ConfigError when there is none."""
-    known = [(path, record) for path, record in all_runs(runs) if not record.experiment]
-    mine = [path for path, record in known if Path(record.file).stem == stem or record.file == file]
+    known = [(path, record) for path, record in all_runs(runs) if not record.experiment and record.verb == RUN]
+    mine = [path for path, record in known if is_of(record, stem, file)]
     if not mine:
         raise ConfigError(f"nothing to resume: no run of {file} in {runs}")
     return mine[-1]

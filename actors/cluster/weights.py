@@ -37,7 +37,7 @@ def locate(name: str, runs: Path, at: str = "") -> Weights:
     `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default). Raises
     ConfigError with the nearest name.
     """
-    if (run := _run(name, runs)) is not None:
+    if (run := run_of(name, runs)) is not None:
         return _of_run(run, at or NEWEST)
     if at:
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
@@ -49,7 +49,8 @@ def locate(name: str, runs: Path, at: str = "") -> Weights:
     raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
 
 
-def _run(name: str, runs: Path) -> Path | None:
+def run_of(name: str, runs: Path) -> Path | None:
+    """The folder of the run called `name`, None where no run is. Raises ConfigError for `last` where none trained."""
     known = list(runfolder.all_runs(runs))
     named = {path.name: path for path, _ in known}
     if name in named:

@@ -12,7 +12,8 @@ DESCRIPTION = (
     "Success comes with a 95 % interval (Wilson), by family, over all episodes, feasible ones and those without\n"
     "faults; with several episodes per instance also pass@k. Without --tasks, a run's own held-out instances are\n"
     "played, with its form of prompts and length of episodes. The evaluation is itself a run: logs, report and\n"
-    "--resume work on it.\n"
+    "--resume work on it; --resume plays the rest of what was begun, so that flags that would play something else\n"
+    "are refused, and MODEL may be left out.\n"
     "Exit status: 0 played, 1 more than 2 % of the episodes were lost to faults, 2 bad input, 130 interrupted."
 )
 EXAMPLES = (
@@ -21,25 +22,28 @@ EXAMPLES = (
     "  computerrl eval last --at after_bc --decoding t=1\n"
     "  computerrl eval last --decoding t=1 --episodes 4 --json\n"
     "  computerrl eval exported/ --like local --decoding t=1 --against eval-before\n"
+    "  computerrl eval --resume --name cloned                 play the rest of that evaluation\n"
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("model", metavar="MODEL", help="base, a model folder, a run, `last` (that trained)")
-    parser.add_argument("--at", default="", metavar="POINT", help="of a run: newest, a round's name, or a version")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="base, a model folder, a run, `last` (that trained)")
+    parser.add_argument("--at", metavar="POINT", help="of a run: newest, a round's name, or a version")
     parser.add_argument("--tasks", metavar="SUITE", help="suite, suite file or family (see computerrl tasks list)")
     parser.add_argument("--like", metavar="FILE|RUN", help="its held-out instances, form and lengths")
-    parser.add_argument("--split", default="held-out", choices=("train", "held-out"), metavar="S", help="held-out")
+    parser.add_argument("--split", choices=("train", "held-out"), metavar="S", help="held-out")
     parser.add_argument("--instances", type=int, metavar="N", help="of each family of the suite (default: 20)")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="number of each family's first instance (0)")
-    parser.add_argument("--untrained", action="store_true", help="also the suite's families that are never trained on")
+    parser.add_argument("--first", type=int, metavar="N", help="number of each family's first instance (0)")
+    parser.add_argument(
+        "--untrained", action="store_true", default=None, help="also the suite's families that are never trained on"
+    )
     parser.add_argument("--episodes", type=int, metavar="K", help="of each instance (default: 1)")
-    parser.add_argument("--decoding", default="greedy", metavar="D", help="greedy (default), or t=1 for temperature 1")
+    parser.add_argument("--decoding", metavar="D", help="greedy (default), or t=1 for temperature 1")
     parser.add_argument("--seats", type=int, metavar="N", help="desktops at the same time (default: 4, or the run's)")
     parser.add_argument("--form", choices=("compact", "paper"), help="of prompts and answers (default: compact)")
     parser.add_argument("--max-steps", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the run (default: 0)")
+    parser.add_argument("--seed", type=int, metavar="N", help="of the run (default: 0)")
     parser.add_argument(
         "--attach", action="append", default=[], metavar="URL",
         help="a running SGLang server in place of an engine (repeatable); it is told to load the model's folder",

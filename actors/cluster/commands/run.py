@@ -10,7 +10,9 @@ DESCRIPTION = (
     "FILE is a path or the name of a bundled file (local, smoke). Ctrl-C ends the run cleanly, a second one at once.\n"
     "A file with arms and seeds becomes runs NAME-ARM-SEED, one after the other on one recording of demonstrations\n"
     "(NAME-ARM-demos for each arm where arms differ in what is demonstrated), and one report in NAME-report;\n"
-    "--resume passes by what has ended and goes on with the rest.\n"
+    "--resume passes by what has ended and goes on with the rest as it was begun: --arm, --seed and --set need not be\n"
+    "said again; other arms and seeds may be named, a --set that would make later runs differ is refused. A run of\n"
+    "its own takes a --set from there on.\n"
     "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted."
 )
 EXAMPLES = (
@@ -18,8 +20,9 @@ EXAMPLES = (
     "  computerrl run local                                   the main job\n"
     "  computerrl run local --dry-run                         check and show the plan, start nothing\n"
     "  computerrl run smoke --set desktops.seats=2 --set run.seed=7\n"
-    "  computerrl run local --resume                          continue the newest run of that file\n"
-    "  computerrl run local --seed 0 1 2                      the same job from three seeds\n"
+    "  computerrl run local --resume                          continue what is newest of that file\n"
+    "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n"
+    "  computerrl run local --resume --name three             what is left of it\n"
     "  computerrl run ablation-async --arm full --seed 0      one run of an experiment\n"
     "  computerrl run ablation-actions                        GUI alone, functions alone, both: nine runs\n"
 )
@@ -38,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", nargs="+", action="extend", type=int, default=[], metavar="N",
         help="only these seeds of FILE; any where it names none",
     )  # fmt: skip
-    parser.add_argument("--resume", action="store_true", help="continue the newest run of FILE, or --name")
+    parser.add_argument("--resume", action="store_true", help="continue the newest of FILE, or --name")
     parser.add_argument("--dry-run", action="store_true", help="check the file, print the plan and start nothing")
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")

@@ -18,6 +18,7 @@ import msgspec
 from actors.cluster import compose, deployfile, execute, places, progress, runcommand, runfolder, suites, typed
 from actors.cluster.compose import Plan
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
+from actors.cluster.runfolder import RECORD
 from actors.entropulse.config import EvaluationConfig
 from actors.replay.config import TaskRange, TasksConfig
 from actors.replay.messages import Figures, WaitFigures
@@ -28,7 +29,6 @@ from runtime.errors import ConfigError
 from runtime.system import ActorSystem
 
 INSTANCES_PER_DEMO = 2  # tasks a suite lays out per demonstration wanted: failures don't make it repeat itself
-RECORD = "demos record"
 # Flag -> what it is without being given, and the key of a deploy file that says the same.
 FLAGS: dict[str, tuple[Any, str]] = {
     "count": (64, "demos.count"),
@@ -48,13 +48,18 @@ def record(args: argparse.Namespace) -> int:
     """Record, or go on recording; the exit status."""
     begun = time.time()
     runs = Path(args.runs)
+    of_tasks = "--tasks " + " ".join(args.tasks) if args.tasks else ""
+    what = f"--deploy {args.deploy}" if args.deploy else args.suite or of_tasks
     if args.resume:
-        _refuse_given(args, "--resume goes on as the recording was begun")
+        runcommand.refuse_given(args, (*FLAGS, "overrides"), "--resume goes on as the recording was begun")
         folder = _to_resume(runs, args.name)
-        deploy = typed.read(folder / "deploy.yaml", Deploy)
         label = runfolder.read_record(folder).file
+        if what and f"{RECORD} {what}" != label:
+            was = label.removeprefix(f"{RECORD} ")
+            raise ConfigError(f"{what}: recording {folder.name} was begun with {was}: leave it out")
+        deploy = typed.read(folder / "deploy.yaml", Deploy)
     else:
-        if args.suite is None and not args.tasks and not args.deploy:
+        if not what:
             raise ConfigError("nothing to record: name a SUITE, tasks with --tasks ID ..., or --deploy FILE")
         name = args.name or f"demos-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
         places.refuse_bad_name(name)
@@ -62,7 +67,6 @@ def record(args: argparse.Namespace) -> int:
         deploy = deploy_of(args)
         if args.deploy:  # what the command says by flags is no key of a file
             refuse_expert_keys(deploy, "demos record")
-        what = f"--deploy {args.deploy}" if args.deploy else args.suite or "--tasks " + " ".join(args.tasks)
         label = f"{RECORD} {what}"
     return record_into(folder.resolve(), deploy, runcommand.Labels(label, args.runs, begun), resume=args.resume)
 
@@ -78,7 +82,7 @@ def record_into(folder: Path, deploy: Deploy, labels: runcommand.Labels, *, resu
 
 
 def _to_resume(runs: Path, name: str | None) -> Path:
-    mine = [path.name for path, found in runfolder.all_runs(runs) if found.file.startswith(RECORD)]
+    mine = [path.name for path, found in runfolder.all_runs(runs) if found.verb == RECORD]
     if name is None:
         if not mine:
             raise ConfigError(f"nothing to resume: no recording in {runs}")
@@ -98,7 +102,7 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
     args = argparse.Namespace(**{**vars(args), **unsaid})
     for name in ("count", "seats", "max_steps"):
         if getattr(args, name) < 1:
-            raise ConfigError(f"{_flag(name)} is {getattr(args, name)}: it counts from 1")
+            raise ConfigError(f"{runcommand.flag_of(name)} is {getattr(args, name)}: it counts from 1")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
@@ -116,22 +120,12 @@ def _of_file(args: argparse.Namespace) -> Deploy:
         raise ConfigError("--deploy FILE says which tasks are demonstrated: leave SUITE and --tasks out")
     for name, (_, path) in FLAGS.items():
         if getattr(args, name) not in (None, []):
-            raise ConfigError(f"{_flag(name)}: with --deploy the file says it: change it with --set {path}=VALUE")
+            flag = runcommand.flag_of(name)
+            raise ConfigError(f"{flag}: with --deploy the file says it: change it with --set {path}=VALUE")
     deploy, _ = deployfile.load(args.deploy, args.overrides)
     if not deploy.tasks.demo or not deploy.demos.count:
         raise ConfigError(f"{args.deploy}: it asks for no demonstrations: tasks.demo or demos.count is empty")
     return for_recording(deploy)
-
-
-def _refuse_given(args: argparse.Namespace, why: str) -> None:
-    """Raise ConfigError naming a flag that was given and would be passed over."""
-    given = [_flag(name) for name in FLAGS if getattr(args, name) not in (None, [])] + ["--set"] * bool(args.overrides)
-    if given:
-        raise ConfigError(f"{given[0]}: {why}: leave it out")
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def for_recording(deploy: Deploy) -> Deploy:

@@ -62,7 +62,7 @@ def take_in(args: argparse.Namespace) -> int:
     _refuse_foreign(source, header, settings)
     record = runfolder.RunRecord(
         name=folder.name,
-        file=f"demos import {args.file}",
+        file=f"{runfolder.IMPORT} {args.file}",
         seed=deploy.run.seed,
         build=check_origin().build,
         versions={},

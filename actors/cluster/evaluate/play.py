@@ -42,11 +42,15 @@ def play(args: argparse.Namespace) -> int:
     runs = Path(args.runs)
     before = runfolder.find(runs, args.against) if args.against else None
     if args.resume:
+        runcommand.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
         folder = _to_resume(runs, args.name).resolve()
-        deploy = typed.read(folder / "deploy.yaml", Deploy)
         weights = read_weights(folder)
+        _refuse_other(args.model, weights, runs, folder.name)
+        deploy = typed.read(folder / "deploy.yaml", Deploy)
     else:
-        weights = weights_of.locate(args.model, runs, args.at)
+        if args.model is None:
+            raise ConfigError("nothing to evaluate: name a MODEL: base, a model folder, a run, or last")
+        weights = weights_of.locate(args.model, runs, args.at or "")
         name = args.name or f"eval-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
         places.refuse_bad_name(name)
         folder = (runs / name).resolve()
@@ -111,6 +115,15 @@ def _to_resume(runs: Path, name: str | None) -> Path:
     if not mine:
         raise ConfigError(f"nothing to resume: no evaluation in {runs}")
     return runfolder.named(runs, name or mine[-1], mine, "evaluation")
+
+
+def _refuse_other(model: str | None, weights: Weights, runs: Path, name: str) -> None:
+    """Raise ConfigError where a resume of evaluation `name` was told of another model than that of `weights`."""
+    if model is None:
+        return
+    run = weights_of.run_of(model, runs)
+    if (run.name if run else model) != weights.name:
+        raise ConfigError(f"MODEL {model}: evaluation {name} was begun with {weights.name}: leave it out")
 
 
 async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, version: Version) -> Figures:

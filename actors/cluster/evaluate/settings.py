@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,30 @@ from runtime.errors import ConfigError
 
 GREEDY = "greedy"
 INSTANCES = 20  # per family
+# Flag -> what it is without being given: all that decide what is played and how.
+FLAGS: dict[str, Any] = {
+    "at": "",
+    "tasks": None,
+    "like": None,
+    "split": HELD_OUT,
+    "instances": None,
+    "first": 0,
+    "untrained": False,
+    "episodes": None,
+    "decoding": GREEDY,
+    "seats": None,
+    "form": None,
+    "max_steps": None,
+    "seed": 0,
+    "attach": [],
+    "engine": None,
+}
+
+
+def filled(args: argparse.Namespace) -> argparse.Namespace:
+    """`args` with the flags that were not given."""
+    unsaid = {name: default for name, default in FLAGS.items() if getattr(args, name) is None}
+    return argparse.Namespace(**{**vars(args), **unsaid})
 
 
 def temperature(decoding: str) -> float:
@@ -40,6 +65,7 @@ def temperature(decoding: str) -> float:
 
 def deploy_of(args: argparse.Namespace, weights: Weights) -> Deploy:
     """What evaluates `weights` as the arguments ask. Raises ConfigError."""
+    args = filled(args)
     for name in ("instances", "episodes", "seats", "max_steps"):
         if (value := getattr(args, name)) is not None and value < 1:
             raise ConfigError(f"--{name.replace('_', '-')} is {value}: it counts from 1")

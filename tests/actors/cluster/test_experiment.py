@@ -163,6 +163,7 @@ class SimulatedRuns:
         record = runfolder.RunRecord(
             name=folder.name, file=labels.file, seed=deploy.run.seed, build="", versions={},
             started=runfolder.iso(labels.begun), started_s=labels.begun, experiment=labels.experiment, arm=labels.arm,
+            asked=labels.asked,
         )  # fmt: skip
         run = runfolder.claim(folder, record, resume=resume)
         (folder / "deploy.yaml").write_text(deployfile.dump(deploy))
@@ -276,6 +277,9 @@ def test_arms_with_other_actions_begin_from_recordings_of_their_own(
     assert experimentrun.start(arguments(file, runs, name="e", arm=["far"], seed=[5])) == 0
     assert [name for name, _ in simulated.started] == ["e-near-demos", "e-far-5"]
     assert experimentrun.start(arguments(file, runs, name="e", resume=True)) == 0
+    assert len(simulated.started) == 2, "what it was begun with has ended"
+    more = arguments(file, runs, name="e", resume=True, arm=["near", "far", "all"], seed=[3, 5])
+    assert experimentrun.start(more) == 0
     assert sorted(name for name, _ in simulated.started) == sorted(
         ["e-near-demos", "e-all-demos", *(f"e-{arm}-{seed}" for arm in ("near", "far", "all") for seed in (3, 5))]
     )

@@ -1,0 +1,259 @@
+"""The line that is printed to continue a run, run word for word, continues it; what says otherwise is refused."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import runtime.system
+from actors.cluster import cli, compose, deployfile, execute, experiment, models, runcommand, runfolder, typed
+from actors.cluster.config import Deploy
+from actors.cluster.evaluate import play, settings, show
+from actors.cluster.runfolder import Asked, RunRecord
+from actors.cluster.weights import Weights
+from actors.replay.schema import connect
+from runtime.errors import ConfigError
+
+FILE = """
+tasks:
+  train: [file_manager/train/1000]
+  demo: [file_manager/train/1]
+demos: {count: 1}
+evaluation: {enabled: false}
+"""
+ARMS = "arms:\n  near: {replay.max_staleness: 0}\n  far: {replay.max_staleness: 4}\nseeds: [3, 5]\n"
+AT = ("--runs", "my runs")
+
+
+class Broken:
+    """Whole runs, played by nobody: each is interrupted the first time it is started, and done the second time."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def __call__(self, record: RunRecord) -> tuple[str, str | None]:
+        if record.arm == runfolder.CLONING:
+            folder = Path("my runs") / record.name
+            shutil.copytree(models.bundled(), folder / "weights" / "0.7", dirs_exist_ok=True)
+            connect(folder / "ledger.sqlite")[0].close()
+        self.begun.append(record.name)
+        if not record.resumed:
+            raise KeyboardInterrupt
+        return "ok", None
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
+    found = Broken()
+    monkeypatch.setattr(runcommand, "_refuse_unless_fit", lambda *_: None)
+    for name in ("plan", "recording", "evaluating"):
+        monkeypatch.setattr(compose, name, lambda *_, **__: None)
+    monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)
+    monkeypatch.setattr(runtime.system, "run", found)
+    monkeypatch.chdir(tmp_path)
+    Path("my file.yaml").write_text(FILE)
+    Path("my arms.yaml").write_text(FILE + ARMS)
+    return found
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The words of the last line that was printed to continue."""
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("continue with  ")]
+    program, *words = shlex.split(lines[-1].removeprefix("continue with  "))
+    assert program == "computerrl"
+    return words
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        (["my file.yaml", "--seed", "3"], ["demos", "3"]),
+        (["my file.yaml", "--seed", "3", "5"], ["demos", "3", "5"]),
+        (["my arms.yaml"], ["demos", "cloning-3", "near-3", "far-3", "cloning-5", "near-5", "far-5"]),
+        (["my arms.yaml", "--arm", "far", "--seed", "5"], ["demos", "cloning-5", "far-5"]),
+    ],
+)
+def test_an_experiment_goes_on_by_the_line_that_is_printed(
+    broken: Broken, words: list[str], runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = ["--set", "learner.bc_lr=0.5", "--set", "run.require={bc_steps: 2, rl_steps: 1}"]
+    status, line = cli.main(["run", *words, *sets, "--name", "e", *AT]), told(capsys)
+    for number, run in enumerate(runs, 1):
+        assert status == 130
+        assert broken.begun[-1] == f"e-{run}"
+        status = cli.main(line)
+        if number < len(runs):
+            line = told(capsys)
+    assert status == 0
+    assert broken.begun == [f"e-{run}" for run in runs for _ in range(2)]
+    for run in runs:
+        deploy = typed.read(Path("my runs") / f"e-{run}" / "deploy.yaml", Deploy)
+        assert deploy.learner.bc_lr == 0.5
+        assert deploy.run.require.rl_steps == (0 if "cloning" in run else 1)
+
+
+@pytest.mark.parametrize("named", [["--name", "e"], []])
+def test_what_a_resume_does_not_say_is_as_it_was_begun(
+    broken: Broken, named: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = ["run", "my file.yaml", *AT]
+    assert cli.main([*begin, "--name", "older"]) == 130
+    assert cli.main([*begin, "--seed", "3", "5", "--set", "learner.bc_lr=0.5", "--name", "e"]) == 130
+    while cli.main([*begin, "--resume", *named]) == 130:
+        pass
+    assert broken.begun == ["older", "e-demos", "e-demos", "e-3", "e-3", "e-5", "e-5"]
+    assert typed.read(Path("my runs/e-5/deploy.yaml"), Deploy).learner.bc_lr == 0.5
+    while cli.main([*begin, "--resume", "--name", "e", "--seed", "7"]) == 130:
+        pass
+    assert broken.begun[-2:] == ["e-7", "e-7"], "more seeds of the same"
+    assert typed.read(Path("my runs/e-7/deploy.yaml"), Deploy).learner.bc_lr == 0.5
+
+
+def test_a_recording_is_finished_as_it_was_begun(broken: Broken) -> None:
+    begin = ["run", "my file.yaml", "--name", "e", *AT]
+    assert cli.main([*begin, "--seed", "3"]) == 130
+    assert cli.main([*begin, "--seed", "1", "3", "--resume"]) == 130
+    assert broken.begun == ["e-demos", "e-demos", "e-1"]
+    assert typed.read(Path("my runs/e-demos/deploy.yaml"), Deploy).run.seed == 3
+
+
+@pytest.mark.parametrize(
+    ("begun", "said", "expected"),
+    [
+        ([], ["learner.bc_lr=0.5"], "--set learner.bc_lr=0.5: experiment e was begun with no --set: leave it out"),
+        (["learner.bc_lr=0.5"], ["learner.bc_lr=0.50"], ""),
+        (["learner.bc_lr=0.5"], ["learner.bc_lr=0.1"], "begun with --set learner.bc_lr=0.5: leave it out"),
+        (["run.require={bc_steps: 2}", "learner.bc_lr=0.5"], ["run.require.bc_steps=2"], ""),
+        (
+            ["run.require={bc_steps: 2}"],
+            ["run.require.bc_steps=2", "replay.max_staleness=3"],
+            "--set replay.max_staleness=3: experiment e was begun with --set 'run.require={bc_steps: 2}': leave it out",
+        ),
+        ([], ["learner.bc_rl=1"], "did you mean learner.bc_lr?"),
+        (["learner.bc_lr=0.1", "learner.bc_lr=0.5"], ["learner.bc_lr=0.1", "learner.bc_lr=0.5"], ""),
+    ],
+)
+def test_another_set_is_refused_and_the_same_otherwise_said_is_not(
+    broken: Broken, begun: list[str], said: list[str], expected: str
+) -> None:
+    def asked(overrides: list[str], *seeds: int) -> Asked:
+        return Asked(seeds=list(seeds), overrides=overrides)
+
+    if expected:
+        with pytest.raises(ConfigError) as caught:
+            experiment.resumed("my file.yaml", "e", asked(begun, 3), asked(said))
+        assert expected in str(caught.value)
+    else:
+        assert experiment.resumed("my file.yaml", "e", asked(begun, 3), asked(said, 4)) == asked(begun, 4)
+    assert experiment.resumed("my file.yaml", "e", None, asked(said, 4)) == asked(said, 4), "an older build's"
+
+
+def test_a_resume_that_says_something_else_is_refused(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    begin = ["run", "my file.yaml", *AT, "--set", "learner.bc_lr=0.5"]
+    assert cli.main([*begin, "--name", "alone"]) == 130
+    assert cli.main([*begin, "--name", "e", "--seed", "3"]) == 130
+    line = told(capsys)
+    assert cli.main(line) == 130  # its recording is done, its run is begun
+    capsys.readouterr()
+    on = ["run", "my file.yaml", "--resume", *AT]
+    shown = refused(capsys, *on, "--name", "e", "--set", "learner.bc_lr=0.1")
+    assert "--set learner.bc_lr=0.1: experiment e was begun with --set learner.bc_lr=0.5" in shown
+    shown = refused(capsys, *on, "--name", "e-3")
+    assert "--name e-3: it is a run of experiment e: continue that with" in shown
+    assert shlex.join(line) in shown
+    shown = refused(capsys, "run", "smoke", "--resume", "--name", "alone", *AT)
+    assert "FILE smoke: run alone was begun with my file.yaml: continue it with" in shown
+    older = msgspec.structs.replace(runfolder.read_record(Path("my runs/e-3")), asked=None)
+    (Path("my runs/e-3") / "run.json").write_bytes(msgspec.json.encode(older))
+    assert "--seed 3 --resume --name e" in runfolder.to_continue(older, Path("my runs/e-3"))
+
+
+def record(name: str, file: str, **more: Any) -> RunRecord:
+    return RunRecord(name=name, file=file, seed=7, build="", versions={}, started="", started_s=1.0, **more)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("my file.yaml", "computerrl run 'my file.yaml' --resume --name x"),
+        ("eval my model", "computerrl eval --resume --name x"),
+        ("demos record my suite.yaml", "computerrl demos record --resume --name x"),
+        ("demos import my demos.jsonl", "computerrl demos import 'my demos.jsonl' x"),
+    ],
+)
+def test_the_line_names_the_command_that_made_the_run(
+    file: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runfolder.claim(Path("runs/x"), record("x", file), resume=False).end("stopped", None)
+    assert runfolder.to_continue(record("x", file), Path("runs/x")) == expected
+    if not file.startswith("my"):
+        Path("x.yaml").write_text(FILE)
+        assert expected in refused(capsys, "run", "x.yaml", "--resume", "--name", "x")
+
+
+def test_what_was_evaluated_or_recorded_is_no_run_of_a_file_called_alike(tmp_path: Path) -> None:
+    for name, file in (("a", "local"), ("b", "eval runs/local"), ("c", "demos record suites/local.yaml")):
+        runfolder.claim(tmp_path / name, record(name, file), resume=False).end("ok", None)
+    assert runfolder.newest_of(tmp_path, "local", "local").name == "a"
+
+
+STAYS = {"help", "model", "against", "name", "resume", "out", "runs", "json"}
+SAMPLES = {
+    "at": ["final"], "tasks": ["desktop"], "like": ["local"], "split": ["held-out"], "instances": ["3"], "first": ["0"],
+    "untrained": [], "episodes": ["1"], "decoding": ["greedy"], "seats": ["2"], "form": ["compact"],
+    "max_steps": ["9"], "seed": ["0"], "attach": ["http://x"], "engine": ["embedded"],
+}  # fmt: skip
+
+
+def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
+    broken: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path("my runs/seen")
+    runfolder.claim(folder, record("seen", "eval base"), resume=False).end("stopped", None)
+    (folder / "deploy.yaml").write_text(deployfile.dump(Deploy()))
+    (folder / play._EVALUATED).write_bytes(msgspec.json.encode(Weights(folder=str(models.bundled()), name="base")))
+    parser = cli.build_parser().parse_args(["eval"]).parser
+    assert {action.dest for action in parser._actions} - STAYS == set(settings.FLAGS) == set(SAMPLES)
+    for name, words in SAMPLES.items():
+        shown = refused(capsys, "eval", "base", "--resume", runcommand.flag_of(name), *words, *AT)
+        assert f"{runcommand.flag_of(name)}: --resume goes on as the evaluation was begun: leave it out" in shown
+    shown = refused(capsys, "eval", str(models.bundled()), "--resume", *AT)
+    assert f"MODEL {models.bundled()}: evaluation seen was begun with base: leave it out" in shown
+    assert "no training run" in refused(capsys, "eval", "last", "--resume", *AT)
+    assert "name a MODEL" in refused(capsys, "eval", "--tasks", "desktop", *AT)
+    assert not broken.begun
+    monkeypatch.setattr(show, "result", lambda *_, **__: None)
+    line = shlex.split(runfolder.to_continue(runfolder.read_record(folder), folder))[1:]
+    assert line == ["eval", "--resume", "--name", "seen", *AT]
+    assert cli.main(line) == 0
+    assert cli.main(["eval", "base", "--resume", *AT]) == 0
+    assert broken.begun == ["seen", "seen"]
+    assert runfolder.read_record(folder).file == "eval base"
+
+
+def test_a_recording_goes_on_as_it_was_begun_or_not_at_all(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["demos", "record", "--deploy", "my file.yaml", "--name", "cold", *AT]) == 130
+    line = told(capsys)
+    again = ["demos", "record", "--resume", *AT]
+    for words, said in (
+        (["--deploy", "local"], "--deploy local: recording cold was begun with --deploy my file.yaml"),
+        (["--tasks", "text_editor/train/1"], "--tasks text_editor/train/1: recording cold was begun with"),
+        (["--set", "demos.count=3"], "--set: --resume goes on as the recording was begun"),
+    ):
+        assert said in refused(capsys, *again, *words)
+    assert cli.main(line) == 0
+    assert cli.main([*again, "--deploy", "my file.yaml"]) == 0
+    assert broken.begun == ["cold"] * 3
