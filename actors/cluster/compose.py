@@ -106,7 +106,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         ActorSpec(
             name="rank/0",
             factory="actors.learner.rank:RankActor",
-            config=RankSettings(optim=learner.optim(), threads=learner.threads),
+            config=RankSettings(optim=learner.optim(), threads=learner.threads, sft_threads=learner.sft_threads),
             host=RANK_HOST,
         ),
         ActorSpec(

@@ -53,7 +53,8 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     checkpoint_every: int = 10  # optimizer steps
     dtype: str = "float32"  # bfloat16 pays on GPUs only
     ranks: int = 1
-    threads: int = 1  # of each rank
+    threads: int = 1  # of each rank in RL, beside desktops and samplers
+    sft_threads: int = 1  # of each rank in cloning and pulses, while those rest
 
     def __post_init__(self) -> None:
         if self.ranks != 1:
@@ -74,7 +75,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             raise ConfigError(f"learner.mismatch_cap is {self.mismatch_cap}: it is at least 1")
         if not 0 <= self.lr_floor <= 1:
             raise ConfigError(f"learner.lr_floor is {self.lr_floor}: it is a share, from 0 to 1")
-        for name in ("token_budget", "checkpoint_every", "threads", "epochs"):
+        for name in ("token_budget", "checkpoint_every", "threads", "sft_threads", "epochs"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it counts from 1")
         if self.rehearsal < 0:
@@ -107,6 +108,7 @@ class RankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     optim: OptimConfig = OptimConfig()
     threads: int = 1
+    sft_threads: int = 1
 
 
 class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -129,28 +129,28 @@ class RankActor(Actor):
             self._doing = f"at {self._version}"
 
     def _load(self, msg: LoadModel) -> ModelLoaded:
-        import torch
-
         from policy.megatron.trainer import Trainer
 
-        torch.set_num_threads(self.config.threads)  # counts for the calling thread only
         build = Trainer.resume if msg.checkpoint else Trainer
         trainer = self._trainer = build(Path(msg.location), self.config.optim)
         trained = Version.parse(trainer.loaded_version) if msg.checkpoint else None
         return ModelLoaded(parameters=trainer.parameters, vocab_size=trainer.shape.vocab, trained=trained)
 
-    @staticmethod
-    def _step(trainer: Trainer, msg: StepPlan) -> StepResult:
+    def _step(self, trainer: Trainer, msg: StepPlan) -> StepResult:
+        import torch
+
         from policy.losses import Objective
 
         if msg.kind not in {"grpo", "cross_entropy"}:
             raise LearnerError(f"a plan's kind is grpo or cross_entropy, not {msg.kind!r}")
+        sft = msg.kind == "cross_entropy"
+        torch.set_num_threads(self.config.sft_threads if sft else self.config.threads)
         t0 = time.monotonic()
         if msg.fresh_optimizer:
             trainer.fresh_optimizer()
         if msg.new_reference:
             trainer.new_reference()
-        if msg.kind == "cross_entropy":
+        if sft:
             figures = trainer.cross_entropy_step(msg.micro_batches, msg.lr, msg.rehearsal)
         else:
             objective = Objective(

@@ -164,7 +164,7 @@ def test_a_batch_without_any_signal_is_refused() -> None:
         ("ranks", 2), ("policy", "other"), ("dtype", "float16"), ("rl_lr", 0.0), ("token_budget", 0),
         ("checkpoint_every", 0), ("kl_coef", -0.1), ("threads", 0), ("clip_grad", 0.0), ("epochs", 0),
         ("dual_clip", 1.0), ("mismatch_cap", 0.9), ("lr_floor", 1.5), ("rehearsal", -1), ("rehearsal_coef", 0.0),
-        ("betas", (0.9, 1.5)), ("betas", (-0.1, 0.9)), ("weight_decay", -1.0), ("warmup_steps", -1),
+        ("betas", (0.9, 1.5)), ("betas", (-0.1, 0.9)), ("weight_decay", -1.0), ("warmup_steps", -1), ("sft_threads", 0),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_train_are_refused_by_name(setting: str, value: object) -> None:

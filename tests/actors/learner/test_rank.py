@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from actors.learner.config import RankSettings
 from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
 from policy import hf_folder
 from policy.broadcast import checksums
+from policy.megatron.trainer import Trainer
 from policy.optim import OptimConfig
 from policy.packing import Aggregation, pack_cross_entropy
 from runtime.errors import ConfigError, LearnerError, NoModel, StoreError
@@ -58,6 +59,31 @@ async def test_a_plan_is_carried_out_once(rank: Ref, model: Path) -> None:
     assert await rank.ask(step_to(1), timeout_s=60) == first
     second = await rank.ask(step_to(2), timeout_s=60)
     assert second.figures["loss"] < first.figures["loss"]
+
+
+async def test_cloning_takes_its_own_number_of_threads(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While desktops rest their processors are the rank's; beside them it keeps to `threads`."""
+    threads = dict[str, int]()
+
+    def noting(kind: str) -> Callable[..., dict[str, float]]:
+        def step(*_: object) -> dict[str, float]:
+            threads[kind] = torch.get_num_threads()
+            return {"ok": 1.0}
+
+        return step
+
+    monkeypatch.setattr(Trainer, "cross_entropy_step", noting("cross_entropy"))
+    monkeypatch.setattr(Trainer, "grpo_step", noting("grpo"))
+    config = RankSettings(threads=1, sft_threads=2)
+    async with ActorSystem(tmp_path / "run") as system:
+        await system.spawn(ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=config))
+        rank = system.ref("rank/0")
+        await load(rank, model)
+        for step, kind in enumerate(("cross_entropy", "grpo", "cross_entropy"), 1):
+            await rank.ask(step_to(step, kind), timeout_s=60)
+            assert threads[kind] == {"cross_entropy": 2, "grpo": 1}[kind]
 
 
 async def test_only_the_version_it_is_at_is_stepped_saved_or_exported(rank: Ref, model: Path, tmp_path: Path) -> None:
