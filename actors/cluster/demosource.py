@@ -16,15 +16,17 @@ from actors.replay.demofiles import Header
 from actors.replay.demos import refuse_foreign
 from runtime.errors import ConfigError, LedgerError, StoreError
 
+SUFFIXES = (".jsonl", ".parquet")
+
 
 def locate(name: str, runs: Path) -> Path:
     """The recording `name`: a .jsonl or .parquet file, a run's folder, or a run's name below `runs`.
 
     Raises ConfigError with the nearest name.
     """
-    if Path(name).suffix in (".jsonl", ".parquet"):
+    if Path(name).suffix in SUFFIXES:
         if not os.path.isfile(name):
-            raise ConfigError(f"{name}: no such file of demonstrations")
+            raise ConfigError(f"{name}: no such file of demonstrations; {_files_near(Path(name))}")
         return Path(name).resolve()
     for folder in (Path(name), runs / name):
         if os.path.isfile(folder / demofiles.LEDGER):
@@ -35,6 +37,15 @@ def locate(name: str, runs: Path) -> Path:
     raise ConfigError(
         f"{name}: no recording of that name: it is a .jsonl or .parquet file or a run in {runs}; {hint(name, known)}"
     )
+
+
+def _files_near(path: Path) -> str:
+    """What there is instead of `path` in its folder, or that there is no such folder."""
+    try:
+        files = [str(path.with_name(one)) for one in sorted(os.listdir(path.parent)) if one.endswith(SUFFIXES)]
+    except OSError:
+        return f"there is no folder {path.parent}"
+    return hint(str(path), files)
 
 
 def header_of(path: Path) -> Header:

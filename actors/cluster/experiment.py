@@ -7,6 +7,7 @@ nothing but what their arm and seed say.
 from __future__ import annotations
 
 import copy
+import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -147,6 +148,18 @@ def expand(
     for number in order:
         made += [_one(file, data, overrides, (arm, found.get(arm, {})), number) for arm in chosen]
     return made
+
+
+def settings_of(file: str, arm: str) -> str:
+    """A name of what deploy file `file` says to runs of `arm`: another one when a key of theirs is changed.
+
+    Which arms and seeds there are beside it does not matter. Raises ConfigError.
+    """
+    data = _parsed(file)
+    arms = data.pop("arms", None) or {}
+    data.pop("seeds", None)
+    said = msgspec.json.encode((data, arms.get(arm)), order="sorted")
+    return hashlib.sha256(said).hexdigest()[:16]
 
 
 def resumed(file: str, name: str, begun: Asked | None, said: Asked) -> Asked:

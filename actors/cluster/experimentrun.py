@@ -139,7 +139,8 @@ def _carry_out(path: Path, deploy: Deploy, arm: str, name: str, args: argparse.N
 
 
 def _labels(args: argparse.Namespace, name: str, arm: str) -> Labels:
-    return Labels(args.file, args.runs, time.time(), experiment=name, arm=arm, asked=_said_by(args))
+    said = experiment.settings_of(args.file, arm)
+    return Labels(args.file, args.runs, time.time(), experiment=name, arm=arm, settings=said, asked=_said_by(args))
 
 
 def _recorded(folder: Path, stem: str, deploy: Deploy, args: argparse.Namespace, name: str) -> str | int:
@@ -175,7 +176,10 @@ def _planned(deploy: Deploy, path: Path) -> compose.Plan:
 
 
 def _to_resume(folder: Path, name: str | None, file: str) -> tuple[str, Asked | None]:
-    """The experiment of `file` called `name`, or the newest one, and what it was begun with."""
+    """The experiment of `file` called `name`, or the newest one, and what it was begun with.
+
+    Raises ConfigError where there is none, and where the file says something else by now.
+    """
     mine = [record for record in _of_file(folder, file) if record.experiment]
     names = [record.experiment for record in mine]
     if name is None:
@@ -184,6 +188,12 @@ def _to_resume(folder: Path, name: str | None, file: str) -> tuple[str, Asked | 
         name = names[-1]
     if name not in names:
         raise ConfigError(f"--name {name}: no such experiment of {file} in {folder}; {hint(name, set(names))}")
+    for record in (one for one in mine if one.experiment == name and one.settings):
+        if record.settings != experiment.settings_of(file, record.arm):
+            raise ConfigError(
+                f"{file}: it has changed since {record.name} was begun with it, and what is begun now would differ;"
+                " undo the change, or begin another experiment with another --name"
+            )
     begun = [record.asked for record in mine if record.experiment == name and record.asked]
     return name, begun[-1] if begun else None
 

@@ -92,6 +92,7 @@ class Labels(NamedTuple):
     begun: float  # wall seconds
     experiment: str = ""  # what this run is one of
     arm: str = ""
+    settings: str = ""  # names what the file of the experiment says to it
     asked: runfolder.Asked | None = None  # of the experiment
 
 
@@ -119,6 +120,7 @@ def carry_out(
         started_s=labels.begun,
         experiment=labels.experiment,
         arm=labels.arm,
+        settings=labels.settings,
         asked=labels.asked,
     )
     run = runfolder.claim(folder, record, resume=resume)

@@ -58,6 +58,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     resumed: int = 0  # how many times
     experiment: str = ""  # of the runs that one file with arms or seeds became; "" for a run of its own
     arm: str = ""
+    settings: str = ""  # names what the file of an experiment said to this run; "" in older builds
     asked: Asked | None = None  # of the experiment, by the command that last went on with this run; older builds: None
 
     @property

@@ -63,12 +63,10 @@ class ModelLoaded(Message):
     """The rank holds a model."""
 
     parameters: int
-    vocab_size: int
-    trained: Version | None  # of a checkpoint
 
 
 class LoadModel(Request[ModelLoaded]):
-    """Start from a Hugging Face folder, or from a checkpoint folder with optimizer state."""
+    """Start from a Hugging Face folder, or from a checkpoint folder with optimizer state, of that version's step."""
 
     location: str
     checkpoint: bool

@@ -30,7 +30,7 @@ from actors.learner.sending import Sender
 from actors.sampler.messages import Canary
 from policy.packing import MicroBatch, PackedSample
 from runtime.actor import Actor, handles
-from runtime.errors import LearnerError, NoModel
+from runtime.errors import LearnerError, NoModel, StoreError
 from runtime.message import Version
 
 if TYPE_CHECKING:
@@ -133,8 +133,10 @@ class RankActor(Actor):
 
         build = Trainer.resume if msg.checkpoint else Trainer
         trainer = self._trainer = build(Path(msg.location), self.config.optim)
-        trained = Version.parse(trainer.loaded_version) if msg.checkpoint else None
-        return ModelLoaded(parameters=trainer.parameters, vocab_size=trainer.shape.vocab, trained=trained)
+        if msg.checkpoint and Version.parse(trainer.loaded_version).step != msg.version.step:
+            self._trainer = None
+            raise StoreError(f"{msg.location} is a checkpoint of {trainer.loaded_version}, not of {msg.version}'s step")
+        return ModelLoaded(parameters=trainer.parameters)
 
     def _step(self, trainer: Trainer, msg: StepPlan) -> StepResult:
         import torch

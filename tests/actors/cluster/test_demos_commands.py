@@ -111,6 +111,8 @@ def used_by_another_run(folder: Path) -> None:
     other = (folder / "demos.jsonl").read_text().replace(models.fingerprint(models.bundled()), "0123", 1)
     (folder / "other.jsonl").write_text(other)
     assert "was recorded with tokenizer 0123" in refused(source=str(folder / "other.jsonl"), count=4)
+    assert f"did you mean {folder / 'other.jsonl'}?" in refused(source=str(folder / "othr.jsonl"))
+    assert f"there is no folder {folder / 'gone'}" in refused(source=str(folder / "gone" / "other.jsonl"))
 
 
 def test_the_recording_that_comes_along_is_one_for_the_main_job_and_has_all_strata() -> None:

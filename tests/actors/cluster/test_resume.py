@@ -257,3 +257,19 @@ def test_a_recording_goes_on_as_it_was_begun_or_not_at_all(broken: Broken, capsy
     assert cli.main(line) == 0
     assert cli.main([*again, "--deploy", "my file.yaml"]) == 0
     assert broken.begun == ["cold"] * 3
+
+
+def test_a_file_that_says_something_else_by_now_is_refused(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is begun later has the settings that the first runs were begun with."""
+    file = Path("my arms.yaml")
+    text = file.read_text()
+    assert cli.main(["run", str(file), "--seed", "5", "--name", "e", *AT]) == 130
+    line = told(capsys)
+    file.write_text(text.replace("count: 1", "count: 2"))
+    assert "my arms.yaml: it has changed since e-demos was begun with it" in refused(capsys, *line)
+    file.write_text(text.replace("seeds: [3, 5]", "seeds: [3, 5, 8]  # more of the same"))
+    while cli.main(line) == 130:
+        pass
+    capsys.readouterr()
+    file.write_text(text.replace("max_staleness: 4", "max_staleness: 5"))
+    assert "it has changed since e-far-5 was begun with it" in refused(capsys, *line)

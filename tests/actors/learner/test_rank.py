@@ -47,8 +47,7 @@ def model(tmp_path: Path) -> Path:
 
 async def load(rank: Ref, model: Path) -> None:
     loaded = await rank.ask(LoadModel(location=str(model), checkpoint=False, version=v(0)), timeout_s=60)
-    assert loaded.vocab_size == tiny_models.VOCAB
-    assert loaded.trained is None
+    assert loaded.parameters > tiny_models.VOCAB
 
 
 async def test_a_plan_is_carried_out_once(rank: Ref, model: Path) -> None:
@@ -106,8 +105,9 @@ async def test_a_checkpoint_starts_a_lineage(rank: Ref, model: Path, tmp_path: P
     where = str(tmp_path / "checkpoint")
     await rank.ask(SaveCheckpoint(version=v(1), location=where), timeout_s=60)
     after = await rank.ask(step_to(2), timeout_s=60)
-    loaded = await rank.ask(LoadModel(location=where, checkpoint=True, version=v(1, 1)), timeout_s=60)
-    assert loaded.trained == v(1)
+    with pytest.raises(StoreError, match=r"is a checkpoint of 0\.1, not of 1\.2's step"):
+        await rank.ask(LoadModel(location=where, checkpoint=True, version=v(2, 1)), timeout_s=60)
+    await rank.ask(LoadModel(location=where, checkpoint=True, version=v(1, 1)), timeout_s=60)
     plan = StepPlan(plan_id="again", kind="cross_entropy", version=v(2, 1), micro_batches=BATCHES, lr=1e-2)
     assert (await rank.ask(plan, timeout_s=60)).figures["loss"] == pytest.approx(after.figures["loss"], rel=1e-6)
     with pytest.raises(StoreError):
