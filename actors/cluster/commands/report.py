@@ -11,7 +11,8 @@ DESCRIPTION = (
     "from a granted reservation to its verification, idle by cause) and which part used the processor. With --out\n"
     "also write one self-contained page, report.html, with curves, causes of phase changes and whole episodes, and\n"
     "every curve as a PNG. Runs of one deploy file that differ in the seed become a mean and a band; the name of an\n"
-    "experiment stands for its runs.\n"
+    "experiment stands for its runs. RUN.figures.gz, written beside the page, holds a run's figures without its\n"
+    "episodes and may stand for the run, so that seeds played on several machines can be shown together.\n"
     "Exit status: 0, 1 when a run played no evaluation round, 2 bad input."
 )
 EXAMPLES = (
@@ -19,15 +20,16 @@ EXAMPLES = (
     "  computerrl report last\n"
     "  computerrl report last --out report/                   also report/report.html and curves\n"
     "  computerrl report local-0 local-1 local-2 --out report/   three seeds as mean and band\n"
+    "  computerrl report report/local-0.figures.gz local-1    one of them from its figures alone\n"
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument(
-        "run", metavar="RUN", nargs="*", default=["last"], help="a run's or an experiment's name, a path, or `last`"
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write report.html, a PNG per curve and desktop.jpg")
+    named = "a run's or an experiment's name, a path, a file of figures, or `last`"
+    parser.add_argument("run", metavar="RUN", nargs="*", default=["last"], help=named)
+    files = "write report.html, a PNG per curve, desktop.jpg and RUN.figures.gz"
+    parser.add_argument("--out", type=Path, metavar="DIR", help=files)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
@@ -35,8 +37,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print it; 1 when a run played no evaluation round."""
     from actors.cluster import runfolder
-    from actors.cluster.report import show
+    from actors.cluster.report import kept, show
 
     runs = Path(args.runs)
-    paths = [path for name in args.run for path in runfolder.of_experiment(runs, name) or [runfolder.find(runs, name)]]
+
+    def named(name: str) -> list[Path]:
+        if name.endswith(kept.SUFFIX):
+            return [kept.locate(name)]
+        return runfolder.of_experiment(runs, name) or [runfolder.find(runs, name)]
+
+    paths = [path for name in args.run for path in named(name)]
     return show.show(list(dict.fromkeys(paths)), args.out, as_json=args.json)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -53,27 +52,27 @@ class Seeds(msgspec.Struct, frozen=True, kw_only=True):
     gains: list[SeedsGained]
 
 
-class _Run(NamedTuple):
+class Brief(NamedTuple):
+    """What is needed of a run."""
+
     name: str
     arm: str
     file: str
-    key: str
+    key: str  # shared by the seeds of one deploy file
     figures: RunFigures
 
-
-def together(paths: Sequence[Path], figures: Sequence[RunFigures]) -> list[Seeds]:
-    """What those runs among `paths` that share a deploy file say together; empty where no two do."""
-    labels = gather.labelled([_run(path, one) for path, one in zip(paths, figures, strict=True)])
-    return [_seeds(label, same) for label, same in labels.items() if len(same) > 1]
-
-
-def _run(path: Path, figures: RunFigures) -> _Run:
-    record, _ = gather.record_of(path)
-    key = gather.key_of(path, gather.deploy_of(path))
-    return _Run(path.name, record.arm if record else "", record.file if record else "", key, figures)
+    @classmethod
+    def of(cls, run: gather.RunData) -> Self:
+        """Of one that was read whole."""
+        return cls(run.name, run.arm, run.file, run.key, run.figures)
 
 
-def _seeds(label: str, runs: Sequence[_Run]) -> Seeds:
+def together(runs: Sequence[Brief]) -> list[Seeds]:
+    """What those of `runs` that share a deploy file say together; empty where no two do."""
+    return [_seeds(label, same) for label, same in gather.labelled(runs).items() if len(same) > 1]
+
+
+def _seeds(label: str, runs: Sequence[Brief]) -> Seeds:
     figures = [run.figures for run in runs]
     rounds = [
         SeedsRound(step=point.step, decoding=decoding, success=_spread(point.each), together=point.rate)

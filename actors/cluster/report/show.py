@@ -8,30 +8,31 @@ from pathlib import Path
 
 from actors.cluster import criterion, places, say
 from actors.cluster.evaluation import Round
-from actors.cluster.report.gather import RunData, gather, grouped
+from actors.cluster.report import kept
+from actors.cluster.report.gather import RunData, deploy_of, gather, grouped, key_of, record_of
 from actors.cluster.report.machine import MachineTime
 from actors.cluster.report.page import page
 from actors.cluster.report.pictures import pictures
 from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
+from actors.cluster.report.seeds import Brief, together
 from actors.cluster.report.seeds import show as show_seeds
-from actors.cluster.report.seeds import together
 from actors.replay.intervals import Rate
 
 
 def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
-    """Print the reports of the runs at `paths` and write page and pictures into `out`.
+    """Print the reports of the runs at `paths`, folders or files of figures, and write page and pictures into `out`.
 
     Returns 1 when one of them played no evaluation round. Raises ConfigError where a run has no ledger.
     """
     if out is not None:
         places.refuse_unwritable(out, "--out")
     if out is None:
-        figures, written = [read_run(path) for path in paths], []
+        brief, written = [_brief(path) for path in paths], []
     else:
         runs = [_gathered(path) for path in paths]
-        figures, written = [run.figures for run in runs], write(runs, paths, out)
-    seeds = together(paths, figures) if len(paths) > 1 else []
+        brief, written = [Brief.of(run) for run in runs], write(runs, paths, out)
+    figures, seeds = [run.figures for run in brief], together(brief)
     if as_json:
         told = {"figures": figures[0]} if len(figures) == 1 else {"runs": figures, "seeds": seeds}
         say.document({**told, "files": [str(file) for file in written]})
@@ -46,18 +47,28 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     return 0 if all(one.rounds for one in figures) else 1
 
 
+def _brief(path: Path) -> Brief:
+    if path.is_file():
+        return Brief.of(kept.read(path))
+    record, _ = record_of(path)
+    key = key_of(path, deploy_of(path))
+    return Brief(path.name, record.arm if record else "", record.file if record else "", key, read_run(path))
+
+
 def _gathered(path: Path) -> RunData:
     say.line(f"reading {path.name} ...", to=sys.stderr)
-    return gather(path)
+    return kept.read(path) if path.is_file() else gather(path)
 
 
 def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Path]:
-    """Write report.html, a PNG of every curve and the last screenshot into `out`; returns what was written."""
+    """Write report.html, a PNG per curve, the last screenshot and every run's figures; returns what was written."""
     out.mkdir(parents=True, exist_ok=True)
     groups = grouped(runs)
     drawn = list(pictures(groups))
     files = {"report.html": page(groups, drawn).encode()} | {f"{one.name}.png": one.content for one in drawn}
-    picture = next((found for path in paths if (found := last_picture(path)) is not None), None)
+    files |= {f"{run.name}{kept.SUFFIX}": kept.packed(run) for run in runs}
+    folders = [path for path in paths if path.is_dir()]
+    picture = next((found for path in folders if (found := last_picture(path)) is not None), None)
     if picture is not None:
         files["desktop.jpg"] = picture[1]
     for name, content in files.items():

@@ -39,14 +39,14 @@ def union(spans: Sequence[Span]) -> list[Span]:
 
 def common_s(a: Sequence[Span], b: Sequence[Span]) -> float:
     """Seconds that lie in a span of `a` and in a span of `b`; each list is disjoint."""
-    return sum(max(0.0, min(a1, b1) - max(a0, b0)) for a0, a1 in a for b0, b1 in b)
+    return sum((max(0.0, min(a1, b1) - max(a0, b0)) for a0, a1 in a for b0, b1 in b), start=0.0)
 
 
 def overlap(steps: Sequence[Span], episodes: Sequence[Span]) -> Overlap:
     """How optimizer steps of RL and training episodes lie beside each other."""
     learner, acting = union(steps), union(episodes)
-    learner_s = sum(end - start for start, end in learner)
-    crowd_s = sum(common_s(learner, [span]) for span in episodes)
+    learner_s = sum((end - start for start, end in learner), start=0.0)
+    crowd_s = sum((common_s(learner, [span]) for span in episodes), start=0.0)
     times = [moment for span in (*learner, *acting) for moment in span]
     return Overlap(
         rl_s=max(times) - min(times) if times else 0.0,

@@ -1,0 +1,77 @@
+"""A run's figures as a file stand for the run: what is drawn and said is the same, and no file breaks a report."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from actors.cluster import cli
+from actors.cluster.report import kept
+from actors.cluster.report.gather import gather
+from runtime.errors import ConfigError
+from tests.actors.cluster.test_report_page import reported, whole
+
+CURVES = ("curve.png", "token-entropy.png", "groups.png")
+
+
+def test_figures_stand_for_their_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [whole(tmp_path / f"s{seed}", seed=seed, shift=seed) for seed in (0, 1)]
+    reported(runs, tmp_path / "out")
+    told = json.loads(capsys.readouterr().out)
+    files = [tmp_path / "out" / f"s{seed}{kept.SUFFIX}" for seed in (0, 1)]
+    page = reported([files[0], runs[1]], tmp_path / "again")
+    again = json.loads(capsys.readouterr().out)
+    assert (again["runs"], again["seeds"]) == (told["runs"], told["seeds"])
+    assert "s0" in page
+    for name in CURVES:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    assert (tmp_path / "again" / files[0].name).read_bytes() == files[0].read_bytes()
+    assert cli.main(["report", *map(str, files), "--json"]) == 0
+    brief = json.loads(capsys.readouterr().out)
+    assert (brief["runs"], brief["seeds"]) == (told["runs"], told["seeds"])
+
+
+def test_an_episode_leaves_with_its_run_alone(tmp_path: Path) -> None:
+    run = gather(whole(tmp_path / "s"))
+    assert run.details
+    content = kept.packed(run)
+    assert content == kept.packed(run), "no clock in it"
+    (file := tmp_path / f"s{kept.SUFFIX}").write_bytes(content)
+    again = kept.read(file)
+    assert (again.details, again.episodes) == ({}, [])
+    assert again.rounds == run.rounds
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"words", "Not a gzipped file"),
+        (gzip.compress(b'{"form": 1, "run": {}}')[:-9], "no file of a run's figures"),
+        (gzip.compress(b'{"form": 1, "run": {}}'), "missing required field `name`"),
+        (gzip.compress(b'{"form": 9, "run": {}}'), "figures of form 9, this build reads form 1"),
+        (gzip.compress(b"[]"), "no file of a run's figures"),
+    ],
+)
+def test_what_is_no_such_file_is_one_clear_line(content: bytes, said: str, tmp_path: Path) -> None:
+    (file := tmp_path / f"a{kept.SUFFIX}").write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        kept.read(file)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_too_large_is_refused_before_it_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_BYTES", 1000)
+    (file := tmp_path / f"a{kept.SUFFIX}").write_bytes(gzip.compress(bytes(2000)))
+    with pytest.raises(ConfigError, match="unpacked, which no run's figures are"):
+        kept.read(file)
+
+
+def test_a_misspelt_file_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / f"local-0{kept.SUFFIX}").touch()
+    assert cli.main(["report", str(tmp_path / f"locl-0{kept.SUFFIX}")]) == 2
+    assert f"did you mean {tmp_path / f'local-0{kept.SUFFIX}'}?" in capsys.readouterr().err
