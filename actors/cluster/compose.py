@@ -62,7 +62,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return plansummary.summary(self.deploy, self.lanes)
 
     def demonstrators(self) -> list[str]:
-        """Routes of the oracles, or members of the pool, by which demonstrations are made."""
+        """Routes of the oracles, or members of the pool, by which demonstrations are made; none where none are."""
+        if not self.deploy.demos.count:
+            return []
         ledger = self.stages[0][0].config
         if not isinstance(ledger, LedgerSettings):
             raise TypeError(f"the first stage holds {self.stages[0][0].name}, not the ledger")

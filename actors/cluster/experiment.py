@@ -10,7 +10,7 @@ import copy
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -24,10 +24,10 @@ from actors.learner.config import LearnerConfig
 from runtime.errors import ConfigError
 
 SEED = "run.seed"
-# Of the learner, what cloning does not ask for.
+# Of the learner, what cloning does not ask for, and what changes no more than the rounding.
 _OF_RL = (
     "rl_lr", "pulse_lr", "advantage", "advantage_std", "policy", "epochs", "clip_low", "clip_high", "dual_clip",
-    "mismatch_cap", "kl_coef", "checkpoint_every",
+    "mismatch_cap", "kl_coef", "checkpoint_every", "threads", "sft_threads",
 )  # fmt: skip
 
 
@@ -63,11 +63,19 @@ def footings(runs: Sequence[OneRun]) -> dict[str, str]:
 
 
 def _footing(deploy: Deploy) -> bytes:
+    return msgspec.json.encode((_demonstrated(deploy), deploy.demos.source))
+
+
+def _demonstrated(deploy: Deploy) -> dict[str, object]:
+    """What decides what is demonstrated, and how, but for the recording that it may be taken from."""
     later = {"source": "", "resample_rounds": 0, "resamples": 1, "resample_bc_steps": 0}
-    demos = msgspec.structs.replace(deploy.demos, **later)
-    desktops = deploy.desktops
-    made_of = (deploy.run.base, deploy.tasks.demo, deploy.tasks.max_steps, demos, desktops.form, desktops.actions)
-    return msgspec.json.encode((*made_of, desktops.settle_ms, deploy.demos.source))
+    desktops = {name: getattr(deploy.desktops, name) for name in ("form", "actions", "settle_ms")}
+    return {
+        "run": {"base": deploy.run.base},
+        "tasks": {"demo": deploy.tasks.demo, "max_steps": deploy.tasks.max_steps},
+        "demos": msgspec.to_builtins(msgspec.structs.replace(deploy.demos, **later)),
+        "desktops": desktops,
+    }
 
 
 def share_cloning(runs: Sequence[OneRun]) -> bool:
@@ -75,18 +83,29 @@ def share_cloning(runs: Sequence[OneRun]) -> bool:
 
     `runs` are all of the experiment's, whichever are carried out.
     """
-    ways = {arm: _cloning(next(one.deploy for one in runs if one.arm == arm)) for arm in {one.arm for one in runs}}
+    firsts = {one.arm: one.deploy for one in reversed(runs)}
+    ways = {arm: _cloning(deploy) for arm, deploy in firsts.items()}
     return len(ways) > 1 and len(set(ways.values())) == 1 and all(one.deploy.entropulse.bc_steps for one in runs)
 
 
 def _cloning(deploy: Deploy) -> bytes:
     """What decides how weights are cloned, but for the seed."""
-    cloned = msgspec.structs.replace(deploy.learner, **{name: getattr(LearnerConfig(), name) for name in _OF_RL})
-    again = (deploy.demos.resample_rounds, deploy.demos.resamples, deploy.demos.resample_bc_steps)
-    rules = deploy.replay
-    drawn = (rules.temperature, rules.max_new_tokens) if deploy.demos.resample_rounds else ()
-    steps = (deploy.entropulse.bc_steps, rules.samples_per_step)
-    return msgspec.json.encode((_footing(deploy), cloned, again, drawn, steps))
+    return msgspec.json.encode((cloning_of(deploy), deploy.demos.source))
+
+
+def cloning_of(deploy: Deploy) -> dict[str, object]:
+    """Key -> value of all that decides how weights are cloned, but for the seed and for where a recording lies."""
+    learner = msgspec.structs.replace(deploy.learner, **{name: getattr(LearnerConfig(), name) for name in _OF_RL})
+    again = ("resample_rounds", "resamples", "resample_bc_steps")
+    drawn = ("temperature", "max_new_tokens") if deploy.demos.resample_rounds else ()
+    found = _demonstrated(deploy)
+    return {
+        **found,
+        "demos": {**cast(dict[str, object], found["demos"]), **{name: getattr(deploy.demos, name) for name in again}},
+        "learner": msgspec.to_builtins(learner),
+        "replay": {name: getattr(deploy.replay, name) for name in ("samples_per_step", *drawn)},
+        "entropulse": {"bc_steps": deploy.entropulse.bc_steps},
+    }
 
 
 def cloning_alone(deploy: Deploy) -> Deploy:
@@ -170,7 +189,12 @@ def resumed(file: str, name: str, begun: Asked | None, said: Asked) -> Asked:
     """
     if begun is None:
         return said
-    asked = Asked(arms=said.arms or begun.arms, seeds=said.seeds or begun.seeds, overrides=begun.overrides)
+    if said.cloned and said.cloned != begun.cloned:
+        was = f"--cloned {begun.cloned}" if begun.cloned else "cloning of its own"
+        raise ConfigError(f"--cloned {said.cloned}: experiment {name} was begun with {was}: leave it out")
+    asked = Asked(
+        arms=said.arms or begun.arms, seeds=said.seeds or begun.seeds, overrides=begun.overrides, cloned=begun.cloned
+    )
 
     def changes(overrides: Sequence[str]) -> bool:
         found = expand(file, [*begun.overrides, *overrides], seeds=asked.seeds)

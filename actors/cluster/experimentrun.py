@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import compose, deployfile, experiment, places, runcommand, runfolder, say, typed, weights
+from actors.cluster import cloned, compose, deployfile, experiment, places, runcommand, runfolder, say, typed, weights
 from actors.cluster.config import Deploy
 from actors.cluster.experiment import OneRun
 from actors.cluster.nearest import hint
@@ -68,24 +68,24 @@ def start(args: argparse.Namespace) -> int:
     sources: dict[str, str] = {}  # by recording
     whole = experiment.expand(args.file, args.overrides)  # all arms, whichever are chosen
     footings, shared = experiment.footings(whole), experiment.share_cloning(whole)
-    for one in runs:
+    for one in runs if not args.cloned else []:
         footing = footings[one.arm]
         if footing not in sources:
             source = _recorded(folder, "-".join(part for part in (name, footing) if part), one.deploy, args, name)
             if isinstance(source, int):
                 return source
             sources[footing] = source
-    worst, cloned = 0, dict[int, str]()  # weights by seed
+    worst, begin = 0, dict[int, str]()  # cloned weights by seed
     for number, one in enumerate(runs, 1):
-        deploy = _with_source(one.deploy, sources[footings[one.arm]])
-        if shared and one.seed not in cloned:
+        deploy = one.deploy if args.cloned else _with_source(one.deploy, sources[footings[one.arm]])
+        if shared and not args.cloned and one.seed not in begin:
             path = folder / runfolder.cloning_of(name, one.seed)
             say.line(f"\ncloning for all arms of seed {one.seed}")
             if status := _carry_out(path, experiment.cloning_alone(deploy), CLONING, name, args):
                 return status
-            cloned[one.seed] = weights.locate(str(path), folder).folder
-        if shared:
-            deploy = experiment.after_cloning(deploy, cloned[one.seed])
+            begin[one.seed] = weights.locate(str(path), folder).folder
+        if one.seed in begin:
+            deploy = experiment.after_cloning(deploy, begin[one.seed])
         say.line(f"\n{number} of {len(runs)}: {_said(one) or 'no arm'}, seed {one.seed}")
         status = _carry_out(folder / one.name(name), deploy, one.arm, name, args)
         worst = max(worst, status)
@@ -106,11 +106,12 @@ def _as_begun(args: argparse.Namespace) -> argparse.Namespace:
     name, begun = _to_resume(Path(args.runs), args.name, args.file)
     asked = experiment.resumed(args.file, name, begun, _said_by(args))
     filled = {"name": name, "arm": asked.arms, "seed": asked.seeds, "overrides": asked.overrides}
+    filled |= {"cloned": asked.cloned}
     return argparse.Namespace(**{**vars(args), **filled})
 
 
 def _said_by(args: argparse.Namespace) -> Asked:
-    return Asked(arms=args.arm, seeds=args.seed, overrides=args.overrides)
+    return Asked(arms=args.arm, seeds=args.seed, overrides=args.overrides, cloned=args.cloned or "")
 
 
 def _asked(args: argparse.Namespace, begun: float) -> tuple[str, list[OneRun], list[compose.Plan]]:
@@ -122,7 +123,19 @@ def _asked(args: argparse.Namespace, begun: float) -> tuple[str, list[OneRun], l
     for one in runs:
         if not args.resume and (folder / one.name(name)).exists():
             raise ConfigError(f"run {one.name(name)} exists already: continue with --resume, or give another --name")
+    if args.cloned:
+        runs = [_begun_at(one, args.cloned, folder) for one in runs]
     return name, runs, [_planned(one.deploy, folder.resolve() / one.name(name)) for one in runs]
+
+
+def _begun_at(one: OneRun, name: str, folder: Path) -> OneRun:
+    """`one` from the weights on that run `name` has cloned. Raises ConfigError where those are of another seed."""
+    found = cloned.locate(name, folder, one.deploy)
+    if found.seed != one.seed:
+        raise ConfigError(
+            f"--cloned {name}: it was cloned with seed {found.seed}, not {one.seed}: say --seed {found.seed}"
+        )
+    return msgspec.structs.replace(one, deploy=experiment.after_cloning(one.deploy, found.folder))
 
 
 def _carry_out(path: Path, deploy: Deploy, arm: str, name: str, args: argparse.Namespace) -> int:
@@ -139,8 +152,10 @@ def _carry_out(path: Path, deploy: Deploy, arm: str, name: str, args: argparse.N
 
 
 def _labels(args: argparse.Namespace, name: str, arm: str) -> Labels:
-    said = experiment.settings_of(args.file, arm)
-    return Labels(args.file, args.runs, time.time(), experiment=name, arm=arm, settings=said, asked=_said_by(args))
+    return Labels(
+        args.file, args.runs, time.time(), experiment=name, arm=arm, cloned=runcommand.cloned_by(args),
+        settings=experiment.settings_of(args.file, arm), asked=_said_by(args),
+    )  # fmt: skip
 
 
 def _recorded(folder: Path, stem: str, deploy: Deploy, args: argparse.Namespace, name: str) -> str | int:
@@ -223,5 +238,7 @@ def _demos_said(runs: Sequence[OneRun]) -> str:
 
 
 def _cloning_said(args: argparse.Namespace) -> str:
+    if args.cloned:
+        return f", cloned by {args.cloned}"
     shared = experiment.share_cloning(experiment.expand(args.file, args.overrides))
     return ", cloned once per seed for all arms" if shared else ""

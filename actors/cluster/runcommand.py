@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.cluster import compose, deployfile, doctor, places, runfolder, say, typed
+from actors.cluster import cloned, compose, deployfile, doctor, experiment, places, runfolder, say, typed, weights
 from actors.cluster.config import Deploy
 from runtime.errors import ConfigError
 from runtime.origin import check_origin
@@ -62,7 +62,14 @@ def start(args: argparse.Namespace) -> int:
     def planned() -> compose.Plan:
         return compose.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
 
-    return carry_out(deploy, folder, planned, Labels(args.file, args.runs, begun), resume=args.resume)
+    labels = Labels(args.file, args.runs, begun, cloned=cloned_by(args))
+    return carry_out(deploy, folder, planned, labels, resume=args.resume)
+
+
+def cloned_by(args: argparse.Namespace) -> str:
+    """The name of the run that --cloned means, "" without it."""
+    found = weights.run_of(args.cloned, Path(args.runs)) if args.cloned else None
+    return found.name if found is not None else ""
 
 
 def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
@@ -70,11 +77,15 @@ def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
     unknown name."""
     runs, path = Path(args.runs), deployfile.locate(args.file)
     if args.resume:
+        refuse_given(args, ["cloned"], "a run goes on with what it has")
         folder = _to_resume(runs, args.name, path, args.file)
         return folder, typed.read(folder / "deploy.yaml", Deploy, args.overrides)
     folder = runs / name_of(args, path, begun)
     runfolder.refuse_taken(folder)
-    return folder, deployfile.load(args.file, args.overrides)[0]
+    deploy = deployfile.load(args.file, args.overrides)[0]
+    if args.cloned:
+        deploy = experiment.after_cloning(deploy, cloned.locate(args.cloned, runs, deploy).folder)
+    return folder, deploy
 
 
 def name_of(args: argparse.Namespace, file: Path, begun: float) -> str:
@@ -92,6 +103,7 @@ class Labels(NamedTuple):
     begun: float  # wall seconds
     experiment: str = ""  # what this run is one of
     arm: str = ""
+    cloned: str = ""  # the run whose cloned weights it begins from
     settings: str = ""  # names what the file of the experiment says to it
     asked: runfolder.Asked | None = None  # of the experiment
 
@@ -120,6 +132,7 @@ def carry_out(
         started_s=labels.begun,
         experiment=labels.experiment,
         arm=labels.arm,
+        cloned=labels.cloned,
         settings=labels.settings,
         asked=labels.asked,
     )

@@ -34,12 +34,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     arms: list[str] = []
     seeds: list[int] = []
     overrides: list[str] = []  # PATH=VALUE
+    cloned: str = ""  # the run whose cloned weights they begin from
 
     def words(self) -> list[str]:
         """The flags that say it."""
         of_arms = ["--arm", *self.arms] if self.arms else []
         of_seeds = ["--seed", *map(str, self.seeds)] if self.seeds else []
-        return [*of_arms, *of_seeds, *(word for one in self.overrides for word in ("--set", one))]
+        of_cloned = ["--cloned", self.cloned] if self.cloned else []
+        return [*of_arms, *of_seeds, *of_cloned, *(word for one in self.overrides for word in ("--set", one))]
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -58,6 +60,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     resumed: int = 0  # how many times
     experiment: str = ""  # of the runs that one file with arms or seeds became; "" for a run of its own
     arm: str = ""
+    cloned: str = ""  # the run whose cloned weights it begins from, where that is another
     settings: str = ""  # names what the file of an experiment said to this run; "" in older builds
     asked: Asked | None = None  # of the experiment, by the command that last went on with this run; older builds: None
 
@@ -73,8 +76,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
     @property
     def cloned_in(self) -> str:
-        """The name of the run that cloned for the arms of its experiment and seed."""
-        return cloning_of(self.experiment, self.seed)
+        """The name of the run whose cloned weights it begins from, of its experiment's where none was named."""
+        return self.cloned or cloning_of(self.experiment, self.seed)
 
 
 def cloning_of(experiment: str, seed: int) -> str:

@@ -24,6 +24,7 @@ EXAMPLES = (
     "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n"
     "  computerrl run local --resume --name three             what is left of it\n"
     "  computerrl run ablation-async --arm full --seed 0      one run of an experiment\n"
+    "  computerrl run ablation-entropulse --seed 0 --arm none --cloned local-0   from weights that are there\n"
     "  computerrl run ablation-actions                        GUI alone, functions alone, both: nine runs\n"
 )
 
@@ -41,6 +42,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", nargs="+", action="extend", type=int, default=[], metavar="N",
         help="only these seeds of FILE; any where it names none",
     )  # fmt: skip
+    begin = "begin where RUN had cloned: nothing is demonstrated or cloned anew"
+    parser.add_argument("--cloned", metavar="RUN", help=begin)
     parser.add_argument("--resume", action="store_true", help="continue the newest of FILE, or --name")
     parser.add_argument("--dry-run", action="store_true", help="check the file, print the plan and start nothing")
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")

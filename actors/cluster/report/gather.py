@@ -165,7 +165,7 @@ def key_of(path: Path, deploy: dict[str, Any]) -> str:
         return path.name
     record, _ = record_of(path)
     run = deploy.get("run", {})
-    if record and record.experiment and record.cloned_in in Path(run.get("base", "")).parts:
+    if record and (record.experiment or record.cloned) and record.cloned_in in Path(run.get("base", "")).parts:
         deploy = {**deploy, "run": {**run, "base": runfolder.CLONING}}
     return bands.key(deploy)
 

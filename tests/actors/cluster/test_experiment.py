@@ -177,7 +177,7 @@ class SimulatedRuns:
 
 
 def arguments(file: str, runs: Path, **given: Any) -> argparse.Namespace:
-    found = {"arm": [], "seed": [], "overrides": [], "name": None, "resume": False, "json": False}
+    found = {"arm": [], "seed": [], "overrides": [], "name": None, "resume": False, "json": False, "cloned": None}
     return argparse.Namespace(file=file, runs=str(runs), **{**found, **given})
 
 

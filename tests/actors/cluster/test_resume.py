@@ -273,3 +273,59 @@ def test_a_file_that_says_something_else_by_now_is_refused(broken: Broken, capsy
     capsys.readouterr()
     file.write_text(text.replace("max_staleness: 4", "max_staleness: 5"))
     assert "it has changed since e-far-5 was begun with it" in refused(capsys, *line)
+
+
+def test_arms_begin_where_another_run_has_cloned(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    begin = ["run", "my arms.yaml", "--seed", "3", *AT]
+    assert cli.main([*begin, "--name", "e"]) == 130
+    line = told(capsys)
+    while broken.begun[-1] != "e-near-3":
+        cli.main(line)
+    capsys.readouterr()
+    weights = str((Path("my runs") / "e-cloning-3" / "weights" / "0.7").resolve())
+    later = [*begin, "--cloned", "e-cloning-3", "--arm", "far", "--name", "f"]
+    assert cli.main(later) == 130
+    line = told(capsys)
+    assert "--cloned" in line
+    shown = refused(capsys, *line[:2], "--resume", "--name", "f", "--cloned", "e-near-3", *AT)
+    assert "--cloned e-near-3: experiment f was begun with --cloned e-cloning-3" in shown
+    while cli.main([*line, "--arm", "far", "near"]) == 130:  # another arm later
+        pass
+    assert broken.begun[-4:] == ["f-far-3", "f-far-3", "f-near-3", "f-near-3"]
+    for name in ("f-far-3", "f-near-3"):
+        deploy = typed.read(Path("my runs") / name / "deploy.yaml", Deploy)
+        assert (deploy.run.base, deploy.demos.count, deploy.entropulse.bc_steps) == (weights, 0, 0)
+    assert cli.main(["run", "my file.yaml", "--cloned", "e-cloning-3", "--name", "alone", *AT]) == 130
+    assert typed.read(Path("my runs/alone/deploy.yaml"), Deploy).run.base == weights
+    line = told(capsys)
+    assert "--cloned" not in line
+    assert "--cloned: a run goes on with what it has: leave it out" in refused(capsys, *line, "--cloned", "e-cloning-3")
+    assert runfolder.read_record(Path("my runs/alone")).cloned_in == "e-cloning-3"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--seed", "5", "--cloned", "e-cloning-3"], "it was cloned with seed 3, not 5: say --seed 3"),
+        (
+            ["--seed", "3", "--cloned", "e-cloning-3", "--set", "learner.bc_lr=0.5"],
+            "--cloned e-cloning-3: it was cloned with another learner.bc_lr than the deploy file says",
+        ),
+        (
+            ["--seed", "3", "--cloned", "e-cloning-3", "--set", "tasks.max_steps=5"],
+            "it was cloned with another tasks.max_steps than",
+        ),
+        (["--seed", "3", "--cloned", "e-clonin-3"], "did you mean e-cloning-3?"),
+        (["--seed", "3", "--cloned", "e-demos"], "run e-demos holds no weights"),
+    ],
+)
+def test_weights_that_were_cloned_otherwise_are_refused(
+    broken: Broken, words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = ["run", "my arms.yaml", *AT]
+    cli.main([*begin, "--seed", "3", "--name", "e"])
+    line = told(capsys)
+    while "e-cloning-3" not in broken.begun:
+        cli.main(line)
+    capsys.readouterr()
+    assert expected in refused(capsys, *begin, "--name", "f", *words)

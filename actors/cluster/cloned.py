@@ -1,0 +1,56 @@
+"""Runs that begin where another run has cloned: its weights, in place of cloning the same once more.
+
+Invariant: they were cloned as the deploy file says, seed and recording of demonstrations apart; what is left out of
+a run is its demonstrations and its cloning, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import experiment, runfolder, typed, weights
+from actors.cluster.config import Deploy
+from runtime.errors import ConfigError
+
+FLAG = "--cloned"
+AFTER = "after_bc"  # the round that is played on what was cloned
+
+
+class Cloned(msgspec.Struct, frozen=True, kw_only=True):
+    """Weights as a run has cloned them."""
+
+    folder: str
+    run: str  # its name
+    seed: int
+
+
+def locate(name: str, runs: Path, deploy: Deploy) -> Cloned:
+    """What run `name` has cloned, for a run of `deploy`. Raises ConfigError with the nearest name or the first key
+    that its cloning differs in."""
+    path = weights.run_of(name, runs)
+    if path is None:  # says what there is; a model folder has not been cloned by anyone
+        path = runfolder.find(runs, name)
+    record = runfolder.read_record(path)
+    theirs = typed.read(path / "deploy.yaml", Deploy)
+    if (key := _differs(experiment.cloning_of(theirs), experiment.cloning_of(deploy))) is not None:
+        raise ConfigError(f"{FLAG} {name}: it was cloned with another {key} than the deploy file says")
+    try:
+        found = weights.locate(str(path), runs, "" if record.arm == runfolder.CLONING else AFTER)
+    except ConfigError as error:
+        raise ConfigError(f"{FLAG} {name}: {str(error).removeprefix(f'--at {AFTER}: ')}") from None
+    return Cloned(folder=found.folder, run=path.name, seed=record.seed)
+
+
+def _differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str | None:
+    """The first key by dots that two mappings differ in."""
+    for key, value in ours.items():
+        other = theirs.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            if (inner := _differs(other, value)) is not None:
+                return f"{key}.{inner}"
+        elif value != other:
+            return key
+    return None
