@@ -115,9 +115,10 @@ def used_by_another_run(folder: Path) -> None:
     assert f"there is no folder {folder / 'gone'}" in refused(source=str(folder / "gone" / "other.jsonl"))
 
 
-def test_the_recording_that_comes_along_is_one_for_the_main_job_and_has_all_strata() -> None:
-    path = Path(__file__).resolve().parents[3] / "deploy" / "demos" / "local.parquet"
-    deploy, _ = deployfile.load("local", [f"demos.source={path}"])
+@pytest.mark.parametrize("job", ["local", "bc-alone"])
+def test_a_recording_that_comes_along_is_one_for_its_job_and_has_all_strata(job: str) -> None:
+    path = Path(__file__).resolve().parents[3] / "deploy" / "demos" / f"{job}.parquet"
+    deploy, _ = deployfile.load(job, [f"demos.source={path}"])
     demosource.refuse_unfit(deploy, path, models.fingerprint(models.bundled()))
     header, demos = demofiles.read(path)
     assert header.demos == len(list(demos)) >= deploy.demos.count
