@@ -132,6 +132,7 @@ EXPERT = frozenset(
         "replay.curriculum",
         "replay.retries",
         "replay.reservoir_per_task",
+        "replay.pulse_tasks",
         "replay.keep_payload_steps",
         "replay.reservation_s",
         "replay.sampler_silent_s",
