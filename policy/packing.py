@@ -1,4 +1,4 @@
-"""Samples into micro-batches: how a Take becomes packed sequences.
+"""Samples into micro-batches: how a Take becomes packed sequences, in which a prompt that samples share stands once.
 
 Invariant: every sample carries its exact share of the whole Take's loss, fixed before anything is split, so any
 split into micro-batches or ranks gives the same gradient. No torch here: the learner actor packs too.
@@ -42,6 +42,11 @@ class PackedSample(Value):
             return range(len(self.ids) - self.response_len, len(self.ids))
         return (position for start, end in self.spans for position in range(start, end))
 
+    @property
+    def prompt(self) -> list[int] | None:
+        """What the response follows on; None where spans say what is trained on."""
+        return None if self.spans else self.ids[: -self.response_len]
+
 
 class MicroBatch(Value):
     """Samples packed into one sequence of at most the token budget."""
@@ -50,8 +55,25 @@ class MicroBatch(Value):
 
     @property
     def tokens(self) -> int:
-        """Length of the packed sequence."""
-        return sum(len(sample.ids) for sample in self.samples)
+        """Length of the packed sequence, in which a prompt that samples have in common stands once."""
+        return sum(packed_length([self.samples[i] for i in members]) for members in siblings(self.samples))
+
+
+def siblings(samples: Sequence[PackedSample]) -> list[list[int]]:
+    """Indices of samples with the same prompt, together; ascending, by their first. A sample with spans is alone.
+
+    The episodes of a group begin with the same prompt, and those that act alike go on with the same ones.
+    """
+    found: dict[object, list[int]] = {}
+    for index, sample in enumerate(samples):
+        prompt = sample.prompt
+        found.setdefault(index if prompt is None else tuple(prompt), []).append(index)
+    return list(found.values())
+
+
+def packed_length(members: Sequence[PackedSample]) -> int:
+    """Tokens that siblings take: their prompt once, and each one's response."""
+    return len(members[0].ids) + sum(sample.response_len for sample in members[1:])
 
 
 def group_weights(groups: Sequence[Sequence[int]], aggregation: Aggregation) -> list[list[float]]:
@@ -77,22 +99,35 @@ def sample_weights(lengths: Sequence[int], aggregation: Aggregation) -> list[flo
 
 
 def pack(samples: Sequence[PackedSample], token_budget: int) -> list[MicroBatch]:
-    """First-fit decreasing: the longest sample first, each into the first micro-batch with room.
+    """First-fit decreasing: the longest siblings first, each lot into the first micro-batch with room.
 
-    Deterministic (ties keep their order). A sample longer than `token_budget` gets a micro-batch of its own.
+    Deterministic (ties keep their order). Siblings are parted only where all of them are longer than `token_budget`;
+    a sample that is longer by itself gets a micro-batch of its own.
     """
+    lots = [lot for members in siblings(samples) for lot in _lots(members, samples, token_budget)]
+    lengths = [packed_length([samples[i] for i in lot]) for lot in lots]
     bins: list[list[int]] = []
     room: list[int] = []
-    for index in sorted(range(len(samples)), key=lambda i: (-len(samples[i].ids), i)):
-        length = len(samples[index].ids)
-        place = next((k for k, free in enumerate(room) if length <= free), None)
+    for number in sorted(range(len(lots)), key=lambda n: (-lengths[n], lots[n][0])):
+        place = next((k for k, free in enumerate(room) if lengths[number] <= free), None)
         if place is None:
-            bins.append([index])
-            room.append(token_budget - length)
+            bins.append(list(lots[number]))
+            room.append(token_budget - lengths[number])
         else:
-            bins[place].append(index)
-            room[place] -= length
+            bins[place].extend(lots[number])
+            room[place] -= lengths[number]
     return [MicroBatch(samples=[samples[i] for i in members]) for members in bins]
+
+
+def _lots(members: list[int], samples: Sequence[PackedSample], token_budget: int) -> list[list[int]]:
+    """Siblings in as few lots as fit the budget one by one, in order."""
+    lots = [[members[0]]]
+    for index in members[1:]:
+        if packed_length([samples[i] for i in (*lots[-1], index)]) <= token_budget:
+            lots[-1].append(index)
+        else:
+            lots.append([index])
+    return lots
 
 
 def pack_cross_entropy(

@@ -7,6 +7,7 @@ samples were packed.
 from __future__ import annotations
 
 import atexit
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -17,8 +18,8 @@ from torch import Tensor
 
 from policy.megatron import shim
 from policy.megatron.config import DTYPES, ModelShape, transformer_config
-from policy.megatron.spec import PackedRows, layer_spec, packed_params
-from policy.packing import MicroBatch
+from policy.megatron.spec import PackedRotary, PackedRows, layer_spec, packed_params, sequences, shared
+from policy.packing import MicroBatch, PackedSample, siblings
 from policy.weights import from_hf
 
 
@@ -59,9 +60,13 @@ class PolicyModel(GPTModel):
                 share_embeddings_and_output_weights=shape.tied,
                 parallel_output=True,
             )
+        self.rotary_pos_emb = PackedRotary(
+            config.kv_channels, rotary_percent=1.0, rotary_base=shape.rope_base, use_cpu_initialization=shim.ON_CPU
+        )
 
     def forward(self, ids: Tensor, positions: Tensor, packed: PackedRows) -> Tensor:
         """Ids and positions [1, t] -> logits [r, vocab / tensor-parallel size] at `packed.rows` [r]."""
+        self.rotary_pos_emb.positions = positions[0]
         return super().forward(ids, positions, None, packed_seq_params=packed)[0]
 
     @torch.no_grad()
@@ -73,27 +78,52 @@ class PolicyModel(GPTModel):
             parameter.copy_(from_hf(name, tensors, shape, tp_size=size, tp_rank=rank))
 
 
+class _Layout:
+    """Where the tokens of samples lie in one packed sequence."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.positions: list[int] = []  # each token's within its own sample
+        self.rows: list[int] = []  # of every trained token, where the logits that predict it are
+
+    def add(self, members: Sequence[PackedSample]) -> None:
+        """One sample, or siblings: the prompt of the first, then all responses."""
+        first, start = members[0], len(self.ids)
+        kept = len(first.ids) - first.response_len if len(members) > 1 else 0
+        self.ids.extend(first.ids[:kept])
+        self.positions.extend(range(kept))
+        for sample in members:
+            shift = len(self.ids) - kept  # from a position in the sample to its row, behind the prompt
+            self.ids.extend(sample.ids[kept:])
+            self.positions.extend(range(kept, len(sample.ids)))
+            self.rows.extend((start if position <= kept else shift) + position - 1 for position in sample.targets())
+
+
 class PackedInputs:
     """A micro-batch as tensors: t packed tokens, r predicted tokens in packing order."""
 
     def __init__(self, batch: MicroBatch, device: torch.device) -> None:
-        # Equal lengths side by side: attention takes each run of them at once.
-        self._order = sorted(range(len(batch.samples)), key=lambda i: len(batch.samples[i].ids))
+        # Equal lengths side by side: attention takes each run of them at once. Siblings follow, each lot by itself.
+        indices = sorted(siblings(batch.samples), key=lambda lot: (len(lot) > 1, len(batch.samples[lot[0]].ids)))
+        self._order = [index for lot in indices for index in lot]
         samples = [batch.samples[i] for i in self._order]
-        lengths = [len(sample.ids) for sample in samples]
-        flat = [token for sample in samples for token in sample.ids]
-        rows: list[int] = []
-        start = 0
-        for sample in samples:
-            rows.extend(start + position - 1 for position in sample.targets())
-            start += len(sample.ids)
+        lots = [[batch.samples[i] for i in lot] for lot in indices]
+        layout = _Layout()
+        for lot in lots:
+            layout.add(lot)
+        parts = sequences([len(lot[0].ids) for lot in lots if len(lot) == 1])
+        for lot in lots:
+            if len(lot) > 1:
+                prompt = len(lot[0].ids) - lot[0].response_len
+                parts.append(shared(prompt, [sample.response_len for sample in lot], device))
         self._counts = [sample.response_len for sample in samples]
         counts = torch.tensor(self._counts)
-        self.ids = torch.tensor(flat, device=device)[None]
-        self.positions = torch.cat([torch.arange(length, device=device) for length in lengths])[None]
-        predicting = torch.tensor(rows, device=device)
-        self.packed = packed_params(lengths, predicting, device)
-        self.targets = self.ids[0, predicting + 1]  # [r]
+        self.ids = torch.tensor(layout.ids, device=device)[None]
+        self.positions = torch.tensor(layout.positions, device=device)[None]
+        longest = max(len(sample.ids) for sample in samples)
+        self.packed = packed_params(parts, longest, torch.tensor(layout.rows, device=device), device)
+        targets = [sample.ids[position] for sample in samples for position in sample.targets()]
+        self.targets = torch.tensor(targets, device=device)  # [r]
         self.weights = self._spread([sample.weight for sample in samples], counts, device)
         self.advantages = self._spread([sample.advantage for sample in samples], counts, device)
         self.temperatures = self._spread([sample.temperature for sample in samples], counts, device)

@@ -1,16 +1,19 @@
 """The transformer layer: Megatron's local layer with the two parts replaced that need fused kernels.
 
-Invariant: a packed sequence attends within itself only, and each sample's result is the same alone or packed.
+Invariant: a packed sequence attends within itself only, and each sample's result is the same alone, packed, or
+behind a prompt that it shares with others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from megatron.core.models.common.embeddings.rotary_pos_embedding import RotaryEmbedding
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.packed_seq_params import PackedSeqParams
 from megatron.core.transformer import TransformerConfig
@@ -39,20 +42,32 @@ class SdpaCoreAttention(MegatronModule):
     ) -> Tensor:
         """Query [t, heads, d], key and value [t, groups, d] -> [t, heads * d].
 
-        A run of sequences of equal length is one batched call.
+        A run of sequences of equal length is one batched call. Of responses to one prompt, the prompt attends to
+        itself, once, and then every response to the prompt and to itself.
         """
         if packed_seq_params is None:
             raise ValueError("this attention takes packed sequences only")
-        grouped = query.size(1) != key.size(1)
-        runs = packed_seq_params.runs
-        sizes = [count * length for count, length in runs]
+        parts = packed_seq_params.parts
+        sizes = [part.tokens for part in parts]
         outputs = []
         # One split, not slices: the gradient of a slice is a whole tensor of zeros.
-        for (count, length), *parts in zip(runs, query.split(sizes), key.split(sizes), value.split(sizes), strict=True):
-            q, k, v = (x.unflatten(0, (count, length)).transpose(1, 2) for x in parts)
-            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale, enable_gqa=grouped)
-            outputs.append(out.transpose(1, 2).reshape(count * length, -1))
+        for part, q, k, v in zip(parts, query.split(sizes), key.split(sizes), value.split(sizes), strict=True):
+            if part.mask is None:
+                outputs.append(self._attend(q, k, v, part.count))
+                continue
+            own = [part.prompt, part.tokens - part.prompt]
+            (q_prompt, q_responses), k_prompt, v_prompt = q.split(own), k.split(own)[0], v.split(own)[0]
+            outputs.append(self._attend(q_prompt, k_prompt, v_prompt))
+            outputs.append(self._attend(q_responses, k, v, mask=part.mask))
         return torch.cat(outputs)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, count: int = 1, mask: Tensor | None = None) -> Tensor:
+        """`count` sequences of one length, end to end: causal, or as `mask` [queries, keys] says."""
+        q, k, v = (x.unflatten(0, (count, -1)).transpose(1, 2) for x in (query, key, value))
+        out = F.scaled_dot_product_attention(
+            q, k, v, mask, is_causal=mask is None, scale=self.scale, enable_gqa=q.size(1) != k.size(1)
+        )
+        return out.transpose(1, 2).reshape(query.size(0), -1)
 
 
 class RMSNorm(torch.nn.RMSNorm):
@@ -64,25 +79,65 @@ class RMSNorm(torch.nn.RMSNorm):
 
 
 @dataclass
+class Part:
+    """Neighbouring tokens that attend to nothing outside: `count` sequences of one length, or siblings."""
+
+    tokens: int
+    count: int = 1
+    prompt: int = 0  # tokens of the prompt that siblings share
+    mask: Tensor | None = None  # [response tokens, tokens] siblings only: what each token of a response sees
+
+
+@dataclass
 class PackedRows(PackedSeqParams):
     """Megatron's description of a packed sequence, plus what the replaced parts need."""
 
-    runs: list[tuple[int, int]] = field(default_factory=list)  # (count, length) of neighbours of equal length
+    parts: list[Part] = field(default_factory=list)
     rows: Tensor | None = None  # [r] the only positions whose logits are wanted
 
 
-def packed_params(lengths: list[int], rows: Tensor, device: torch.device) -> PackedRows:
-    """Describe sequences of `lengths` laid end to end, of which only the logits at `rows` are wanted."""
-    ends = torch.tensor([0, *lengths], dtype=torch.int32, device=device).cumsum(0, dtype=torch.int32)
+def sequences(lengths: Sequence[int]) -> list[Part]:
+    """Sequences laid end to end; neighbours of equal length make one part."""
+    runs = [(len(list(run)), length) for length, run in groupby(lengths)]
+    return [Part(tokens=count * length, count=count) for count, length in runs]
+
+
+def shared(prompt: int, responses: Sequence[int], device: torch.device) -> Part:
+    """A prompt of `prompt` tokens, then the responses to it, of so many tokens each."""
+    blocks = [torch.ones(length, length, dtype=torch.bool, device=device).tril() for length in responses]
+    own = torch.block_diag(*blocks)
+    mask = torch.cat([own.new_ones(own.size(0), prompt), own], dim=1)
+    return Part(tokens=mask.size(1), prompt=prompt, mask=mask)
+
+
+def packed_params(parts: list[Part], longest: int, rows: Tensor, device: torch.device) -> PackedRows:
+    """Describe `parts` laid end to end, with positions below `longest`; only the logits at `rows` are wanted."""
+    ends = torch.tensor([0, sum(part.tokens for part in parts)], dtype=torch.int32, device=device)
     return PackedRows(
         qkv_format="thd",
         cu_seqlens_q=ends,
         cu_seqlens_kv=ends,
-        max_seqlen_q=max(lengths),
-        max_seqlen_kv=max(lengths),
-        runs=[(len(list(run)), length) for length, run in groupby(lengths)],
+        max_seqlen_q=longest,
+        max_seqlen_kv=longest,
+        parts=parts,
         rows=rows,
     )
+
+
+class PackedRotary(RotaryEmbedding):
+    """Angles for the tokens of a packed sequence, each at the position that it has in its own sample.
+
+    Megatron takes angles of the packed length for exact ones and applies them row by row.
+    """
+
+    positions: Tensor | None = None  # [t]
+
+    def forward(self, max_seq_len: int, *args: Any, **kwargs: Any) -> Tensor:
+        """Angles [t, 1, 1, d] at `positions`, all below `max_seq_len`."""
+        if self.positions is None:
+            raise ValueError("these angles are of packed sequences only")
+        angles: Tensor = super().forward(max_seq_len, *args, **kwargs)
+        return angles.index_select(0, self.positions)
 
 
 class PolicyLayer(TransformerLayer):

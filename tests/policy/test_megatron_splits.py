@@ -91,6 +91,40 @@ def test_every_split_gives_the_same_gradient(trainer: Trainer, aggregation: Aggr
     assert tried == 52
 
 
+def test_a_prompt_that_samples_share_is_computed_once_and_changes_nothing(trainer: Trainer) -> None:
+    """Three responses to one prompt, two to another, one of its own: alone, and in every split, one gradient."""
+    rng = random.Random(7)
+    drawn = [[rng.randrange(tiny_models.VOCAB) for _ in range(n)] for n in (17, 9)]
+    responses = [(drawn[0], 4), (drawn[1], 1), (drawn[0], 1), (drawn[1], 6), (drawn[0], 4)]
+    samples = [
+        PackedSample(
+            ids=prompt + [rng.randrange(tiny_models.VOCAB) for _ in range(length)],
+            response_len=length,
+            weight=0.03 * (k + 1),
+            advantage=(-1.0) ** k,
+            temperature=0.8,
+        )
+        for k, (prompt, length) in enumerate(responses)
+    ]
+    alone = [trainer.logprobs(MicroBatch(samples=[sample]))[0] for sample in samples]
+    samples = [
+        msgspec.structs.replace(sample, behaviour_logprobs=[value + rng.uniform(-1.5, 1.5) for value in values])
+        for sample, values in zip(samples, alone, strict=True)
+    ]
+    for found, expected in zip(trainer.logprobs(MicroBatch(samples=samples)), alone, strict=True):
+        assert found == pytest.approx(expected, abs=1e-5)
+    objective = Objective(kl_coef=0.5, dual_clip=1.5, mismatch_cap=1.5)
+    apart = trainer.grpo_step([MicroBatch(samples=[sample]) for sample in samples], 0.0, objective)
+    expected_gradient = gradient(trainer)
+    for batches in splits(samples):
+        figures = trainer.grpo_step(batches, 0.0, objective)
+        assert float((gradient(trainer) - expected_gradient).norm() / expected_gradient.norm()) < TOLERANCE
+        for name in ("loss", "entropy", "kl", "clip_fraction", "mismatch_mean", "tokens"):
+            assert figures[name] == pytest.approx(apart[name], rel=1e-4, abs=1e-6), name
+    packed = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective)["packed_tokens"]
+    assert packed == 17 + 9 + sum(length for _, length in responses)
+
+
 def test_every_split_of_a_cross_entropy_batch_does(trainer: Trainer) -> None:
     rng = random.Random(3)
     lengths = [2, 9, 1, 30]

@@ -13,14 +13,21 @@ from policy.packing import (
     group_weights,
     pack,
     pack_cross_entropy,
+    packed_length,
     sample_weights,
+    siblings,
 )
 
 LENGTHS = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=5)
 
 
 def sample(length: int, response: int = 1) -> PackedSample:
-    return PackedSample(ids=list(range(length)), response_len=response, weight=0.5)
+    """No two lengths have a prompt in common."""
+    return PackedSample(ids=[length] * length, response_len=response, weight=0.5)
+
+
+def answer(prompt: list[int], length: int) -> PackedSample:
+    return PackedSample(ids=prompt + [9] * length, response_len=length, weight=0.5)
 
 
 def test_step_mean_is_the_papers_denominator() -> None:
@@ -56,6 +63,11 @@ def test_packing_loses_nothing_and_keeps_the_budget(lengths: list[int], budget: 
     for batch in packed:
         assert batch.tokens <= budget or len(batch.samples) == 1
     assert pack(samples, budget) == packed
+
+
+@given(st.lists(st.integers(2, 60), max_size=40, unique=True), st.integers(20, 80))
+def test_samples_of_their_own_fill_the_budget(lengths: list[int], budget: int) -> None:
+    packed = pack([sample(length) for length in lengths], budget)
     # First fit leaves at most one micro-batch half empty among those that hold more than one sample.
     assert sum(2 * batch.tokens <= budget for batch in packed) <= 1
 
@@ -63,6 +75,28 @@ def test_packing_loses_nothing_and_keeps_the_budget(lengths: list[int], budget: 
 def test_the_longest_comes_first_and_gaps_are_filled() -> None:
     packed = pack([sample(3), sample(7), sample(2), sample(8)], 10)
     assert [[len(s.ids) for s in batch.samples] for batch in packed] == [[8, 2], [7, 3]]
+
+
+def test_siblings_have_one_prompt_and_no_spans() -> None:
+    a, b, c = answer([1, 2], 3), answer([1, 2, 9], 2), answer([1, 2], 5)
+    with_spans = PackedSample(ids=[1, 2, 9, 9, 9], response_len=3, weight=1.0, spans=[(2, 5)])
+    assert siblings([a, b, c, with_spans, with_spans, a]) == [[0, 2, 5], [1], [3], [4]]
+    assert packed_length([a, c, a]) == 2 + 3 + 5 + 3
+    assert MicroBatch(samples=[a, b, c, with_spans]).tokens == (2 + 3 + 5) + 5 + 5
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=30), st.integers(10, 60))
+def test_siblings_stay_together_while_they_fit(answers: list[tuple[int, int]], budget: int) -> None:
+    samples = [answer([prompt] * 6, length) for prompt, length in answers]
+    packed = pack(samples, budget)
+    key = str
+    assert sorted((s for batch in packed for s in batch.samples), key=key) == sorted(samples, key=key)
+    for batch in packed:
+        assert batch.tokens <= budget or len(batch.samples) == 1
+    for prompt in range(4):
+        together = [s for s in samples if s.prompt == [prompt] * 6]
+        if together and packed_length(together) <= budget:
+            assert sum(any(s in batch.samples for s in together) for batch in packed) == 1
 
 
 def test_targets_are_the_response_or_the_spans() -> None:

@@ -1,4 +1,4 @@
-"""`computerrl bench`: what desktops cost here, how long a start takes, and whether a run stands faults."""
+"""`computerrl bench`: what desktops, engines and steps cost here, and whether a run stands faults."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ EXAMPLES = (
     "  computerrl bench sampler\n"
     "  computerrl bench sampler --engines embedded,batched --episodes 8 --json\n"
     "  computerrl bench publish --widths 128,512 --run last\n"
+    "  computerrl bench learner --run last\n"
 )
 STARTUP = "Run a deploy file and print the seconds from the command to the first optimizer step of RL, by part."
 DESKTOPS = (
@@ -42,6 +43,11 @@ PUBLISH = (
     "is served afterwards is what was sent. --run adds the share of the samplers' time that loads took in a run.\n"
     "Exit status 1 when served weights are wrong, or that share is over 2 %."
 )
+LEARNER = (
+    "Time a step of RL on the newest groups that a run still stores, from its newest weights: once with prompts that\n"
+    "samples share computed once, as in training, and once with every sample whole. Prints processor seconds. Exit\n"
+    "status 1 when the two ways disagree on the loss, the entropy or the gradient's norm. The run is only read."
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +70,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     publish = kinds.add_parser("publish", help="seconds to new weights", description=PUBLISH, epilog=EXAMPLES)
     _publish(publish)
     publish.set_defaults(parser=publish)
-    for kind in (startup, desktops, soak, sampler, publish):
+    learner = kinds.add_parser("learner", help="seconds of a step of RL", description=LEARNER, epilog=EXAMPLES)
+    _learner(learner)
+    learner.set_defaults(parser=learner)
+    for kind in (startup, desktops, soak, sampler, publish, learner):
         kind.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -108,6 +117,13 @@ def _publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
 
+def _learner(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--run", default="last", metavar="RUN", help="a run's name or folder, or `last` (the default)")
+    parser.add_argument("--times", type=int, default=3, metavar="N", help="steps of each way, in turns (3)")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="that a step computes with (1)")
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+
+
 def main(args: argparse.Namespace) -> int:
     """Measure and print; 1 when the verdict is bad."""
     if args.kind == "publish":
@@ -129,6 +145,12 @@ def main(args: argparse.Namespace) -> int:
                 answer_tokens=args.answer,
             ),
             as_json=args.json,
+        )
+    if args.kind == "learner":
+        from actors.cluster.bench import learner
+
+        return learner.run(
+            learner.Wanted(run=args.run, runs=args.runs, times=args.times, threads=args.threads), as_json=args.json
         )
     if args.kind == "startup":
         from actors.cluster import startup

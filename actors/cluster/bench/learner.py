@@ -1,0 +1,189 @@
+"""`bench learner`: what a step of RL costs when a prompt that samples share is computed once, and when it is not.
+
+Invariant: both ways train on the same samples of a real run from the same weights, in turns, and a difference in what
+comes out is a failure; nothing of the run is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import runfolder, say, typed, weights
+from actors.cluster.bench.figures import Target, median
+from actors.cluster.config import Deploy
+from actors.learner import batches
+from actors.replay.messages import Batch, GroupRef, Lane, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef
+from policy.packing import MicroBatch, PackedSample, pack
+from runtime.errors import ConfigError, StoreError
+from runtime.message import BlobRef, Version
+from runtime.segments import read_blob
+
+OFF_BY_MOST = 1e-3  # of the gradient's norm and the loss, relative
+COMPARED = ("loss", "grad_norm", "entropy")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure."""
+
+    run: str = "last"
+    runs: str = "runs"
+    times: int = 3  # steps of each way, in turns; the median counts
+    threads: int = 1  # that a step computes with
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of RL, one way."""
+
+    way: str
+    micro_batches: int
+    tokens: int  # packed
+    cpu_s: float
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Both ways, and the verdict."""
+
+    run: str
+    cores: int
+    load_at_start: float
+    groups: int
+    samples: int
+    steps: list[Step]
+    cheaper: float  # times
+    off_by: float  # the largest relative difference of a figure
+    targets: list[Target]
+    met: bool
+
+
+def read_groups(run: Path, most: int) -> tuple[list[GroupRef], dict[BlobRef, StepPayload]]:
+    """The newest groups of differing success whose episodes are still stored, at most `most`, and their payloads."""
+    groups: list[GroupRef] = []
+    payloads: dict[BlobRef, StepPayload] = {}
+    with closing(sqlite3.connect(f"file:{run / 'ledger.sqlite'}?mode=ro", uri=True, timeout=10.0)) as db:
+        for name, task in db.execute(
+            "SELECT group_id, task FROM episodes WHERE lane = ? AND live = 1 GROUP BY group_id"
+            " HAVING min(success) < max(success) ORDER BY group_id DESC",
+            (Lane.TRAIN,),
+        ):
+            trajectories = list(_trajectories(db, name))
+            blobs = [step.blob for trajectory in trajectories for step in trajectory.steps]
+            try:
+                found = {b: msgspec.msgpack.decode(read_blob(run / "segments", b), type=StepPayload) for b in blobs}
+            except StoreError:
+                continue  # a step that is no longer needed was given up
+            payloads |= found
+            groups.append(GroupRef(group=str(name), task=task, trajectories=trajectories))
+            if len(groups) == most:
+                break
+    return groups, payloads
+
+
+def _trajectories(db: sqlite3.Connection, group: int) -> Iterator[TrajectoryRef]:
+    for token, success in db.execute("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY seq", (group,)):
+        rows = db.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (token,))
+        steps = [msgspec.msgpack.decode(ref, type=StepRef) for (ref,) in rows]
+        yield TrajectoryRef(token=token, success=bool(success), steps=steps)
+
+
+def whole(samples: Sequence[PackedSample]) -> list[PackedSample]:
+    """The same samples, each of which brings its own prompt: those with spans are packed by themselves."""
+    return [
+        msgspec.structs.replace(sample, spans=[(len(sample.ids) - sample.response_len, len(sample.ids))])
+        for sample in samples
+    ]
+
+
+def measure(wanted: Wanted) -> Found:
+    """Both ways. Raises ConfigError where the run holds no group to train on."""
+    if wanted.times < 1 or wanted.threads < 1:
+        raise ConfigError("--times and --threads count from 1")
+    runs = Path(wanted.runs)
+    path = weights.run_of(wanted.run, runs) or runfolder.find(runs, wanted.run)
+    config = typed.read(path / "deploy.yaml", Deploy)
+    groups, payloads = read_groups(path, config.replay.groups_per_step)
+    if not groups:
+        raise ConfigError(f"run {path.name} stores no group of differing success: it has not got to RL, or is too old")
+    batch = Batch(
+        lease=0,
+        phase=PhaseRef(phase=Phase.RL, index=0),
+        groups=groups,
+        samples=[],
+        staleness=[],
+        fresh_optimizer=False,
+        new_reference=False,
+    )
+    step = batches.plan(batch, payloads, config.learner, plan_id="bench", version=Version(lineage=0, step=1)).plan
+    samples = [sample for micro in step.micro_batches for sample in micro.samples]
+    ways = {"shared": step.micro_batches, "whole": pack(whole(samples), config.learner.token_budget)}
+    return _timed(path, ways, wanted, len(groups), len(samples))
+
+
+def _timed(path: Path, ways: dict[str, list[MicroBatch]], wanted: Wanted, groups: int, samples: int) -> Found:
+    import torch
+
+    load = os.getloadavg()[0]
+    torch.set_num_threads(wanted.threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fused kernels that Megatron does not find, in training neither
+        from policy.losses import Objective
+        from policy.megatron.trainer import OptimConfig, Trainer
+
+        trainer = Trainer(Path(weights.locate(str(path), Path(wanted.runs)).folder), OptimConfig())
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    figures: dict[str, dict[str, float]] = {}
+    for number in range(wanted.times):
+        for way, micro_batches in ways.items():
+            say.line(f"  {way}, {number + 1} of {wanted.times}", to=sys.stderr)
+            began = time.process_time()
+            figures[way] = trainer.grpo_step(micro_batches, 0.0, Objective())  # a rate of 0: the weights stay
+            seconds[way].append(time.process_time() - began)
+    steps = [
+        Step(
+            way=way,
+            micro_batches=len(micro_batches),
+            tokens=sum(micro.tokens for micro in micro_batches),
+            cpu_s=median(seconds[way]) or 0.0,
+        )
+        for way, micro_batches in ways.items()
+    ]
+    shared, apart = (figures[way] for way in ways)
+    off = max(abs(shared[name] - apart[name]) / max(abs(apart[name]), 1e-6) for name in COMPARED)
+    targets = [Target(name="figures off by", measured=off, bound=OFF_BY_MOST, unit="")]
+    return Found(
+        run=path.name,
+        cores=os.cpu_count() or 1,
+        load_at_start=load,
+        groups=groups,
+        samples=samples,
+        steps=steps,
+        cheaper=steps[1].cpu_s / steps[0].cpu_s,
+        off_by=off,
+        targets=targets,
+        met=all(target.met for target in targets),
+    )
+
+
+def run(wanted: Wanted, *, as_json: bool) -> int:
+    """Measure and print; 1 when the two ways disagree."""
+    found = measure(wanted)
+    if as_json:
+        say.document(found)
+        return 0 if found.met else 1
+    say.line(f"{found.cores} cores, load {found.load_at_start:.1f} at the start")
+    say.line(f"{found.run}: {found.samples} samples of its {found.groups} newest groups")
+    say.table(
+        ("PROMPTS", "MICRO-BATCHES", "TOKENS", "CPU"),
+        [(step.way, str(step.micro_batches), str(step.tokens), f"{step.cpu_s:.2f} s") for step in found.steps],
+    )
+    say.line(f"shared prompts make a step {found.cheaper:.2f} times cheaper")
+    say.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in found.targets])
+    return 0 if found.met else 1

@@ -1,0 +1,97 @@
+"""`bench learner` on a run whose episodes share prompts, and on runs it can't measure."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.cluster import cli, deployfile, models, runfolder
+from actors.cluster.bench import learner
+from actors.cluster.config import Deploy
+from actors.replay.messages import StepPayload, StepRef, VersionSpan
+from actors.replay.schema import connect
+from policy.packing import PackedSample, siblings
+from runtime.message import Version
+from runtime.segments import SegmentStore
+
+SIZE, PROMPT, ANSWER = 4, 40, 5
+
+
+def payload(rng: random.Random, prompt: list[int]) -> StepPayload:
+    plain = {
+        "prompt_ids": prompt, "response_ids": [rng.randrange(2, 1000) for _ in range(ANSWER)],
+        "logprobs": [-rng.random() for _ in range(ANSWER)], "temperature": 1.0, "observation": "", "response": "",
+        "spans": [VersionSpan(version=Version(lineage=0, step=1), start=0, end=ANSWER)], "action": None,
+        "refusal": None, "result": None, "screenshot": None, "observe_ms": 0.0, "generate_ms": 0.0, "act_ms": 0.0,
+    }  # fmt: skip
+    return msgspec.convert(plain, StepPayload)
+
+
+def trained_run(folder: Path, successes: dict[int, list[bool]], *, lost: int = 0) -> Path:
+    """A run with one-step episodes whose groups begin with one prompt each; of group `lost` no payload is left."""
+    record = runfolder.RunRecord(
+        name=folder.name, file="local", seed=0, build="", versions={}, started=runfolder.iso(0), started_s=0.0
+    )
+    runfolder.claim(folder, record, resume=False).end("ok", None)
+    (folder / "deploy.yaml").write_text(deployfile.dump(Deploy()))
+    shutil.copytree(models.bundled(), folder / "kept" / "0.1")
+    rng, store, token = random.Random(3), SegmentStore(folder / "segments", "desktop-0"), 0
+    with closing(connect(folder / "ledger.sqlite")[0]) as ledger:
+        for group, wins in successes.items():
+            prompt = [rng.randrange(2, 1000) for _ in range(PROMPT)]
+            for success in wins:
+                token += 1
+                ledger.execute(
+                    "INSERT INTO episodes(token, lane, task, stay, group_id, success, feasible, reason, wall_s, busy_s,"
+                    " ended_step) VALUES (?, 'train', ?, 1, ?, ?, 1, 'verified', 1.0, 1.0, 1)",
+                    (token, f"a/train/{group}", group, success),
+                )
+                blob = store.append(msgspec.msgpack.encode(payload(rng, prompt)))
+                if group == lost:
+                    blob = msgspec.structs.replace(blob, digest="0" * 32)
+                step = StepRef(blob=blob, prompt_tokens=PROMPT, response_tokens=ANSWER, well_formed=True, oldest=None)
+                ledger.execute("INSERT INTO steps VALUES (?, 0, 1, ?)", (token, msgspec.msgpack.encode(step)))
+        ledger.commit()
+    store.close()
+    return folder
+
+
+def test_both_ways_compute_the_same_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mixed = [True, False, True, False]
+    trained_run(tmp_path / "runs" / "one", {1: mixed, 2: [True] * SIZE, 3: mixed, 4: mixed}, lost=4)
+    at = ["--runs", str(tmp_path / "runs"), "--times", "1"]
+    assert cli.main(["bench", "learner", "--run", "one", *at, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # Of the group of equal success nothing is learned, of group 4 nothing is stored.
+    assert (found["groups"], found["samples"]) == (2, 2 * SIZE)
+    tokens = {step["way"]: step["tokens"] for step in found["steps"]}
+    assert tokens == {"shared": 2 * (PROMPT + SIZE * ANSWER), "whole": 2 * SIZE * (PROMPT + ANSWER)}
+    assert found["off_by"] < 1e-4
+    assert cli.main(["bench", "learner", *at]) == 0
+    assert "times cheaper" in capsys.readouterr().out
+
+
+def test_a_run_without_groups_to_learn_from_is_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained_run(tmp_path / "runs" / "even", {1: [True] * SIZE})
+    at = ["--runs", str(tmp_path / "runs")]
+    assert cli.main(["bench", "learner", "--run", "even", *at]) == 2
+    assert "run even stores no group of differing success" in capsys.readouterr().err
+    assert cli.main(["bench", "learner", "--run", "evne", *at]) == 2
+    assert "even" in capsys.readouterr().err
+    assert cli.main(["bench", "learner", "--run", "even", *at, "--times", "0"]) == 2
+    assert "--times" in capsys.readouterr().err
+
+
+def test_a_whole_sample_is_the_same_sample_without_siblings() -> None:
+    sample = PackedSample(ids=[1, 2, 3, 4, 5], response_len=2, weight=1.0)
+    alone = learner.whole([sample, sample])
+    assert [list(one.targets()) for one in alone] == [list(sample.targets())] * 2
+    assert siblings(alone) == [[0], [1]]
