@@ -20,10 +20,10 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     assert (smoke["engine"], smoke["evaluation"]) == ("embedded on cpu", "none")
     assert "rehearsal" not in smoke
     local = said("local")
-    assert "30 steps of RL in 4 stays, 3 x 200 steps of pulse" in local["phases"]
+    assert "21 steps of RL in 3 stays, 2 x 200 steps of pulse" in local["phases"]
     assert local["rehearsal"].startswith("8 exercises")
     assert local["evaluation"] == (
-        "after cloning, every 30 steps of RL, after each pulse and at the end: 200 instances at temperature 1"
+        "after cloning, every 21 steps of RL, after each pulse and at the end: 200 instances at temperature 1"
     )
     assert said("sglang-gpu")["engine"] == "sglang on cuda"
     assert said("sglang-gpu", "samplers.attach=[http://a:1]")["engine"] == "sglang, 1 attached server"
@@ -35,17 +35,17 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["entropulse.total_rl_steps=8"], "8 steps of RL in 1 stay, no room for 3 pulses"),
+        (["entropulse.total_rl_steps=8"], "8 steps of RL in 1 stay, no room for 2 pulses"),
         (
-            ["entropulse.total_rl_steps=14", "entropulse.pulses=2"],
+            ["entropulse.total_rl_steps=14"],
             "14 steps of RL in 2 stays, 1 x 200 steps of pulse, no room for 1 more pulse",
         ),
         (
-            ["entropulse.rl_steps=0", "entropulse.pulses=1"],
+            ["entropulse.rl_steps=0", "entropulse.total_rl_steps=30", "entropulse.pulses=1"],
             "30 steps of RL in up to 2 stays, up to 1 x 200 steps of pulse",
         ),
-        (["entropulse.rl_steps=0", "entropulse.total_rl_steps=22"], "22 steps of RL in 1 stay, no room for 3 pulses"),
-        (["run.expert=true", "entropulse.pulse=none"], "630 steps of RL in 1 stay"),
+        (["entropulse.rl_steps=0", "entropulse.total_rl_steps=20"], "20 steps of RL in 1 stay, no room for 2 pulses"),
+        (["run.expert=true", "entropulse.pulse=none"], "421 steps of RL in 1 stay"),
     ],
 )
 def test_phases_that_the_total_leaves_no_room_for_are_not_announced(overrides: list[str], expected: str) -> None:
