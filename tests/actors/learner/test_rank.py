@@ -1,7 +1,6 @@
 """One rank: plans once, versions exactly, and it keeps answering."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -127,13 +126,13 @@ async def test_it_answers_while_it_computes(rank: Ref, model: Path) -> None:
         lr=1e-3,
     )
     work = asyncio.create_task(rank.ask(big, timeout_s=60))
-    longest, began = 0.0, time.monotonic()
+    turns = 0
     while not work.done():
-        before = time.monotonic()
         await asyncio.sleep(0.005)
-        longest = max(longest, time.monotonic() - before)
+        turns += 1
     assert (await work).ok
-    assert time.monotonic() - began > 4 * longest, "the loop stood still for a large part of the step"
+    # Computed on the loop, the step would leave it a turn or two; a busy machine may keep it waiting for once.
+    assert turns > 20, "the loop stood still for a large part of the step"
 
 
 async def test_settings_reach_the_optimizer(tmp_path: Path, model: Path) -> None:
