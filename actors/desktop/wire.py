@@ -48,7 +48,6 @@ RESULTS: dict[str, Any] = {
     "windows": list[Window],
     "activate": None,
     "close": None,
-    "place": None,
     "move": None,
     "click": None,
     "drag": None,

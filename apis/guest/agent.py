@@ -63,7 +63,6 @@ class Agent:
             "windows": self._windows.list,
             "activate": self._windows.activate,
             "close": self._windows.close,
-            "place": self._windows.place,
             "move": self._pointer.move,
             "click": self.click,
             "drag": self._pointer.drag,

@@ -36,6 +36,8 @@ TEXT_MAX = 500
 _ICONS = dict.fromkeys(range(0xE000, 0xF900))  # private use: signs of an icon font, which say nothing
 APPS_MAX = 16
 CALL_MS = 2000
+START_MS = 5000  # the same, for an application that began less than that ago
+ASK_S = 6.0  # for asking every application whether it answers, before the walk
 WALK_S = 3.0
 MENU_FRAME = 10  # pixels, both sides together
 
@@ -138,6 +140,12 @@ class Walk:
         self._sheets: list[tuple[int, Any, Spot]] = []  # where in `elements` they belong
         self._current: str = ""  # the Name Box's text
 
+    def _late(self) -> bool:
+        """Whether the time for the walk is over."""
+        late = time.monotonic() > self._until
+        self.cut = self.cut or late
+        return late
+
     def _box(self, node: Any) -> Box | None:
         if node.get_component_iface() is None:
             return None
@@ -171,6 +179,8 @@ class Walk:
     def application(self, app: Any) -> None:
         """Walk an application's top-levels, and the sheets found there."""
         for at in range(min(app.get_child_count(), CHILDREN_MAX)):
+            if self._late():
+                return
             try:
                 top = app.get_child_at_index(at)
                 if top is None or not top.get_state_set().contains(Atspi.StateType.SHOWING):
@@ -206,7 +216,9 @@ class Walk:
 
     def _node(self, node: Any, spot: Spot) -> None:
         """Say a node and walk what is below it."""
-        if self._visited >= NODES_MAX or len(self.elements) >= ELEMENTS_MAX or time.monotonic() > self._until:
+        if self._late():
+            return
+        if self._visited >= NODES_MAX or len(self.elements) >= ELEMENTS_MAX:
             self.cut = True
             return
         self._visited += 1
@@ -256,6 +268,8 @@ class Walk:
         bar = ((node.get_name() or "") if named else role if role == "status bar" else "") or spot.bar
         below = replace(spot, depth=spot.depth + 1, bar=bar)
         for at in range(min(count, CHILDREN_MAX)):
+            if self._late():
+                return
             try:
                 child = node.get_child_at_index(at)
                 if child is not None:
@@ -307,7 +321,7 @@ class Tree:
 
     def __init__(self) -> None:
         Atspi.init()
-        Atspi.set_timeout(CALL_MS, 5000)
+        Atspi.set_timeout(CALL_MS, START_MS)
 
     def _refresh(self) -> None:
         """Take in what applications said since: the library's cache is only as fresh as its handled events."""
@@ -346,15 +360,32 @@ class Tree:
 
     def observe(self, windows: list[dict[str, Any]], width: int, height: int, popups: Callable[[], list[Box]]) -> Walk:
         """All that shows, the active window's application first; `popups` tells where menus are open."""
-        walk = Walk(windows, width, height, popups)
         active = next((row["pid"] for row in windows if row["active"]), 0)
-        apps = self.applications()
-        ranked = []
-        for app in apps:
-            try:
-                ranked.append((app.get_process_id() != active, app))
-            except GLib.Error:
-                continue
-        for _, app in sorted(ranked, key=lambda pair: pair[0]):
+        found, cut = self._answering()
+        walk = Walk(windows, width, height, popups)
+        walk.cut = cut
+        for _, app in sorted(((pid != active, app) for pid, app in found), key=lambda pair: pair[0]):
             walk.application(app)
         return walk
+
+    def _answering(self) -> tuple[list[tuple[int, Any]], bool]:
+        """Process and application of those that answer now, and whether any was left out.
+
+        One call more each, and never from the cache: of an application that hangs, every further call would wait, too,
+        and some of them come back empty and not as an error.
+        """
+        found, cut, until = [], False, time.monotonic() + ASK_S
+        for app in self.applications():
+            began = time.monotonic()
+            if began > until:
+                return found, True
+            try:
+                app.get_id()
+                pid = app.get_process_id()
+            except GLib.Error:
+                pid = 0  # gone, or it hangs
+            silent = time.monotonic() - began >= CALL_MS / 1000
+            cut = cut or silent
+            if pid and not silent:
+                found.append((pid, app))
+        return found, cut

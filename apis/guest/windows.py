@@ -9,7 +9,7 @@ from typing import Any
 
 from guest.errors import Refused
 from guest.screenlink import ScreenLink
-from Xlib import X, Xutil
+from Xlib import X
 from Xlib.error import BadDrawable, BadWindow
 from Xlib.protocol import event
 
@@ -121,8 +121,3 @@ class Windows:
     def close(self, number: int) -> None:
         """Ask a window to close, as its close button does."""
         self._message(number, "_NET_CLOSE_WINDOW", [0, 2, 0, 0, 0])
-
-    def place(self, number: int, x: int, y: int, w: int, h: int) -> None:
-        """Move and resize a window (screen pixels)."""
-        gravity_and_source = Xutil.StaticGravity | 0xF00 | 2 << 12
-        self._message(number, "_NET_MOVERESIZE_WINDOW", [gravity_and_source, x, y, w, h])

@@ -94,12 +94,12 @@ async def test_a_hung_application_does_not_hang_its_desktop(pool: Pool) -> None:
     await body.call("wait_window", {"title": "mousepad"}, 15.0)
     for pid in processes(booted, b"mousepad"):
         os.kill(pid, signal.SIGSTOP)
-    began = time.monotonic()
-    for method, args in (("observe", {}), ("click", {"x": 300, "y": 300}), ("settle", {"timeout_ms": 500})):
-        try:
+    seen = await body.call("observe", {}, 20.0)
+    assert [row["class"] for row in seen["windows"]] == ["Mousepad"]
+    assert seen["elements"] == []
+    assert seen["cut"]  # said to be incomplete, not to be empty
+    for method, args in (("click", {"x": 300, "y": 300}), ("settle", {"timeout_ms": 500})):
+        with contextlib.suppress(GuestRefused):  # what can't be seen may be refused, in time
             await body.call(method, args, 20.0)
-        except GuestRefused:
-            continue  # what can't be seen may be refused, in time
-    assert time.monotonic() - began < 15.0
     assert await body.call("ping", {}, 5.0) == "pong"
     await bystander_answers(beside)
