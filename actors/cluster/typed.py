@@ -227,7 +227,7 @@ def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, blame: An
     optional = any(isinstance(part, inspect.NoneType) for part in parts)
     if choices and str(data) not in choices and not (data is None and optional):
         said = f"expected one of {', '.join(choices)}, got {data}"
-        raise ConfigError(f"{blame(at)}: {at}: {said}; {hint(str(data), choices)}")
+        raise ConfigError(f"{blame(at)}: {at}: {said}")
 
 
 def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:

@@ -48,7 +48,7 @@ async def pool(sandbox: SandboxProvider):
 async def bystander_answers(body: Body) -> None:
     began = time.monotonic()
     assert await body.call("ping", {}, 10.0) == "pong"
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 5.0
 
 
 @pytest.mark.parametrize("acted", [False, True])
@@ -61,7 +61,7 @@ async def test_a_stopped_agent_is_named_at_the_deadline(pool: Pool, acted: bool)
     began = time.monotonic()
     with pytest.raises(AgentBrokeDesktop if acted else DesktopFault) as ended:
         await body.call("observe", {}, 1.0)
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 10.0
     name = "no_answer" if acted else "agent_silent"
     assert str(ended.value).startswith(f"{name}: observe: no answer within 1 s")
     await bystander_answers(beside)
@@ -82,7 +82,7 @@ async def test_a_connection_cut_under_a_call_is_named_at_once(pool: Pool, acted:
             os.kill(pid, signal.SIGKILL)
     with pytest.raises(AgentBrokeDesktop if acted else DesktopFault) as ended:
         await call
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 10.0
     assert str(ended.value).startswith("link_closed: " if acted else "connection_lost: ")
     await bystander_answers(beside)
 

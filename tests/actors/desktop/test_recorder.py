@@ -63,7 +63,7 @@ async def test_a_slow_disk_holds_back_who_writes_and_nobody_else(tmp_path, monke
         while not heard.lines:
             began = time.monotonic()
             await asyncio.sleep(0.01)
-            assert time.monotonic() - began < 1.0, "the loop runs on"
+            assert time.monotonic() - began < 10.0, "the loop runs on"
     assert not seats[-1].done(), "whoever stores waits"
     held.go.set()
     await asyncio.gather(*seats, picture)
