@@ -18,6 +18,7 @@ MAX_WINDOWS = 32
 MAX_ELEMENTS = 400
 MAX_TEXT = 500  # characters of a name, a text or a title
 MAX_INFO = 5000  # characters of an application's own description
+MAX_PIXEL = 2**15  # of a place or a size on the screen
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -140,7 +141,7 @@ def from_guest(frame: Any) -> Observation:
     """
     try:
         windows = tuple(_window(row) for row in frame["windows"][:MAX_WINDOWS])
-        elements = [_element(row) for row in frame["elements"][:MAX_ELEMENTS]]
+        elements = [_element(row) for row in frame["elements"][:MAX_ELEMENTS] if not _vast(row)]
         info = _text(frame.get("info"), MAX_INFO)
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise ProtocolError(f"the guest's observation has another shape: {type(error).__name__}") from error
@@ -157,16 +158,21 @@ def _window(row: Any) -> Window:
     )
 
 
+def _vast(row: Any) -> bool:
+    """Whether an element has more pixels than any screen, as a page of a very long text has: nothing to point at."""
+    return any(type(value) is int and abs(value) > MAX_PIXEL for value in row[3:7])
+
+
 def _element(row: Any) -> Element:
     tag, name, text, x, y, w, h, states, window = row[:9]
     return Element(
         tag=_text(tag)[:40].replace(" ", "-"),
         name=_text(name),
         text=_text(text),
-        x=_whole(x, 2**15),
-        y=_whole(y, 2**15),
-        w=_whole(w, 2**15),
-        h=_whole(h, 2**15),
+        x=_whole(x, MAX_PIXEL),
+        y=_whole(y, MAX_PIXEL),
+        w=_whole(w, MAX_PIXEL),
+        h=_whole(h, MAX_PIXEL),
         states=tuple(_text(state)[:8] for state in states[:8]),
         window=_whole(window, MAX_WINDOWS),
     )

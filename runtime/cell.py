@@ -118,7 +118,6 @@ class Cell:
             in_flight=len(self.in_flight),
             current=oldest[0].message if oldest else None,
             sender=oldest[0].sender if oldest else None,
-            since_wall=time.time() - (now - oldest[1]) if oldest else None,
             busy_s=now - oldest[1] if oldest else 0.0,
             restarts=self.restarts,
             waits=waits[:20],

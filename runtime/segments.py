@@ -80,7 +80,7 @@ class SegmentStore:
                 raise StoreError(f"segments of {self._writer} are closed")
             known = self._index.get(digest)
             # Looking before trusting: the payload may have been freed since.
-            if known is not None and _pread(self._folder / known.segment, known) == payload:
+            if known is not None and self._still_there(known, payload):
                 self._index.move_to_end(digest)
                 return known
             if self._end and self._end + len(payload) > self._max_bytes:
@@ -110,26 +110,40 @@ class SegmentStore:
                 self._fd = -1
 
     def _open(self, number: int) -> None:
-        self._number = number
-        self._name = f"{self._writer}-{number:06d}.seg"
-        path = self._folder / self._name
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        self._end = 0
-        for digest, ref, intact in _scan(path):
-            if intact:
-                self._remember(digest, ref)
-            self._end = ref.offset + ref.size
-        os.ftruncate(self._fd, self._end)
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        name = f"{self._writer}-{number:06d}.seg"
+        path = self._folder / name
+        fd, end = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), 0
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            for digest, ref, intact in _scan(path):
+                if intact:
+                    self._remember(digest, ref)
+                end = ref.offset + ref.size
+            os.ftruncate(fd, end)
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._number, self._name, self._fd, self._end = number, name, fd, end
+
+    def _still_there(self, ref: BlobRef, payload: bytes) -> bool:
+        try:
+            return _pread(self._folder / ref.segment, ref) == payload
+        except OSError:  # the whole segment was freed, or can't be read: the payload is stored once more
+            return False
 
     def _roll(self) -> None:
-        os.fsync(self._fd)
-        os.close(self._fd)
-        self._open(self._number + 1)
+        """Go on with the next segment; where it can't be made, the present one stays open. Raises StoreError."""
+        full = self._fd
+        try:
+            os.fsync(full)
+            self._open(self._number + 1)
+        except OSError as error:
+            raise StoreError(f"can't begin a segment after {self._name}: {error}") from error
+        os.close(full)
 
     def _write(self, record: bytes) -> None:
         position, left = self._end, memoryview(record)

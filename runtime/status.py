@@ -30,7 +30,6 @@ class ActorStatus(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     current: str | None = None
     sender: str | None = None
-    since_wall: float | None = None
     busy_s: float = 0.0
     restarts: int = 0
     waits: list[WaitStatus] = []

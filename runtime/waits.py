@@ -22,13 +22,12 @@ MAX_WAITS = 100_000
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """One wait under way. `since` and `deadline` are monotonic seconds, `since_wall` seconds since the epoch."""
+    """One wait under way. `since` and `deadline` are monotonic seconds."""
 
     who: str
     whom: str
     what: str
     since: float
-    since_wall: float
     deadline: float
     trace: str | None
 
@@ -62,7 +61,6 @@ async def waiting(
         whom=whom,
         what=what,
         since=now,
-        since_wall=time.time(),
         deadline=now + deadline_s,
         trace=trace if trace is not None else current_trace.get(),
     )

@@ -31,6 +31,7 @@ BEGIN = Version(lineage=0, step=0)  # of the base model's weights
 RANK_HOST = "ranks/0"
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ROUTER = "router"  # in front of several samplers
+ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
 HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
 RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
 # Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
@@ -264,9 +265,11 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
 
 def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
     desktops = deploy.desktops
+    # A little longer than the sampler's own limit, so that its word for what went wrong arrives.
+    patience_s = deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S
     config = DesktopSeat(
-        seat=desktops.seat(),
-        desktops=desktops.of_one_host(),
+        seat=msgspec.structs.replace(desktops.seat(), generate_timeout_s=patience_s),
+        desktops=desktops.of_one_host(lease_s=deploy.replay.reservation_s),
         tokenizer=model,
         samplers=[ROUTER] if len(samplers) > 1 else samplers,
         demo_noise=deploy.demos.noise,

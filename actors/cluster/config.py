@@ -59,9 +59,9 @@ class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if self.spares < 0 or self.settle_ms < 0:
             raise ConfigError("desktops.spares and desktops.settle_ms are not below 0")
 
-    def of_one_host(self) -> DesktopsConfig:
-        """The desktops of one host process."""
-        return DesktopsConfig(provider=self.provider, pool=PoolConfig(spares=self.spares))
+    def of_one_host(self, lease_s: float = 900.0) -> DesktopsConfig:
+        """The desktops of one host process, each leased for as long as an episode is reserved (seconds)."""
+        return DesktopsConfig(provider=self.provider, pool=PoolConfig(spares=self.spares, lease_s=lease_s))
 
     def seat(self) -> SeatConfig:
         """What every seat is told."""

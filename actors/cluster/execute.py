@@ -17,13 +17,21 @@ from actors.cluster.compose import Plan
 from actors.cluster.runfolder import RunRecord
 from actors.learner.messages import GetLearnerState
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, WaitFigures
-from runtime.errors import ActorFailed, ActorGone, ComputerRLError, DeadlineExceeded, MailboxFull
+from runtime.errors import (
+    ActorFailed,
+    ActorGone,
+    ComputerRLError,
+    ConfigError,
+    DeadlineExceeded,
+    MailboxFull,
+    StoreError,
+)
 from runtime.signals import stop_event
 from runtime.system import ActorSpec, ActorSystem
 
 REFRESH_S = 1.0  # a display's rate; what it shows comes as it changes
 ASK_S = 30.0
-TRANSIENT = (ActorGone, DeadlineExceeded, MailboxFull)
+TRANSIENT = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError)
 
 
 Verdict = tuple[str, str | None]  # "ok", "failed", "crashed" or "stopped", and the reason
@@ -44,7 +52,9 @@ async def execute(plan: Plan, record: RunRecord, job: Job | None = None) -> Verd
         try:
             async with system:
                 return await _until_the_end(system, plan, job, stop, shown)
-        except ActorFailed as error:
+        except ConfigError:
+            raise
+        except ComputerRLError as error:
             return "crashed", str(error)
 
 

@@ -170,6 +170,8 @@ def _recorded(folder: Path, stem: str, deploy: Deploy, args: argparse.Namespace,
             return str(path)
         if record_before.verdict == "failed":
             say.line(f"run {path.name}: failed already - {record_before.reason}")
+            say.line(f"  take it as it is with  --set demos.source={path} --set demos.count=N  and another --name,")
+            say.line("  or begin anew under another --name with fewer demos.count or more demos.attempts_per_demo")
             return STATUS["failed"]
     from actors.cluster.demos import record
 

@@ -140,7 +140,7 @@ def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
     if existed:
         before = read_record(path)
         record.resumed = before.resumed + 1
-        record.seed = before.seed
+        record.seed, record.cloned = before.seed, record.cloned or before.cloned
         record.started, record.started_s = before.started, before.started_s
     folder = RunFolder(path, record, lock)
     folder.save()

@@ -47,7 +47,7 @@ def show(path: Path, *, as_json: bool) -> int:
         )
     if trouble:
         say.line(say.clean(f"it does not answer: {trouble}"))
-    if state == "killed":
+    if state in ("killed", "crashed", "stopped"):
         say.line(say.clean(f"continue it with  {runfolder.to_continue(record, path)}"))
     if actors:
         say.line()

@@ -18,7 +18,7 @@ from apis.observation import Observation
 from apis.space import ActionSpace
 from apis.tasks import oracle
 from policy.tokenizer import Tokenizer
-from runtime.errors import ActorGone, DeadlineExceeded, DesktopFault, MailboxFull, SamplerError
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, DesktopFault, MailboxFull, SamplerError
 from runtime.refs import Ref
 
 POLICY = "policy"  # the ledger's word for an attempt by the model that is trained
@@ -84,7 +84,7 @@ class SampledAnswers:
         start = time.monotonic()
         try:
             reply = await self._sampler.ask(request, timeout_s=self._timeout_s, trace=self._trace)
-        except (DeadlineExceeded, ActorGone, MailboxFull, SamplerError) as error:
+        except (DeadlineExceeded, ActorGone, ActorFailed, MailboxFull, SamplerError) as error:
             raise DesktopFault("sampler_unavailable", str(error), "sampler") from error
         if isinstance(reply, Refused):
             raise PromptTooLong(reply.reason)

@@ -176,12 +176,20 @@ class Episode:
         return answers
 
     async def _picture(self, ending: Ending | None) -> Any:
-        """A screenshot if one is wanted; none from an agent that refuses: an episode is judged without one as well."""
+        """A screenshot if one is wanted; none from an agent that refuses: an episode is judged without one as well.
+
+        Nor does an agent that breaks under the last one take back what the policy has claimed: files are read from
+        outside. Raises AgentBrokeDesktop from any other one, for there would be no next step.
+        """
         if self._config.screenshots == "none" or (self._config.screenshots == "last" and ending is None):
             return None
         try:
             return await self._body.call("screenshot", {"format": "jpeg", "quality": 60}, self._config.call_timeout_s)
         except GuestRefused:
+            return None
+        except AgentBrokeDesktop:
+            if ending is None:
+                raise
             return None
 
     async def _record(

@@ -21,7 +21,7 @@ from actors.desktop.faults import Culprit, FaultCause, fault, judge
 from actors.desktop.lifecycle import Lease, Lives, State
 from actors.desktop.link import GuestLink, LinkDown, seen_of
 from actors.desktop.poolplan import PoolPlan
-from actors.desktop.providers.abc import Desktop, DesktopSpec, Provider
+from actors.desktop.providers.abc import Desktop, DesktopSpec, Health, Provider
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.wards import Wards
@@ -335,18 +335,21 @@ class Pool:
         self.lives.begin(desktop.name)
         try:
             link = await GuestLink.open(desktop, timeout_s=self._config.boot_timeout_s)
-        except LinkDown as down:
-            health = await self.provider.probe(desktop)
+        except BaseException as error:
             self.lives.retire(desktop.name)
-            await self._throw_away(desktop, None)
-            raise judge(seen_of(health, down, acted=False)) from down
-        except BaseException:
-            self.lives.retire(desktop.name)
-            async with asyncio.timeout(REMOVE_S):
-                await asyncio.shield(self._throw_away(desktop, None))
+            async with asyncio.timeout(REMOVE_S):  # shielded: the boot's own deadline may come meanwhile
+                health = await asyncio.shield(self._post_mortem(desktop))
+            if isinstance(error, LinkDown):
+                raise judge(seen_of(health, error, acted=False)) from error
             raise
         self.lives.booted(desktop.name)
         return BootedDesktop(self.provider, desktop, link, self.lives)
+
+    async def _post_mortem(self, desktop: Desktop) -> Health:
+        """What is left of a desktop that did not come up; then remove it."""
+        health = await self.provider.probe(desktop)
+        await self._throw_away(desktop, None)
+        return health
 
     async def _throw_away(self, desktop: Desktop, link: GuestLink | None, holder: str = "") -> None:
         if link is not None:

@@ -46,7 +46,7 @@ from actors.replay.messages import (
 )
 from actors.sampler.messages import Weights
 from runtime.actor import Actor, handles
-from runtime.errors import ActorGone, DeadlineExceeded, FencedOff, LearnerError, MailboxFull, NoModel
+from runtime.errors import ActorGone, DeadlineExceeded, FencedOff, LearnerError, MailboxFull, NoModel, StoreError
 from runtime.message import Request, Version
 from runtime.segments import read_blob
 
@@ -342,7 +342,7 @@ class LearnerActor(Actor):
         for attempt in range(LEDGER_TRIES):
             try:
                 return await self.ctx.ref(self.config.replay).ask(msg, timeout_s=timeout_s)
-            except ActorGone:
+            except (ActorGone, StoreError):  # it restarts, or its disk failed it once
                 if attempt == LEDGER_TRIES - 1:
                     raise
                 await self.ctx.clock.sleep(0.2 * 2**attempt)

@@ -34,6 +34,7 @@ from runtime.errors import LearnerError, NoModel, StoreError
 from runtime.message import Version
 
 if TYPE_CHECKING:
+    from policy.losses import Objective
     from policy.megatron.trainer import Trainer
 
 T = TypeVar("T")
@@ -141,8 +142,6 @@ class RankActor(Actor):
     def _step(self, trainer: Trainer, msg: StepPlan) -> StepResult:
         import torch
 
-        from policy.losses import Objective
-
         if msg.kind not in {"grpo", "cross_entropy"}:
             raise LearnerError(f"a plan's kind is grpo or cross_entropy, not {msg.kind!r}")
         sft = msg.kind == "cross_entropy"
@@ -155,17 +154,23 @@ class RankActor(Actor):
         if sft:
             figures = trainer.cross_entropy_step(msg.micro_batches, msg.lr, msg.rehearsal)
         else:
-            objective = Objective(
-                clip_low=msg.clip_low,
-                clip_high=msg.clip_high,
-                dual_clip=msg.dual_clip,
-                kl_coef=msg.kl_coef,
-                policy=msg.policy,
-                mismatch_cap=msg.mismatch_cap,
-            )
-            figures = trainer.grpo_step(msg.micro_batches, msg.lr, objective, msg.epochs, msg.rehearsal)
+            figures = trainer.grpo_step(msg.micro_batches, msg.lr, objective_of(msg), msg.epochs, msg.rehearsal)
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=time.monotonic())
+
+
+def objective_of(plan: StepPlan) -> Objective:
+    """What a step of RL minimizes."""
+    from policy.losses import Objective
+
+    return Objective(
+        clip_low=plan.clip_low,
+        clip_high=plan.clip_high,
+        dual_clip=plan.dual_clip,
+        kl_coef=plan.kl_coef,
+        policy=plan.policy,
+        mismatch_cap=plan.mismatch_cap,
+    )
 
 
 def _canary(trainer: Trainer) -> Canary:

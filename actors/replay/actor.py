@@ -20,7 +20,6 @@ from actors.replay.messages import (
     CloseRun,
     Commit,
     DemosMoved,
-    ExportDemos,
     Figures,
     GetFigures,
     ImportDemos,
@@ -33,7 +32,6 @@ from actors.replay.messages import (
     Reserve,
     Serving,
     SetPhase,
-    StoppedServing,
     Take,
     Trained,
     WaitFigures,
@@ -177,11 +175,6 @@ class ReplayActor(Actor):
         """A sampler serves other weights."""
         return await self._do(phases.serving, msg)
 
-    @handles(StoppedServing, concurrent=True)
-    async def stopped_serving(self, msg: StoppedServing) -> Done:
-        """A sampler left for good."""
-        return await self._do(phases.stopped_serving, msg)
-
     @handles(OpenEval, concurrent=True)
     async def open_eval(self, msg: OpenEval) -> Done:
         """Begin an evaluation round."""
@@ -224,8 +217,3 @@ class ReplayActor(Actor):
                 segments.close()
 
         return await self._store.do(job)
-
-    @handles(ExportDemos)
-    async def export_demos(self, msg: ExportDemos) -> DemosMoved:
-        """Write a file of demonstrations."""
-        return await self._do(demos.export_demos, Path(msg.path), self.ctx.run_dir)

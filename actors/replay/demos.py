@@ -54,7 +54,7 @@ def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) 
     # Of a recording that was not taken in whole, only the tasks of what was; those never solved have nothing to take.
     shown.take_in(book, [_shown(one) for one in header.tasks if one.task in solved or not one.wins + one.mixed_wins])
     segments.flush()
-    book.emit(events.DEMOS_MOVED, direction="in", path=str(path), demos=added)
+    book.emit(events.DEMOS_TAKEN_IN, path=str(path), demos=added)
     return DemosMoved(demos=added)
 
 
@@ -123,11 +123,3 @@ def _add(book: Book, demo: Demo, steps: list[StepRef]) -> None:
     stratum = name_of(family_of(demo.task), demo.member or demo.route)
     for counter in ("demos", f"episodes:{Lane.DEMO}", f"demos:{stratum}"):
         book.count(counter)
-
-
-def export_demos(book: Book, path: Path, run_dir: Path) -> DemosMoved:
-    """Write every successful demonstration to `path` (.jsonl or .parquet), replacing it. Raises StoreError."""
-    header, found = demofiles.read(run_dir)
-    demofiles.write(path, header, found)
-    book.emit(events.DEMOS_MOVED, direction="out", path=str(path), demos=header.demos)
-    return DemosMoved(demos=header.demos)

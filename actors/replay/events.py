@@ -61,4 +61,4 @@ DEMO_STRATA = declare(
     "demo_strata", "info",
     rule=str, tasks=dict[str, int], first=dict[str, int], mixed=dict[str, int], policy=dict[str, int],
 )  # fmt: skip
-DEMOS_MOVED = declare("demos_moved", "info", direction=str, path=str, demos=int)
+DEMOS_TAKEN_IN = declare("demos_taken_in", "info", path=str, demos=int)

@@ -30,7 +30,6 @@ __all__ = [
     "Commit",
     "DemosMoved",
     "EvalFigures",
-    "ExportDemos",
     "Fault",
     "Figures",
     "GetFigures",
@@ -53,7 +52,6 @@ __all__ = [
     "StepEvidence",
     "StepPayload",
     "StepRef",
-    "StoppedServing",
     "Take",
     "Trained",
     "TrajectoryRef",
@@ -198,12 +196,6 @@ class Serving(Request[Done]):
     version: Version
 
 
-class StoppedServing(Request[Done]):
-    """A sampler left for good: its version no longer holds admission back."""
-
-    sampler: str
-
-
 class OpenEval(Request[Done]):
     """Entropulse opens an evaluation round: `tasks`, `episodes` of each, at `sampling` with weights `version`.
 
@@ -248,12 +240,6 @@ class DemosMoved(Message):
 
 class ImportDemos(Request[DemosMoved]):
     """Add a file's demonstrations; a file already imported adds nothing."""
-
-    path: str
-
-
-class ExportDemos(Request[DemosMoved]):
-    """Write every successful demonstration to `path` (JSON lines) and its blobs file."""
 
     path: str
 

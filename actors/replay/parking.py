@@ -78,7 +78,7 @@ class ParkingLot(Generic[AskT, AnswerT]):
             async with asyncio.timeout(max(0.0, wait_s)):
                 return await asyncio.shield(entry.answer)
         except TimeoutError:
-            if not entry.in_service:
+            if not entry.in_service and not entry.answer.done():
                 return None
             # The answer under way may hold work; it comes as soon as the disk has it.
             entry.late = True

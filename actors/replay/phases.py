@@ -12,7 +12,7 @@ from actors.replay import events, shown
 from actors.replay import evidence as pace
 from actors.replay.book import Book, Stay
 from actors.replay.groups import Ending, GroupState
-from actors.replay.messages import Phase, PhaseRef, Serving, SetPhase, StoppedServing
+from actors.replay.messages import Phase, PhaseRef, Serving, SetPhase
 from runtime.errors import LedgerError
 from runtime.message import Done
 
@@ -108,12 +108,6 @@ def forget_silent(book: Book) -> float | None:
         book.emit(events.SAMPLER_SILENT, sampler=row["name"], version=row["version"], silent_s=silent_s)
     first = book.row("SELECT MIN(heard) FROM samplers")
     return None if first is None or first[0] is None else float(first[0]) + limit_s
-
-
-def stopped_serving(book: Book, msg: StoppedServing) -> Done:
-    """A sampler left."""
-    book.execute("DELETE FROM samplers WHERE name = ?", msg.sampler)
-    return Done()
 
 
 def close_run(book: Book) -> Done:

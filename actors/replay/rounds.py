@@ -144,11 +144,11 @@ def figures(book: Book) -> list[EvalFigures]:
 
 def _figures(book: Book, row: Row, *, closed: bool) -> EvalFigures:
     counts = book.row(
-        "SELECT COUNT(*), SUM(success), SUM(NOT feasible), SUM(success AND feasible) FROM episodes WHERE round_id = ?",
+        "SELECT COUNT(*), SUM(success), SUM(NOT feasible) FROM episodes WHERE round_id = ?",
         row["id"],
     )
     assert counts is not None
-    played_tasks, successes, infeasible, feasible_successes = (value or 0 for value in counts)
+    played_tasks, successes, infeasible = (value or 0 for value in counts)
     faults = book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state = 'fault'", row["id"])
     planned = _planned(book, row["id"]) or row["tasks"]
     return EvalFigures(
@@ -160,7 +160,6 @@ def _figures(book: Book, row: Row, *, closed: bool) -> EvalFigures:
         successes=successes,
         feasible=planned - infeasible,
         faults=faults,
-        feasible_successes=feasible_successes,
         closed=closed,
         task_set=row["task_set"],
         max_new_tokens=row["max_new_tokens"],

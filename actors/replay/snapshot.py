@@ -20,7 +20,6 @@ class EvalFigures(Value):
     successes: int
     feasible: int  # planned and not found infeasible; those that faulted count as feasible
     faults: int  # faulted beyond the retry budget
-    feasible_successes: int = 0
     closed: bool = False
     task_set: str = ""  # `apis.tasks.digest` of its tasks
     max_new_tokens: int = 0

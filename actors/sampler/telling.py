@@ -11,7 +11,7 @@ import asyncio
 from actors.replay.messages import SERVING_AGAIN_S, Serving
 from actors.sampler import events
 from runtime.actor import Context
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull, StoreError
 from runtime.message import Version
 
 _TELL_TIMEOUT_S = 10.0
@@ -54,7 +54,7 @@ class Telling:
             try:
                 serving = Serving(sampler=self._ctx.name, version=version)
                 await self._ctx.ref(self._replay).ask(serving, timeout_s=_TELL_TIMEOUT_S)
-            except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull) as error:
+            except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError) as error:
                 self._ctx.log.emit(events.SERVING_NOT_TOLD, version=str(version), cause=str(error))
                 await self._ctx.clock.sleep(_TELL_DELAYS_S[min(failures, len(_TELL_DELAYS_S) - 1)])
                 failures += 1

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from guest.attach import DOOR, FDS
@@ -22,6 +23,9 @@ from guest.session import MARK, Session
 
 ATTACH_S = 5.0  # for whoever knocks to say what it wants
 END_S = 5.0  # for a process to be gone that was killed
+STOP_S = 10.0  # for all to be stopped
+SWEEP_S = 20.0  # for all to be gone; what the kernel does not let end then is left
+BATCH = 200  # processes killed at a time: each costs a descriptor
 _SET_CHILD_SUBREAPER = 36  # prctl's
 
 
@@ -36,9 +40,15 @@ def keep(session: Session, folder: Path, token: str) -> None:
             _say("up")
             _hold(session, door, token)
     finally:
-        sweep(token)
-        for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):  # whatever was locked, and however deep it lies
-            subprocess.run([*command, str(folder)], check=False, stdin=subprocess.DEVNULL)
+        try:
+            sweep(token)
+        finally:
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):  # whatever was locked, and however deep it lies
+        subprocess.run([*command, str(folder)], check=False, stdin=subprocess.DEVNULL)
 
 
 def _adopt() -> None:
@@ -67,8 +77,7 @@ def _hold(session: Session, door: socket.socket, token: str) -> None:
             if not said:
                 return
             if said == b"freeze\n":
-                stop(token)
-                _say("frozen")
+                _say("frozen" if stop(token) else f"not stopped within {STOP_S:g} s")
 
 
 def _say(word: str) -> None:
@@ -126,11 +135,12 @@ def _bearing(token: str) -> list[int]:
 
 
 def sweep(token: str) -> None:
-    """Kill all of the session, again until none is left: a dying parent may just have forked."""
+    """Kill all of the session, again until none is left or `SWEEP_S` are over: a dying parent may just have forked."""
     beyond: set[int] = set()  # of another user by now
-    while pids := [pid for pid in members(token) if pid not in beyond]:
+    until = time.monotonic() + SWEEP_S
+    while (pids := [pid for pid in members(token) if pid not in beyond]) and time.monotonic() < until:
         watched = []
-        for pid in pids:
+        for pid in pids[:BATCH]:
             try:
                 fd = os.pidfd_open(pid)
             except ProcessLookupError:
@@ -144,17 +154,26 @@ def sweep(token: str) -> None:
                 os.close(fd)
             else:
                 watched.append(fd)
+        soon = time.monotonic() + END_S
         for fd in watched:
-            select.select([fd], [], [], END_S)
+            gone = select.poll()
+            gone.register(fd, select.POLLIN)
+            gone.poll(1e3 * max(0.0, soon - time.monotonic()))
             os.close(fd)
 
 
-def stop(token: str) -> None:
-    """Stop all of the session, until two looks in turn find none that may run: one may miss an orphan's child."""
+def stop(token: str) -> bool:
+    """Stop all of the session, until two looks in turn find none that may run: one may miss an orphan's child.
+
+    Whether that came within `STOP_S`.
+    """
+    until = time.monotonic() + STOP_S
     told: set[int] = set()
     beyond: set[int] = set()  # of another user by now
     clean = 0
     while clean < 2:
+        if time.monotonic() > until:
+            return False
         left = [pid for pid in running(members(token), told) if pid not in beyond]
         clean = 0 if left else clean + 1
         for pid in left:
@@ -165,3 +184,4 @@ def stop(token: str) -> None:
                 continue
             except PermissionError:
                 beyond.add(pid)
+    return True

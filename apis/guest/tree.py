@@ -178,7 +178,13 @@ class Walk:
 
     def application(self, app: Any) -> None:
         """Walk an application's top-levels, and the sheets found there."""
-        for at in range(min(app.get_child_count(), CHILDREN_MAX)):
+        if self._late():
+            return
+        try:
+            count = app.get_child_count()
+        except GLib.Error:
+            return
+        for at in range(min(count, CHILDREN_MAX)):
             if self._late():
                 return
             try:

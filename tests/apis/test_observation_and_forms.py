@@ -114,6 +114,7 @@ def test_the_filter_drops_what_says_nothing_and_what_is_said_twice() -> None:
             row("check-box", "Keep", at=4),
             row("icon", "", "plum.txt", at=5),
             row("text", "Name", "kiwi", at=6),
+            ["static", "a page of ten thousand lines", "", 0, -90_000, 900, 180_000, STATES, 0],
         ],
     }
     labels = [(element.tag, element.label) for element in from_guest(frame).elements]

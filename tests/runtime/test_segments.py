@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -104,6 +105,38 @@ def test_freed_payloads_are_gone_and_can_be_stored_again(tmp_path):
     again.close()
     with pytest.raises(StoreError):
         free_blob(tmp_path, msgspec.structs.replace(second, offset=second.offset + 1))
+
+
+def test_a_segment_that_was_freed_whole_is_not_looked_for(tmp_path):
+    store = SegmentStore(tmp_path, "w", max_bytes=1000)
+    first = store.append(b"a" * 900)
+    store.append(b"b" * 900)
+    (tmp_path / first.segment).unlink()
+    again = store.append(b"a" * 900)
+    assert again.segment != first.segment
+    assert read_blob(tmp_path, again) == b"a" * 900
+    store.close()
+
+
+def test_a_segment_that_can_not_be_begun_costs_one_payload(tmp_path, monkeypatch):
+    store = SegmentStore(tmp_path, "w", max_bytes=1000)
+    first = store.append(b"a" * 900)
+    real = os.open
+
+    def full(path, *args, **more):
+        if str(path).endswith("w-000001.seg"):
+            raise OSError(errno.ENOSPC, "no space left")
+        return real(path, *args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", full)
+        with pytest.raises(StoreError, match=r"can't begin a segment after w-000000\.seg: .*no space left"):
+            store.append(b"b" * 900)
+    store.flush()
+    second = store.append(b"b" * 900)
+    assert (first.segment, second.segment) == ("w-000000.seg", "w-000001.seg")
+    assert read_blob(tmp_path, second) == b"b" * 900
+    store.close()
 
 
 def test_every_reported_blob_survives_kill_9(tmp_path):

@@ -21,7 +21,10 @@ from actors.cluster import runfolder, say, typed, weights
 from actors.cluster.bench.figures import Target, median
 from actors.cluster.config import Deploy
 from actors.learner import batches
+from actors.learner.messages import StepPlan
+from actors.learner.rank import objective_of
 from actors.replay.messages import Batch, GroupRef, Lane, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef
+from policy.optim import OptimConfig
 from policy.packing import MicroBatch, PackedSample, pack
 from runtime.errors import ConfigError, StoreError
 from runtime.message import BlobRef, Version
@@ -124,28 +127,7 @@ def measure(wanted: Wanted) -> Found:
     step = batches.plan(batch, payloads, config.learner, plan_id="bench", version=Version(lineage=0, step=1)).plan
     samples = [sample for micro in step.micro_batches for sample in micro.samples]
     ways = {"shared": step.micro_batches, "whole": pack(whole(samples), config.learner.token_budget)}
-    return _timed(path, ways, wanted, len(groups), len(samples))
-
-
-def _timed(path: Path, ways: dict[str, list[MicroBatch]], wanted: Wanted, groups: int, samples: int) -> Found:
-    import torch
-
-    load = os.getloadavg()[0]
-    torch.set_num_threads(wanted.threads)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of fused kernels that Megatron does not find, in training neither
-        from policy.losses import Objective
-        from policy.megatron.trainer import OptimConfig, Trainer
-
-        trainer = Trainer(Path(weights.locate(str(path), Path(wanted.runs)).folder), OptimConfig())
-    seconds: dict[str, list[float]] = {way: [] for way in ways}
-    figures: dict[str, dict[str, float]] = {}
-    for number in range(wanted.times):
-        for way, micro_batches in ways.items():
-            say.line(f"  {way}, {number + 1} of {wanted.times}", to=sys.stderr)
-            began = time.process_time()
-            figures[way] = trainer.grpo_step(micro_batches, 0.0, Objective())  # a rate of 0: the weights stay
-            seconds[way].append(time.process_time() - began)
+    figures, seconds, load = _timed(path, ways, wanted, config.learner.optim(), step)
     steps = [
         Step(
             way=way,
@@ -162,14 +144,41 @@ def _timed(path: Path, ways: dict[str, list[MicroBatch]], wanted: Wanted, groups
         run=path.name,
         cores=os.cpu_count() or 1,
         load_at_start=load,
-        groups=groups,
-        samples=samples,
+        groups=len(groups),
+        samples=len(samples),
         steps=steps,
         cheaper=steps[1].cpu_s / steps[0].cpu_s,
         off_by=off,
         targets=targets,
         met=all(target.met for target in targets),
     )
+
+
+def _timed(
+    path: Path, ways: dict[str, list[MicroBatch]], wanted: Wanted, optim: OptimConfig, plan: StepPlan
+) -> tuple[dict[str, dict[str, float]], dict[str, list[float]], float]:
+    """A step's figures and processor seconds of each, by way, and the machine's load before."""
+    import torch
+
+    load = os.getloadavg()[0]
+    torch.set_num_threads(wanted.threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fused kernels that Megatron does not find, in training neither
+        from policy.megatron.trainer import Trainer
+
+        trainer = Trainer(Path(weights.locate(str(path), Path(wanted.runs)).folder), optim)
+    trainer.new_reference()
+    objective = objective_of(plan)
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    figures: dict[str, dict[str, float]] = {}
+    for number in range(wanted.times):
+        for way, micro_batches in ways.items():
+            say.line(f"  {way}, {number + 1} of {wanted.times}", to=sys.stderr)
+            began = time.process_time()
+            # a rate of 0: the weights stay
+            figures[way] = trainer.grpo_step(micro_batches, 0.0, objective, plan.epochs)
+            seconds[way].append(time.process_time() - began)
+    return figures, seconds, load
 
 
 def run(wanted: Wanted, *, as_json: bool) -> int:

@@ -16,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     build = verbs.add_parser("build", help="build it", description=DESCRIPTION, epilog=EXAMPLES)
-    build.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to write")
+    build.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to make")
     build.add_argument("--steps", type=int, metavar="N", help="optimizer steps (default: the recipe's)")
     build.add_argument("--seed", type=int, default=0, metavar="N")
     build.set_defaults(parser=build)
@@ -29,11 +29,14 @@ def main(args: argparse.Namespace) -> int:
 
     if args.steps is not None and args.steps < 1:
         raise ConfigError(f"--steps {args.steps}: it counts from 1")
-    places.refuse_unwritable(args.out, "--out")
+    out = args.out.absolute()
+    if out.exists():
+        raise ConfigError(f"--out {args.out} exists already: name a new folder")
+    places.refuse_unwritable(out, "--out")
     from policy.base.build import Recipe, build
 
     given = {"seed": args.seed} | ({"steps": args.steps} if args.steps is not None else {})
-    build(args.out, Recipe(**given), lambda figures: say.line(_shown(figures)))
+    build(out, Recipe(**given), lambda figures: say.line(_shown(figures)))
     say.line(f"base model: {args.out}")
     return 0
 

@@ -56,7 +56,7 @@ def main(args: argparse.Namespace) -> int:
     from actors.cluster import experimentrun, runcommand
 
     if args.json and not args.dry_run:
-        args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl status RUN --json")
+        args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl report RUN --json")
     if experimentrun.is_one(args):
         return experimentrun.dry_run(args) if args.dry_run else experimentrun.start(args)
     if args.dry_run:

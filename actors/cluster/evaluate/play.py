@@ -26,7 +26,7 @@ from actors.cluster.weights import Weights
 from actors.entropulse.pins import PinnedFolders
 from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling, WaitFigures
 from actors.sampler.messages import Pin
-from runtime.errors import ActorFailed, ConfigError, StoreError
+from runtime.errors import ConfigError, StoreError
 from runtime.message import Version
 from runtime.system import ActorSystem
 
@@ -54,8 +54,7 @@ def play(args: argparse.Namespace) -> int:
         name = args.name or f"eval-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
         places.refuse_bad_name(name)
         folder = (runs / name).resolve()
-        if folder.exists():
-            raise ConfigError(f"run {name} exists already: continue it with --resume, or give another --name")
+        _refuse_taken(folder)
         deploy = settings.deploy_of(args, weights)
     places.refuse_unwritable(folder.parent, "--runs")
     if args.out:
@@ -78,12 +77,25 @@ def play(args: argparse.Namespace) -> int:
             _keep(weights, folder)
         with elsewhere:
             status = runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
-    except ConfigError:
-        if not args.resume and not (folder / "run.json").exists():  # refused before it was a run
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+    finally:
+        if not args.resume:
+            _clear_unbegun(folder)
     show.result(folder, weights, deploy, before, Path(args.out) if args.out else None, as_json=args.json)
     return status
+
+
+def _refuse_taken(folder: Path) -> None:
+    """Raise ConfigError where something is at `folder`; what a killed `eval` left before it was a run goes first."""
+    _clear_unbegun(folder)
+    runfolder.refuse_taken(folder)
+    if folder.exists():  # what lies in it would be taken for this evaluation's
+        raise ConfigError(f"--name {folder.name}: {folder} is there already and no run; give another --name")
+
+
+def _clear_unbegun(folder: Path) -> None:
+    """Remove the folder of an evaluation that never became a run: refused, or broken off before."""
+    if (folder / _EVALUATED).is_file() and not runfolder.is_run(folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _place(weights: Weights, folder: Path) -> str:
@@ -93,13 +105,14 @@ def _place(weights: Weights, folder: Path) -> str:
 
 def _keep(weights: Weights, folder: Path) -> None:
     """Put a run's weights where nobody removes them: a run that goes on deletes its older exports."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
+    # First, for it says whose folder this is, should what follows be broken off.
+    (folder / _EVALUATED).write_bytes(msgspec.json.format(msgspec.json.encode(weights)))
     if weights.run:
         try:
             PinnedFolders(folder).pin(Version.parse(weights.version), Path(weights.folder))
         except StoreError as error:
             raise ConfigError(str(error)) from None
-    (folder / _EVALUATED).write_bytes(msgspec.json.format(msgspec.json.encode(weights)))
 
 
 def read_weights(folder: Path) -> Weights:
@@ -138,7 +151,7 @@ async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, versi
                 await _open(system, plan, version)
                 opened = True
             figures = await replay.ask(WaitFigures(since=revision, wait_s=5.0), timeout_s=execute.ASK_S)
-        except (*execute.TRANSIENT, ActorFailed):  # a part starts or restarts; its supervisor says when it can't
+        except execute.TRANSIENT:  # a part starts or restarts; its supervisor says when it can't
             await asyncio.sleep(execute.REFRESH_S)
             continue
         revision = figures.revision

@@ -10,8 +10,10 @@ same machine. Give it a machine (or a virtual one) that holds nothing else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
+from collections.abc import AsyncIterator
 
 import asyncssh
 import msgspec
@@ -29,11 +31,53 @@ MARK = "COMPUTERRL_DESKTOP"  # as in the guest's session: what it starts carries
 CONNECT_S = 10.0
 UPLOAD_S = 30.0
 ANSWER_S = 30.0
+SESSIONS_EACH = 8  # on one connection
 READ_S = 30.0
 
 
+class _Line:
+    """One connection to a machine, made anew when it was lost."""
+
+    def __init__(self, machine: _Machine) -> None:
+        self._machine = machine
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._connecting = asyncio.Lock()
+        self.keepers = 0  # sessions that it holds
+
+    async def connection(self) -> asyncssh.SSHClientConnection:
+        """The connection. Raises DesktopFault."""
+        machine = self._machine
+        async with self._connecting:
+            if self._connection is None or self._connection.is_closed():
+                try:
+                    async with asyncio.timeout(CONNECT_S):
+                        self._connection = await asyncssh.connect(
+                            machine.config.host,
+                            machine.config.port,
+                            username=machine.config.user,
+                            client_keys=[machine.client_key],
+                            known_hosts=([machine.host_key], [], []),
+                            config=None,
+                            agent_path=None,
+                            keepalive_interval=15,
+                        )
+                except (OSError, asyncssh.Error) as error:
+                    raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
+            return self._connection
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            async with asyncio.timeout(CONNECT_S):
+                await self._connection.wait_closed()
+
+
 class _Machine:
-    """One machine: its settings, keys and the one connection by which this host controls it."""
+    """One machine: its settings, its keys and the connections by which this host controls it.
+
+    A server allows a connection ten sessions (`MaxSessions`, unless told otherwise): so keepers share one by eights,
+    and errands (uploads, looks from outside) have one of their own, a few at a time.
+    """
 
     def __init__(self, config: MachineConfig) -> None:
         self.config = config
@@ -43,49 +87,49 @@ class _Machine:
         except (OSError, asyncssh.KeyImportError) as error:
             raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
         self.used = 0
-        self._connection: asyncssh.SSHClientConnection | None = None
-        self._connecting = asyncio.Lock()
+        self._lines: list[_Line] = []
+        self._errands = _Line(self)
+        self._turn = asyncio.Semaphore(SESSIONS_EACH)
 
-    async def connection(self) -> asyncssh.SSHClientConnection:
-        """The control connection, made anew when it was lost. Raises DesktopFault."""
-        async with self._connecting:
-            if self._connection is None or self._connection.is_closed():
-                try:
-                    async with asyncio.timeout(CONNECT_S):
-                        self._connection = await asyncssh.connect(
-                            self.config.host,
-                            self.config.port,
-                            username=self.config.user,
-                            client_keys=[self.client_key],
-                            known_hosts=([self.host_key], [], []),
-                            config=None,
-                            agent_path=None,
-                            keepalive_interval=15,
-                        )
-                except (OSError, asyncssh.Error) as error:
-                    raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: {error}"[:300]) from error
-            return self._connection
+    def keeper_line(self) -> _Line:
+        """The connection for one keeper more, which the caller counts."""
+        free = next((line for line in self._lines if line.keepers < SESSIONS_EACH), None)
+        if free is None:
+            free = _Line(self)
+            self._lines.append(free)
+        return free
+
+    @contextlib.asynccontextmanager
+    async def errand(self) -> AsyncIterator[asyncssh.SSHClientConnection]:
+        """A connection with room for one session, for as long as this holds. Raises DesktopFault."""
+        async with self._turn:
+            yield await self._errands.connection()
 
     async def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            async with asyncio.timeout(CONNECT_S):
-                await self._connection.wait_closed()
+        for line in (self._errands, *self._lines):
+            await line.close()
 
     async def run_checked(self) -> bool:
         """Whether the machine carries out a command now."""
         try:
-            async with asyncio.timeout(CONNECT_S):
-                done = await (await self.connection()).run("true", check=False)
+            async with asyncio.timeout(CONNECT_S), self.errand() as connection:
+                done = await connection.run("true", check=False)
         except (DesktopFault, asyncssh.Error, OSError):
             return False
         return done.exit_status == 0
+
+    async def remove(self, folder: str) -> None:
+        """Remove what an upload left; what is out of reach stays."""
+        with contextlib.suppress(DesktopFault, asyncssh.Error, OSError):
+            async with asyncio.timeout(CONNECT_S), self.errand() as connection:
+                await connection.run(shlex.join(["rm", "-rf", "--", folder]), check=False)
 
 
 class _Session(msgspec.Struct):
     """One desktop on a machine. `keeper` is the process that holds it; the end of its input ends the session."""
 
     machine: _Machine
+    line: _Line  # that holds the keeper
     folder: str
     keeper: asyncssh.SSHClientProcess[str]
 
@@ -160,21 +204,40 @@ class HostsProvider(Provider):
             PYTHON, "-I", f"{folder}/guest", "session", "--run", f"{folder}/run", "--home", f"{folder}/home",
             "--token", token, "--size", f"{spec.width}x{spec.height}", "--keep", folder,
         ]  # fmt: skip
-        connection = await machine.connection()
+        line = machine.keeper_line()
+        line.keepers += 1
         try:
-            async with asyncio.timeout(UPLOAD_S):
-                await remote.upload(connection, folder)
-                session = _Session(machine, folder, await connection.create_process(shlex.join(command)))
-        except TimeoutError:
-            raise fault(FaultCause.BOOT_TIMEOUT, f"{machine.config.host}: upload took over {UPLOAD_S:g} s") from None
-        except (OSError, asyncssh.Error) as error:
-            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
-        try:
-            await session.ask("", "up")
+            keeper = await self._upload_and_start(machine, line, folder, shlex.join(command))
+            session = _Session(machine, line, folder, keeper)
+            try:
+                await session.ask("", "up")
+            except BaseException:
+                keeper.close()  # the end of its input ends the session, which then removes its folder
+                raise
         except BaseException:
-            session.keeper.close()  # the end of its input ends the session, which then removes its folder
+            line.keepers -= 1
             raise
         return session
+
+    async def _upload_and_start(
+        self, machine: _Machine, line: _Line, folder: str, command: str
+    ) -> asyncssh.SSHClientProcess[str]:
+        begun = False
+        try:
+            async with asyncio.timeout(UPLOAD_S):
+                async with machine.errand() as connection:
+                    begun = True
+                    await remote.upload(connection, folder)
+                return await (await line.connection()).create_process(command)
+        except BaseException as error:
+            if begun:  # no session came up that would remove it
+                await asyncio.shield(machine.remove(folder))
+            if isinstance(error, TimeoutError):
+                detail = f"{machine.config.host}: upload took over {UPLOAD_S:g} s"
+                raise fault(FaultCause.BOOT_TIMEOUT, detail) from None
+            if isinstance(error, OSError | asyncssh.Error):
+                raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
+            raise
 
     def _session(self, desktop: Desktop) -> _Session:
         session = self._sessions.get(desktop.name)
@@ -195,7 +258,10 @@ class HostsProvider(Provider):
         session = self._sessions.pop(desktop.name, None)
         if session is not None:
             session.machine.used -= 1
-            await session.end()
+            try:
+                await session.end()
+            finally:
+                session.line.keepers -= 1
 
     async def freeze(self, desktop: Desktop) -> None:
         """See `Provider.freeze`."""
@@ -204,9 +270,8 @@ class HostsProvider(Provider):
     async def read_home(self, desktop: Desktop, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
         """See `Provider.read_home`; over the control connection, after the session's processes were stopped."""
         session = self._session(desktop)
-        connection = await session.machine.connection()
         try:
-            async with asyncio.timeout(READ_S):
+            async with asyncio.timeout(READ_S), session.machine.errand() as connection:
                 paths = [want.path for want in wanted]
                 seen = await remote.read_home(connection, f"{session.folder}/home", paths, limits)
         except TimeoutError:

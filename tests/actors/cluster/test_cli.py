@@ -96,6 +96,7 @@ def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["bench", "startup", "--runs", "/dev/null"], "--runs /dev/null: /dev/null is no folder"),
         (["base", "build", "--out", "/proc/x"], "--out /proc/x: nothing can be written there"),
         (["base", "build", "--out", "x", "--steps", "0"], "--steps 0: it counts from 1"),
+        (["base", "build", "--out", "."], "--out . exists already: name a new folder"),
         (["run", "smoke", "--runs", "/dev/null"], "--runs /dev/null: /dev/null is no folder"),
         (["run", "smoke", "--runs", "a/" + "b" * 300], "File name too long"),
         (["run", "smoke", "--name", "x" * 300], "300 bytes long"),

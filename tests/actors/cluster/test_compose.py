@@ -28,6 +28,12 @@ def specs(plan: compose.Plan) -> dict[str, object]:
     return {spec.name: spec for stage in plan.stages for spec in stage}
 
 
+def test_seats_wait_as_long_as_samplers_and_reservations_may_last() -> None:
+    made = specs(planned("samplers.generate_timeout_s=300", "run.expert=true", "replay.reservation_s=2000"))
+    seat = made["desktop/3"].config  # type: ignore[attr-defined]
+    assert (seat.seat.generate_timeout_s, seat.desktops.pool.lease_s) == (305.0, 2000.0)
+
+
 @pytest.mark.parametrize("name", sorted(deployfile.bundled()))
 def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
     plan = planned(name=name)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from actors.cluster import cli, criterion, deployfile, evaluation, models, suites, weights
+from actors.cluster import cli, criterion, deployfile, evaluation, models, runcommand, suites, weights
 from actors.cluster.config import Deploy
-from actors.cluster.evaluate import settings, show
+from actors.cluster.evaluate import play, settings, show
 from actors.cluster.runfolder import RunRecord, claim
 from actors.cluster.typed import build, read
 from actors.replay.schema import connect
@@ -135,6 +135,33 @@ def test_an_export_is_whole_described_and_never_written_over(
     assert all(state[name].equal(tensor) for name, tensor in ours.items())
     ids = Tokenizer.load(tmp_path / "out").response_ids("icon zebra.txt -> click")
     assert AutoTokenizer.from_pretrained(tmp_path / "out")("icon zebra.txt -> click").input_ids == ids[:-1]
+
+
+def test_an_evaluation_broken_off_before_it_began_leaves_its_name_free(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["eval", "mine", "--at", "final", "--name", "mine-again", "--runs", str(runs)]
+
+    def interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runcommand, "carry_out", interrupted)
+        assert cli.main(line) == 130
+    assert not (runs / "mine-again").exists()
+    left = runs / "mine-again"  # by one that was killed
+    left.mkdir()
+    (left / play._EVALUATED).write_text("{}")
+    (left / "old").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(runcommand, "carry_out", lambda *_, **__: pytest.fail("old") if (left / "old").exists() else 7)
+        patch.setattr(play.show, "result", lambda *_, **__: None)
+        assert cli.main(line) == 7
+    left.mkdir()
+    (left / "mine.txt").write_text("not of a run")
+    assert cli.main(line) == 2
+    assert "--name mine-again: " in capsys.readouterr().err
+    assert (left / "mine.txt").exists()
 
 
 def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Path) -> None:

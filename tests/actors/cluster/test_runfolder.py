@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.cluster import runfolder
@@ -29,11 +30,13 @@ def test_a_claimed_folder_is_refused_and_names_its_owner(tmp_path: Path) -> None
 
 def test_an_existing_run_is_only_continued_on_request(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    runfolder.claim(path, record("a", 5.0), resume=False).end("stopped", "interrupted")
+    begun = msgspec.structs.replace(record("a", 5.0), cloned="other")
+    runfolder.claim(path, begun, resume=False).end("stopped", "interrupted")
     with pytest.raises(ConfigError, match="exists already"):
         runfolder.claim(path, record("a"), resume=False)
     again = runfolder.claim(path, record("a", 9.0), resume=True)
     assert (again.record.resumed, again.record.started_s, again.record.verdict) == (1, 5.0, None)
+    assert again.record.cloned_in == "other", "what --cloned had named, which a resume is not told again"
     again.end("ok", None)
 
 

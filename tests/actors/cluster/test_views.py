@@ -155,6 +155,9 @@ def test_status_of_an_ended_run_is_its_verdict(runs: Path, capsys: pytest.Captur
     assert cli.main(["status", "one", "--runs", str(runs)]) == 0
     assert cli.main(["status", "two", "--runs", str(runs)]) == 1
     assert "two: failed" in capsys.readouterr().out
+    made(runs, "three", verdict="stopped")
+    assert cli.main(["status", "three", "--runs", str(runs)]) == 0
+    assert "continue it with  computerrl run smoke --resume --name three" in capsys.readouterr().out
 
 
 class Idle(Actor):

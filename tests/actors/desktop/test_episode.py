@@ -191,11 +191,11 @@ async def test_answers_that_a_policy_forged_are_its_failure(stand: Stand) -> Non
     assert stand.payload(played, -1).screenshot is None
 
 
-async def test_a_last_step_is_kept_without_its_picture(stand: Stand) -> None:
+async def test_an_agent_that_breaks_under_the_last_picture_takes_no_claim_back(stand: Stand) -> None:
     played = await stand.play(Scripted("Agent.exit(success=False)"), reservation(), Fading)
-    assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop"), played.detail
+    assert (played.outcome.success, played.outcome.reason) == (False, "agent_gave_up"), played.detail
     assert [stand.payload(played, 0).response] == ["Agent.exit(success=False)"]
-    assert (len(played.steps), stand.payload(played, 0).result) == (1, "session_ended")
+    assert (len(played.steps), stand.payload(played, 0).screenshot) == (1, None)
 
 
 async def test_an_absent_sampler_is_a_fault_and_no_outcome(stand: Stand) -> None:

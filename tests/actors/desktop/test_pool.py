@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from actors.desktop import events
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
-from actors.desktop.faults import FaultCause, fault
-from actors.desktop.link import GuestLink
+from actors.desktop.faults import FaultCause, LinkState, fault
+from actors.desktop.link import GuestLink, LinkDown
 from actors.desktop.pool import BootedDesktop, Pool
 from actors.desktop.poolplan import PoolPlan
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health
@@ -221,6 +221,31 @@ async def test_a_spare_whose_acquirer_gives_up_is_thrown_away():
     await until(lambda: not pool._tasks)
     assert provider.destroyed == ["spare"]
     assert len(pool.lives) == 0
+    await pool.close()
+
+
+class Late(OneSpare):
+    """A provider whose desktop nobody gets through to, and whose looks take longer than a boot may."""
+
+    async def boot(self, spec: DesktopSpec) -> Desktop:
+        nobody = {"username": "", "host_key": b"", "client_key": b"", "agent": (), "home": ""}
+        return Desktop(name="late", provider="none", endpoint=Endpoint(), **nobody)
+
+    async def probe(self, desktop: Desktop) -> Health:
+        await asyncio.sleep(0.4)
+        return Health(alive=True)
+
+
+async def test_a_boot_that_is_over_while_it_cleans_up_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
+    async def refused(desktop: Desktop, timeout_s: float) -> GuestLink:
+        raise LinkDown(LinkState.LOST, "no")
+
+    monkeypatch.setattr(GuestLink, "open", refused)
+    provider = Late(stuck=False)
+    config = PoolConfig(spares=1, boots_at_once=1, boot_timeout_s=0.2, first_backoff_s=30.0)
+    pool = Pool(provider, DesktopSpec(), config)
+    await until(lambda: provider.destroyed == ["late"])
+    await until(lambda: len(pool.lives) == 0)
     await pool.close()
 
 

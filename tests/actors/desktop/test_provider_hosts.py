@@ -17,6 +17,8 @@ import pytest
 from actors.desktop.config import HostsConfig, MachineConfig
 from actors.desktop.faults import FaultCause, LinkState, cause_of
 from actors.desktop.link import GuestLink, LinkDown, seen_of
+from actors.desktop.providers import hosts as hosts_module
+from actors.desktop.providers import remote
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
@@ -30,6 +32,7 @@ AuthorizedKeysFile /home/worker/authorized_keys
 PidFile none
 UsePAM no
 StrictModes no
+MaxSessions 2
 Subsystem sftp internal-sftp
 LogLevel ERROR
 """
@@ -84,8 +87,9 @@ def machine(state_dir: str) -> Iterator[MachineConfig]:
 
 
 @pytest.fixture
-async def provider(machine: MachineConfig) -> AsyncIterator[HostsProvider]:
-    """A provider whose machine is up."""
+async def provider(machine: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostsProvider]:
+    """A provider whose machine is up, and allows a connection fewer sessions than it gets desktops and errands."""
+    monkeypatch.setattr(hosts_module, "SESSIONS_EACH", 1)
     for _ in range(200):
         try:
             _, writer = await asyncio.open_connection(machine.host, machine.port)
@@ -170,10 +174,27 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     assert sessions_on(machine) == []
 
 
+async def test_a_boot_that_fails_in_its_upload_leaves_no_folder(
+    provider: HostsProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
+):
+    real = remote.upload
+
+    async def torn(connection: asyncssh.SSHClientConnection, folder: str) -> None:
+        await real(connection, folder)
+        raise asyncssh.SFTPFailure("the disk is full")
+
+    monkeypatch.setattr(remote, "upload", torn)
+    with pytest.raises(DesktopFault, match="the disk is full"):
+        await provider.boot(DesktopSpec())
+    assert sessions_on(machine) == []
+    assert provider._machines[0].used == 0
+
+
 async def test_a_lost_owner_takes_its_sessions_along(provider: HostsProvider, machine: MachineConfig):
     await provider.boot(DesktopSpec())
     assert len(sessions_on(machine)) == 1
-    (await provider._machines[0].connection()).abort()  # as the kernel does for a killed process
+    for line in provider._machines[0]._lines:
+        (await line.connection()).abort()  # as the kernel does for a killed process
     for _ in range(300):
         if not sessions_on(machine):
             break

@@ -145,6 +145,27 @@ async def test_a_full_sampler_is_a_fault_that_names_it(tmp_path):
         assert (full["name"], full["sender"], full["message"]) == ("sampler/0", "desktop/0", "Generate")
 
 
+class Failing(Actor):
+    """A sampler with a defect."""
+
+    @handles(Generate)
+    async def generate(self, msg: Generate) -> Generated:
+        """Fail."""
+        raise ZeroDivisionError("a defect")
+
+
+async def test_a_sampler_that_fails_is_a_fault_and_no_defect_of_the_seat(tmp_path):
+    work = Reservation(
+        token=1, lane=Lane.TRAIN, task=TASK, group="1", slot=0, seed=1, max_steps=8, pin=None,
+        sampling=Sampling(temperature=1.0, max_new_tokens=8), phase=PhaseRef(phase=Phase.RL, index=1),
+    )  # fmt: skip
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="sampler/0", factory=Failing))
+        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), work, "g1.0", 9.0)
+        with pytest.raises(DesktopFault, match=r"sampler_unavailable: .*a defect"):
+            await answers.answer(0, Prompt(user="x"), Observation(windows=(), elements=()), [], None)
+
+
 class Told(Actor):
     """A sampler that says what it was asked for."""
 

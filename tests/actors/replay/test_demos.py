@@ -70,6 +70,11 @@ def digests(path: Path) -> list[str]:
     return [demo.digest for demo in demofiles.read(path)[1]]
 
 
+def export(recorded: Recorder, path: Path) -> None:
+    """What `computerrl demos export` writes."""
+    demofiles.write(path, *demofiles.read(recorded.folder))
+
+
 def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> None:
     one = Recorder(tmp_path / "one", 9)
     made = one.record(9)
@@ -77,7 +82,7 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
     assert one.play.figures().demo_strata == dict(made)
     files = [tmp_path / "out" / "demos.jsonl", tmp_path / "out" / "demos.parquet"]
     for file in files:
-        assert one.play.do(lambda book, file=file: demos.export_demos(book, file, one.folder)).demos == 9
+        export(one, file)
     wanted = digests(one.folder)
     assert len(set(wanted)) == 9
     for number, source in enumerate([*files, one.folder]):
@@ -89,7 +94,7 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
         assert digests(other.folder) == wanted[:6]
         assert (other.play.figures().demos, other.play.figures().demo_attempts) == (6, 0)
         again = tmp_path / f"again{number}.parquet"
-        other.play.do(lambda book, again=again, other=other: demos.export_demos(book, again, other.folder))
+        export(other, again)
         assert digests(again) == wanted[:6]
         other.play.phase(Phase.BC)
         for sample in other.play.batch().samples:
@@ -102,15 +107,15 @@ def test_one_that_is_held_is_not_taken_in_again_whatever_file_it_comes_in(tmp_pa
     one = Recorder(tmp_path / "one", 4)
     one.record(2)
     early, late = tmp_path / "early.jsonl", tmp_path / "late.parquet"
-    one.play.do(lambda book: demos.export_demos(book, early, one.folder))
+    export(one, early)
     one.record(2)
-    one.play.do(lambda book: demos.export_demos(book, late, one.folder))
+    export(one, late)
     other = Recorder(tmp_path / "other", 99)
     assert [other.take_in(path) for path in (early, late, one.folder, late)] == [2, 2, 0, 0]
     more = Recorder(tmp_path / "more", 99)
     more.record(1)
     mine = tmp_path / "mine.jsonl"
-    more.play.do(lambda book: demos.export_demos(book, mine, more.folder))
+    export(more, mine)
     assert more.take_in(mine) == 0, "its own recording"
 
 
@@ -118,7 +123,7 @@ def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
     one = Recorder(tmp_path / "one", 3)
     one.record(3)
     good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
-    one.play.do(lambda book: demos.export_demos(book, good, one.folder))
+    export(one, good)
     text = good.read_bytes()
     other = Recorder(tmp_path / "other", 3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from pathlib import Path
+from typing import Self
 
 import pytest
 from ledger_tools import settings
@@ -124,6 +125,27 @@ async def test_parked_asks_are_answered_in_order_and_by_their_deadline() -> None
         assert await lot.park("e", 0.005) == 4
         assert len(lot) == 0
     finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_answer_in_the_turn_of_its_deadline_is_not_lost() -> None:
+    deadlines: list[asyncio.Timeout] = []
+
+    async def serve(asks: list[str]) -> list[int | None]:
+        deadlines[0].reschedule(asyncio.get_running_loop().time())  # fires before whoever waits runs again
+        return [4 for _ in asks]
+
+    class Watched(asyncio.Timeout):
+        async def __aenter__(self) -> Self:
+            deadlines.append(self)
+            return await super().__aenter__()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "timeout", lambda seconds: Watched(asyncio.get_running_loop().time() + seconds))
+        lot: ParkingLot[str, int] = ParkingLot(serve, Change())
+        task = asyncio.ensure_future(lot.run())
+        assert await lot.park("a", 30.0) == 4
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
