@@ -92,7 +92,7 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     pulse_tasks: Literal["all", "unmastered"] = "all"  # or only those of which an episode failed in its stay
     keep_payload_steps: int = 4  # optimizer steps that payloads of failures outlive their group
     sampler_silent_s: float = 180.0  # a sampler that has said nothing for so long holds admission back no more
-    reservation_s: float = 900.0  # a reservation neither committed nor released by then is taken back
+    reservation_s: float = 900.0  # one neither committed nor released by then is taken back, and so is its desktop
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
