@@ -1,0 +1,65 @@
+"""What fails for a moment under a run's watch ends no run; what fails for good is its verdict and no traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.cluster import compose, deployfile, execute, progress
+from actors.cluster.demos import record
+from actors.cluster.runfolder import RunRecord
+from actors.replay.messages import CloseRun, Figures, Phase, PhaseRef, WaitFigures
+from runtime.errors import ActorFailed, ActorGone, LedgerError, StoreError
+from tests.actors.cluster.test_criterion import figures
+
+DONE = figures(phase=PhaseRef(phase=Phase.DONE, index=9), demos=80, demo_left=0)
+PASSING = (StoreError("the disk is full"), ActorFailed("StoreError", "the disk is full"), ActorGone("replay restarts"))
+
+
+class Parts:
+    """Stands in for the system: a ledger that answers in turn, and no learner."""
+
+    def __init__(self, *answers: Figures | Exception) -> None:
+        self.answers = list(answers)
+
+    def ref(self, name: str, _: str = "") -> Parts:
+        return self if name == "replay" else Parts(*[ActorGone(name)] * 9)
+
+    async def ask(self, msg: Any, timeout_s: float) -> Any:
+        if isinstance(msg, CloseRun):
+            return None
+        assert isinstance(msg, WaitFigures) or self.answers[0] is not DONE, (msg, timeout_s)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> compose.Plan:
+    monkeypatch.setattr(execute, "REFRESH_S", 0.0)
+    deploy, _ = deployfile.load("smoke", ())
+    return compose.plan(deploy, run_dir=Path("run"), incarnation="i")
+
+
+@pytest.mark.parametrize("watch", [execute._watch, record._watch])
+async def test_what_a_ledger_fails_for_a_moment_ends_no_run(plan: compose.Plan, watch: Callable[..., Any]) -> None:
+    system = Parts(*PASSING, DONE)
+    assert await watch(system, plan, progress.PlainLines()) is DONE
+    assert not system.answers
+
+
+async def test_what_fails_for_good_is_a_verdict(
+    plan: compose.Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: Any) -> Figures:
+        raise LedgerError("it is torn")
+
+    here = msgspec.structs.replace(plan, run_dir=tmp_path)
+    run = RunRecord(name="r", file="smoke", seed=0, build="b", versions={}, started="", started_s=0.0)
+    monkeypatch.setattr(execute, "_until_the_end", fails)
+    assert await execute.execute(here, run) == ("crashed", "it is torn")
