@@ -231,7 +231,9 @@ class HostsProvider(Provider):
                 return await (await line.connection()).create_process(command)
         except BaseException as error:
             if begun:  # no session came up that would remove it
-                await asyncio.shield(machine.remove(folder))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CONNECT_S):  # shielded: whoever boots may have gone
+                        await asyncio.shield(machine.remove(folder))
             if isinstance(error, TimeoutError):
                 detail = f"{machine.config.host}: upload took over {UPLOAD_S:g} s"
                 raise fault(FaultCause.BOOT_TIMEOUT, detail) from None
