@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class App:
-    """`name` is the project's; `wm_classes` are compared in lower case; `published` is what `Agent.open_app` takes."""
+    """`name` is the project's; `wm_classes` are compared in lower case; `published` is what `Agent.open_app` takes.
+
+    Of one that is `single`, a second start without a file shows nothing new.
+    """
 
     name: str
     wm_classes: tuple[str, ...]
     published: str | None = None
     argv: tuple[str, ...] = ()
     optional: bool = False  # set-up does not install it
+    single: bool = False
 
 
 # Neither a first-start wizard, a splash screen nor the documents of a crash; the guest adds where it listens.
@@ -31,7 +35,7 @@ APPS: tuple[App, ...] = (
     App("libreoffice_writer", ("libreoffice-writer",), "libreoffice writer", (*OFFICE, "--writer")),
     App("libreoffice_impress", ("libreoffice-impress",), "libreoffice impress", (*OFFICE, "--impress")),
     App("vlc", ("vlc",), "vlc", ("vlc",)),
-    App("code", ("code", "codium"), "vs code", ("code",), optional=True),
+    App("code", ("code", "codium"), "vs code", ("code",), optional=True, single=True),
     App("google_chrome", ("chromium-browser", "chromium", "google-chrome"), "chrome", ("chromium",)),
 )
 
@@ -47,10 +51,9 @@ def app_of_class(wm_class: str) -> str | None:
     return _BY_CLASS.get(wm_class.lower())
 
 
-def launch_argv(published: str) -> tuple[str, ...] | None:
-    """The command that starts the application published as `published`; None when there is none here."""
-    app = _BY_PUBLISHED.get(published)
-    return app.argv if app else None
+def app_published(published: str) -> App | None:
+    """The application published as `published`; None when there is none here."""
+    return _BY_PUBLISHED.get(published)
 
 
 def app_named(name: str) -> App:

@@ -26,7 +26,7 @@ from apis.actions import (
     Type,
     Wait,
 )
-from apis.apps import PROGRAMS, app_named, launch_argv
+from apis.apps import PROGRAMS, app_named, app_of_class, app_published
 from apis.codeorder import of_menu
 from apis.forms import place, window_names
 from apis.keys import KEYS
@@ -128,11 +128,16 @@ def _(action: Scroll, observation: Observation) -> Plan:
 
 
 @plan.register
-def _(action: OpenApp, _: Observation) -> Plan:
-    argv = launch_argv(action.app_name)
-    if argv is None:
+def _(action: OpenApp, observation: Observation) -> Plan:
+    app = app_published(action.app_name)
+    if app is None:
         return Plan((), f"{action.app_name} is not supported or recognized")
-    return Plan((Call("open_window", {"argv": list(argv), "timeout_ms": OPEN_MS}), SETTLE), "Open App Success")
+    there = [window.number for window in observation.windows if app_of_class(window.wm_class) == app.name]
+    if app.single and there:
+        show = Call("activate", {"number": there[-1], "maximize": True})
+    else:
+        show = Call("open_window", {"argv": list(app.argv), "timeout_ms": OPEN_MS})
+    return Plan((show, SETTLE), "Open App Success")
 
 
 @plan.register

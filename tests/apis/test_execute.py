@@ -3,7 +3,7 @@
 import pytest
 
 from apis.actions import GUI, Action, Click, DragAndDrop, Exit, Hotkey, OpenApp, Quote, Scroll, SwitchWindow, Type, Wait
-from apis.apps import APP_NAMES, app_of_class, launch_argv
+from apis.apps import APP_NAMES, app_of_class, app_published
 from apis.execute import OPEN_MS, SETTLE, Call, plan
 from apis.observation import Element, Observation, Window
 
@@ -61,6 +61,16 @@ def test_every_declared_function_has_a_plan() -> None:
 def test_results_and_endings() -> None:
     assert plan(Quote(content="keep this"), SCREEN).result == "keep this"
     assert plan(OpenApp(app_name="gimp"), SCREEN).result == "gimp is not supported or recognized"
+
+
+def test_an_application_of_one_window_is_brought_to_the_front() -> None:
+    """A second `code` without a file shows nothing, and whoever waited for a window of it would wait in vain."""
+    there = Observation(windows=(*SCREEN.windows, Window(43, "Code", "a.py", False)), elements=())
+    started, raised = (plan(OpenApp(app_name="vs code"), screen).calls[0] for screen in (SCREEN, there))
+    assert (started.method, started.args["argv"]) == ("open_window", ["code"])
+    assert raised == Call("activate", {"number": 43, "maximize": True})
+    again = plan(OpenApp(app_name="gedit"), there).calls[0]
+    assert again.method == "open_window", "others show a new window"
     assert plan(Exit(success=False), SCREEN).ends is False
     assert plan(Wait(), SCREEN).ends is None
     assert plan(Click(coordinates=(1, 1)), SCREEN).calls[-1] == SETTLE == Call("settle", SETTLE.args)
@@ -69,7 +79,9 @@ def test_results_and_endings() -> None:
 def test_applications() -> None:
     assert app_of_class("Pcmanfm") == "file_manager"
     assert app_of_class("Xeyes") is None
-    assert launch_argv("files") == ("pcmanfm",)
+    files = app_published("files")
+    assert files is not None
+    assert files.argv == ("pcmanfm",)
     assert "terminal" in APP_NAMES
 
 
