@@ -180,6 +180,6 @@ class Node:
 
 
 def margin_left_s(envelope: Envelope) -> float:
-    """Seconds that delivery may take: a little less than the deadline, so that MailboxFull still reaches the asker."""
+    """Seconds that delivery may take: so much less than the deadline that MailboxFull still reaches the asker."""
     left = envelope.left_s()
-    return left - min(0.1, left * 0.1)
+    return left - min(1.0, left * 0.25)

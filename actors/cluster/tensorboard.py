@@ -85,6 +85,8 @@ async def follow(run_dir: Path, log: ActorLog, period_s: float = PERIOD_S) -> No
         await _keep_up(file, period_s)
     except OSError as error:
         log.emit(SCALARS_STOPPED, cause=str(error))
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise asyncio.CancelledError from error  # it failed at the last ones, after the run had ended
         await asyncio.get_running_loop().create_future()
     finally:
         file.close()

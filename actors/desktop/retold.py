@@ -20,6 +20,7 @@ from apis.tasks.demonstrator import on_screen
 MAX_READ = 8192  # characters of an answer that are looked at
 MAX_THOUGHT = 120  # characters kept of what it thought
 MAX_REFUSED = 400  # and of an answer that is no action
+NOTHING = "nothing was answered"
 _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
@@ -29,12 +30,21 @@ def retell(text: str, observation: Observation, *, asked: str, wanted: str) -> s
     code = text.rpartition("</think>")[2] or text
     action = parse(code, observation.app, element_names(observation), window_names(observation), asked)
     if isinstance(action, Refusal):
-        shown = escaped(text.strip(), MAX_REFUSED)
-        return shown.replace("`", "'") or "nothing was answered"
+        return _refused(text, observation, wanted)
     thought = escaped(_thought(text), MAX_THOUGHT).replace("`", "'").strip() or "go on"
     if wanted == "paper":
         return f"<think>{thought}</think>\n```python\n{line(on_screen(action, observation))}\n```"
     return f"{thought}\n{line(by_name(action, observation))}"
+
+
+def _refused(text: str, observation: Observation, wanted: str) -> str:
+    """The answer that was no action, so that it is none in the other form either."""
+    shown = escaped(text.strip(), MAX_REFUSED).replace("`", "'")
+    names = element_names(observation), window_names(observation)
+    for said in (shown, f"no action: {shown}"):
+        if said and isinstance(parse(said, observation.app, *names, wanted), Refusal):
+            return said
+    return NOTHING
 
 
 def _thought(text: str) -> str:

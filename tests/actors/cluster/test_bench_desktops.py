@@ -13,13 +13,14 @@ from actors.cluster import cli
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="processes of other users are measured")
+@pytest.mark.timeout(300)
 def test_a_desktop_is_measured(state_dir: str) -> None:
     counts = ["--actions", "2", "--boots", "1", "--episodes", "1", "--hold", "1", "--hold-app", "terminal"]
     command = [
         sys.executable, "-P", "-m", "actors.cluster.cli", "bench", "desktops", "--apps", "text_editor", *counts,
         "--state-dir", state_dir, "--no-targets", "--json",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     click, typed = found["actions"]

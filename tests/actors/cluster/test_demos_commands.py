@@ -55,6 +55,7 @@ def digests(path: Path) -> list[str]:
     return [step.digest for demo in demofiles.read(path)[1] for step in demo.steps]
 
 
+@pytest.mark.timeout(600)
 def test_one_recording_is_shared_byte_for_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,7 @@ desktops: {seats: 2, spares: 1, screenshots: none, provider: {type: sandbox, sta
 """
 
 
+@pytest.mark.timeout(300)
 def test_a_pool_records_what_it_solves_and_says_who_did(
     tmp_path: Path, state_dir: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from endpoint_stand_in import PAPER, Script, StandIn, completion
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -201,6 +201,8 @@ hostile = st.text(max_size=300) | st.sampled_from(
 
 
 @hypothesis_settings(max_examples=60, deadline=None)
+@example("Agent.wait()", "paper", "compact")  # no action in the form that was asked for, and one in the other
+@example("WAIT", "paper", "compact")
 @given(hostile, st.sampled_from(["paper", "compact"]), st.sampled_from(["paper", "compact"]))
 def test_whatever_it_says_is_an_action_or_refused(tokenizer: Tokenizer, text: str, asked: str, wanted: str) -> None:
     observation = seen()

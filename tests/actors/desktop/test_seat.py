@@ -79,8 +79,8 @@ class Ledger(Actor):
 
 
 async def test_a_full_ledger_is_named_and_the_seat_goes_on(tmp_path, state_dir, monkeypatch):
-    monkeypatch.setattr(actor, "RESERVE_WAIT_S", 0.3)
-    monkeypatch.setattr(actor, "RESERVE_MARGIN_S", 0.2)
+    monkeypatch.setattr(actor, "RESERVE_WAIT_S", 2.0)
+    monkeypatch.setattr(actor, "RESERVE_MARGIN_S", 1.0)
     monkeypatch.setattr(actor, "LEDGER_BACK_S", 0.1)
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="replay", factory=Ledger, mailbox=1))
