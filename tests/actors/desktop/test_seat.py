@@ -118,6 +118,14 @@ async def test_while_the_host_rests_no_work_is_taken(tmp_path, state_dir):
         await until(lambda: Ledger.asked > asked)
 
 
+def reserved(token: int = 1, lane: Lane = Lane.TRAIN) -> Reservation:
+    """An episode in RL."""
+    return Reservation(
+        token=token, lane=lane, task=TASK, group="1", slot=0, seed=7, max_steps=8, pin=None,
+        sampling=Sampling(temperature=1.0, max_new_tokens=8), phase=PhaseRef(phase=Phase.RL, index=1),
+    )  # fmt: skip
+
+
 class Busy(Actor):
     """A sampler that never comes to an end."""
 
@@ -129,13 +137,9 @@ class Busy(Actor):
 
 
 async def test_a_full_sampler_is_a_fault_that_names_it(tmp_path):
-    work = Reservation(
-        token=1, lane=Lane.TRAIN, task=TASK, group="1", slot=0, seed=1, max_steps=8, pin=None,
-        sampling=Sampling(temperature=1.0, max_new_tokens=8), phase=PhaseRef(phase=Phase.RL, index=1),
-    )  # fmt: skip
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="sampler/0", factory=Busy, mailbox=1, stop_timeout_s=1.0))
-        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), work, "g1.0", 0.5)
+        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 0.5)
         seen = Observation(windows=(), elements=())
         asks = [answers.answer(step, Prompt(user="x"), seen, [], None) for step in range(3)]
         found = await asyncio.gather(*asks, return_exceptions=True)
@@ -155,13 +159,9 @@ class Failing(Actor):
 
 
 async def test_a_sampler_that_fails_is_a_fault_and_no_defect_of_the_seat(tmp_path):
-    work = Reservation(
-        token=1, lane=Lane.TRAIN, task=TASK, group="1", slot=0, seed=1, max_steps=8, pin=None,
-        sampling=Sampling(temperature=1.0, max_new_tokens=8), phase=PhaseRef(phase=Phase.RL, index=1),
-    )  # fmt: skip
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="sampler/0", factory=Failing))
-        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), work, "g1.0", 9.0)
+        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 9.0)
         with pytest.raises(DesktopFault, match=r"sampler_unavailable: .*a defect"):
             await answers.answer(0, Prompt(user="x"), Observation(windows=(), elements=()), [], None)
 
@@ -182,10 +182,7 @@ async def test_a_round_draws_with_the_same_numbers_as_any_other_and_training_by_
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="sampler/0", factory=Told))
         for token, lane in enumerate((Lane.EVAL, Lane.EVAL, Lane.TRAIN)):
-            work = Reservation(
-                token=token, lane=lane, task=TASK, group="", slot=0, seed=7, max_steps=8, pin=None,
-                sampling=Sampling(temperature=1.0, max_new_tokens=8), phase=PhaseRef(phase=Phase.RL, index=1),
-            )  # fmt: skip
+            work = reserved(token, lane)
             answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), work, "g1.0", 9.0)
             for step in range(2):
                 await answers.answer(step, Prompt(user="x"), Observation(windows=(), elements=()), [], None)
