@@ -146,6 +146,10 @@ class Walk:
         self.cut = self.cut or late
         return late
 
+    def _left_out(self, began: float) -> None:
+        """What closed or ended since `began` is only left out; an application too busy to answer cuts the walk."""
+        self.cut = self.cut or time.monotonic() - began >= CALL_MS / 1000
+
     def _box(self, node: Any) -> Box | None:
         if node.get_component_iface() is None:
             return None
@@ -180,13 +184,15 @@ class Walk:
         """Walk an application's top-levels, and the sheets found there."""
         if self._late():
             return
+        began, count = time.monotonic(), 0
         try:
             count = app.get_child_count()
         except GLib.Error:
-            return
+            self._left_out(began)
         for at in range(min(count, CHILDREN_MAX)):
             if self._late():
                 return
+            began = time.monotonic()
             try:
                 top = app.get_child_at_index(at)
                 if top is None or not top.get_state_set().contains(Atspi.StateType.SHOWING):
@@ -196,14 +202,14 @@ class Walk:
                 if window in self.hidden:
                     continue
                 self._node(top, Spot(window))
-            except GLib.Error:  # it closed, or its application is busy or gone
-                continue
+            except GLib.Error:
+                self._left_out(began)
         while self._sheets:
-            at, table, spot = self._sheets.pop()
+            (at, table, spot), began = self._sheets.pop(), time.monotonic()
             try:
                 self._cells(at, table, spot)
             except GLib.Error:
-                continue
+                self._left_out(began)
 
     def _cells(self, at: int, table: Any, spot: Spot) -> None:
         found = []
@@ -276,28 +282,25 @@ class Walk:
         for at in range(min(count, CHILDREN_MAX)):
             if self._late():
                 return
+            began = time.monotonic()
             try:
                 child = node.get_child_at_index(at)
                 if child is not None:
                     self._node(child, below)
             except GLib.Error:
-                continue
+                self._left_out(began)
 
     def _input_line(self, node: Any, spot: Spot) -> None:
         """Calc's input line: what the current cell holds, or what is being typed into it."""
-        box = self._box(node)
-        if box is None or box[2] <= 0 or box[3] <= 0:
+        x, y, w, h = self._box(node) or (0, 0, 0, 0)
+        if w <= 0 or h <= 0:
             return
         line = node.get_child_at_index(0)
         text = self._text(line, "paragraph", "") if line is not None else ""
-        states = ["sen", "edt", *(["foc"] if line is not None and self._focused(line) else [])]
-        if not self._covered(box[0] + box[2] // 2, box[1] + spot.dy + box[3] // 2, spot.window):
-            self.elements.append(
-                ["text", _INPUT_LINE, text, box[0], box[1] + spot.dy, box[2], box[3], states, spot.window]
-            )
-
-    def _focused(self, node: Any) -> bool:
-        return bool(node.get_state_set().contains(Atspi.StateType.FOCUSED))
+        focused = line is not None and line.get_state_set().contains(Atspi.StateType.FOCUSED)
+        states = ["sen", "edt", *(["foc"] if focused else [])]
+        if not self._covered(x + w // 2, y + spot.dy + h // 2, spot.window):
+            self.elements.append(["text", _INPUT_LINE, text, x, y + spot.dy, w, h, states, spot.window])
 
     def _say(self, node: Any, role: str, box: Box, states: Any, spot: Spot) -> None:
         x, y, w, h = box

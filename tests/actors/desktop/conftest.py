@@ -62,12 +62,20 @@ class Guest:
         await self("wait_window", title=title, accessible=accessible)
         assert await self("settle", timeout_ms=5000)
 
+    async def elements(self) -> list[Any]:
+        """What an observation lists; looked for again while an application is too busy to say all."""
+        for _ in range(3):
+            seen = await self("observe")
+            if not seen["cut"]:
+                break
+        return list(seen["elements"])
+
     async def rows(self) -> list[tuple[str, str]]:
         """What shows: (tag, name or text)."""
-        return [(element[0], element[1] or element[2]) for element in (await self("observe"))["elements"]]
+        return [(element[0], element[1] or element[2]) for element in await self.elements()]
 
     async def centre(self, tag: str, label: str) -> dict[str, int]:
-        for element in (await self("observe"))["elements"]:
+        for element in await self.elements():
             if element[0] == tag and label in (element[1], element[2]):
                 return {"x": element[3] + element[5] // 2, "y": element[4] + element[6] // 2}
         raise AssertionError((tag, label, await self.rows()))

@@ -107,8 +107,12 @@ async def test_while_the_host_rests_no_work_is_taken(tmp_path, state_dir):
         await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=config))
         (rests,) = await until(lambda: lines(tmp_path / "run", "host_rests"))
         assert rests["cause"] == "sandbox_refused"
-        await asyncio.sleep(0.3)
-        doing = {status.name: status.doing for status in await system.statuses()}
+        doing: dict[str, str] = {}
+        for _ in range(200):
+            doing = {status.name: status.doing for status in await system.statuses()}
+            if doing["desktop/0"] == "resting (host rests)":
+                break
+            await asyncio.sleep(0.05)
         assert doing["desktop/0"] == "resting (host rests)"
         asked = Ledger.asked
         await asyncio.sleep(0.5)
