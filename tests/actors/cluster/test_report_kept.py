@@ -54,6 +54,7 @@ def test_an_episode_leaves_with_its_run_alone(tmp_path: Path) -> None:
         (gzip.compress(b'{"form": 9, "run": {}}'), "figures of form 9, this build reads form 1"),
         (gzip.compress(b"[]"), "no file of a run's figures"),
     ],
+    ids=["not packed", "torn", "nameless", "of another form", "a list"],  # packed bytes hold the time
 )
 def test_what_is_no_such_file_is_one_clear_line(content: bytes, said: str, tmp_path: Path) -> None:
     (file := tmp_path / f"a{kept.SUFFIX}").write_bytes(content)
