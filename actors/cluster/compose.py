@@ -142,7 +142,14 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     hosts = (
         HostSpec(
             name=RANK_HOST,
-            env={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONWARNINGS": MEGATRON_NOTICES},
+            env={
+                "OMP_NUM_THREADS": threads,
+                "MKL_NUM_THREADS": threads,
+                # A thread that waits for the other one sleeps: spinning takes the core from the desktop or the sampler
+                # that the other's core is busy with, and a step then takes several times its processor time.
+                "OMP_WAIT_POLICY": "PASSIVE",
+                "PYTHONWARNINGS": MEGATRON_NOTICES,
+            },
             silent_limit_s=RANK_SILENT_S,
         ),
         *_desktop_hosts(deploy),

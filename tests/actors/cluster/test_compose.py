@@ -59,6 +59,12 @@ def test_logs_can_be_followed_of_every_actor_before_it_writes(samplers: int, tmp
     assert sorted(logview.expected_actors(tmp_path)) == sorted(specs(plan))
 
 
+def test_a_learner_that_waits_leaves_its_core_to_others() -> None:
+    """Where OpenMP spins, cloning beside other work takes several times its processor time."""
+    rank = next(host for host in planned("learner.threads=2").hosts if host.name == compose.RANK_HOST)
+    assert (rank.env["OMP_NUM_THREADS"], rank.env["OMP_WAIT_POLICY"]) == ("2", "PASSIVE")
+
+
 def test_replay_starts_first_and_desktops_stop_first() -> None:
     plan = planned()
     order = [spec.name for stage in plan.stages for spec in stage]
