@@ -204,7 +204,8 @@ class LearnerActor(Actor):
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
         learner = self.config.learner
-        rehearsal = [] if self._exercises is None else self._exercises.of(version, learner)
+        epochs = learner.epochs if batch.phase.phase is Phase.RL else 1
+        rehearsal = [] if self._exercises is None else self._exercises.of(version, learner, epochs)
         planned = batches.plan(batch, payloads, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
         seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
         return msgspec.structs.replace(planned, figures={**planned.figures, **seconds})

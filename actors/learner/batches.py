@@ -43,9 +43,9 @@ def plan(
     *,
     plan_id: str,
     version: Version,
-    rehearsal: Sequence[MicroBatch] = (),
+    rehearsal: Sequence[list[MicroBatch]] = (),
 ) -> Planned:
-    """The step that makes `version`, with what is rehearsed in it.
+    """The step that makes `version`, with what is rehearsed in each of its optimizer steps.
 
     Raises LearnerError for a batch nothing can be learned from.
     """

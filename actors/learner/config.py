@@ -31,6 +31,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     rl_lr: float = 2e-4
     pulse_lr: float = 3e-4
     warmup_steps: int = 10  # optimizer steps at the start of every stay in a phase over which the rate rises
+    rl_warmup_steps: int | None = None  # of RL's stays, where they are others
     lr_schedule: Schedule = Schedule.CONSTANT  # over every stay in a phase
     sft_lr_schedule: Schedule | None = None  # of cloning and pulses, where it is another than RL's
     lr_floor: float = 0.1  # share of the rate that a falling schedule ends at
@@ -80,8 +81,8 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it counts from 1")
         if self.rehearsal < 0:
             raise ConfigError(f"learner.rehearsal is {self.rehearsal}: it counts exercises, and 0 is none")
-        for name in ("kl_coef", "warmup_steps", "weight_decay"):
-            if getattr(self, name) < 0:
+        for name in ("kl_coef", "warmup_steps", "rl_warmup_steps", "weight_decay"):
+            if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it is not below 0")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"learner.betas is {list(self.betas)}: both are from 0 to below 1")

@@ -47,7 +47,7 @@ class StepPlan(Request[StepResult]):
     version: Version  # the version this step makes: one step after the rank's
     micro_batches: list[MicroBatch]
     lr: float
-    rehearsal: list[MicroBatch] = []  # exercises whose cross-entropy is added to every optimizer step's loss
+    rehearsal: list[list[MicroBatch]] = []  # of each optimizer step, exercises whose cross-entropy its loss includes
     fresh_optimizer: bool = False
     new_reference: bool = False
     kl_coef: float = 0.0

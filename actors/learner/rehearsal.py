@@ -28,8 +28,12 @@ class Exercises:
         self._tokenizer = Tokenizer.load(base)
         self._seed = seed
 
-    def of(self, version: Version, config: LearnerConfig) -> list[MicroBatch]:
-        """The exercises of the step that makes `version`, their weights `rehearsal_coef` over all their tokens."""
+    def of(self, version: Version, config: LearnerConfig, epochs: int = 1) -> list[list[MicroBatch]]:
+        """The exercises of the step that makes `version`, others in each of its `epochs` optimizer steps.
+
+        Weights are `rehearsal_coef` over all tokens of an optimizer step's.
+        """
         rng = Random(f"{self._seed} rehearses for {version.step}")  # noqa: S311 - data, no secret
-        drawn = [sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)]
-        return pack_cross_entropy(drawn, config.token_budget, Aggregation.TOKEN_MEAN, config.rehearsal_coef)
+        drawn = [[sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)] for _ in range(epochs)]
+        budget, coef = config.token_budget, config.rehearsal_coef
+        return [pack_cross_entropy(exercises, budget, Aggregation.TOKEN_MEAN, coef) for exercises in drawn]

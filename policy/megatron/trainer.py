@@ -68,7 +68,7 @@ class Trainer:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def cross_entropy_step(
-        self, micro_batches: Sequence[MicroBatch], lr: float, rehearsal: Sequence[MicroBatch] = ()
+        self, micro_batches: Sequence[MicroBatch], lr: float, rehearsal: Sequence[Sequence[MicroBatch]] = ()
     ) -> dict[str, float]:
         """One optimizer step on -sum(weight * log pi).
 
@@ -83,11 +83,11 @@ class Trainer:
         lr: float,
         objective: Objective,
         epochs: int = 1,
-        rehearsal: Sequence[MicroBatch] = (),
+        rehearsal: Sequence[Sequence[MicroBatch]] = (),
     ) -> dict[str, float]:
         """`epochs` optimizer steps of GRPO, each over all samples, with pi_prox and reference from before the first.
 
-        The cross-entropy of `rehearsal` is added to the loss of every step. Its figures are its own, where there is
+        The cross-entropy of `rehearsal[n]` is added to the loss of the n-th. Its figures are its own, where there is
         any: rehearsal_loss (nats per token, unweighted), rehearsal_accuracy, rehearsal_s (forward and backward).
 
         Figures of the first pass: loss, entropy (nats per token at temperature 1), kl (k3; absent without a KL term),
@@ -190,7 +190,7 @@ class Trainer:
         micro_batches: Sequence[MicroBatch],
         lr: float,
         objective: Objective | None,
-        rehearsal: Sequence[MicroBatch],
+        rehearsal: Sequence[Sequence[MicroBatch]],
         epochs: int = 1,
     ) -> dict[str, float]:
         tally = Tally()
@@ -210,7 +210,7 @@ class Trainer:
                     tally.total("packed_tokens", batch.tokens)
                 with tally.timed("backward_s"):
                     loss.backward()
-            self._rehearse(rehearsal, tally)
+            self._rehearse(rehearsal[epoch] if rehearsal else (), tally)
             with tally.timed("optimizer_s"):
                 outcomes.append(self.updater.step(lr))
         tally.total("grad_norm", sum(outcome.grad_norm for outcome in outcomes) / epochs)

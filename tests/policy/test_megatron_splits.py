@@ -153,11 +153,35 @@ def test_rehearsal_adds_its_gradient_to_that_of_the_phase(trainer: Trainer) -> N
     trainer.cross_entropy_step([MicroBatch(samples=exercises)], 0.0)
     expected += gradient(trainer)
     for batches in splits(exercises):
-        figures = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective, rehearsal=batches)
+        figures = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective, rehearsal=[batches])
         assert float((gradient(trainer) - expected).norm() / expected.norm()) < TOLERANCE
         assert figures["rehearsal_loss"] > 0
         for name in ("loss", "entropy", "kl", "tokens", "packed_tokens"):
             assert figures[name] == pytest.approx(alone[name], rel=1e-5), name
+
+
+def test_every_epoch_rehearses_its_own_exercises(trainer: Trainer) -> None:
+    rng = random.Random(6)
+    first, second = (
+        [
+            MicroBatch(
+                samples=[
+                    PackedSample(ids=[rng.randrange(tiny_models.VOCAB) for _ in range(20)], response_len=n, weight=0.1)
+                ]
+            )
+        ]
+        for n in (3, 5)
+    )
+    taught = [MicroBatch(samples=rollouts(trainer, Aggregation.TOKEN_MEAN))]
+    figures = trainer.grpo_step(taught, 0.0, Objective(), 2, [first, second])
+    assert figures["optimizer_steps"] == 2
+    last = gradient(trainer)
+    once = trainer.grpo_step(taught, 0.0, Objective(), 1, [second])
+    assert float((gradient(trainer) - last).norm() / last.norm()) < TOLERANCE, "the second epoch's, with a rate of 0"
+    other = trainer.grpo_step(taught, 0.0, Objective(), 1, [first])
+    # Figures are means over the tokens of both: 3 and 5.
+    mean = (3 * other["rehearsal_loss"] + 5 * once["rehearsal_loss"]) / 8
+    assert figures["rehearsal_loss"] == pytest.approx(mean, rel=1e-5)
 
 
 @pytest.mark.parametrize("policy", ["direct", "decoupled"])

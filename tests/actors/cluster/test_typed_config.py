@@ -27,8 +27,8 @@ def refusal(data: object, *overrides: str) -> str:
         ({"replay": {"group_sise": 3}}, "here.yaml: unknown key replay.group_sise; did you mean replay.group_size?"),
         (
             {"learner": {"rate": 3}},
-            "here.yaml: unknown key learner.rate; known: bc_lr, rl_lr, pulse_lr, warmup_steps, lr_schedule,"
-            " sft_lr_schedule, lr_floor, betas, weight_decay, clip_grad, token_budget, loss_aggregation and 16 more",
+            "here.yaml: unknown key learner.rate; known: bc_lr, rl_lr, pulse_lr, warmup_steps, rl_warmup_steps,"
+            " lr_schedule, sft_lr_schedule, lr_floor, betas, weight_decay, clip_grad, token_budget and 17 more",
         ),
         ({"learner": {"threds": 3}}, "here.yaml: unknown key learner.threds; did you mean learner.threads?"),
         ({"learner": {"seed": 3}}, "here.yaml: unknown key learner.seed; did you mean run.seed?"),

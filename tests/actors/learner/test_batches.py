@@ -144,9 +144,9 @@ def test_a_plan_rehearses_what_it_is_given_and_its_samples_keep_their_shares() -
     stored = Stored()
     taken = batch(Phase.BC, [], [stored.step(3), stored.step(5)])
     exercise = MicroBatch(samples=[PackedSample(ids=[1, 2, 3], response_len=2, weight=0.2)])
-    with_it = plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=V1, rehearsal=[exercise]).plan
+    with_it = plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=V1, rehearsal=[[exercise]]).plan
     without = plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=V1).plan
-    assert (with_it.rehearsal, without.rehearsal) == ([exercise], [])
+    assert (with_it.rehearsal, without.rehearsal) == ([[exercise]], [])
     assert with_it.micro_batches == without.micro_batches
 
 

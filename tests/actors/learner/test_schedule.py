@@ -22,6 +22,14 @@ def test_it_rises_and_then_stays() -> None:
     assert rates(config, 8, 6) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
 
 
+def test_rl_may_rise_within_fewer_steps_than_cloning_and_pulses() -> None:
+    config = LearnerConfig(bc_lr=1.0, rl_lr=1.0, pulse_lr=1.0, warmup_steps=3, rl_warmup_steps=1)
+    assert rates(config, 4, 4) == [0.5, 1.0, 1.0, 1.0]
+    assert rates(config, 4, 4, Phase.BC) == rates(config, 4, 4, Phase.PULSE) == [0.25, 0.5, 0.75, 1.0]
+    at_once = LearnerConfig(rl_lr=1.0, rl_warmup_steps=0)
+    assert rates(at_once, 4, 4) == [1.0, 1.0, 1.0, 1.0], "none is not the same as unset"
+
+
 def test_it_falls_along_a_line() -> None:
     config = LearnerConfig(rl_lr=1.0, warmup_steps=1, lr_schedule=Schedule.LINEAR, lr_floor=0.2)
     # The top is step 1, the last of 6 is step 5: a fifth of the fall a step.
