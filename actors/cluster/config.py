@@ -137,6 +137,7 @@ EXPERT = frozenset(
         "replay.reservation_s",
         "replay.sampler_silent_s",
         "learner.advantage_std",
+        "learner.negative_scale",
         "learner.rl_warmup_steps",
         "learner.lr_schedule",
         "learner.sft_lr_schedule",

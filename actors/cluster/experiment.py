@@ -26,8 +26,8 @@ from runtime.errors import ConfigError
 SEED = "run.seed"
 # Of the learner, what cloning does not ask for, and what changes no more than the rounding.
 _OF_RL = (
-    "rl_lr", "rl_warmup_steps", "pulse_lr", "advantage", "advantage_std", "policy", "epochs", "clip_low", "clip_high",
-    "dual_clip", "mismatch_cap", "kl_coef", "checkpoint_every", "threads", "sft_threads",
+    "rl_lr", "rl_warmup_steps", "pulse_lr", "advantage", "advantage_std", "negative_scale", "policy", "epochs",
+    "clip_low", "clip_high", "dual_clip", "mismatch_cap", "kl_coef", "checkpoint_every", "threads", "sft_threads",
 )  # fmt: skip
 
 

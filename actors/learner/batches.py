@@ -14,7 +14,7 @@ from actors.learner.config import LearnerConfig
 from actors.learner.messages import StepPlan
 from actors.learner.schedule import learning_rate
 from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef
-from policy.advantage import Level, group_advantages, step_rewards, trajectory_advantages
+from policy.advantage import Level, group_advantages, lean, step_rewards, trajectory_advantages
 from policy.packing import MicroBatch, PackedSample, group_weights, pack, sample_weights
 from runtime.errors import LearnerError
 from runtime.message import BlobRef, Version
@@ -87,6 +87,11 @@ def plan(
 
 
 def _advantages(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:
+    found = _standardised(group, config)
+    return None if found is None else lean(found, config.negative_scale)
+
+
+def _standardised(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:
     if config.advantage is Level.TRAJECTORY:
         return trajectory_advantages(
             [float(t.success) for t in group.trajectories],

@@ -42,6 +42,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     loss_aggregation: Aggregation = Aggregation.TOKEN_MEAN
     advantage: Level = Level.STEP  # what rewards belong to: step | trajectory
     advantage_std: bool = True  # divide advantages by the group's standard deviation
+    negative_scale: float = 1.0  # what negative advantages are multiplied by, 0 to 1: 1 is GRPO, 0 learns from success
     policy: str = "direct"  # or "decoupled"
     epochs: int = 1  # optimizer steps on one batch of RL, each over all of it
     clip_low: float = 0.2
@@ -76,6 +77,8 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             raise ConfigError(f"learner.mismatch_cap is {self.mismatch_cap}: it is at least 1")
         if not 0 <= self.lr_floor <= 1:
             raise ConfigError(f"learner.lr_floor is {self.lr_floor}: it is a share, from 0 to 1")
+        if not 0 <= self.negative_scale <= 1:
+            raise ConfigError(f"learner.negative_scale is {self.negative_scale}: it is a share, from 0 to 1")
         for name in ("token_budget", "checkpoint_every", "threads", "sft_threads", "epochs"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it counts from 1")

@@ -28,7 +28,7 @@ def refusal(data: object, *overrides: str) -> str:
         (
             {"learner": {"rate": 3}},
             "here.yaml: unknown key learner.rate; known: bc_lr, rl_lr, pulse_lr, warmup_steps, rl_warmup_steps,"
-            " lr_schedule, sft_lr_schedule, lr_floor, betas, weight_decay, clip_grad, token_budget and 17 more",
+            " lr_schedule, sft_lr_schedule, lr_floor, betas, weight_decay, clip_grad, token_budget and 18 more",
         ),
         ({"learner": {"threds": 3}}, "here.yaml: unknown key learner.threds; did you mean learner.threads?"),
         ({"learner": {"seed": 3}}, "here.yaml: unknown key learner.seed; did you mean run.seed?"),

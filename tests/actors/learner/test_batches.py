@@ -103,6 +103,15 @@ def test_trajectory_level_advantages_are_shared_by_all_steps() -> None:
     assert {n: s.advantage for n, s in samples.items()} == {2: 0.5, 3: 0.5, 4: -0.5}
 
 
+def test_negative_advantages_may_count_for_less() -> None:
+    stored = Stored()
+    taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(4)]))], [])
+    for scale, expected in ((1.0, -1.0), (0.25, -0.25), (0.0, 0.0)):
+        planned = plan(taken, stored.payloads, LearnerConfig(negative_scale=scale), plan_id="p", version=V1)
+        samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+        assert {n: s.advantage for n, s in samples.items()} == {2: 1.0, 4: expected}
+
+
 def test_what_was_drawn_with_the_step_s_own_weights_is_fresh() -> None:
     stored = Stored()  # drawn with 0.1
     taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))], [])
@@ -165,6 +174,7 @@ def test_a_batch_without_any_signal_is_refused() -> None:
         ("checkpoint_every", 0), ("kl_coef", -0.1), ("threads", 0), ("clip_grad", 0.0), ("epochs", 0),
         ("dual_clip", 1.0), ("mismatch_cap", 0.9), ("lr_floor", 1.5), ("rehearsal", -1), ("rehearsal_coef", 0.0),
         ("betas", (0.9, 1.5)), ("betas", (-0.1, 0.9)), ("weight_decay", -1.0), ("warmup_steps", -1), ("sft_threads", 0),
+        ("rl_warmup_steps", -1), ("negative_scale", 1.5),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_train_are_refused_by_name(setting: str, value: object) -> None:
