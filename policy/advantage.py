@@ -60,8 +60,8 @@ def trajectory_advantages(
 def lean(advantages: Sequence[Sequence[float]], negative_scale: float) -> list[list[float]]:
     """The same with negative advantages multiplied by `negative_scale`, from 0 to 1.
 
-    A failed trajectory's steps are mostly right ones, and what a small policy is pushed away from goes to answers that
-    nobody drew. A lower baseline does likewise and is safe when the same samples are learned from several times (Arnal
+    A failed trajectory holds right steps, too, and what a small policy is pushed away from goes to answers that nobody
+    drew. A lower baseline does likewise and is safe when the same samples are learned from several times (Arnal
     et al. 2025, arXiv:2506.20520).
     """
     return [[value * negative_scale if value < 0 else value for value in trajectory] for trajectory in advantages]
