@@ -66,11 +66,11 @@ async def test_a_slow_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatc
         await asyncio.gather(*commits)
         figures = await replay.ask(GetFigures(), timeout_s=20)
         assert figures.episodes["demo"] == 4
-    (slow,) = read_logs(tmp_path, event="disk_slow")
+    # A disk that is slow in truth may be named, too.
+    slow = max(read_logs(tmp_path, event="disk_slow"), key=lambda line: line["waited_s"])
     assert (slow["file"], slow["actor"]) == ("ledger.sqlite", "replay")
     assert 0.3 <= slow["waited_s"] < 5
-    (answers,) = read_logs(tmp_path, event="disk_answers")
-    assert answers["took_s"] >= 0.9
+    assert max(line["took_s"] for line in read_logs(tmp_path, event="disk_answers")) >= 0.9
     stalls = [line for line in read_logs(tmp_path, event="stall") if line["whom"] == "replay"]
     assert {line["who"] for line in stalls} == {"desktop/0"}, "the stall watch says who waits for it, too"
     assert not list(read_logs(tmp_path, event="actor_failed"))
