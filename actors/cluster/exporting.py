@@ -100,6 +100,9 @@ def _measured(rounds: list[Round]) -> str:
         low, high = whole.all.interval
         families = ", ".join(f"{name} {rates.all.value:.3f}" for name, rates in found.summary.families.items())
         success = f"{whole.all.value:.3f} ({low:.3f} to {high:.3f})"
+        if found.summary.untrained.all.n and found.summary.trained.all.n:
+            trained, never = found.summary.trained.all, found.summary.untrained.all
+            success += f"; families trained on {trained.value:.3f}, never trained on {never.value:.3f}"
         lines.append(
             f"| {say.clean(found.name)} | {found.decoding} | {found.summary.instances} | {found.task_set} | {success} |"
             f" {whole.feasible.value:.3f} | {whole.without_faults.value:.3f} | {families} |"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from actors.cluster.evaluation import untrained_families
 from runtime.message import Version
 
 Line = Mapping[str, Any]
@@ -18,7 +19,8 @@ REWINDS = "lineage_started"
 OF_INTEREST = frozenset((REWINDS, "learner_step", "rl_evidence", "step_trained", "eval_round_closed"))
 _NOT_FIGURES = frozenset(
     ("ts", "t", "level", "event", "actor", "trace", "version", "phase", "kind", "lease", "t0", "t1", "stay", "final",
-     "rl_step", "round", "task_set", "temperature", "tasks", "played", "successes", "feasible", "faults", "episodes")
+     "rl_step", "round", "task_set", "temperature", "tasks", "played", "successes", "feasible", "faults", "episodes",
+     "instances")
 )  # fmt: skip
 
 
@@ -78,9 +80,16 @@ def _numbers(line: Line) -> Iterator[tuple[str, float]]:
 
 def _round(line: Line) -> Iterator[tuple[str, float]]:
     decoding = "greedy" if line["temperature"] == 0 else f"t={line['temperature']:g}"
-    share = line.get("success", line["successes"] / line["tasks"] if line["tasks"] else 0.0)
-    yield f"success/{decoding}", float(share)
-    for family, share in line.get("families", {}).items():
+    families, instances = line.get("families", {}), line.get("instances", {})
+    never = untrained_families() & instances.keys()
+    parts = {"": instances.keys() - never or never, "/never_trained": never if instances.keys() - never else ()}
+    for name, part in parts.items():  # the first is what a run is judged by, as in its report
+        if part:
+            won = sum(families[family] * instances[family] for family in part)
+            yield f"success/{decoding}{name}", won / sum(instances[family] for family in part)
+    if not instances:  # of a run by an older build
+        yield f"success/{decoding}", float(line.get("success", line["successes"] / max(1, line["tasks"])))
+    for family, share in families.items():
         yield f"success/{decoding}/{family}", float(share)
     for k, share in line.get("pass_at", {}).items():
         yield f"pass_at_{k}/{decoding}", float(share)

@@ -93,7 +93,8 @@ class EntropulseActor(Actor):
         state = await self.ctx.ref(self.config.learner).ask(GetLearnerState(), timeout_s=ASK_S)
         # The learner names the newest weights it has exported, which may be one step behind what the ledger knows.
         # One of another lineage is what a resume has just abandoned.
-        if (wanted.exact and state.version != figures.trained) or state.version.lineage != figures.trained.lineage:
+        other = (wanted.exact and state.version != figures.trained) or state.version.step < wanted.least
+        if other or state.version.lineage != figures.trained.lineage:
             self._doing = f"waits for the export of {figures.trained} to open evaluation {wanted.name}"
             return
         await asyncio.to_thread(self._pins.pin, state.version, Path(state.location))

@@ -31,13 +31,15 @@ class Switch(msgspec.Struct, frozen=True):
 class OpenRound(msgspec.Struct, frozen=True):
     """Open an evaluation round on the learner's weights; `exact` says they must be those of the figures.
 
-    `greedy`: and its greedy twin with it, on the very same weights.
+    `greedy`: and its greedy twin with it, on the very same weights. Weights of fewer than `least` optimizer steps are
+    older than what the round is named after.
     """
 
     name: str
     temperature: float
     exact: bool
     greedy: bool = False
+    least: int = 0
 
 
 class Stay(msgspec.Struct, frozen=True):
@@ -179,7 +181,10 @@ def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exac
     due = done // every * every if every else 0
     if due <= done - figures.phase_steps or len(_pinned(figures)) >= MOST_PINNED - 1:
         return None
-    return _next_round(figures, settings, [f"rl{due}"], exact=exact)
+    found = _next_round(figures, settings, [f"rl{due}"], exact=exact)
+    if not isinstance(found, OpenRound) or found.exact:
+        return found
+    return msgspec.structs.replace(found, least=figures.trained.step - (done - due))
 
 
 def _pinned(figures: Figures) -> set[Version]:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import fmean
 
 import msgspec
 
@@ -84,11 +85,17 @@ def plateau(success: Sequence[float], entropy: Sequence[float], config: Entropul
 
 
 def measured(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> dict[str, float]:
-    """What the last look found, plateau or not; empty while there are too few steps for one."""
+    """What the last look found, plateau or not; of a stay too short for one the means of its first and second half."""
     steps = min(len(success), len(entropy))
-    return (
-        _look(success[:steps], entropy[:steps], config).evidence() | _limits(config) if steps >= config.window else {}
-    )
+    if steps >= config.window:
+        return _look(success[:steps], entropy[:steps], config).evidence() | _limits(config)
+    half = steps // 2
+    if not half:
+        return {}
+    return {
+        "success_first_half": fmean(success[:half]), "success_second_half": fmean(success[steps - half : steps]),
+        "entropy_first_half": fmean(entropy[:half]), "entropy_second_half": fmean(entropy[steps - half : steps]),
+    }  # fmt: skip
 
 
 def _limits(config: EntropulseConfig) -> dict[str, float]:

@@ -39,7 +39,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     weight_decay: float = 0.01
     clip_grad: float = 1.0
     token_budget: int = 8192  # tokens of one packed sequence
-    loss_aggregation: Aggregation = Aggregation.TOKEN_MEAN
+    loss_aggregation: Aggregation = Aggregation.TOKEN_MEAN  # the publication's configuration; its formula is step_mean
     advantage: Level = Level.STEP  # what rewards belong to: step | trajectory
     advantage_std: bool = True  # divide advantages by the group's standard deviation
     negative_scale: float = 1.0  # what negative advantages are multiplied by, 0 to 1: 1 is GRPO, 0 learns from success

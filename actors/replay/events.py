@@ -45,7 +45,7 @@ EVAL_ROUND_CLOSED = declare(
     "eval_round_closed", "info",
     round=str, version=str, temperature=float, tasks=int, played=int, successes=int, feasible=int, faults=int,
     task_set=str, episodes=int, success=float, low=float, high=float, families=dict[str, float],
-    pass_at=dict[str, float],
+    instances=dict[str, int], pass_at=dict[str, float],
 )  # fmt: skip
 LINEAGE_STARTED = declare("lineage_started", "warning", version=str, parent=str, returned=int, orphaned=int)
 PAYLOADS_COLLECTED = declare("payloads_collected", "debug", freed_bytes=int, not_freed=int, segments_deleted=int)

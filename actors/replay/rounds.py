@@ -183,5 +183,6 @@ def _said(book: Book, round_id: int) -> dict[str, object]:
         "low": low,
         "high": high,
         "families": {family: rates.all.value for family, rates in summary.families.items()},
+        "instances": {family: rates.all.n for family, rates in summary.families.items()},
         "pass_at": {str(k): value for k, value in summary.pass_at.items()},
     }

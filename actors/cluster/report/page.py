@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import resources
+from itertools import pairwise
 
 from actors.cluster import say
 from actors.cluster.report import evaluated, history
@@ -155,10 +156,13 @@ def _phases(run: RunData) -> Markup:
     rows = [
         (switch.phase, switch.start, switch.cause,
          ", ".join(f"{name} {value:.4g}" for name, value in switch.evidence.items()) or "-",
-         *(around(run, figure, switch.start) for figure in VARIETY))
-        for switch in run.switches
+         *(around(run, figure, at) for figure in VARIETY))
+        for at, switch in enumerate(run.switches)
     ]  # fmt: skip
-    said = f"Variety: mean over {AROUND} steps of RL before and after the change"
+    said = (
+        f"Variety: means over at most {AROUND} steps of RL before and after the change, of the nearest stay on either"
+        " side; of the batches trained on, so groups of equal rewards are not in them"
+    )
     return join([tag("h3", run.name), table((*PHASES, *VARIETY.values()), rows, said), *_strata(run)])
 
 
@@ -172,11 +176,16 @@ def _strata(run: RunData) -> list[Markup]:
     return [table(("Family", *kinds), rows, "Demonstrated tasks by how often they were solved")]
 
 
-def around(run: RunData, figure: str, start: int) -> str:
-    """The figure's mean over the last RL steps before optimizer step `start` and over the first ones after it."""
+def around(run: RunData, figure: str, at: int) -> str:
+    """The figure's mean over the last RL steps before the change of phase number `at`, and over the first after it.
+
+    Of the nearest stay with RL steps on either side alone: what lies behind another change is another one's doing.
+    """
     found = sorted(history.series(run.steps, figure, "rl").items())
-    before = [value for step, value in found if step <= start][-AROUND:]
-    after = [value for step, value in found if step > start][:AROUND]
+    starts = [-1, *(switch.start for switch in run.switches), max((step for step, _ in found), default=0)]
+    stays = [[value for step, value in found if low < step <= high] for low, high in pairwise(starts)]
+    before = next((stay[-AROUND:] for stay in reversed(stays[: at + 1]) if stay), [])
+    after = next((stay[:AROUND] for stay in stays[at + 1 :] if stay), [])
     return f"{sum(before) / len(before):.3f} -> {sum(after) / len(after):.3f}" if before and after else "-"
 
 

@@ -145,6 +145,17 @@ def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None
                     assert getattr(ours, key) == getattr(theirs, key), f"{name}: {section}.{key}"
 
 
+def test_a_run_of_the_main_job_is_one_of_the_arm_with_pulses() -> None:
+    main, _ = deployfile.load("local")
+    (full,) = [one.deploy for one in experiment.expand("ablation-entropulse") if one.name("x") == "x-full-0"]
+    free = {"run": {"require"}, "entropulse": {"rl_steps_for_pulse"}}  # the latter counts where no pulse is made
+    for section in ("run", "entropulse", "evaluation", "tasks", "demos", "learner", "replay", "desktops"):
+        ours, theirs = getattr(full, section), getattr(main, section)
+        for key in theirs.__struct_fields__:
+            if key not in free.get(section, ()):
+                assert getattr(ours, key) == getattr(theirs, key), f"{section}.{key}"
+
+
 class SimulatedRuns:
     """Stands in for whole runs: claims the folder, opens a ledger and ends with the verdict it was told."""
 

@@ -8,7 +8,8 @@ from contextlib import closing
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -20,9 +21,9 @@ from actors.cluster import cli, deployfile, runfolder
 from actors.cluster.config import Deploy, RunConfig
 from actors.cluster.report import show
 from actors.cluster.report.evaluated import gains, pooled
-from actors.cluster.report.gather import gather
+from actors.cluster.report.gather import RunData, gather
 from actors.cluster.report.html import document, join, picture, tag, text
-from actors.cluster.report.page import SECTIONS
+from actors.cluster.report.page import SECTIONS, around
 from actors.replay.messages import StepPayload, StepRef
 from actors.replay.schema import connect
 from runtime.segments import SegmentStore
@@ -296,3 +297,13 @@ def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:
         db.execute("INSERT INTO stays VALUES (0, 0, 'demo', NULL, '0.0', 0, 'begin', '{}', 0.0)")
     page = reported([folder], tmp_path / "out")
     assert "bare" in page
+
+
+def test_what_a_change_of_phase_did_is_read_from_its_own_neighbours() -> None:
+    """Stays of two steps: neither an earlier stay nor what a later pulse did counts."""
+    rl = {1: 1.0, 2: 2.0, 4: 4.0, 5: 6.0, 7: 10.0}
+    steps = [SimpleNamespace(step=step, phase="rl", figures={"entropy": value}) for step, value in rl.items()]
+    switches = [SimpleNamespace(start=start) for start in (0, 0, 2, 3, 5, 6, 7)]  # demo, rl, pulse, rl, pulse, rl, done
+    run = cast("RunData", SimpleNamespace(steps=steps, switches=switches))
+    found = [around(run, "entropy", at) for at in range(len(switches))]
+    assert found == ["-", "-", "1.500 -> 5.000", "1.500 -> 5.000", "5.000 -> 10.000", "5.000 -> 10.000", "-"]

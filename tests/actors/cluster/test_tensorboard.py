@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster import tensorboard
-from actors.cluster.scalars import scalars
+from actors.cluster.evaluation import untrained_families
+from actors.cluster.scalars import of_line, scalars
 from runtime.logs import ActorLog
 
 
@@ -79,6 +80,22 @@ async def test_scalars_are_read_back_and_a_resume_repeats_nothing(tmp_path: Path
     await followed(tmp_path, [restart("1.2", "0.2", 9), step("1.3", 10, 0.75)])
     assert read_back(tmp_path)["rl/loss"] == [(2, 0.25), (3, 0.75)]
     assert len(list((tmp_path / tensorboard.FOLDER).iterdir())) == 1
+
+
+def test_a_rounds_success_is_that_of_the_families_a_run_is_judged_by() -> None:
+    families = {"text_editor": 0.5, "files_move": 1.0, "calc_column": 0.25}
+    closed = line(
+        "eval_round_closed", 4, round="r", version="0.2", temperature=1.0, tasks=16, played=16, successes=8,
+        feasible=16, faults=0, success=0.5, families=families, pass_at={"1": 0.5},
+        instances={"text_editor": 6, "files_move": 2, "calc_column": 8},
+    )  # fmt: skip
+    assert "calc_column" in untrained_families()
+    assert not {"text_editor", "files_move"} & untrained_families()
+    found = {scalar.tag: scalar.value for scalar in of_line(closed)}
+    assert found == {
+        "eval/success/t=1": 0.625, "eval/success/t=1/never_trained": 0.25, "eval/pass_at_1/t=1": 0.5,
+        **{f"eval/success/t=1/{family}": share for family, share in families.items()},
+    }  # fmt: skip
 
 
 async def test_a_learner_that_starts_anew_under_a_run_takes_its_undone_steps_back(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_both_are_opened_at_once_or_the_twin_on_weights_that_must_be_the_same(tm
         steps={"bc": 2, "rl": 1},
         trained=RL1.version,
     )
-    assert decide(rl, CONFIG) == OpenRound("rl1", 1.0, False, greedy=True)
+    assert decide(rl, CONFIG) == OpenRound("rl1", 1.0, False, greedy=True, least=3), "not on older weights"
     killed = msgspec.structs.replace(rl, evals=[RL1])  # the supervisor, between the two
     assert decide(killed, CONFIG) == OpenRound("rl1.greedy", 0.0, True)
     later = msgspec.structs.replace(killed, trained=Version(lineage=0, step=4))

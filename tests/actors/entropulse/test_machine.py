@@ -270,6 +270,16 @@ def test_a_counted_switch_says_what_the_curves_showed(tmp_path: Path) -> None:
     assert pulse["evidence"].keys() >= {"rise", "rise_upper", "noise", "entropy_ratio", "entropy_ratio_upper"}
 
 
+def test_a_switch_after_a_stay_too_short_for_a_fit_says_the_means_of_its_halves(tmp_path: Path) -> None:
+    """As in the main job, whose stays are shorter than the window."""
+    world = World(tmp_path, settings(pulses=1, rl_steps=5, total_rl_steps=6))
+    world.run()
+    (pulse,) = [line for line in world.play.events("phase_changed") if line["phase"] == "pulse"]
+    shown = {"success_first_half", "success_second_half", "entropy_first_half", "entropy_second_half"}
+    assert pulse["evidence"].keys() >= shown
+    assert 0 <= pulse["evidence"]["success_first_half"] <= 1
+
+
 def test_no_behaviour_cloning(tmp_path: Path) -> None:
     world = World(tmp_path, settings(demos=0, bc_steps=0, total_rl_steps=1))
     world.run()
