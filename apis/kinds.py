@@ -102,10 +102,15 @@ def _string(param: Param, value: Any, limit: int) -> str:
         raise Unfit(f"{param.name}: write a string in quotes")
     if len(value) > limit:
         raise Unfit(f"{param.name}: at most {limit} characters, not {len(value)}")
-    bad = next((c for c in value if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"), None)
+    bad = next((c for c in value if (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") or _no_xml(c)), None)
     if bad is not None:
         raise Unfit(f"{param.name}: the control character {bad!r} can't be typed, only \\n and \\t")
     return value
+
+
+def _no_xml(char: str) -> bool:
+    """Whether it is one of the two characters below U+10000 that no XML, and so no office's file, can hold."""
+    return char in "\ufffe\uffff"
 
 
 def _text(param: Param, value: Any) -> str:

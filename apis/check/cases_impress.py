@@ -20,6 +20,7 @@ from apis.tasks.deck import make_odp
 
 DECK, COPY, END = "Documents/deck.odp", "Documents/copy.pptx", "Documents/end.odp"
 PICTURE, BROKEN, SOUND = "Pictures/blue.png", "Pictures/broken.png", "Documents/beep.wav"
+TALL, BOMB = "Pictures/tall.png", "Pictures/bomb.png"
 PROFILE = ".config/libreoffice/4/user/registrymodifications.xcu"
 SLIDES = (
     "go_to_slide", "write_text", "set_style", "set_slide_font", "set_background_color", "set_text_color",
@@ -103,6 +104,13 @@ def _pictured(deck: DeckFile) -> None:
     box = _last(deck, "insert_image")
     _near(tuple(box.cm(name) for name in ("x", "y", "width", "height")), (2, 3.5, 6, 3), "the picture's place")
     same(deck.part(box.link("draw:image")), png(20, 10, 0x0000FF), "the picture")
+
+
+async def _too_long(desk: Desk, _: str) -> None:
+    told = await desk.tool("insert_image", slide_index=1, image_path=f"~/{TALL}", width=300)
+    want(told.startswith("refused: width: with 300 cm the other side would have"), told)
+    told = await desk.tool("insert_image", slide_index=1, image_path=f"~/{BOMB}")
+    want(told.startswith("refused: image_path: bomb.png has more than 50000000 pixels"), told)
 
 
 def _sounding(deck: DeckFile) -> None:
@@ -234,7 +242,8 @@ CASES = (
           before=_coloured, saved=_grounded),
     _case("insert_image", {"slide_index": _at("insert_image"), "image_path": f"~/{PICTURE}", "width": 6,
           "position": {"x": 2, "y": 3.5}}, "6 x 3 cm at x 2 cm, y 3.5 cm",
-          {"slide_index": 1, "image_path": f"~/{BROKEN}"}, "image_path: broken.png is no picture", saved=_pictured),
+          {"slide_index": 1, "image_path": f"~/{BROKEN}"}, "image_path: broken.png is no picture", effect=_too_long,
+          saved=_pictured),
     _case("set_text_strikethrough", _box("set_text_strikethrough", 1, line_numbers=[3, 1], apply=True), "lines 1, 3",
           _box("set_text_strikethrough", 1, line_numbers=[7], apply=True), "line_numbers: box 1 of slide 12 has lines",
           saved=_both(*(_looks("set_text_strikethrough", 1, line, style__text_line_through_style=style)
@@ -272,7 +281,10 @@ def _wav() -> bytes:
 
 def _files() -> Mapping[str, bytes]:
     deck = make_odp([(("title", name), ("outline", "\n".join(LINES)), ("text", "note")) for name in SLIDES])
-    return {DECK: deck, PICTURE: png(20, 10, 0x0000FF), BROKEN: b"no picture", SOUND: _wav()}
+    return {DECK: deck, PICTURE: png(20, 10, 0x0000FF), BROKEN: b"no picture", SOUND: _wav()} | {
+        TALL: png(2, 600, 0x0000FF),
+        BOMB: png(9000, 9000, 0),
+    }
 
 
 async def _read(desk: Desk) -> DeckFile:

@@ -13,6 +13,7 @@ from guest.paths import wrong
 
 CELL_CHARS = 100  # of a cell's text in a result
 DATETIME = 2  # com.sun.star.sheet.CellFlags
+CONTENTS = 1 | DATETIME | 4 | 16  # values, dates, texts, formulas
 INFO_ROWS, INFO_COLUMNS = 60, 26
 
 
@@ -39,6 +40,13 @@ def address(area: Any) -> str:
     first = f"{letters(area.StartColumn)}{area.StartRow + 1}"
     last = f"{letters(area.EndColumn)}{area.EndRow + 1}"
     return first if first == last else f"{first}:{last}"
+
+
+def filled_in(cells: Any, kinds: int) -> list[Any]:
+    """The addresses within a range of cells whose contents are of these CellFlags."""
+    found, area = cells.queryContentCells(kinds).RangeAddresses, cells.RangeAddress
+    # Asked of columns beyond the last that was ever used, the office tells of that one.
+    return [one for one in found if area.StartColumn <= one.StartColumn and one.EndColumn <= area.EndColumn]
 
 
 def _moment(days: Any, day_0: datetime) -> Any:
@@ -76,11 +84,22 @@ class Book(Document):
         return (sheet or self._sheet).getCellRangeByPosition(*place)
 
     def _column_part(self, column: str, start: int) -> Any:
-        """A column's cells from row `start` to the last used row of the sheet."""
+        """A column's cells from row `start` to its last one with contents, or to `start` where none follows."""
         end = self._used().EndRow + 1
         if start > end:
             raise wrong(f"start_index: the sheet's last used row is {end}")
-        return self._range(f"{column}{start}:{column}{end}")
+        filled = filled_in(self._range(f"{column}{start}:{column}{end}"), CONTENTS)
+        return self._range(f"{column}{start}:{column}{max((area.EndRow + 1 for area in filled), default=start)}")
+
+    def _changeable(self, cells: Any, argument: str) -> None:
+        """Raise Refused where the office would leave cells as they are without a word."""
+        if self._sheet.isProtected() and cells.CellProtection.IsLocked:
+            raise wrong(f"{argument}: the sheet {self._sheet.Name!r} is protected: end that by Tools > Protect Sheet")
+
+    def _open_structure(self, argument: str) -> None:
+        """Raise Refused where the workbook's sheets may not be changed."""
+        if self._doc.isProtected():
+            raise wrong(f"{argument}: the workbook's sheets are protected: end that by Tools > Protect Spreadsheet")
 
     def _sheet_named(self, name: str, argument: str) -> Any:
         sheets = self._doc.Sheets
@@ -103,7 +122,7 @@ class Book(Document):
         rows = [list(row) for row in cells.getDataArray()]
         zero = self._doc.NullDate
         day_0 = datetime(zero.Year, zero.Month, zero.Day)
-        for dates in cells.queryContentCells(DATETIME).RangeAddresses:
+        for dates in filled_in(cells, DATETIME):
             for row in rows[dates.StartRow - area.StartRow : dates.EndRow - area.StartRow + 1]:
                 for x in range(dates.StartColumn - area.StartColumn, dates.EndColumn - area.StartColumn + 1):
                     row[x] = _moment(row[x], day_0)

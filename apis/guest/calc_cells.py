@@ -7,6 +7,7 @@ not understand is refused, and the whole call with it is taken back.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import uno
@@ -15,6 +16,7 @@ from guest.errors import Refused
 from guest.office_base import RESULT_CHARS
 from guest.paths import wrong
 
+OUTSIDE = re.compile(r"'\s*#|\b(WEBSERVICE|DDE)\s*\(", re.IGNORECASE)  # a formula's ways to another file or program
 MAX_TRANSPOSED = 20_000  # cells
 NOT_UNDERSTOOD = range(501, 526)  # error codes of formulas that do not parse or name what there is not
 CALCULATED = {502, 503, 504, 519, 522, 523, 524}  # of those, what a formula can come to by its cells' values
@@ -24,12 +26,18 @@ class Cells(Book):
     """Reading and writing."""
 
     def _type_into(self, cell: Any, value: Any, argument: str) -> None:
+        if cell.ArrayFormula:
+            raise wrong(
+                f"{argument}: {address(cell.RangeAddress)} is part of the matrix formula {cell.ArrayFormula[:80]}"
+            )
         if isinstance(value, bool):
             cell.FormulaLocal = "TRUE" if value else "FALSE"
         elif isinstance(value, int | float):
             cell.Value = value
         else:
             formula = value.startswith("=")
+            if formula and OUTSIDE.search(value):
+                raise wrong(f"{argument}: a formula reads this workbook only, no other file")
             before = cell.Formula if formula else ""
             cell.FormulaLocal = value
             code = cell.getError() if formula else 0
@@ -40,6 +48,7 @@ class Cells(Book):
     def set_cell_value(self, *, cell: str, value: str) -> str:
         """Type into a cell."""
         target = self._range(cell)
+        self._changeable(target, "cell")
         self._type_into(target, value, "value")
         return f"{cell} = {shown(target.String)}"
 
@@ -49,14 +58,16 @@ class Cells(Book):
         if end > self._sheet.Rows.Count:
             raise wrong(f"start_index: {len(data)} values do not fit below row {start_index}")
         cells = self._range(f"{column_name}{start_index}:{column_name}{end}")
+        self._changeable(cells, "column_name")
         written: list[tuple[Any, int, str]] = []
         self._doc.lockControllers()
         try:
             for at, value in enumerate(data):
                 if value is not None:
                     cell = cells.getCellByPosition(0, at)
-                    written.append((cell, cell.NumberFormat, cell.Formula))
+                    before = (cell, cell.NumberFormat, cell.Formula)
                     self._type_into(cell, value, f"data[{at}]")
+                    written.append(before)
         except Refused:
             for cell, number_format, formula in written:
                 cell.NumberFormat = number_format  # first, for it decides what a text stands for
@@ -69,17 +80,16 @@ class Cells(Book):
     def get_column_data(self, *, column_name: str) -> str:
         """The column's values from row 1 on."""
         cells = self._column_part(column_name, 1)
-        values = [row[0] for row in self._values(cells)]
-        while len(values) > 1 and values[-1] == "":
-            values.pop()
-        plain = [_plain(value) for value in values]
-        parts = [json.dumps(value, ensure_ascii=False) for value in plain]
+        count = cells.RangeAddress.EndRow + 1
+        shown_at_most = self._range(f"{column_name}1:{column_name}{min(count, RESULT_CHARS)}")
+        values = [row[0] for row in self._values(shown_at_most)]
+        parts = [json.dumps(_plain(value), ensure_ascii=False) for value in values]
         text, used = "", 0
         while used < len(parts) and len(text) + len(parts[used]) < RESULT_CHARS - 100:
             text += (", " if used else "") + parts[used]
             used += 1
-        more = f" and {len(parts) - used} more" if used < len(parts) else ""
-        return f"{column_name}1:{column_name}{len(parts)}: [{text}]{more}"
+        more = f" and {count - used} more" if used < count else ""
+        return f"{column_name}1:{column_name}{count}: [{text}]{more}"
 
     def transpose_range(self, *, source_range: str, target_cell: str) -> str:
         """Copy values with rows and columns exchanged."""
@@ -93,14 +103,20 @@ class Cells(Book):
         rows = source.getDataArray()
         target = self._sheet.getCellRangeByPosition(at.Column, at.Row, at.Column + high - 1, at.Row + wide - 1)
         turned = tuple(tuple("#N/A" if v is None else v for v in column) for column in zip(*rows, strict=True))
+        self._changeable(target, "target_cell")
         target.setDataArray(turned)
-        if source.NumberFormat:
-            target.NumberFormat = source.NumberFormat
+        alike = source.UniqueCellFormatRanges
+        for group in (alike.getByIndex(n) for n in range(alike.Count)):
+            for part in group.RangeAddresses:
+                left, top = at.Column + part.StartRow - area.StartRow, at.Row + part.StartColumn - area.StartColumn
+                right, bottom = left + part.EndRow - part.StartRow, top + part.EndColumn - part.StartColumn
+                self._sheet.getCellRangeByPosition(left, top, right, bottom).NumberFormat = group.NumberFormat
         return f"{source_range} written to {address(target.RangeAddress)}, rows and columns exchanged"
 
     def sort_column(self, *, column_name: str, ascending: bool, start_index: int) -> str:
         """Sort one column's own cells."""
         cells = self._column_part(column_name, start_index)
+        self._changeable(cells, "column_name")
         field = uno.createUnoStruct("com.sun.star.table.TableSortField")
         field.Field, field.IsAscending, field.IsCaseSensitive = 0, ascending, False
         descriptor = {prop.Name: prop for prop in cells.createSortDescriptor()}
@@ -114,6 +130,7 @@ class Cells(Book):
     def reorder_columns(self, *, column_order: list[str]) -> str:
         """Move whole columns, as by cutting and pasting, so that formulas go on to mean the same cells."""
         area = self._used()
+        self._changeable(self._part(area), "column_order")
         count = area.EndColumn + 1
         named = [self._range(f"{name}1").CellAddress.Column for name in column_order]
         beyond = [name for name, index in zip(column_order, named, strict=True) if index >= count]

@@ -27,7 +27,9 @@ class Looks(Book):
 
     def highlight_range(self, *, range_str: str, color: int) -> str:
         """Background colour."""
-        self._range(range_str).CellBackColor = color
+        cells = self._range(range_str)
+        self._changeable(cells, "range_str")
+        cells.CellBackColor = color
         return f"{range_str} has the background #{color:06x}"
 
     def format_range(
@@ -41,6 +43,7 @@ class Looks(Book):
     ) -> str:
         """Colours, weight, alignment."""
         cells, done = self._range(range_str), []
+        self._changeable(cells, "range_str")
         if background_color is not None:
             cells.CellBackColor = int(background_color[1:], 16)
             done.append(f"background {background_color}")
@@ -62,11 +65,12 @@ class Looks(Book):
         if ":" not in range_str:
             raise wrong("range_str: write a range of two cells or more like 'A1:C1'")
         cells = self._range(range_str)
+        self._changeable(cells, "range_str")
         cells.merge(True)
         return f"{range_str} is one cell"
 
     def hide_row_data(self, *, value: str) -> str:
-        """Hide rows with a cell that shows `value`."""
+        """Hide rows with a cell whose entry is `value`."""
         if not value:
             raise wrong("value: write the text of the cells whose rows are to be hidden, like 'N/A'")
         search = self._sheet.createSearchDescriptor()
@@ -75,9 +79,12 @@ class Looks(Book):
         search.SearchCaseSensitive = True
         search.SearchRegularExpression = search.SearchWildcard = False
         search.SearchType = 1  # values, not formulas
+        self._changeable(self._part(self._used()), "value")
         found = self._sheet.findAll(search)
         areas = found.RangeAddresses if found is not None else ()
         rows = {row for area in areas for row in range(area.StartRow, area.EndRow + 1)}
+        if not rows:
+            raise wrong(f"value: no cell of the sheet {self._sheet.Name!r} holds {value[:80]!r} and nothing else")
         for area in areas:
             self._part(area).Rows.IsVisible = False
         return f"{len(rows)} rows with {value!r} are hidden"
@@ -99,7 +106,9 @@ class Looks(Book):
             if format_type in WITH_DECIMALS:
                 thousands = format_type in ("number", "currency")
                 key = self._key(formats.generateFormat(key, locale, thousands, False, places, 1), locale)
-        self._range(range_str).NumberFormat = key
+        cells = self._range(range_str)
+        self._changeable(cells, "range_str")
+        cells.NumberFormat = key
         return f"{range_str} is shown as {format_type}"
 
     def _key(self, code: str, locale: Any) -> int:
@@ -110,7 +119,11 @@ class Looks(Book):
     def adjust_column_width(self, *, columns: str, width: float | None, autofit: bool) -> str:
         """Set or fit widths."""
         first, _, last = columns.partition(":")
-        chosen = self._range(f"{first}1:{last or first}1").Columns
+        cells = self._range(f"{first}1:{last or first}1")
+        self._changeable(cells, "columns")
+        chosen = cells.Columns
+        if autofit and width is not None:
+            raise wrong("width: give either a width or autofit=True")
         if autofit:
             chosen.OptimalWidth = True
             return f"columns {columns} fit their contents"
@@ -123,7 +136,11 @@ class Looks(Book):
     def adjust_row_height(self, *, rows: str, height: float | None, autofit: bool) -> str:
         """Set or fit heights."""
         first, _, last = rows.partition(":")
-        chosen = self._range(f"A{first}:A{last or first}").Rows
+        cells = self._range(f"A{first}:A{last or first}")
+        self._changeable(cells, "rows")
+        chosen = cells.Rows
+        if autofit and height is not None:
+            raise wrong("height: give either a height or autofit=True")
         if autofit:
             chosen.OptimalHeight = True
             return f"rows {rows} fit their contents"

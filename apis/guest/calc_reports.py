@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import uno
-from guest.calc_base import Book, address, letters
+from guest.calc_base import CONTENTS, Book, address, filled_in, letters
 from guest.office_base import enum
 from guest.paths import wrong
 
 DIAGRAMS = {"column": "Bar", "bar": "Bar", "line": "Line", "pie": "Pie", "area": "Area", "scatter": "XY"}
 MAX_FIELDS = 100
+MAX_CHARTED = 20_000  # cells
+MAX_LISTED = 255  # characters of all values together, in the formats of Excel
 CHART_SIZE = (12_000, 8_000)  # 1/100 mm
 
 
@@ -25,7 +27,11 @@ class Reports(Book):
         for value in values:
             if not value or any(c in '"\n\t' for c in value):
                 raise wrong(f"values: {value[:40]!r} can't stand in a list: no empty text, quote, tab or new line")
+        long = len(",".join(values))
+        if long > MAX_LISTED and "Excel" in self._format():
+            raise wrong(f"values: such a file keeps {MAX_LISTED} characters of them, commas included; these are {long}")
         cells = self._range(f"{column_name}1:{column_name}{self._sheet.Rows.Count}")
+        self._changeable(cells, "column_name")
         rule = cells.Validation
         rule.Type = enum("sheet.ValidationType", "LIST")
         rule.setFormula1(";".join(f'"{value}"' for value in values))
@@ -63,11 +69,17 @@ class Reports(Book):
         found = [(_field(name, headers, area, argument), argument, kind) for name, argument, kind in chosen]
         if len({header for header, _, _ in found}) < len(found):
             raise wrong("value_fields, row_fields and col_fields: a field can be named only once")
+        doubled = next((header for header, _, _ in found if headers.count(header) > 1), None)
+        if doubled is not None:
+            raise wrong(f"source_sheet: several columns are headed {doubled!r}: rename them first")
         at = self._range(target_cell).CellAddress
         inside = area.StartColumn <= at.Column <= area.EndColumn and area.StartRow <= at.Row <= area.EndRow
         if at.Sheet == area.Sheet and inside:
             free = f"{letters(area.EndColumn + 2)}1"
             raise wrong(f"target_cell: {target_cell} lies in the data; take {free}, or switch to another sheet first")
+        if not table_name:
+            raise wrong("table_name: write a name for the new table like 'Sums'")
+        self._changeable(self._sheet.getCellByPosition(at.Column, at.Row), "target_cell")
         tables = self._sheet.DataPilotTables
         if tables.hasByName(table_name):
             raise wrong(f"table_name: there is a table {table_name!r} already: choose another name")
@@ -78,8 +90,36 @@ class Reports(Book):
             field.Orientation = enum("sheet.DataPilotFieldOrientation", kind)
             if kind == "DATA":
                 field.Function = enum("sheet.GeneralFunction", aggregation_function.upper())
+        self._refuse_overwriting(self._size_of(made), at)
         tables.insertNewByName(table_name, at, made)
         return f"table {table_name!r} is at {address(tables.getByName(table_name).OutputRange)}"
+
+    def _size_of(self, table: Any) -> tuple[int, int]:
+        """Columns and rows of what a pivot table is going to write: it is made on a sheet of its own, and dropped."""
+        sheets = self._doc.Sheets
+        name = next(f"pivot {n}" for n in range(sheets.Count + 1) if not sheets.hasByName(f"pivot {n}"))
+        sheets.insertNewByName(name, sheets.Count)
+        try:
+            apart = sheets.getByName(name)
+            apart.DataPilotTables.insertNewByName("table", apart.getCellByPosition(0, 0).CellAddress, table)
+            area = apart.DataPilotTables.getByName("table").OutputRange
+        finally:
+            sheets.removeByName(name)
+        return area.EndColumn + 1, area.EndRow + 1
+
+    def _refuse_overwriting(self, size: tuple[int, int], at: Any) -> None:
+        """Raise Refused where cells that a table of that size would cover hold anything."""
+        right, bottom = at.Column + size[0] - 1, at.Row + size[1] - 1
+        if right >= self._sheet.Columns.Count or bottom >= self._sheet.Rows.Count:
+            raise wrong(f"target_cell: the table has {size[0]} columns and {size[1]} rows, which do not fit there")
+        cells = self._sheet.getCellRangeByPosition(at.Column, at.Row, right, bottom)
+        filled = filled_in(cells, CONTENTS)
+        if filled:
+            free = f"{letters(self._used().EndColumn + 2)}1"
+            raise wrong(
+                f"target_cell: the table takes {address(cells.RangeAddress)}, and {address(filled[0])} is filled:"
+                f" take {free}, or switch to another sheet first"
+            )
 
     def create_chart(
         self,
@@ -96,6 +136,9 @@ class Reports(Book):
             if chart_type == "pie" and text is not None:
                 raise wrong(f"{argument}: a pie has no axes; leave it out")
         data = self._range(data_range)
+        self._changeable(data, "data_range")
+        if data.Columns.Count * data.Rows.Count > MAX_CHARTED:
+            raise wrong(f"data_range: at most {MAX_CHARTED} cells, not {data.Columns.Count * data.Rows.Count}")
         sheets = self._doc.Sheets
         taken = {name for at in range(sheets.Count) for name in sheets.getByIndex(at).Charts.ElementNames}
         name = next(name for number in range(1, len(taken) + 2) if (name := f"Chart {number}") not in taken)

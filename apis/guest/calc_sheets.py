@@ -32,6 +32,7 @@ class Sheets(Book):
         sheets = self._doc.Sheets
         made = not sheets.hasByName(sheet_name)
         if made:
+            self._open_structure("sheet_name")
             sheets.insertNewByName(sheet_name, sheets.Count)
         self._view.ActiveSheet = sheets.getByName(sheet_name)
         return f"{sheet_name!r} is active" + (" (new)" if made else "")
@@ -39,6 +40,7 @@ class Sheets(Book):
     def rename_sheet(self, *, old_name: str, new_name: str) -> str:
         """Rename."""
         sheet = self._sheet_named(old_name, "old_name")
+        self._open_structure("old_name")
         if old_name.lower() != new_name.lower():
             self._free_name(new_name, "new_name")
         sheet.Name = new_name
@@ -47,6 +49,7 @@ class Sheets(Book):
     def copy_sheet(self, *, source_sheet: str, new_sheet_name: str | None) -> str:
         """Copy to the place behind the source."""
         place = self._sheet_named(source_sheet, "source_sheet").RangeAddress.Sheet
+        self._open_structure("source_sheet")
         sheets = self._doc.Sheets
         number = 2
         while new_sheet_name is None:
@@ -59,6 +62,7 @@ class Sheets(Book):
     def reorder_sheets(self, *, sheet_name: str, position: int) -> str:
         """Move to a place, counted from 0."""
         place = self._sheet_named(sheet_name, "sheet_name").RangeAddress.Sheet
+        self._open_structure("sheet_name")
         last = self._doc.Sheets.Count - 1
         if position > last:
             raise wrong(f"position: write a place from 0 to {last}")
@@ -68,7 +72,19 @@ class Sheets(Book):
 
     def freeze_panes(self, *, rows: int, columns: int) -> str:
         """Freeze, or free with 0 and 0."""
+        # The office freezes and frees by the pixels that a cell is seen at, so that the first ones have to be in view.
+        chosen, first = self._doc.CurrentSelection, self._sheet.getCellByPosition(0, 0)
+        self._view.select(first)
         self._view.freezeAtPosition(columns, rows)
+        kept, panes = self._view.getByIndex(0).VisibleRange, self._view.Count
+        fits = panes == (1 + bool(rows)) * (1 + bool(columns))
+        if not fits:
+            self._view.select(first)
+            self._view.freezeAtPosition(0, 0)
+        self._view.select(chosen)
+        if not fits:
+            argument = "rows" if rows and kept.EndRow + 1 != rows else "columns"
+            raise wrong(f"{argument}: so many do not fit into the window: take fewer, or a smaller zoom")
         return f"{rows} rows and {columns} columns stay in view"
 
     def set_zoom_level(self, *, zoom_percentage: int) -> str:

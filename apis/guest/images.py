@@ -10,6 +10,7 @@ import re
 from PIL import Image, UnidentifiedImageError
 
 HEAD_BYTES = 4096
+MAX_PIXELS = 50_000_000  # four bytes each once it is drawn
 DRAWN = (400, 300)  # pixels of a drawing that doesn't say its size
 _WIDTH, _HEIGHT = (re.compile(rb'\s%s="(\d+(?:\.\d+)?)(?:px)?"' % name) for name in (b"width", b"height"))
 _BOX = re.compile(rb'\sviewBox="[-\d.]+[ ,]+[-\d.]+[ ,]+(\d+(?:\.\d+)?)[ ,]+(\d+(?:\.\d+)?)"')
@@ -27,6 +28,17 @@ def size_of(path: str) -> tuple[int, int] | None:
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError):
         return None
     return (wide, high) if wide > 0 and high > 0 else None
+
+
+def too_large(path: str) -> bool:
+    """Whether an image has more than `MAX_PIXELS`, as far as its head can be read here; small files can."""
+    try:
+        with Image.open(path) as image:
+            return image.size[0] * image.size[1] > MAX_PIXELS
+    except Image.DecompressionBombError:
+        return True
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError):
+        return False
 
 
 def _of_drawing(head: bytes) -> tuple[int, int]:

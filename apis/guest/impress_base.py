@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import uno
-from guest.office_base import Document, clipped
+from guest.office_base import Document, clipped, service
 from guest.paths import wrong
 
 BOX_CHARS = 500  # of a box's text in what is said of the slides
@@ -23,12 +23,6 @@ KINDS = {
     "ConnectorShape": "line", "DateTimeShape": "date", "FooterShape": "footer", "SlideNumberShape": "slide number",
 }  # fmt: skip
 TEXTLESS = {"image", "media", "table", "group", "object", "chart"}
-
-
-def service(name: str, *arguments: Any) -> Any:
-    """One of the office's own services."""
-    here = uno.getComponentContext()
-    return here.ServiceManager.createInstanceWithArgumentsAndContext(f"com.sun.star.{name}", arguments, here)
 
 
 def struct(kind: str, **values: Any) -> Any:

@@ -9,8 +9,8 @@ import os
 from typing import Any
 
 import uno
-from guest.impress_base import Show, service
-from guest.office_base import prop, props
+from guest.impress_base import Show
+from guest.office_base import prop, props, service
 from guest.paths import in_home, url_of, wrong
 
 FORMATS = {".odp": "impress8", ".pptx": "Impress MS PowerPoint 2007 XML", ".ppt": "MS PowerPoint 97"}

@@ -11,14 +11,16 @@ import os
 from typing import Any
 
 import uno
-from guest.impress_base import Show, paragraphs, service, struct
-from guest.office_base import prop
+from guest.images import MAX_PIXELS, too_large
+from guest.impress_base import Show, paragraphs, struct
+from guest.office_base import prop, service
 from guest.paths import there_in_home, url_of, wrong
 from PIL import Image, ImageDraw
 
 MM100 = 1000  # 1/100 mm in a cm
 MM100_PER_PIXEL = 2540 / 96
 MAX_BYTES = 64 << 20
+MAX_MM100 = 300_000  # of a side, as of one that is given
 SOUNDS = (".mp3", ".m4a", ".wav", ".ogg", ".oga", ".flac", ".opus", ".aac")
 READWRITE, WRITE, TRUNCATE = 7, 4, 8  # com.sun.star.embed.ElementModes
 MAIN_SEQUENCE, WITH_PREVIOUS = 4, 2  # com.sun.star.presentation.EffectNodeType
@@ -79,6 +81,8 @@ class Media(Show):
         """A picture from a file."""
         if os.path.getsize(path) > MAX_BYTES:
             raise wrong(f"{argument}: at most {MAX_BYTES >> 20} MiB, and {os.path.basename(path)[:80]} is larger")
+        if too_large(path):
+            raise wrong(f"{argument}: {os.path.basename(path)[:80]} has more than {MAX_PIXELS} pixels")
         graphic = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
         if graphic is None or not graphic.SizePixel.Width:
             raise wrong(f"{argument}: {os.path.basename(path)[:80]} is no picture that Impress can read")
@@ -100,6 +104,11 @@ class Media(Show):
             width = round(wide * scale) if height is None else max(1, round(height * wide / high))
         if height is None:
             height = max(1, round(width * high / wide))
+        for given, (argument, derived) in zip(wanted, (("width", height), ("height", width)), strict=True):
+            if given is not None and derived > MAX_MM100:
+                raise wrong(
+                    f"{argument}: with {given:g} cm the other side would have {derived / MM100:g} cm: give both"
+                )
         page.add(shape)
         shape.Size = struct("awt.Size", Width=width, Height=height)
         self._put(shape, page, "center")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from guest.impress_base import Show, kind_of, parts, service
+from guest.impress_base import Show, kind_of, parts
 from guest.impress_media import Media
-from guest.office_base import enum, prop
+from guest.office_base import enum, prop, service
 from guest.paths import there_in_home, wrong
 
 MAX_SLIDES = 1000
@@ -22,7 +22,7 @@ class Slides(Media, Show):
     def go_to_slide(self, *, slide_index: int) -> str:
         """Show a slide."""
         page, count = self._slide(slide_index), self._count()  # asked later, it would wait until the slide is drawn
-        if self._view.IsMasterPageMode:
+        if getattr(self._view, "IsMasterPageMode", False):  # the outline has none
             self._view.IsMasterPageMode = False
         self._view.CurrentPage = page
         return f"slide {slide_index} of {count} is shown"

@@ -38,6 +38,12 @@ def enum(kind: str, value: str) -> Any:
     return uno.Enum(f"com.sun.star.{kind}", value)
 
 
+def service(name: str, *arguments: Any) -> Any:
+    """One of the office's own services."""
+    here = uno.getComponentContext()
+    return here.ServiceManager.createInstanceWithArgumentsAndContext(f"com.sun.star.{name}", arguments, here)
+
+
 class Document:
     """The document in front. Methods without an underscore, in subclasses, are what a model can call."""
 
@@ -52,6 +58,10 @@ class Document:
         if not self._doc.hasLocation():
             raise wrong(f"the {self._kind} has no file yet: name it first with ctrl+s")
         return path_of(self._doc.URL)
+
+    def _format(self) -> str:
+        """The name of the filter that the document's file was read by; empty for a new one."""
+        return next((str(value.Value) for value in self._doc.getArgs() if value.Name == "FilterName"), "")
 
     def _save(self) -> str:
         """Write the document's file in its own format; what is said of it."""

@@ -6,6 +6,7 @@ Invariant: a path that leads out of HOME, by its words or by a link, is refused 
 from __future__ import annotations
 
 import os
+import stat
 from urllib.parse import quote, unquote
 
 from guest.errors import Refused
@@ -34,7 +35,7 @@ def in_home(path: str, argument: str) -> str:
     if not os.path.isdir(folder):
         raise wrong(f"{argument}: there is no folder {os.path.dirname(path)[:80]}")
     full = os.path.join(folder, os.path.basename(full))
-    if os.path.islink(full) or os.path.isdir(full):
+    if os.path.lexists(full) and not stat.S_ISREG(os.lstat(full).st_mode):  # a pipe would be waited for
         raise wrong(f"{argument}: {os.path.basename(full)[:80]} is no regular file")
     return full
 

@@ -173,7 +173,7 @@ class VLCTools:
             if sum(map(len, lines)) + len(lines) + len(name) > RESULT_CHARS - 30:
                 lines.append(f"and {len(found) - number} more")
                 break
-            lines.append(short(name))
+            lines.append(_line(short(name)))
         return "\n".join(lines)
 
 
@@ -228,7 +228,7 @@ def _fit(field: str, kind: str, value: str) -> str:
         return url_of(any_in_home(path_of(text), "value"))
     if text.startswith(("/", "~")):
         return any_in_home(text, "value")
-    if "/" in text and not re.match(r"https?://", text):
+    if text in (".", "..") or ("/" in text and not re.match(r"https?://", text)):
         raise wrong("value: write a folder of your home folder like '~/Videos'")
     return value
 

@@ -36,6 +36,16 @@ def _numbered(text: Any) -> Any:
     return None
 
 
+def _texts(style: Any, area: str) -> list[Any]:
+    """The headers or footers of a page style: first and left pages may have their own."""
+    ends = [
+        "",
+        *(["Left"] if not getattr(style, f"{area}IsShared") else []),
+        *(["First"] if not style.FirstIsShared else []),
+    ]
+    return [getattr(style, f"{area}Text{end}") for end in ends]
+
+
 class Pages(Paper):
     """Page numbers, page breaks, files."""
 
@@ -88,8 +98,8 @@ class Pages(Paper):
         area = "Header" if edge == "top" else "Footer"
         styles = self._doc.StyleFamilies.getByName("PageStyles")
         used = [style for name in styles.ElementNames if (style := styles.getByName(name)).isInUse()]
-        for style in used:
-            there = _numbered(getattr(style, f"{area}Text")) if getattr(style, f"{area}IsOn") else None
+        for text in (text for style in used if getattr(style, f"{area}IsOn") for text in _texts(style, area)):
+            there = _numbered(text)
             if there is not None and OURS.fullmatch(there.String) is None:
                 raise wrong(
                     f"position: the {area.lower()} says {one_line(there.String, 80)!r} already; take another place"
@@ -97,7 +107,8 @@ class Pages(Paper):
         with self._one_step("add_page_numbers"):
             for style in used:
                 setattr(style, f"{area}IsOn", True)
-                self._number(getattr(style, f"{area}Text"), side, format or "1")
+                for text in _texts(style, area):
+                    self._number(text, side, format or "1")
             self._start_at(start_number)
         return f"{area.lower()}, {side}: page numbers like {format or '1'!r}; the first page is {start_number}"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from guest.images import size_of
 from guest.matching import Match
-from guest.office_base import enum
+from guest.office_base import enum, prop, service
 from guest.paths import there_in_home, url_of, wrong
 from guest.writer_base import Paper, as_typed, character, one_line, plural, rewrite
 
@@ -131,14 +131,14 @@ class Writing(Paper):
             wide, high = width, height or max(1, round(width * size[1] / size[0]))
         elif height is not None:
             wide, high = max(1, round(height * size[0] / size[1])), height
+        graphic = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
+        if graphic is None or not graphic.SizePixel.Width:
+            raise wrong(f"image_path: {name[:80]} is no image that can be read")
         made = self._doc.createInstance("com.sun.star.text.TextGraphicObject")
-        made.GraphicURL = url_of(path)
+        made.Graphic = graphic
         made.Width, made.Height = round(wide * MM100_PER_PIXEL), round(high * MM100_PER_PIXEL)
         with self._one_step("insert_image_at_cursor"):
             self._put(caret, made)
-        if made.Graphic is None:
-            made.dispose()
-            raise wrong(f"image_path: {name[:80]} is no image that can be read")
         return f"inserted {name[:80]}, {wide} x {high} pixels, in {self._where(caret)}"
 
     def _put(self, caret: Any, made: Any) -> None:

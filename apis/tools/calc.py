@@ -84,8 +84,10 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     _function(
         "hide_row_data",
-        "Hide every row of the active sheet in which a cell shows a value.",
-        Param("value", "text", "str", (200,), "N/A", "the whole text of such a cell"),
+        "Hide every row of the active sheet in which a cell holds a value.",
+        Param(
+            "value", "text", "str", (200,), "N/A", "all of such a cell, as the input line shows it: '0.5' and not '50%'"
+        ),
     ),
     _function(
         "reorder_columns",

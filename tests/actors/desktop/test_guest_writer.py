@@ -27,6 +27,16 @@ PAPER = "Documents/paper.odt"
 SPACES = ("office", "text", "table")
 NAMES = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in SPACES)
 MIME = "application/vnd.oasis.opendocument.text"
+EACH_ITS_OWN = (  # first, left and right pages
+    f'<office:document-styles {NAMES} xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"'
+    ' xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0" office:version="1.3">'
+    '<office:automatic-styles><style:page-layout style:name="P"><style:page-layout-properties'
+    ' fo:page-width="21cm" fo:page-height="29.7cm"/><style:footer-style/></style:page-layout></office:automatic-styles>'
+    '<office:master-styles><style:master-page style:name="Standard" style:page-layout-name="P">'
+    "<style:footer><text:p/></style:footer><style:footer-left><text:p/></style:footer-left>"
+    "<style:footer-first><text:p/></style:footer-first>"
+    "</style:master-page></office:master-styles></office:document-styles>"
+)
 ROW = "<table:table-row>{}</table:table-row>"
 CELL = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
 BODY = (
@@ -42,7 +52,7 @@ BODY = (
 )
 
 
-def odt(body: str) -> bytes:
+def odt(body: str, styles: str = "") -> bytes:
     """A text document in the OpenDocument format."""
     kinds = 'xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"'
     entry = '<manifest:file-entry manifest:full-path="{}" manifest:media-type="{}"/>'
@@ -52,6 +62,9 @@ def odt(body: str) -> bytes:
         text = f"<office:body><office:text>{body}</office:text></office:body></office:document-content>"
         archive.writestr("content.xml", f'<office:document-content {NAMES} office:version="1.3">{text}')
         entries = entry.format("/", MIME) + entry.format("content.xml", "text/xml")
+        if styles:
+            archive.writestr("styles.xml", styles)
+            entries += entry.format("styles.xml", "text/xml")
         archive.writestr("META-INF/manifest.xml", f"<manifest:manifest {kinds}>{entries}</manifest:manifest>")
     return file.getvalue()
 
@@ -224,3 +237,24 @@ async def test_a_new_document_has_no_file_yet(writer: Writer) -> None:
     assert await writer.tool("write_text", text="one") == "wrote 3 characters; the caret is in paragraph 0"
     assert await writer.tool("save") == "refused: the document has no file yet: name it first with ctrl+s"
     assert (await writer.tool("export_to_pdf", output_path="~/x.pdf")) == "wrote x.pdf"
+
+
+async def test_pages_with_footers_of_their_own_are_numbered_too(writer: Writer) -> None:
+    """Last, for the document in front is another one from here on."""
+    await writer("write_file", path="Documents/pages.odt", data=odt("<text:p>a</text:p>", EACH_ITS_OWN))
+    await writer.open("Documents/pages.odt")
+    told = await writer.tool("add_page_numbers", position="bottom_center", start_number=1)
+    assert told.startswith("footer, center: page numbers"), told
+    assert await writer.tool("save") == "saved pages.odt"
+    with zipfile.ZipFile(io.BytesIO(await writer("read_file", path="Documents/pages.odt"))) as archive:
+        styles = archive.read("styles.xml").decode().partition('<style:master-page style:name="Standard"')[2]
+    footers = re.findall(r"<style:footer(?:-left|-first)?(?: .*?)?>.*?</style:footer(?:-left|-first)?>", styles)
+    assert ["page-number" in footer for footer in footers] == [True] * 3, styles
+
+
+async def test_a_broken_drawing_takes_the_place_of_nothing(writer: Writer) -> None:
+    await writer.press("ctrl+Home", "shift+End")
+    await writer("write_file", path="cut.svg", data=b"<svg width")
+    told = await writer.tool("insert_image_at_cursor", image_path="~/cut.svg")
+    assert told == "refused: image_path: cut.svg is no image that can be read"
+    assert "0: a" in await writer.info()

@@ -71,6 +71,7 @@ def test_paths_that_lead_out_of_home_are_refused(home: Path) -> None:
     (home / "Music" / "a b.mp3").write_bytes(b"")
     os.symlink("/etc", home / "out")
     os.symlink("/etc/passwd", home / "Music" / "link.mp3")
+    os.mkfifo(home / "Music" / "pipe.mp3")
     full = paths.there_in_home("~/Music/a b.mp3", "uri")
     assert paths.path_of(paths.url_of(full)) == full
     assert paths.path_of("file://localhost/a%20b") == "/a b"
@@ -79,7 +80,7 @@ def test_paths_that_lead_out_of_home_are_refused(home: Path) -> None:
     assert paths.folder_in_home("Music", "path") == str(home / "Music")
     assert paths.any_in_home("~", "value") == str(home)
     assert paths.any_in_home("~/Music/new.log", "value") == str(home / "Music" / "new.log")
-    for wrong in ("/etc/passwd", "out/passwd", "Music/link.mp3", "~/nothing/a", "Music", "../x"):
+    for wrong in ("/etc/passwd", "out/passwd", "Music/link.mp3", "Music/pipe.mp3", "~/nothing/a", "Music", "../x"):
         with pytest.raises(Exception, match=r"^uri: "):
             paths.there_in_home(wrong, "uri")
     for wrong in ("/", "out", "..", "Music/a b.mp3", "/etc"):

@@ -1,0 +1,197 @@
+"""What Calc would do silently wrong or not at all is refused, or done right; on a real Calc."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import zipfile
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from apis.apps import app_named
+from apis.check.sheetfile import SheetFile
+from apis.tasks.workbook import make_xlsx
+from tests.actors.desktop.offices import Office, booted
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed"),
+]
+
+BOOK = "Documents/book.xlsx"
+TABLE = (("Name", "Price", "Qty"), ("plum", 30, 4), ("fig", 5, 9), ("pear", 7, 2))
+WIDE = (("", "", "Kind", "Year", "Sum"), ("", "", "a", 1, 10), ("", "", "b", 2, 20), ("", "", "a", 2, 30))
+DOUBLED = (("Name", "Qty", "Qty"), ("plum", 1, 2))
+MATRIX = (
+    '<row r="7"><c r="E7"><f t="array" ref="E7:E8">B2:B3*2</f><v>60</v></c></row>'
+    '<row r="8"><c r="E8"><v>10</v></c></row>'
+)
+
+
+def workbook() -> bytes:
+    """Sheets: a plain one, one with a matrix formula, one of columns C to E, one with doubled headers, a locked one."""
+    sheets = {"plain": TABLE, "matrix": TABLE, "wide": WIDE, "doubled": DOUBLED, "locked": TABLE}
+    before, made = zipfile.ZipFile(io.BytesIO(make_xlsx(sheets))), io.BytesIO()
+    with zipfile.ZipFile(made, "w") as after:
+        for name in before.namelist():
+            text = before.read(name).decode()
+            if name.endswith("sheet2.xml"):
+                text = text.replace("</sheetData>", MATRIX + "</sheetData>")
+            if name.endswith("sheet5.xml"):
+                text = text.replace(
+                    "</sheetData>", '</sheetData><sheetProtection sheet="1" objects="1" scenarios="1"/>'
+                )
+            after.writestr(name, text)
+    return made.getvalue()
+
+
+class Calc(Office):
+    """One warm Calc for the whole module."""
+
+    owner = "CalcTools"
+
+    async def on(self, sheet: str) -> None:
+        await self.tool("switch_active_sheet", sheet_name=sheet)
+
+    async def column(self, letter: str) -> str:
+        return (await self.tool("get_column_data", column_name=letter)).partition(": ")[2]
+
+    async def saved(self) -> SheetFile:
+        assert (await self.tool("save")).startswith("saved")
+        return SheetFile(await self("read_file", path=BOOK))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def calc() -> AsyncIterator[Calc]:
+    async with booted() as (link, home):
+        guest = Calc(link, home)
+        await guest("write_file", path=BOOK, data=workbook())
+        argv = [*app_named("libreoffice_calc").argv, f"{home}/{BOOK}"]
+        await guest("open_window", argv=argv, title="book.xlsx", timeout_ms=20_000)
+        await guest("settle", timeout_ms=5000, quiet_ms=100)
+        yield guest
+
+
+async def test_a_protected_sheet_is_said_and_stays_as_it_is(calc: Calc) -> None:
+    await calc.on("locked")
+    before = [await calc.column(letter) for letter in "ABC"]
+    for name, arguments in (
+        ("set_cell_value", {"cell": "A1", "value": "x"}),
+        ("set_column_values", {"column_name": "A", "data": ["x"]}),
+        ("transpose_range", {"source_range": "A1:B2", "target_cell": "E1"}),
+        ("sort_column", {"column_name": "B"}),
+        ("reorder_columns", {"column_order": ["C"]}),
+        ("merge_cells", {"range_str": "A1:B1"}),
+        ("highlight_range", {"range_str": "A1"}),
+        ("format_range", {"range_str": "A1", "bold": True}),
+        ("set_number_format", {"range_str": "B2", "format_type": "text"}),
+        ("hide_row_data", {"value": "fig"}),
+        ("adjust_column_width", {"columns": "A", "width": 9}),
+        ("adjust_row_height", {"rows": "1", "height": 30}),
+        ("set_validation_list", {"column_name": "A", "values": ["a"]}),
+        ("create_chart", {"chart_type": "line", "data_range": "A1:B4"}),
+        (
+            "create_pivot_table",
+            {"source_sheet": "plain", "table_name": "T", "value_fields": ["Qty"], "target_cell": "H1"},
+        ),
+    ):
+        told = await calc.tool(name, **arguments)
+        assert told.startswith("refused: "), (name, told)
+        assert "the sheet 'locked' is protected" in told, (name, told)
+    assert [await calc.column(letter) for letter in "ABC"] == before
+
+
+async def test_a_part_of_a_matrix_formula_is_no_cell_to_type_into(calc: Calc) -> None:
+    await calc.on("matrix")
+    before = await calc.column("E")
+    for cell in ("E7", "E8"):
+        told = await calc.tool("set_cell_value", cell=cell, value="1")
+        assert told.startswith(f"refused: value: {cell} is part of the matrix formula"), told
+    told = await calc.tool("set_column_values", column_name="E", data=["x", 1], start_index=6)
+    assert told.startswith("refused: data[1]: E7 is part of the matrix formula"), told
+    assert await calc.column("E") == before
+
+
+async def test_frozen_rows_and_columns_are_the_first_ones_wherever_the_view_is(calc: Calc) -> None:
+    await calc.on("plain")
+    assert (await calc.tool("freeze_panes", rows=400)).startswith("refused: rows: so many do not fit")
+    assert (await calc.tool("freeze_panes", rows=1, columns=200)).startswith("refused: columns: so many do not fit")
+    await calc.tool("set_cell_value", cell="A300", value="end")
+    for keys in (["ctrl", "End"], ["Down"]):
+        await calc("hotkey", keys=keys)
+        await calc("settle", timeout_ms=3000, quiet_ms=100)
+    assert await calc.tool("freeze_panes", rows=1, columns=2) == "1 rows and 2 columns stay in view"
+    sheet = (await calc.saved()).sheet("plain")
+    assert 'xSplit="2" ySplit="1"' in sheet
+    assert 'topLeftCell="A1"' in sheet, sheet[:900]
+    assert await calc.tool("freeze_panes", rows=2) == "2 rows and 0 columns stay in view"
+    assert 'ySplit="2"' in (await calc.saved()).sheet("plain")
+    assert await calc.tool("freeze_panes") == "0 rows and 0 columns stay in view"
+    sheet = (await calc.saved()).sheet("plain")
+    assert "ySplit" not in sheet, sheet[:1200]
+
+
+async def test_a_pivot_table_covers_nothing(calc: Calc) -> None:
+    await calc.on("wide")
+    table = {"source_sheet": "wide", "table_name": "T", "value_fields": ["Sum"], "row_fields": ["Kind"]}
+    before = await calc.column("C")
+    told = await calc.tool("create_pivot_table", **table, col_fields=["Year"])
+    assert told.startswith("refused: target_cell: the table takes A1:"), told
+    assert told.endswith("is filled: take G1, or switch to another sheet first"), told
+    assert await calc.column("C") == before
+    assert (await calc.tool("create_pivot_table", **table, target_cell="G1")).startswith("table 'T' is at G1:")
+    told = await calc.tool("create_pivot_table", **table | {"table_name": ""}, target_cell="M1")
+    assert told.startswith("refused: table_name: "), told
+    twice = {"source_sheet": "doubled", "table_name": "D", "value_fields": ["C"], "row_fields": ["Name"]}
+    told = await calc.tool("create_pivot_table", **twice, target_cell="M1")
+    assert told == "refused: source_sheet: several columns are headed 'Qty': rename them first"
+    assert (await calc.saved()).sheets == ["plain", "matrix", "wide", "doubled", "locked"]
+
+
+async def test_each_transposed_cell_keeps_its_own_number_format(calc: Calc) -> None:
+    await calc.on("doubled")
+    await calc.tool("set_column_values", column_name="G", data=["day", "2024-01-01", "2024-02-29"], start_index=1)
+    await calc.tool("set_column_values", column_name="H", data=["n", 45292, 0.5], start_index=1)
+    await calc.tool("transpose_range", source_range="G1:H3", target_cell="J1")
+    assert [await calc.column(letter) for letter in "KL"] == ['["2024-01-01", 45292]', '["2024-02-29", 0.5]']
+
+
+async def test_a_list_that_the_file_would_cut_is_refused(calc: Calc) -> None:
+    await calc.on("plain")
+    told = await calc.tool("set_validation_list", column_name="F", values=[f"{n:010d}" for n in range(40)])
+    assert told == "refused: values: such a file keeps 255 characters of them, commas included; these are 439"
+
+
+async def test_rows_are_hidden_by_what_their_cells_show(calc: Calc) -> None:
+    await calc.on("plain")
+    await calc.tool("set_column_values", column_name="D", data=["share", 0.5, 0.25])
+    await calc.tool("set_number_format", range_str="D2:D5", format_type="percentage", decimal_places=1)
+    assert (await calc.tool("hide_row_data", value="0.5")).startswith("refused: value: no cell of the sheet 'plain'")
+    assert (await calc.tool("hide_row_data", value="50%")).startswith("1 rows with")
+
+
+async def test_what_covers_a_whole_sheet_ends_soon(calc: Calc) -> None:
+    await calc.on("matrix")
+    await calc.tool("set_cell_value", cell="A1048576", value="end")
+    assert await calc.column("B") == '["Price", 30, 5, 7]'
+    assert (await calc.tool("sort_column", column_name="B")) == "B2:B4 sorted, smallest first"
+    told = await calc.tool("create_chart", chart_type="line", data_range="A1:XFD1048576")
+    assert told.startswith("refused: data_range: at most 20000 cells")
+    assert (await calc.column("A")).endswith(" more")
+
+
+async def test_a_column_beyond_all_that_is_used_is_empty(calc: Calc) -> None:
+    await calc.on("doubled")
+    for cell in ("M1", "M2"):
+        await calc.tool("set_cell_value", cell=cell, value="2024-02-29")  # the last one that is used, of dates
+    assert await calc.column("AB") == '[""]'
+
+
+async def test_a_formula_reads_no_other_file(calc: Calc) -> None:
+    await calc.on("doubled")
+    for formula in ("='file:///etc/passwd'#$Sheet1.A1", "='/etc/passwd' #$a.A1", '=WEBSERVICE("file:///etc/passwd")'):
+        told = await calc.tool("set_cell_value", cell="P1", value=formula)
+        assert told == "refused: value: a formula reads this workbook only, no other file"
+    assert await calc.tool("set_cell_value", cell="P1", value="=plain.B2&\"#\"&'wide'.C2") == "P1 = 30#a"
