@@ -6,11 +6,14 @@ and families that are never trained on are no part of it where there are others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from actors.cluster.evaluation import Compared, Round
-from actors.replay.evaluation import gain, summarise
+from actors.replay.evaluation import Episode, gain, summarise
 from actors.replay.intervals import Gain, Rate
 
 
@@ -69,6 +72,42 @@ def gains(runs: Sequence[Played]) -> list[SeedsGain]:
             each = [gain(one.judged, two.judged) for one, two in pairs]
             found.append(SeedsGain(compared.decoding, each, gain(before, after)))
     return found
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """How much more of the same instances one group of runs solves in its last round than another in its own."""
+
+    decoding: str
+    more: str  # labels of the groups
+    less: str
+    seeds: list[int]  # that both have: they alone are compared
+    together: Gain  # from `less` to `more`, instances as clusters
+
+
+Seeded = Sequence[tuple[int, Played]]
+
+
+def differences(groups: Mapping[str, Seeded]) -> list[Difference]:
+    """The earlier of two groups less the later one, for all pairs of them and every decoding and tasks that they share.
+
+    Only runs of seeds that both have are compared: arms of an experiment begin from the same cloned weights.
+    """
+    found = []
+    for (less, one), (more, two) in combinations(list(groups.items())[::-1], 2):
+        seeds = sorted({seed for seed, _ in one} & {seed for seed, _ in two})
+        first, last = (_last([run for seed, run in runs if seed in seeds]) for runs in (one, two))
+        for kind, before in first.items():
+            if kind in last:
+                difference = gain(before, last[kind])
+                found.append(Difference(decoding=kind[0], more=more, less=less, seeds=seeds, together=difference))
+    return found
+
+
+def _last(runs: Sequence[Played]) -> dict[tuple[str, str], list[Episode]]:
+    """Decoding and tasks -> the episodes of the runs' last rounds; only of kinds that all of them have."""
+    each = [{(one.decoding, one.task_set): one.judged for one in run.closed()} for run in runs]
+    shared = [kind for kind in (each[0] if each else {}) if all(kind in rounds for rounds in each)]
+    return {kind: [episode for rounds in each for episode in rounds[kind]] for kind in shared}
 
 
 def _rounds_of(run: Played, like: Compared) -> tuple[Round, Round] | None:

@@ -52,7 +52,9 @@ def page(groups: Sequence[Group], drawn: Sequence[Picture]) -> str:
     places = tag("nav", *(tag("a", name, href=f"#{key}") for key, name in SECTIONS))
     parts = {
         "runs": _runs(groups),
-        "success": join([_figures(drawn, SUCCESS), _gains(groups), *(_rounds(run) for run in runs)]),
+        "success": join(
+            [_figures(drawn, SUCCESS), _gains(groups), _differences(groups), *(_rounds(run) for run in runs)]
+        ),
         "phases": join(_phases(run) for run in runs),
         "learning": _learning(drawn),
         "groups": join([_figures(drawn, GROUPS), _endings(runs)]),
@@ -108,6 +110,19 @@ def _gains(groups: Sequence[Group]) -> Markup:
         return tag("p", "No gain yet: it takes two evaluation rounds over the same instances.")
     head = ("Group", "Decoding", "First round", "Last round", "Paired gain (95 %)", "Instances", "Seeds")
     return table(head, rows, "Gain from the first to the last round over the same instances")
+
+
+def _differences(groups: Sequence[Group]) -> Markup:
+    seeded = {group.label: [(run.seed, run) for run in group.runs if run.seed is not None] for group in groups}
+    rows = [
+        (one.decoding, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)), rate_said(one.together.after),
+         rate_said(one.together.before), gain_said(one.together), one.together.instances)
+        for one in evaluated.differences(seeded)
+    ]  # fmt: skip
+    if not rows:
+        return join([])
+    head = ("Decoding", "Groups", "Seeds", "First one's last rounds", "Second one's", "Difference (95 %)", "Instances")
+    return table(head, rows, "Differences between groups in their last rounds, paired by instance")
 
 
 def gain_said(found: Gain) -> str:

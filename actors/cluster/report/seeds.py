@@ -59,17 +59,27 @@ class Brief(NamedTuple):
     arm: str
     file: str
     key: str  # shared by the seeds of one deploy file
+    seed: int | None
     figures: RunFigures
 
     @classmethod
     def of(cls, run: gather.RunData) -> Self:
         """Of one that was read whole."""
-        return cls(run.name, run.arm, run.file, run.key, run.figures)
+        return cls(run.name, run.arm, run.file, run.key, run.seed, run.figures)
 
 
 def together(runs: Sequence[Brief]) -> list[Seeds]:
     """What those of `runs` that share a deploy file say together; empty where no two do."""
     return [_seeds(label, same) for label, same in gather.labelled(runs).items() if len(same) > 1]
+
+
+def apart(runs: Sequence[Brief]) -> list[evaluated.Difference]:
+    """How much the arms among `runs` differ at their ends."""
+    seeded = {
+        label: [(run.seed, run.figures) for run in same if run.seed is not None]
+        for label, same in gather.labelled(runs).items()
+    }
+    return evaluated.differences(seeded)
 
 
 def _seeds(label: str, runs: Sequence[Brief]) -> Seeds:
@@ -109,3 +119,16 @@ def show(found: Seeds) -> None:
             f"gain      {gained.decoding}: mean {spread.mean:+.3f}, from {spread.low:+.3f} to {spread.high:+.3f};"
             f" together {pair.value:+.3f} (95 % {pair.low:+.3f} to {pair.high:+.3f}; {pair.instances} instances)"
         )
+
+
+def show_apart(found: Sequence[evaluated.Difference]) -> None:
+    """Print them."""
+    rows = [
+        (one.decoding, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)),
+         f"{one.together.after.value:.3f} - {one.together.before.value:.3f}", f"{one.together.value:+.3f}",
+         f"{one.together.low:+.3f} to {one.together.high:+.3f}", one.together.instances)
+        for one in found
+    ]  # fmt: skip
+    if rows:
+        say.line()
+        say.table(("DECODING", "LAST ROUNDS OF", "SEEDS", "SUCCESS", "DIFFERENCE", "95 %", "INSTANCES"), rows)

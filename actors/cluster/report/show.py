@@ -15,7 +15,7 @@ from actors.cluster.report.page import page
 from actors.cluster.report.pictures import pictures
 from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
-from actors.cluster.report.seeds import Brief, together
+from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
 from actors.replay.intervals import Rate
 
@@ -32,9 +32,13 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     else:
         runs = [_gathered(path) for path in paths]
         brief, written = [Brief.of(run) for run in runs], write(runs, paths, out)
-    figures, seeds = [run.figures for run in brief], together(brief)
+    figures, seeds, differences = [run.figures for run in brief], together(brief), apart(brief)
     if as_json:
-        told = {"figures": figures[0]} if len(figures) == 1 else {"runs": figures, "seeds": seeds}
+        told = (
+            {"figures": figures[0]}
+            if len(figures) == 1
+            else {"runs": figures, "seeds": seeds, "differences": differences}
+        )
         say.document({**told, "files": [str(file) for file in written]})
     else:
         for number, one in enumerate(figures):
@@ -42,6 +46,7 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
             _print(one)
         for found in seeds:
             show_seeds(found)
+        show_apart(differences)
         for file in written:
             say.line(f"wrote     {file}")
     return 0 if all(one.rounds for one in figures) else 1
@@ -52,7 +57,14 @@ def _brief(path: Path) -> Brief:
         return Brief.of(kept.read(path))
     record, _ = record_of(path)
     key = key_of(path, deploy_of(path))
-    return Brief(path.name, record.arm if record else "", record.file if record else "", key, read_run(path))
+    return Brief(
+        path.name,
+        record.arm if record else "",
+        record.file if record else "",
+        key,
+        record.seed if record else None,
+        read_run(path),
+    )
 
 
 def _gathered(path: Path) -> RunData:

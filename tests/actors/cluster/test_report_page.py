@@ -240,6 +240,30 @@ def test_seeds_are_told_together_without_a_page(tmp_path: Path, capsys: pytest.C
     assert "gain      T=1: mean +0.500, from +0.250 to +0.750; together +0.500" in said
 
 
+def test_arms_are_compared_in_their_last_rounds_on_the_seeds_that_both_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = {
+        ("near", 0): [True, True, True, False], ("near", 1): [True, True, True, True],
+        ("far", 0): [True, False, False, False], ("far", 2): [True, True, True, True],
+    }  # fmt: skip
+    paths = []
+    for (arm, seed), last in ends.items():
+        run = Fabricated(tmp_path / f"{arm}{seed}", seed=seed, arm=arm)
+        run.learn()
+        run.play(1, "after_bc", "0.2", [False] * 4)
+        run.play(2, "final", "0.8", last)
+        paths.append(run.done())
+    show.show(paths, None, as_json=True)
+    (found,) = json.loads(capsys.readouterr().out)["differences"]
+    assert (found["more"], found["less"], found["seeds"]) == ("near", "far", [0])
+    assert (found["together"]["value"], found["together"]["instances"]) == (0.5, 4)
+    show.show(paths, tmp_path / "out", as_json=False)
+    row = next(line for line in capsys.readouterr().out.splitlines() if "near - far" in line)
+    assert row.split()[:9] == ["T=1", "near", "-", "far", "0", "0.750", "-", "0.250", "+0.500"]
+    assert "near - far" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
 def test_families_never_trained_on_bend_no_curve_and_no_gain(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
