@@ -79,6 +79,7 @@ class Reports(Book):
             raise wrong(f"target_cell: {target_cell} lies in the data; take {free}, or switch to another sheet first")
         if not table_name:
             raise wrong("table_name: write a name for the new table like 'Sums'")
+        self._open_structure("target_cell")  # its size is measured on a sheet of its own
         self._changeable(self._sheet.getCellByPosition(at.Column, at.Row), "target_cell")
         tables = self._sheet.DataPilotTables
         if tables.hasByName(table_name):

@@ -38,7 +38,8 @@ async def test_the_agent_outlives_whatever_vlc_does(state_dir: str) -> None:
         assert seen.app == "vlc"
         assert not any("Privacy" in window.title for window in seen.windows)
         await _hung(desk)
-        assert (await desk.call("info")).startswith("not known: VLC ")
+        told = await desk.call("info")  # by the question's own deadline or, on a busy machine, by the call's
+        assert told.startswith(("not known: VLC ", "not known: info: VLC did not answer")), told
         assert await desk.call("ping") == "pong"
         await _ended(desk)
         assert await desk.call("info") == ""

@@ -47,10 +47,31 @@ def workbook() -> bytes:
     return made.getvalue()
 
 
+SPACES = " ".join(
+    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
+)
+CELL = '<table:table-cell office:value-type="string"><text:p>a</text:p></table:table-cell>'
+LOCKED = (
+    f'<?xml version="1.0"?><office:document {SPACES} office:version="1.3"'
+    ' office:mimetype="application/vnd.oasis.opendocument.spreadsheet"><office:body>'
+    '<office:spreadsheet table:structure-protected="true">'
+    + "".join(
+        f'<table:table table:name="{name}"><table:table-row>{CELL}</table:table-row></table:table>'
+        for name in ("plain", "other")
+    )
+    + "</office:spreadsheet></office:body></office:document>"
+)
+
+
 class Calc(Office):
     """One warm Calc for the whole module."""
 
     owner = "CalcTools"
+
+    async def open(self, path: str) -> None:
+        argv = [*app_named("libreoffice_calc").argv, f"{self.home}/{path}"]
+        await self("open_window", argv=argv, title=path.rpartition("/")[2], timeout_ms=20_000)
+        await self("settle", timeout_ms=5000, quiet_ms=100)
 
     async def on(self, sheet: str) -> None:
         await self.tool("switch_active_sheet", sheet_name=sheet)
@@ -68,9 +89,7 @@ async def calc() -> AsyncIterator[Calc]:
     async with booted() as (link, home):
         guest = Calc(link, home)
         await guest("write_file", path=BOOK, data=workbook())
-        argv = [*app_named("libreoffice_calc").argv, f"{home}/{BOOK}"]
-        await guest("open_window", argv=argv, title="book.xlsx", timeout_ms=20_000)
-        await guest("settle", timeout_ms=5000, quiet_ms=100)
+        await guest.open(BOOK)
         yield guest
 
 
@@ -195,3 +214,24 @@ async def test_a_formula_reads_no_other_file(calc: Calc) -> None:
         told = await calc.tool("set_cell_value", cell="P1", value=formula)
         assert told == "refused: value: a formula reads this workbook only, no other file"
     assert await calc.tool("set_cell_value", cell="P1", value="=plain.B2&\"#\"&'wide'.C2") == "P1 = 30#a"
+
+
+async def test_a_workbook_whose_sheets_are_protected_keeps_them(calc: Calc) -> None:
+    """Last, for the workbook in front is another one from here on."""
+    await calc("write_file", path="Documents/locked.fods", data=LOCKED.encode())
+    await calc.open("Documents/locked.fods")
+    for name, arguments in (
+        ("switch_active_sheet", {"sheet_name": "new"}),
+        ("rename_sheet", {"old_name": "plain", "new_name": "new"}),
+        ("copy_sheet", {"source_sheet": "plain"}),
+        ("reorder_sheets", {"sheet_name": "plain", "position": 1}),
+        (
+            "create_pivot_table",
+            {"source_sheet": "plain", "table_name": "T", "value_fields": ["a"], "target_cell": "H1"},
+        ),
+    ):
+        told = await calc.tool(name, **arguments)
+        assert told.startswith("refused: "), (name, told)
+        assert "the workbook's sheets are protected" in told, (name, told)
+    assert "sheets: 'plain', 'other'; active" in await calc.tool("get_workbook_info")
+    assert await calc.tool("switch_active_sheet", sheet_name="other") == "'other' is active"
