@@ -13,7 +13,7 @@ from typing import Any
 from actors.desktop.link import GuestLink
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from apis.apps import app_named
+from apis.apps import app_named, app_of_class
 from apis.check.case import NotSo, Table
 from apis.check.run import REFUSED
 from apis.grammar import Refusal, parse
@@ -36,7 +36,6 @@ class RealDesk:
         self._table = table
         self._provider = provider
         self._held = AsyncExitStack()
-        self._shown = ""  # class of the application's windows
 
     async def again(self) -> None:
         """Be a fresh desktop, with the application open on its files. Raises as `opened`."""
@@ -50,13 +49,12 @@ class RealDesk:
         for path, data in table.files().items():
             await self.call("write_file", path=path, data=data)
         argv = [*app_named(table.app).argv, *(word.replace("{home}", self.home) for word in table.opens)]
-        window = await self.call("open_window", argv=argv, title=table.title, timeout_ms=OPEN_MS)
-        self._shown = window.class_
+        await self.call("open_window", argv=argv, title=table.title, timeout_ms=OPEN_MS)
         await self.call("settle", **REST)
 
     async def ended(self) -> bool:
         """Whether the application has no window any more. Raises NotSo, LinkDown."""
-        return all(row.class_ != self._shown for row in await self.call("windows"))
+        return all(app_of_class(row.class_) != self._table.app for row in await self.call("windows"))
 
     async def close(self) -> None:
         """Give the desktop back."""
