@@ -198,6 +198,29 @@ def test_sorting_presses_the_right_button_only_from_within_the_column() -> None:
         assert line(moved(task_id, mixed, [], "gui", seed)) == "Agent.hotkey(keys=['ctrl', 'z'])"
 
 
+def test_sorting_by_functions_writes_the_other_columns_before_the_one_sorted_by() -> None:
+    for seed in range(12):
+        task_id = f"calc_sort/{TRAIN}/{seed}"
+        goal = goal_of(task_id)
+        column = address(0, goal.grid[0].index(goal.wanted))[0]
+        now, said = dict(goal.start), ""
+        for _ in range(len(goal.grid[0])):
+            said = line(moved(task_id, calc(goal, now), [], "api", seed))
+            if said.startswith("CalcTools.sort_column("):
+                break
+            letter = said.partition("column_name='")[2][0]
+            assert letter != column
+            now |= {cell: value for cell, value in goal.finish.items() if cell[0] == letter}
+        down = ", ascending=False" if goal.kind == "down" else ""
+        assert said == f"CalcTools.sort_column(column_name='{column}'{down})"
+        assert all(now[cell] == value for cell, value in goal.finish.items() if cell[0] != column)
+        torn = {**now, f"{column}2": 5.0}
+        assert line(moved(task_id, calc(goal, torn), [], "api", seed)).startswith("CalcTools.set_column_values(")
+        begun = {cell: now[cell] if cell[0] == "A" else value for cell, value in goal.start.items()}
+        if begun != dict(goal.start):
+            assert line(moved(task_id, calc(goal, begun), [], "mixed", seed)).startswith("CalcTools.")
+
+
 def test_renaming_goes_through_the_sheets_menu_or_its_function() -> None:
     goal = goal_of(f"calc_sheet/{TRAIN}/1")
     observation = calc(goal, goal.start)

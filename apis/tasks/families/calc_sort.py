@@ -1,6 +1,6 @@
 """Tasks on Calc: sort the rows of a table by one of its columns, and save.
 
-Only by mouse and keyboard: the published function that sorts a column leaves the other columns as they are.
+The published function that sorts a column leaves the others as they are: by functions those are written anew.
 
 Invariant: the two splits share no wording and, since words and numbers are split by their hash, no name and no value;
 at the start the rows are never in the order that is asked for.
@@ -79,4 +79,9 @@ def goal(task_id: str) -> SheetGoal:
     )
 
 
-FAMILY = of_sheets(NAME, goal, routes={"gui": calc_sort_oracle.by_gui}, templates=TEMPLATES)
+FAMILY = of_sheets(
+    NAME,
+    goal,
+    routes={"gui": calc_sort_oracle.by_gui, "api": calc_sort_oracle.by_tools, "mixed": calc_sort_oracle.mixed},
+    templates=TEMPLATES,
+)
