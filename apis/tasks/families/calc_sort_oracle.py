@@ -1,4 +1,4 @@
-"""How to sort the rows of a table: go into the column, then press the button of the tool bar; or write each column anew.
+"""How to sort the rows of a table: go into the column, then press the button; or write each column anew.
 
 Invariant: the button is pressed only while the current cell lies in the right column and the rows are as they were;
 in any other state the GUI's oracle undoes. By functions the column that is sorted by comes last, for until then the
