@@ -67,6 +67,7 @@ class Recorder:
             screenshot=payload.screenshot,
             function=function,
             line=line,
+            surprisal=-sum(payload.logprobs),
         )
 
     async def flush(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from actors.replay import wards
-from actors.replay.book import Book
+from actors.replay.book import Book, Row
 from actors.replay.messages import Lane
 from actors.replay.reservoir import stable_seed
 
@@ -27,10 +27,12 @@ _EVERY = "train tasks"  # the one kind of a run without a curriculum; seeds are 
 
 
 class Tally(NamedTuple):
-    """Episodes of a kind and how many of them succeeded."""
+    """Episodes of a kind, how many of them succeeded, and their answers' tokens with minus their log-probabilities."""
 
     wins: int = 0
     tries: int = 0
+    tokens: int = 0
+    surprisal: float = 0.0  # nats
 
     @property
     def success(self) -> float:
@@ -79,10 +81,10 @@ def _next_of(book: Book, kind: str, tasks: Sequence[str]) -> str | None:
 def tallies(book: Book) -> dict[str, Tally]:
     """The last training episodes by kind, `WINDOW` times as many as there are kinds."""
     rows = book.rows(
-        "SELECT task, success FROM episodes WHERE lane = ? ORDER BY seq DESC LIMIT ?",
+        "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? ORDER BY seq DESC LIMIT ?",
         Lane.TRAIN, WINDOW * len(book.train_kinds),
     )  # fmt: skip
-    return _tallied(book, [(row["task"], row["success"]) for row in rows])
+    return _tallied(book, rows)
 
 
 def success_by_kind(book: Book) -> dict[str, float]:
@@ -91,31 +93,49 @@ def success_by_kind(book: Book) -> dict[str, float]:
     return {kind: round(seen.get(kind, Tally()).success, 4) for kind in sorted(book.train_kinds)}
 
 
-def success(book: Book, first: int, last: int) -> float | None:
-    """Share of successes of the training episodes with sequence numbers in (first, last]. None when there are none.
+class Played(NamedTuple):
+    """What training episodes say of the policy that played them."""
 
-    With a curriculum they are not of the tasks' own mixture: it is then the mean over kinds, each weighed by its number
+    success: float  # share of the tasks' own mixture
+    entropy: float | None  # nats per token; None where no token is known
+
+
+def played(book: Book, first: int, last: int) -> Played | None:
+    """Of the training episodes with sequence numbers in (first, last]. None when there are none.
+
+    Entropy is -sum log mu / tokens over all answers, an unbiased estimate of their mean token entropy under the policy
+    mu that drew them, at its temperature. Groups of equal rewards are in it: those that are trained on are of tasks
+    that the policy is unsure of, so their entropy hardly falls while that of all answers does.
+
+    With a curriculum they are not of the tasks' own mixture: both are then means over kinds, each weighed by its number
     of tasks, and a kind that was not played counts with what the last episodes tell of it.
     """
     rows = book.rows(
-        "SELECT task, success FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?", Lane.TRAIN, first, last
-    )
+        "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?",
+        Lane.TRAIN, first, last,
+    )  # fmt: skip
     if not rows:
         return None
     if not book.train_kinds:
-        return sum(row["success"] for row in rows) / len(rows)
-    now, before = _tallied(book, [(row["task"], row["success"]) for row in rows]), tallies(book)
-    total = 0.0
+        tokens = sum(row["tokens"] for row in rows)
+        share = sum(row["success"] for row in rows) / len(rows)
+        return Played(share, sum(row["surprisal"] for row in rows) / tokens if tokens else None)
+    now = _tallied(book, rows)
+    seen = tallies(book) | now
+    success = tokens = surprisal = 0.0
     for kind, tasks in book.train_kinds.items():
-        share = now[kind].wins / now[kind].tries if kind in now else before.get(kind, Tally()).success
-        total += share * len(tasks)
-    return total / sum(len(tasks) for tasks in book.train_kinds.values())
+        tally = seen.get(kind, Tally())
+        tries = max(1, tally.tries)
+        success += len(tasks) * (tally.wins / tally.tries if kind in now else tally.success)
+        tokens += len(tasks) * tally.tokens / tries
+        surprisal += len(tasks) * tally.surprisal / tries
+    return Played(success / sum(map(len, book.train_kinds.values())), surprisal / tokens if tokens else None)
 
 
-def _tallied(book: Book, episodes: Sequence[tuple[str, int]]) -> dict[str, Tally]:
+def _tallied(book: Book, episodes: Sequence[Row]) -> dict[str, Tally]:
     found: dict[str, Tally] = {}
-    for task, won in episodes:
-        if (kind := book.kind_of.get(task)) is not None:  # a resume may train on other tasks than the run did before
-            wins, tries = found.get(kind, Tally())
-            found[kind] = Tally(wins + won, tries + 1)
+    for row in episodes:
+        if (kind := book.kind_of.get(row["task"])) is not None:  # a resume may train on other tasks than before it
+            wins, tries, tokens, surprisal = found.get(kind, Tally())
+            found[kind] = Tally(wins + row["success"], tries + 1, tokens + row["tokens"], surprisal + row["surprisal"])
     return found

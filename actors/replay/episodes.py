@@ -199,9 +199,10 @@ def commit(book: Book, msg: Commit) -> Done:
     step = book.trained.step
     seq = book.execute(
         "INSERT INTO episodes(token, lane, task, stay, group_id, round_id, success, feasible, reason, wall_s, busy_s,"
-        " ended_step) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " ended_step, tokens, surprisal) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         msg.token, lane, row["task"], row["stay"], row["group_id"], row["round_id"], msg.outcome.success,
         msg.outcome.feasible, msg.outcome.reason, msg.wall_s, msg.busy_s, step,
+        sum(one.response_tokens for one in msg.steps), sum(one.surprisal for one in msg.steps),
     ).lastrowid  # fmt: skip
     assert seq is not None
     store_steps(book, msg.token, msg.steps)

@@ -31,11 +31,10 @@ STEP_TRAINED = declare("step_trained", "info", lease=int, phase=str, version=str
 RL_EVIDENCE = declare(
     "rl_evidence", "info",
     lease=int, version=str, stay=int, stay_step=int, rl_step=int, success=float, success_mean=float,
-    success_by_kind=dict[str, float], success_batch=float, action_entropy_nats=float, call_entropy_nats=float,
-    group_call_entropy_nats=float, parsed=int, refused=int, distinct_trajectories=float, coverage=float,
-    tasks_solved=int, wasted=dict[str, int], wasted_total=dict[str, int], staleness=dict[str, int],
-    episodes_per_min=float, steps_per_min=float,
-    elapsed_s=float,
+    success_by_kind=dict[str, float], success_batch=float, sampled_entropy_nats=float | None, action_entropy_nats=float,
+    call_entropy_nats=float, group_call_entropy_nats=float, parsed=int, refused=int, distinct_trajectories=float,
+    coverage=float, tasks_solved=int, wasted=dict[str, int], wasted_total=dict[str, int], staleness=dict[str, int],
+    episodes_per_min=float, steps_per_min=float, elapsed_s=float,
 )  # fmt: skip
 PHASE_CHANGED = declare("phase_changed", "info", phase=str, index=int, before=str, cause=str, evidence=dict[str, float])
 EVAL_ROUND_OPENED = declare(

@@ -42,7 +42,7 @@ def committed(book: Book, task: str, *, success: bool, steps: int) -> None:
         book.execute("INSERT OR IGNORE INTO solved VALUES(?)", task)
 
 
-def step_made(book: Book, stay: Stay, batch: Batch, version: Version, success: float) -> None:
+def step_made(book: Book, stay: Stay, batch: Batch, version: Version, played: curriculum.Played) -> None:
     """Keep and log the evidence of the RL step that `batch` became; its lease is already `trained`."""
     recent = book.row(
         "SELECT AVG(success) FROM (SELECT l.success FROM leases l JOIN stays s ON s.idx = l.stay "
@@ -68,10 +68,11 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, success: f
             "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'trained' AND s.phase = ?",
             Phase.RL,
         ),
-        success=success,
+        success=played.success,
         success_mean=float(recent[0]),
         success_by_kind=curriculum.success_by_kind(book),
         success_batch=sum(outcomes) / len(outcomes) if outcomes else 0.0,
+        sampled_entropy_nats=played.entropy,
         action_entropy_nats=varied.functions,
         call_entropy_nats=varied.lines,
         group_call_entropy_nats=varied.lines_in_group,
@@ -94,7 +95,7 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, success: f
         events.RL_EVIDENCE, lease=found.lease, version=str(version), stay=found.stay, stay_step=found.stay_step,
         rl_step=found.rl_step, success=found.success, success_mean=found.success_mean,
         success_by_kind=found.success_by_kind, success_batch=found.success_batch,
-        action_entropy_nats=found.action_entropy_nats,
+        sampled_entropy_nats=found.sampled_entropy_nats, action_entropy_nats=found.action_entropy_nats,
         call_entropy_nats=found.call_entropy_nats, group_call_entropy_nats=found.group_call_entropy_nats,
         parsed=found.parsed, refused=found.refused, distinct_trajectories=found.distinct_trajectories,
         coverage=found.coverage, tasks_solved=found.tasks_solved, wasted=found.wasted,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from runtime.errors import StoreError
 
-FORM = 3  # raise when a table changes
+FORM = 4  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # Versions are stored as `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
-# reservoir (or the set of demonstrations) holds it.
+# reservoir (or the set of demonstrations) holds it, `tokens` and `surprisal` what its answers add up to.
 _TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -23,7 +23,6 @@ CREATE TABLE stays(
   idx INTEGER PRIMARY KEY, root INTEGER NOT NULL, phase TEXT NOT NULL, step_limit INTEGER, start TEXT NOT NULL,
   seq_bound INTEGER NOT NULL, cause TEXT NOT NULL, evidence TEXT NOT NULL, wall REAL NOT NULL);
 CREATE TABLE lineages(lineage INTEGER PRIMARY KEY, parent TEXT);
-CREATE TABLE checkpoints(version TEXT PRIMARY KEY, location TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE samplers(name TEXT PRIMARY KEY, version TEXT NOT NULL, heard REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE groups(
   id INTEGER PRIMARY KEY, task TEXT NOT NULL, stay INTEGER NOT NULL, state TEXT NOT NULL, ending TEXT,
@@ -43,7 +42,8 @@ CREATE TABLE episodes(
   seq INTEGER PRIMARY KEY AUTOINCREMENT, token INTEGER NOT NULL UNIQUE, lane TEXT NOT NULL, task TEXT NOT NULL,
   stay INTEGER NOT NULL, group_id INTEGER, round_id INTEGER, success INTEGER NOT NULL, feasible INTEGER NOT NULL,
   reason TEXT NOT NULL, wall_s REAL NOT NULL, busy_s REAL NOT NULL, ended_step INTEGER NOT NULL,
-  place INTEGER, live INTEGER NOT NULL DEFAULT 1);
+  tokens INTEGER NOT NULL DEFAULT 0, surprisal REAL NOT NULL DEFAULT 0, place INTEGER,
+  live INTEGER NOT NULL DEFAULT 1);
 CREATE INDEX episodes_group ON episodes(group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX episodes_round ON episodes(round_id) WHERE round_id IS NOT NULL;
 CREATE INDEX episodes_live ON episodes(lane, ended_step) WHERE live = 1 AND place IS NULL;

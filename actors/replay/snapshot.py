@@ -60,6 +60,7 @@ class StepEvidence(Value):
     steps_per_min: float  # answers of the model, train lane
     elapsed_s: float
     success_by_kind: dict[str, float] = {}  # of late; empty without a curriculum
+    sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `curriculum.played`
 
 
 class Figures(Message):
@@ -90,7 +91,7 @@ class Figures(Message):
     episodes: dict[str, int]  # lane -> committed episodes
     faults: dict[str, int]  # cause -> released episodes
     train_success: list[float]  # per optimizer step of this stay: success share of episodes committed since the last
-    entropy: list[float]  # per optimizer step of this stay, nats per token
+    entropy: list[float]  # per optimizer step of this stay, nats per token: in RL that of the same episodes
     evals: list[EvalFigures]
     seats_busy: int
     staleness: dict[str, int]  # staleness -> trajectories trained so far

@@ -155,11 +155,13 @@ def trained(book: Book, msg: Trained) -> Done:
     batch = msgspec.msgpack.decode(row["reply"], type=Batch)
     last = book.number("SELECT MAX(seq_bound) FROM leases WHERE state = 'trained'")
     now = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")
-    success = _success_since(book, last, now, batch)
+    played = _played_since(book, last, now, batch)
+    rl = stay.phase is Phase.RL
+    entropy = msg.figures.get("entropy") if played.entropy is None or not rl else played.entropy
     book.execute(
         "UPDATE leases SET state = 'trained', made = ?, success = ?, entropy = ?, figures = ?, seq_bound = ?,"
         " reply = NULL WHERE id = ?",
-        str(msg.version), success, msg.figures.get("entropy"), msgspec.json.encode(msg.figures).decode(), now,
+        str(msg.version), played.success, entropy, msgspec.json.encode(msg.figures).decode(), now,
         msg.lease,
     )  # fmt: skip
     book.set_meta("trained", str(msg.version))
@@ -169,23 +171,23 @@ def trained(book: Book, msg: Trained) -> Done:
     for behind in batch.staleness:
         book.count(f"staleness:{behind}")
     book.execute("UPDATE counters SET value = 0 WHERE name = 'wasted'")
-    played = success if stay.phase is Phase.RL else None
-    book.emit(events.STEP_TRAINED, lease=msg.lease, phase=stay.phase, version=str(msg.version), success=played)
-    if stay.phase is Phase.RL:
-        evidence.step_made(book, stay, batch, msg.version, success)
+    told = played.success if rl else None
+    book.emit(events.STEP_TRAINED, lease=msg.lease, phase=stay.phase, version=str(msg.version), success=told)
+    if rl:
+        evidence.step_made(book, stay, batch, msg.version, played)
     return Done()
 
 
-def _success_since(book: Book, last: int, now: int, batch: Batch) -> float:
-    """Success share of the training episodes committed since the last step; of the batch when there are none.
+def _played_since(book: Book, last: int, now: int, batch: Batch) -> curriculum.Played:
+    """What the training episodes committed since the last step say; those of the batch when there are none.
 
     Groups of zero variance are in it: the batch alone would hide a policy that always or never succeeds.
     """
-    found = curriculum.success(book, last, now)
+    found = curriculum.played(book, last, now)
     if found is not None:
         return found
     outcomes = [trajectory.success for group in batch.groups for trajectory in group.trajectories]
-    return sum(outcomes) / len(outcomes) if outcomes else 0.0
+    return curriculum.Played(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
 
 
 def checkpointed(book: Book, msg: Checkpointed) -> Done:
@@ -193,7 +195,6 @@ def checkpointed(book: Book, msg: Checkpointed) -> Done:
     lineages = book.lineages()
     if lineages.abandoned(max(book.trained, msg.version), msg.version):
         raise LedgerError(f"a checkpoint of {msg.version} is of an abandoned lineage, the learner is at {book.trained}")
-    book.execute("INSERT OR REPLACE INTO checkpoints VALUES(?, ?)", str(msg.version), msg.location)
     if book.checkpointed is None or book.checkpointed < msg.version:
         book.set_meta("checkpointed", str(msg.version))
     _confirm_up_to(book, lineages, msg.version)

@@ -82,7 +82,8 @@ class StepRef(Value):
     screenshot: BlobRef | None = None  # as in the payload; named here so that its segment lives as long as the step
     function: str = ""  # what the action calls ("click", "calc.set_cell"); "" when the answer was refused
     line: str = ""  # 16 hex digits: digest of the action with its arguments, or of an answer that was refused
-    newest: Version | None = None  # version of the newest token; None for demonstrations and in older ledgers
+    newest: Version | None = None  # version of the newest token; None for demonstrations
+    surprisal: float = 0.0  # nats: minus the sum of `StepPayload.logprobs`
 
 
 class Fault(Value):

@@ -26,7 +26,8 @@ SECTIONS = (
 AROUND = 10  # RL steps on each side of a change of phase
 PHASES = ("Phase", "From step", "Cause", "Evidence")
 VARIETY = {  # figure -> heading of its change
-    "entropy": "Token entropy", "action_entropy_nats": "Action entropy",
+    "entropy": "Token entropy", "sampled_entropy_nats": "Token entropy of all episodes",
+    "action_entropy_nats": "Action entropy",
     "group_call_entropy_nats": "Call entropy in a group", "distinct_trajectories": "Distinct trajectories",
 }  # fmt: skip
 SUCCESS, GROUPS, TIME = {"curve"}, {"staleness", "groups"}, "seats"

@@ -40,6 +40,11 @@ CURVES = (
     _Curve("loss", "Loss", "Mean over the batch; phases minimise different things.", "loss", "loss", None, whole=True),
     _Curve("token-entropy", "Token entropy", "Of the next token, at temperature 1.", "entropy", "nats", None),
     _Curve(
+        "sampled-entropy", "Token entropy of all episodes",
+        "Minus the mean log-probability of drawn tokens, those of groups with equal rewards too; pulses begin by it.",
+        "sampled_entropy_nats", "nats per token",
+    ),
+    _Curve(
         "action-entropy", "Action entropy", "Of the parsed actions of a batch, by the function they call.",
         "action_entropy_nats", "nats", window=curves.WINDOW,
     ),

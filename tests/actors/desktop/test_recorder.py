@@ -47,6 +47,15 @@ def payload(number: int) -> StepPayload:
     )  # fmt: skip
 
 
+async def test_the_ledger_hears_how_surprising_an_answer_was_and_no_token_of_it(tmp_path):
+    kept = Recorder(SegmentStore(tmp_path, "desktop/0"))
+    drawn = msgspec.structs.replace(payload(1), response_ids=[2, 3], logprobs=[-0.5, -1.25])
+    ref = await kept.step(drawn, well_formed=True)
+    assert (ref.response_tokens, ref.surprisal) == (2, 1.75)
+    assert (await kept.step(payload(1), well_formed=True)).surprisal == 0.0
+    await kept.close()
+
+
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])
 async def test_a_slow_disk_holds_back_who_writes_and_nobody_else(tmp_path, monkeypatch, call):
     monkeypatch.setattr(slow_disk, "SLOW_AFTER_S", 0.1)

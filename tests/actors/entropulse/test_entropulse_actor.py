@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from ledger_tools import settings as ledger_settings
-from ledger_tools import step
 
 from actors.entropulse import actor as entropulse
 from actors.entropulse.actor import EntropulseActor
@@ -40,6 +38,8 @@ from runtime.errors import StoreError
 from runtime.logs_read import read_logs
 from runtime.message import Done, Request, Version
 from runtime.system import ActorSpec, ActorSystem
+from tests.actors.replay.ledger_tools import settings as ledger_settings
+from tests.actors.replay.ledger_tools import step
 
 SETTINGS = EntropulseSettings(
     phases=EntropulseConfig(bc_steps=2, total_rl_steps=2, rl_steps=1, pulses=1, pulse_steps=1),
@@ -84,7 +84,9 @@ class Seat(Actor):
             figures = await replay.ask(GetFigures(), timeout_s=15)
             version = work.pin or figures.served
             success = work.lane is not Lane.TRAIN or work.slot == 0
-            played = step(None if work.lane is Lane.DEMO else str(version))
+            played = step(
+                None if work.lane is Lane.DEMO else str(version), surprisal=0.5**version.step if version else 0
+            )
             outcome = Outcome(success=success, reason="verified")
             commit = Commit(token=work.token, seat="s", outcome=outcome, steps=[played], wall_s=1.0, busy_s=1.0)
             await replay.ask(commit, timeout_s=15)
@@ -112,8 +114,7 @@ class Learner(Actor):
             taken = await replay.ask(wish, timeout_s=15)
             if isinstance(taken, Batch):
                 self.version = Version(lineage=0, step=self.version.step + 1)
-                falling = {"entropy": 0.5**self.version.step}
-                await replay.ask(Trained(lease=taken.lease, version=self.version, figures=falling), timeout_s=15)
+                await replay.ask(Trained(lease=taken.lease, version=self.version, figures={}), timeout_s=15)
                 await self.export()
             elif taken.checkpoint:
                 await replay.ask(Checkpointed(version=self.version, location="c"), timeout_s=15)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from ledger_tools import Play
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.entropulse.machine import OpenRound, Stay, decide
 from actors.replay.messages import EvalFigures, Phase, PhaseRef
 from runtime.message import Version
+from tests.actors.replay.ledger_tools import Play
 
 CONFIG = EntropulseSettings(
     phases=EntropulseConfig(bc_steps=2, total_rl_steps=6, pulses=0),

@@ -3,114 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from ledger_tools import Play, step
 
-from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
-from actors.entropulse.machine import GREEDY, MOST_PINNED, Finished, OpenRound, Stay, Switch, decide
-from actors.replay import phases, shown
+from actors.entropulse.machine import MOST_PINNED, OpenRound, Stay, Switch, decide
+from actors.replay import shown
 from actors.replay.config import DemosConfig
-from actors.replay.messages import Batch, EvalFigures, Lane, NothingToTake, Phase, PhaseRef, Reservation
+from actors.replay.messages import EvalFigures, Lane, Phase, PhaseRef, Reservation
 from runtime.errors import LedgerError
 from runtime.message import Version
-
-
-def settings(*, demos: int = 2, greedy: bool = False, every_steps: int = 0, **config: Any) -> EntropulseSettings:
-    return EntropulseSettings(
-        phases=EntropulseConfig(**({"bc_steps": 2, "total_rl_steps": 3, "pulses": 0, "pulse_steps": 2} | config)),
-        evaluation=EvaluationConfig(greedy=greedy, every_steps=every_steps),
-        eval_tasks=["e0", "e1"],
-        task_set="e",
-        demos=demos,
-        demo_attempts=demos * 4,
-        max_new_tokens=32,
-        samplers=["sampler/0"],
-    )
-
-
-class World:
-    """Seats, a learner and a sampler that do what the ledger gives them, and the supervisor."""
-
-    def __init__(self, folder: Path, config: EntropulseSettings, **rules: Any) -> None:
-        self.config = config
-        self.play = Play(folder, demos=config.demos, **rules)
-        self.causes: list[tuple[str, str]] = []
-        self.rounds: list[tuple[str, str]] = []
-        self.entropy = 1.0
-        self.taken: list[Batch] = []
-
-    def supervise(self) -> bool:
-        decision = decide(self.play.figures(), self.config)
-        match decision:
-            case Switch(change=change):
-                self.play.do(lambda book: phases.set_phase(book, change))
-                self.causes.append((str(change.next.phase), change.cause))
-            case OpenRound(name=name, temperature=temperature, greedy=greedy):
-                trained = str(self.play.ledger.book.trained)
-                for of, heat in [(name, temperature)] + [(name + GREEDY, 0.0)] * greedy:
-                    self.play.open_eval(of, trained, self.config.eval_tasks, heat)
-                    self.rounds.append((of, trained))
-            case Finished():
-                return True
-            case Stay():
-                pass
-        return False
-
-    def solves(self, work: Reservation) -> bool:
-        return work.lane is not Lane.TRAIN or work.slot == 0
-
-    def act(self) -> None:
-        trained = str(self.play.ledger.book.trained)
-        self.play.serving(trained)
-        for seat in range(2):
-            work = self.play.ask(f"desktop/{seat}")
-            if isinstance(work, Reservation):
-                self.play.commit(work, self.solves(work), [step(trained)] if work.lane is Lane.TRAIN else None)
-        taken = self.play.take()
-        if isinstance(taken, Batch):
-            self.taken.append(taken)
-            self.got(taken)
-        elif isinstance(taken, NothingToTake) and taken.checkpoint:
-            self.play.checkpointed(trained)
-
-    def got(self, taken: Batch) -> None:
-        self.play.trained(taken, entropy=self.entropy)
-        self.entropy *= 0.8
-
-    def run(self, looks: int = 400) -> None:
-        self.run_until(lambda: False, looks)
-
-    def run_until(self, there: Callable[[], bool], looks: int = 400) -> None:
-        for _ in range(looks):
-            if there() or self.supervise():
-                return
-            self.act()
-        raise AssertionError(f"not done: {self.play.figures()}")
-
-
-class Busy(World):
-    """The supervisor looks only while the learner is in the middle of a step, if there is one."""
-
-    def __init__(self, folder: Path, config: EntropulseSettings) -> None:
-        super().__init__(folder, config)
-        self.step: Batch | None = None
-        self.late = 0  # steps made after their stay had ended
-
-    def act(self) -> None:
-        if self.step is not None:
-            self.late += self.step.phase != self.play.figures().phase
-            self.play.trained(self.step, entropy=self.entropy)
-            self.entropy *= 0.8
-            self.step = None
-        super().act()
-
-    def got(self, taken: Batch) -> None:
-        self.step = taken
+from tests.actors.entropulse.world import Busy, World, settings
+from tests.actors.replay.ledger_tools import Play, step
 
 
 def test_counted_run_with_a_pulse(tmp_path: Path) -> None:

@@ -62,7 +62,12 @@ def v(text: str) -> Version:
 
 
 def step(
-    version: str | None = "0.0", *, newest: str = "", well_formed: bool = True, segment: str = "seat-000000.seg"
+    version: str | None = "0.0",
+    *,
+    newest: str = "",
+    well_formed: bool = True,
+    segment: str = "seat-000000.seg",
+    surprisal: float = 0.6,
 ) -> StepRef:
     """A step whose payload is nowhere."""
     number = next(_numbers)
@@ -70,7 +75,7 @@ def step(
     oldest = None if version is None else v(version)
     return StepRef(
         blob=blob, prompt_tokens=10, response_tokens=3, well_formed=well_formed, oldest=oldest,
-        newest=v(newest) if newest else oldest,
+        newest=v(newest) if newest else oldest, surprisal=surprisal,
     )  # fmt: skip
 
 

@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 from actors.replay import curriculum
 from actors.replay.config import LedgerSettings
-from actors.replay.curriculum import LEAST, Tally
+from actors.replay.curriculum import LEAST, Played, Tally
 from actors.replay.quarantine import FAULTS_IN_A_ROW
 from runtime.errors import ConfigError
-from tests.actors.replay.ledger_tools import BROKEN, Play, settings
+from tests.actors.replay.ledger_tools import BROKEN, Play, settings, step
 
 EASY, EVEN = [f"easy{n}" for n in range(12)], [f"even{n}" for n in range(4)]
+
+
+SURE, UNSURE = 0.3, 2.1  # nats of an answer
 
 
 def with_kinds(**rules: int) -> LedgerSettings:
@@ -26,10 +29,11 @@ def with_kinds(**rules: int) -> LedgerSettings:
 
 
 def play_group(play: Play) -> str:
-    """One group: easy tasks are always solved, the others half the time. Its task."""
+    """One group: easy tasks are always solved, with sure answers, the others half the time. Its task."""
     works = [play.reserve(), play.reserve()]
-    for work, won in zip(works, (True, works[0].task in EASY), strict=True):
-        play.commit(work, won)
+    easy = works[0].task in EASY
+    for work, won in zip(works, (True, easy), strict=True):
+        play.commit(work, won, [msgspec.structs.replace(step(), surprisal=SURE if easy else UNSURE)])
     if works[0].task in EVEN:
         play.trained(play.batch())
     return works[0].task
@@ -119,16 +123,47 @@ def test_kinds_whose_tasks_all_rest_are_passed_over(tmp_path: Path) -> None:
     assert all(work.task in EASY for work in rest)
 
 
-def test_success_is_told_of_the_tasks_own_mixture(tmp_path: Path) -> None:
+def played(play: Play, first: int = 0, last: int = 1 << 40) -> Played | None:
+    """What the episodes of a ledger say."""
+    found: list[Played | None] = play.ledger.run([lambda book: curriculum.played(book, first, last)])  # type: ignore[assignment]
+    return found[0]
+
+
+def test_success_and_entropy_are_told_of_the_tasks_own_mixture(tmp_path: Path) -> None:
     """Four groups, by whatever kinds they were of, are worth 12 easy tasks at 1 and 4 others at 1/2."""
     play = Play(tmp_path, with_kinds())
     play.rl()
     tasks = [play_group(play) for _ in range(40)]
     assert {task[:4] for task in tasks} == {"easy", "even"}
-    found: list[float | None] = play.ledger.run([lambda book: curriculum.success(book, 0, 1 << 40)])[0]  # type: ignore[assignment]
-    assert found == pytest.approx((12 * 1.0 + 4 * 0.5) / 16)
-    none = play.ledger.run([lambda book: curriculum.success(book, 1 << 40, 1 << 41)])[0]
-    assert none is None
+    found = played(play)
+    assert found is not None
+    assert found.success == pytest.approx((12 * 1.0 + 4 * 0.5) / 16)
+    assert found.entropy == pytest.approx((12 * SURE + 4 * UNSURE) / 16 / step().response_tokens)
+    assert played(play, 1 << 40, 1 << 41) is None
+
+
+def test_entropy_is_of_all_episodes_and_not_of_the_trained_ones_alone(tmp_path: Path) -> None:
+    """Two episodes of a group that teaches nothing, and two of one that is trained on: pulses begin by this curve."""
+    play = Play(tmp_path)
+    play.rl()
+    for outcomes, surprisal in (((True, True), SURE), ((True, False), UNSURE)):
+        for won in outcomes:
+            play.commit(play.reserve(), won, [msgspec.structs.replace(step(), surprisal=surprisal)])
+    play.trained(play.batch(), entropy=9.0)
+    mean = (SURE + UNSURE) / 2 / step().response_tokens
+    assert play.figures().entropy == [pytest.approx(mean)]
+    assert play.events("rl_evidence")[-1]["sampled_entropy_nats"] == pytest.approx(mean)
+
+
+def test_entropy_is_the_learners_where_no_token_was_drawn_since_the_last_step(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.rl()
+    silent = [msgspec.structs.replace(step(), response_tokens=0)]
+    play.commit(play.reserve(), True, silent)
+    play.commit(play.reserve(), False, silent)
+    play.trained(play.batch(), entropy=0.25)
+    assert play.figures().entropy == [0.25]
+    assert play.events("rl_evidence")[-1]["sampled_entropy_nats"] is None
 
 
 def test_as_many_kinds_as_tasks() -> None:
