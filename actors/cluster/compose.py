@@ -206,6 +206,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes, space),
         demo_members=demopool.members_of(lanes.demo, pool, space),
         train_kinds=[kind_of(task) for task in lanes.train] if deploy.replay.curriculum != "none" else [],
+        rl_steps=deploy.entropulse.rl_steps_in_all,
         signal=deploy.learner.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)

@@ -19,8 +19,8 @@ REWINDS = "lineage_started"
 OF_INTEREST = frozenset((REWINDS, "learner_step", "rl_evidence", "step_trained", "eval_round_closed"))
 _NOT_FIGURES = frozenset(
     ("ts", "t", "level", "event", "actor", "trace", "version", "phase", "kind", "lease", "t0", "t1", "stay", "final",
-     "rl_step", "round", "task_set", "temperature", "tasks", "played", "successes", "feasible", "faults", "episodes",
-     "instances")
+     "rl_step", "stay_step", "round", "task_set", "temperature", "tasks", "played", "successes", "feasible", "faults",
+     "episodes", "instances")
 )  # fmt: skip
 
 
@@ -75,7 +75,8 @@ def _numbers(line: Line) -> Iterator[tuple[str, float]]:
         if isinstance(value, int | float):
             yield name, float(value)
         elif isinstance(value, dict):
-            yield from ((f"{name}/{key}", float(part)) for key, part in value.items() if isinstance(part, int | float))
+            parts = [(key, part) for key, part in value.items() if isinstance(part, int | float)]
+            yield from ((f"{name}/{key}", float(part)) for key, part in parts if key != "stay_step")
 
 
 def _round(line: Line) -> Iterator[tuple[str, float]]:

@@ -15,7 +15,7 @@ from runtime.errors import ConfigError
 
 
 class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When the phases change. Steps are optimizer steps."""
+    """When the phases change. A step is a batch and the version made of it (in RL by `learner.epochs` passes)."""
 
     bc_steps: int = 200  # behaviour cloning; 0 skips it
     total_rl_steps: int = 100  # over all stays in RL, after which the run is done; see `rl_steps_in_all`

@@ -227,21 +227,13 @@ def _to_rl(
     counted = config.rl_steps and _pulses_left(figures, config) > resets
     # What the total leaves is the ledger's to say: a step may be under way that these figures do not hold yet.
     steps = config.rl_steps if counted else None
-    return _switch(figures, Phase.RL, cause, evidence, steps, total=config.rl_steps_in_all)
+    return _switch(figures, Phase.RL, cause, evidence, steps)
 
 
-def _switch(
-    figures: Figures,
-    phase: Phase,
-    cause: str,
-    evidence: dict[str, float],
-    steps: int | None,
-    *,
-    total: int | None = None,
-) -> Switch:
+def _switch(figures: Figures, phase: Phase, cause: str, evidence: dict[str, float], steps: int | None) -> Switch:
     now = figures.phase
     after = PhaseRef(phase=phase, index=now.index + 1)
-    return Switch(SetPhase(expected=now, next=after, cause=cause, evidence=evidence, steps=steps, total=total))
+    return Switch(SetPhase(expected=now, next=after, cause=cause, evidence=evidence, steps=steps))
 
 
 def _limit_reached(figures: Figures) -> bool:

@@ -30,7 +30,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     bc_lr: float = 1e-3
     rl_lr: float = 2e-4
     pulse_lr: float = 3e-4
-    warmup_steps: int = 10  # optimizer steps at the start of every stay in a phase over which the rate rises
+    warmup_steps: int = 10  # batches at the start of every stay in a phase over which the rate rises
     rl_warmup_steps: int | None = None  # of RL's stays, where they are others
     lr_schedule: Schedule = Schedule.CONSTANT  # over every stay in a phase
     sft_lr_schedule: Schedule | None = None  # of cloning and pulses, where it is another than RL's
@@ -52,7 +52,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     kl_coef: float = 0.0003
     rehearsal: int = 0  # exercises of the base model's corpus in every optimizer step, of cloning, RL and pulses
     rehearsal_coef: float = 0.4  # what their mean token loss is multiplied by
-    checkpoint_every: int = 10  # optimizer steps
+    checkpoint_every: int = 10  # versions
     dtype: str = "float32"  # bfloat16 pays on GPUs only
     ranks: int = 1
     threads: int = 1  # of each rank in RL, beside desktops and samplers

@@ -31,7 +31,8 @@ class Exercises:
     def of(self, version: Version, config: LearnerConfig, epochs: int = 1) -> list[list[MicroBatch]]:
         """The exercises of the step that makes `version`, others in each of its `epochs` optimizer steps.
 
-        Weights are `rehearsal_coef` over all tokens of an optimizer step's.
+        Weights are `rehearsal_coef` over all tokens of an optimizer step's. A run that begins from another's cloned
+        weights counts from 1 again, so with the same seed it rehearses first what that cloning rehearsed first.
         """
         rng = Random(f"{self._seed} rehearses for {version.step}")  # noqa: S311 - data, no secret
         drawn = [[sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)] for _ in range(epochs)]

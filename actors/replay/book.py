@@ -156,12 +156,12 @@ class Book:
         return Lineages({row["lineage"]: Version.parse(row["parent"]) if row["parent"] else None for row in rows})
 
     def step_limit(self, stay: Stay) -> int | None:
-        """Optimizer steps that `stay` has at most: its own limit, and what other stays of its phase leave of the total.
+        """Optimizer steps that `stay` has at most: its own limit, and in RL what other stays leave of the total.
 
         A step that is under way when its stay ends is counted there, whenever it is made; one given back is not.
         """
-        total = self.meta(f"steps:{stay.phase}")
-        if total is None:
+        total = self.settings.rl_steps
+        if stay.phase is not Phase.RL or total is None:
             return stay.own_limit
         elsewhere = self.number(
             "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay "
@@ -169,12 +169,8 @@ class Book:
             stay.phase,
             stay.root,
         )
-        left = max(0, int(total) - elsewhere)
+        left = max(0, total - elsewhere)
         return left if stay.own_limit is None else min(left, stay.own_limit)
-
-    def limit_steps(self, phase: Phase, total: int) -> None:
-        """Bound the optimizer steps over all stays in `phase`."""
-        self.set_meta(f"steps:{phase}", str(total))
 
     def steps_in(self, root: int, *states: str) -> int:
         """Leases of the stays that go on with `root` in any of `states` (`out`, `trained`)."""

@@ -15,6 +15,7 @@ import msgspec
 from actors.replay.messages import SERVING_AGAIN_S
 from runtime.errors import ConfigError
 
+COLDEST = 1e-6  # SGLang and the embedded engine draw greedily below this temperature
 
 class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`count` generated tasks of a family (`family/split/first` and those after it) or of all families of a suite.
@@ -78,7 +79,7 @@ class DemosConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The ledger's rules."""
 
-    max_staleness: int = 1  # S, optimizer steps; 0 gives no overlap of acting and learning
+    max_staleness: int = 1  # S, versions; 0 gives no overlap of acting and learning
     groups_per_step: int = 4
     group_size: int = 8  # G
     group_min: int = 4  # G_min: with fewer episodes than this a group is lost
@@ -107,8 +108,10 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
                 f"replay.sampler_silent_s is {self.sampler_silent_s}: it is above the {SERVING_AGAIN_S:g} s after which"
                 " a sampler speaks again"
             )
-        if not 0 < self.temperature < math.inf:
-            raise ConfigError(f"replay.temperature is {self.temperature}: it is above 0, for RL never samples greedily")
+        if not COLDEST <= self.temperature < math.inf:
+            raise ConfigError(
+                f"replay.temperature is {self.temperature}: at least {COLDEST:g}, for RL never samples greedily"
+            )
 
 
 class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -131,6 +134,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     demo_routes: dict[str, list[str]] = {}  # family -> routes that its demonstrations take in turn; none: any
     demo_members: dict[str, list[str]] = {}  # family -> demonstrators that can show its tasks
     train_kinds: list[str] = []  # of each of `train_tasks`, where a curriculum chooses among kinds; else none
+    rl_steps: int | None = None  # optimizer steps over all stays in RL, as this incarnation says; None: no bound
     signal: str = "step"  # what must differ in a group for the learner to learn from it: "step" or "trajectory" rewards
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ def figures(book: Book, revision: int) -> Figures:
         "WHERE l.state = 'trained' AND s.root = ? ORDER BY l.id",
         stay.root,
     )
+    told = [row for row in steps if row["entropy"] is not None]
     by_phase = book.rows(
         "SELECT s.phase, COUNT(*) AS n FROM leases l JOIN stays s ON s.idx = l.stay "
         "WHERE l.state = 'trained' GROUP BY s.phase"
@@ -54,8 +55,8 @@ def figures(book: Book, revision: int) -> Figures:
         successes_kept=count_successes(book),
         episodes={lane: counters.get(f"episodes:{lane}", 0) for lane in Lane},
         faults=_named(counters, "fault:"),
-        train_success=[row["success"] for row in steps],
-        entropy=[row["entropy"] for row in steps if row["entropy"] is not None],
+        train_success=[row["success"] for row in told],
+        entropy=[row["entropy"] for row in told],
         evals=rounds.figures(book),
         seats_busy=book.number("SELECT COUNT(*) FROM reservations WHERE state = 'out'"),
         staleness=_named(counters, "staleness:"),

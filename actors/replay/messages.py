@@ -133,7 +133,7 @@ class Batch(Message):
     staleness: list[int]  # per trajectory of `groups`, in optimizer steps
     fresh_optimizer: bool  # true on a phase's first batch after BC
     new_reference: bool  # the current weights become the reference policy before this step
-    stay_step: int = 0  # optimizer steps of this stay before this one, those before a resume included
+    stay_step: int = 0  # versions made in this stay before this one, those before a resume included
     stay_limit: int | None = None  # steps that the stay has at most
 
 
@@ -218,7 +218,6 @@ class SetPhase(Request[Done]):
     cause: str  # "counted", "plateau", "demos_complete", "bc_complete", ...
     evidence: dict[str, float]
     steps: int | None = None  # no batch is handed out beyond this many optimizer steps in the next stay
-    total: int | None = None  # nor beyond this many in all stays of the next phase; None: as it was said before
 
 
 class GetFigures(Request[Figures]):

@@ -37,8 +37,6 @@ def set_phase(book: Book, msg: SetPhase) -> Done:
     if msg.next.index != stay.idx + 1:
         raise LedgerError(f"after {_name(stay.ref)} comes stay {stay.idx + 1}, not {msg.next.index}")
     _close(book)
-    if msg.total is not None:
-        book.limit_steps(msg.next.phase, msg.total)
     if stay.phase is Phase.DEMO:
         shown.log(book)
     _enter(book, msg.next.phase, msg.next.index, root=msg.next.index, steps=msg.steps, cause=msg.cause,

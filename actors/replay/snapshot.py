@@ -42,7 +42,8 @@ class StepEvidence(Value):
     stay: int  # index of the stay's first part, where a resume cut it
     stay_step: int  # from 1
     rl_step: int  # from 1, over all stays
-    success: float  # of the training episodes committed since the step before, zero-variance groups among them
+    success: float  # of the training episodes committed since the step before, zero-variance groups among them; of the
+    # trained ones alone where none was, and then `sampled_entropy_nats` is None
     success_mean: float  # mean of `success` over the stay's last ten steps
     success_batch: float  # of the trained groups alone
     action_entropy_nats: float  # over the functions of parsed actions
@@ -90,8 +91,9 @@ class Figures(Message):
     successes_kept: int  # trajectories a pulse that began now would sample from
     episodes: dict[str, int]  # lane -> committed episodes
     faults: dict[str, int]  # cause -> released episodes
-    train_success: list[float]  # per optimizer step of this stay: success share of episodes committed since the last
-    entropy: list[float]  # per optimizer step of this stay, nats per token: in RL that of the same episodes
+    # Per step of this stay, those of RL left out since whose predecessor no training episode ended:
+    train_success: list[float]  # share of those episodes
+    entropy: list[float]  # nats per token: in RL that of the same episodes
     evals: list[EvalFigures]
     seats_busy: int
     staleness: dict[str, int]  # staleness -> trajectories trained so far

@@ -157,7 +157,7 @@ def trained(book: Book, msg: Trained) -> Done:
     now = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")
     played = _played_since(book, last, now, batch)
     rl = stay.phase is Phase.RL
-    entropy = msg.figures.get("entropy") if played.entropy is None or not rl else played.entropy
+    entropy = played.entropy if rl else msg.figures.get("entropy")
     book.execute(
         "UPDATE leases SET state = 'trained', made = ?, success = ?, entropy = ?, figures = ?, seq_bound = ?,"
         " reply = NULL WHERE id = ?",

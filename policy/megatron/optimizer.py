@@ -72,6 +72,7 @@ class Updater:
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group.get("lr_mult", 1.0)
             group["weight_decay"] = self.config.weight_decay * group.get("wd_mult", 1.0)
+            group["betas"] = self.config.betas  # a checkpoint's groups hold those it was written with
         with shim.cuda_literals():
             ok, grad_norm, _ = self.optimizer.step()
         return StepOutcome(ok=bool(ok), grad_norm=float(grad_norm or 0.0))

@@ -26,7 +26,7 @@ from policy.megatron.vocab import entropy, predicted, token_logprobs
 from policy.optim import OptimConfig
 from policy.packing import MicroBatch
 from policy.weights import to_hf
-from runtime.errors import LearnerError
+from runtime.errors import LearnerError, StoreError
 
 __all__ = ["OptimConfig", "Trainer"]
 
@@ -166,9 +166,11 @@ class Trainer:
     def load(self, folder: Path) -> str:
         """Take over a checkpoint's weights, Adam's state and reference; returns its version.
 
-        Raises StoreError when the folder is not a complete checkpoint.
+        Raises StoreError when the folder is not a complete checkpoint or holds numbers of another kind.
         """
         info = checkpoints.read_info(folder)
+        if info.dtype != self.config.dtype:
+            raise StoreError(f"{folder} holds {info.dtype}, learner.dtype says {self.config.dtype}")
         checkpoint.load(folder, self.updater, self._reference_model() if info.has_reference else None)
         if not info.has_reference:
             self.reference = None
@@ -213,7 +215,8 @@ class Trainer:
             self._rehearse(rehearsal[epoch] if rehearsal else (), tally)
             with tally.timed("optimizer_s"):
                 outcomes.append(self.updater.step(lr))
-        tally.total("grad_norm", sum(outcome.grad_norm for outcome in outcomes) / epochs)
+        norms = [outcome.grad_norm for outcome in outcomes if outcome.ok]
+        tally.total("grad_norm", sum(norms) / len(norms) if norms else 0.0)
         tally.total("optimizer_steps", sum(outcome.ok for outcome in outcomes))
         return {**tally.figures(), "ok": float(all(outcome.ok for outcome in outcomes)), "lr": lr}
 

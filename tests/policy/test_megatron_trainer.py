@@ -239,6 +239,17 @@ def test_a_fresh_optimizer_forgets_momentum(model: Path, tmp_path: Path) -> None
         )
 
 
+def test_a_resume_takes_the_configured_betas_and_refuses_other_numbers(model: Path, tmp_path: Path) -> None:
+    trainer = Trainer(model, OptimConfig(betas=(0.9, 0.98)))
+    trainer.cross_entropy_step(batches_of(0), 3e-3)
+    trainer.save(tmp_path / "checkpoint")
+    resumed = Trainer.resume(tmp_path / "checkpoint", OptimConfig(betas=(0.5, 0.6)))
+    resumed.cross_entropy_step(batches_of(1), 3e-3)
+    assert {tuple(group["betas"]) for group in resumed.updater.optimizer.param_groups} == {(0.5, 0.6)}
+    with pytest.raises(StoreError, match=r"holds float32, learner\.dtype says bfloat16"):
+        Trainer.resume(tmp_path / "checkpoint", OptimConfig(dtype="bfloat16"))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_resume_gives_the_same_losses(model: Path, tmp_path: Path, dtype: str) -> None:
     config = OptimConfig(dtype=dtype)

@@ -82,6 +82,14 @@ async def test_scalars_are_read_back_and_a_resume_repeats_nothing(tmp_path: Path
     assert len(list((tmp_path / tensorboard.FOLDER).iterdir())) == 1
 
 
+def test_what_both_lines_of_a_step_say_is_no_curve() -> None:
+    """The learner counts a stay's steps from 0, the evidence from 1: one tag would get two values."""
+    learned = line("learner_step", 1, phase="rl", version="0.3", loss=0.5, figures={"stay_step": 2.0, "kl": 0.1})
+    evident = line("rl_evidence", 1, version="0.3", stay_step=3, coverage=0.5)
+    tags = [scalar.tag for said in (learned, evident) for scalar in of_line(said)]
+    assert sorted(tags) == ["rl/coverage", "rl/kl", "rl/loss"]
+
+
 def test_a_rounds_success_is_that_of_the_families_a_run_is_judged_by() -> None:
     families = {"text_editor": 0.5, "files_move": 1.0, "calc_column": 0.25}
     closed = line(

@@ -174,7 +174,7 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
-    config = ledger_settings(demos=2, incarnation="test")
+    config = ledger_settings(demos=2, incarnation="test", rl_steps=SETTINGS.phases.rl_steps_in_all)
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="replay", factory=ReplayActor, config=config))
         await system.spawn(
@@ -212,7 +212,9 @@ async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weigh
         evaluation=EvaluationConfig(greedy=True, every_steps=1),
     )
     async with ActorSystem(tmp_path) as system:
-        replay = ActorSpec(name="replay", factory=ReplayActor, config=ledger_settings(demos=2, incarnation="test"))
+        replay = ActorSpec(
+            name="replay", factory=ReplayActor, config=ledger_settings(demos=2, incarnation="test", rl_steps=8)
+        )
         await system.spawn(replay)
         half = tmp_path / "pinned" / ".0.9.part"  # of a supervisor that was killed
         half.mkdir(parents=True)
@@ -252,7 +254,11 @@ async def test_every_way_into_and_around_a_pulse_with_a_supervisor_that_keeps_cr
         evaluation=EvaluationConfig(enabled=False),
     )
     async with ActorSystem(tmp_path) as system:
-        replay = ActorSpec(name="replay", factory=ReplayActor, config=ledger_settings(demos=2, incarnation="test"))
+        replay = ActorSpec(
+            name="replay",
+            factory=ReplayActor,
+            config=ledger_settings(demos=2, incarnation="test", rl_steps=arm.phases.rl_steps_in_all),
+        )
         await system.spawn(replay)
         await system.spawn(
             ActorSpec(name="sampler/0", factory=Sampler),

@@ -31,7 +31,7 @@ class World:
 
     def __init__(self, folder: Path, config: EntropulseSettings, **rules: Any) -> None:
         self.config = config
-        self.play = Play(folder, demos=config.demos, **rules)
+        self.play = Play(folder, demos=config.demos, rl_steps=config.phases.rl_steps_in_all, **rules)
         self.causes: list[tuple[str, str]] = []
         self.rounds: list[tuple[str, str]] = []
         self.entropy = 1.0

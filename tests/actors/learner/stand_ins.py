@@ -105,4 +105,5 @@ class Seats:
             response_tokens=len(step.response_ids),
             well_formed=True,
             oldest=version,
+            surprisal=-sum(step.logprobs),
         )

@@ -90,8 +90,9 @@ class LedgerMachine(RuleBasedStateMachine):
             group_min=2,
             retries=1,
             reservation_s=100.0,
+            rl_steps=total,
         )
-        self.play.rl(total=total)
+        self.play.rl()
 
     def teardown(self) -> None:
         if hasattr(self, "play"):

@@ -42,7 +42,7 @@ BROKEN = Fault(cause="setup_failed", detail="no such file", culprit="task")
 _numbers = itertools.count(1)
 
 
-def settings(*, demos: int = 0, incarnation: str = "", **rules: Any) -> LedgerSettings:
+def settings(*, demos: int = 0, incarnation: str = "", rl_steps: int | None = None, **rules: Any) -> LedgerSettings:
     """Small groups: G = 2, one group per step, S = 1 unless said otherwise."""
     small = {"group_size": 2, "group_min": 2, "groups_per_step": 1, "retries": 1, "samples_per_step": 4} | rules
     return LedgerSettings(
@@ -53,6 +53,7 @@ def settings(*, demos: int = 0, incarnation: str = "", **rules: Any) -> LedgerSe
         demos=DemosConfig(count=demos),
         rules=ReplayConfig(**small),
         incarnation=incarnation,
+        rl_steps=rl_steps,
     )
 
 
@@ -97,9 +98,10 @@ class Play:
     def _now(self) -> float:
         return self.wall
 
-    def reopen(self, incarnation: str | None = None) -> None:
+    def reopen(self, incarnation: str | None = None, **changed: Any) -> None:
         """As after kill -9: the old connection is dropped without any goodbye."""
         self.ledger._connection.close()
+        self.settings = msgspec.structs.replace(self.settings, **changed)
         if incarnation is not None:
             self.settings = msgspec.structs.replace(self.settings, incarnation=incarnation)
         self.ledger = self._open()
@@ -201,16 +203,16 @@ class Play:
 
     # -- the supervisor
 
-    def phase(self, phase: Phase, steps: int | None = None, total: int | None = None) -> None:
+    def phase(self, phase: Phase, steps: int | None = None) -> None:
         """Go to a phase."""
         now = self.ledger.book.stay().ref
         after = PhaseRef(phase=phase, index=now.index + 1)
-        msg = SetPhase(expected=now, next=after, cause="counted", evidence={"steps": 1.0}, steps=steps, total=total)
+        msg = SetPhase(expected=now, next=after, cause="counted", evidence={"steps": 1.0}, steps=steps)
         self.do(lambda book: phases.set_phase(book, msg))
 
-    def rl(self, steps: int | None = None, total: int | None = None) -> None:
+    def rl(self, steps: int | None = None) -> None:
         """To RL, with a sampler that serves the newest weights."""
-        self.phase(Phase.RL, steps, total)
+        self.phase(Phase.RL, steps)
         self.serving(str(self.ledger.book.trained))
 
     def open_eval(self, name: str, version: str, tasks: list[str], temperature: float = 1.0, episodes: int = 1) -> None:

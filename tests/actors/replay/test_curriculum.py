@@ -155,14 +155,18 @@ def test_entropy_is_of_all_episodes_and_not_of_the_trained_ones_alone(tmp_path: 
     assert play.events("rl_evidence")[-1]["sampled_entropy_nats"] == pytest.approx(mean)
 
 
-def test_entropy_is_the_learners_where_no_token_was_drawn_since_the_last_step(tmp_path: Path) -> None:
-    play = Play(tmp_path)
+def test_a_step_before_which_no_episode_ended_is_in_neither_curve(tmp_path: Path) -> None:
+    """Two groups are ready at once: the second step's own episodes are no sample of all that were played."""
+    play = Play(tmp_path, max_staleness=1)
     play.rl()
-    silent = [msgspec.structs.replace(step(), response_tokens=0)]
-    play.commit(play.reserve(), True, silent)
-    play.commit(play.reserve(), False, silent)
-    play.trained(play.batch(), entropy=0.25)
-    assert play.figures().entropy == [0.25]
+    for _ in range(2):
+        for won in (True, False):
+            play.commit(play.reserve(), won, [msgspec.structs.replace(step(), surprisal=SURE)])
+    play.trained(play.batch(), entropy=9.0)
+    play.trained(play.batch(), entropy=9.0)
+    seen = play.figures()
+    assert (seen.phase_steps, seen.train_success) == (2, [0.5])
+    assert seen.entropy == [pytest.approx(SURE / step().response_tokens)]
     assert play.events("rl_evidence")[-1]["sampled_entropy_nats"] is None
 
 

@@ -73,8 +73,8 @@ def test_step_limit_of_a_stay(start: Start) -> None:
 
 
 def test_a_total_over_all_stays_of_a_phase(start: Start) -> None:
-    play = start()
-    play.rl(total=3)
+    play = start(rl_steps=3)
+    play.rl()
     play.group([True, False])
     under_way = play.batch()
     assert play.figures().phase_limit == 3
@@ -97,9 +97,23 @@ def test_a_total_over_all_stays_of_a_phase(start: Start) -> None:
     assert play.figures().phase_limit == 2, "another phase has its own count"
 
 
+def test_a_resume_that_says_another_total_has_it_from_there_on(start: Start) -> None:
+    play = start(rl_steps=2)
+    play.rl()
+    for version in ("0.0", "0.1"):
+        play.group([True, False], version)
+        play.trained(play.batch())
+        play.serving(str(play.ledger.book.trained))
+    assert (play.figures().phase_limit, play.ask()) == (2, None)
+    play.reopen("later", rl_steps=3)
+    play.serving("0.2")
+    play.group([True, False], "0.2")
+    assert (play.batch().stay_step, play.figures().phase_limit) == (2, 3)
+
+
 def test_a_step_that_never_comes_about_leaves_the_total_as_it_was(start: Start) -> None:
-    play = start()
-    play.rl(total=1)
+    play = start(rl_steps=1)
+    play.rl()
     play.group([True, False])
     play.batch()
     play.rl()
