@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.cluster import cloned, compose, deployfile, doctor, experiment, places, runfolder, say, typed, weights
+from actors.cluster import cloned, compose, deployfile, doctor, experiment, places, resumed, runfolder, say, weights
 from actors.cluster.config import Deploy
 from runtime.errors import ConfigError
 from runtime.origin import check_origin
@@ -79,7 +79,7 @@ def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
     if args.resume:
         refuse_given(args, ["cloned"], "a run goes on with what it has")
         folder = _to_resume(runs, args.name, path, args.file)
-        return folder, typed.read(folder / "deploy.yaml", Deploy, args.overrides)
+        return folder, resumed.settings(folder, args.overrides)
     folder = runs / name_of(args, path, begun)
     runfolder.refuse_taken(folder)
     deploy = deployfile.load(args.file, args.overrides)[0]

@@ -127,6 +127,8 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
     if _limit_reached(figures):
         if figures.checkpointed != figures.trained:
             return Stay("a checkpoint of the last step")
+        if _pulses_left(figures, config) <= 0:  # a resume took them away
+            return _to_rl(figures, settings, "counted", evidence)
         if not pulse_can_follow:
             return _switch(figures, Phase.RL, "no_success", evidence, 0)
         if (due := _periodic(figures, settings, done, exact=True)) is not None:

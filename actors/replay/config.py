@@ -17,6 +17,7 @@ from runtime.errors import ConfigError
 
 COLDEST = 1e-6  # SGLang and the embedded engine draw greedily below this temperature
 
+
 class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`count` generated tasks of a family (`family/split/first` and those after it) or of all families of a suite.
 

@@ -180,6 +180,23 @@ def test_a_resume_that_says_something_else_is_refused(broken: Broken, capsys: py
     assert "--seed 3 --resume --name e" in runfolder.to_continue(older, Path("my runs/e-3"))
 
 
+def test_a_run_goes_on_with_what_it_was_made_with(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "my file.yaml", *AT, "--name", "e"]) == 130
+    on = ["run", "my file.yaml", "--resume", "--name", "e", *AT, "--set"]
+    assert "--set run.seed: run e has 0, which it keeps" in refused(capsys, *on, "run.seed=5")
+    shown = refused(capsys, *on, "learner.advantage=trajectory", "--set", "run.expert=true")
+    assert "--set learner.advantage: run e has step, which it keeps" in shown
+    assert "replay.curriculum is an expert's key" in refused(capsys, *on, "replay.curriculum=learnability")
+    connection, _ = connect(Path("my runs/e/ledger.sqlite"))
+    connection.execute("INSERT INTO stays VALUES(0, 0, 'rl', NULL, '0.0', 0, 'begin', '{}', 1.0)")
+    assert cli.main([*on, "entropulse.total_rl_steps=60"]) == 0
+    connection.execute("INSERT INTO stays VALUES(1, 1, 'done', NULL, '0.0', 0, 'counted', '{}', 2.0)")
+    connection.close()
+    shown = refused(capsys, *on, "entropulse.total_rl_steps=61")
+    assert "run e has played its last evaluation, nothing is trained any more" in shown
+    assert cli.main([*on, "desktops.seats=2"]) == 0, "what is left of it may take other seats"
+
+
 def record(name: str, file: str, **more: Any) -> RunRecord:
     return RunRecord(name=name, file=file, seed=7, build="", versions={}, started="", started_s=1.0, **more)
 

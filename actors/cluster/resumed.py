@@ -1,0 +1,53 @@
+"""What a run goes on with when it is resumed: the settings it has, and what --set changes from there on.
+
+Invariant: a change that would do nothing, or break what the run holds, is refused by name before anything starts.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from operator import attrgetter
+from pathlib import Path
+
+from actors.cluster import typed
+from actors.cluster.config import Deploy, refuse_expert_keys
+from runtime.errors import ConfigError
+
+# What tasks, groups and weights of a run's first part were made with.
+FIXED = ("run.seed", "learner.advantage", "learner.dtype")
+TRAINING = ("tasks", "demos", "replay", "learner", "entropulse")  # what means nothing to a run whose training is over
+
+
+def settings(folder: Path, overrides: Sequence[str]) -> Deploy:
+    """The settings of the run in `folder` with `overrides`. Raises ConfigError."""
+    file = folder / "deploy.yaml"
+    before, after = (typed.read(file, Deploy, said) for said in ([], overrides))
+    refuse_expert_keys(after, str(file))
+    for key in FIXED:
+        was = attrgetter(key)(before)
+        if attrgetter(key)(after) != was:
+            raise ConfigError(f"--set {key}: run {folder.name} has {was}, which it keeps: leave it out")
+    if any(getattr(before, part) != getattr(after, part) for part in TRAINING) and is_done(folder):
+        raise ConfigError(
+            f"--set {overrides[0]}: run {folder.name} has played its last evaluation, nothing is trained any more;"
+            f" begin another with  --cloned {folder.name}"
+        )
+    return after
+
+
+def is_done(folder: Path) -> bool:
+    """Whether the run in `folder` has begun its last evaluation, or is over. Raises ConfigError for a broken ledger."""
+    ledger = folder / "ledger.sqlite"
+    if not ledger.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=10.0)) as db:
+            ended = db.execute(
+                "SELECT (SELECT phase FROM stays ORDER BY idx DESC LIMIT 1) = 'done' "
+                "OR EXISTS (SELECT 1 FROM rounds WHERE name = 'final' AND abandoned = 0)"
+            ).fetchone()[0]
+    except sqlite3.Error as error:
+        raise ConfigError(f"the ledger {ledger} can't be read: {error}") from error
+    return bool(ended)
