@@ -119,12 +119,12 @@ def compare(before: Round, after: Round) -> Compared:
 
 
 def gains(rounds: Sequence[Round]) -> list[Compared]:
-    """From the first to the last closed round of every kind that has two, the kind of the first round first."""
+    """From the first to the last closed round of every kind, where they are of other weights; first kinds first."""
     kinds: dict[tuple[object, ...], list[Round]] = {}
     for found in rounds:
         if found.closed:
             kinds.setdefault(_kind(found), []).append(found)
-    return [compare(alike[0], alike[-1]) for alike in kinds.values() if len(alike) > 1]
+    return [compare(alike[0], alike[-1]) for alike in kinds.values() if alike[0].version != alike[-1].version]
 
 
 def _kind(found: Round) -> tuple[str, float, int]:

@@ -1,7 +1,8 @@
 """Rounds and gains of several seeds together. Pure.
 
-Invariant: seeds are pooled only over rounds of the same weights' step, task set and decoding that all of them played,
-and families that are never trained on are no part of it where there are others.
+Invariant: runs are pooled and compared only over rounds of the same name, task set and decoding that all of them played
+to the end, and what is said of such a round says its name; a run that has played none yet is left out. Families that
+are never trained on are no part of it where there are others.
 """
 
 from __future__ import annotations
@@ -12,72 +13,77 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from actors.cluster.evaluation import Compared, Round
+from actors.cluster.evaluation import Round
 from actors.replay.evaluation import Episode, gain, summarise
 from actors.replay.intervals import Gain, Rate
+
+Kind = tuple[str, str]  # decoding and task set
 
 
 class Played(Protocol):
     """A run by its rounds."""
-
-    @property
-    def gains(self) -> list[Compared]:
-        """From the first to the last round of each kind."""
 
     def closed(self) -> list[Round]:
         """The rounds that were played to their end."""
 
 
 class Point(NamedTuple):
-    """Success of some seeds at one step."""
+    """Success of some seeds in one round."""
 
-    step: int
+    step: int  # of its weights: the first seed's, from which another's may differ by one
+    name: str
     rate: Rate
     each: list[float]  # by seed
 
 
 def pooled(runs: Sequence[Played]) -> dict[str, list[Point]]:
-    """Decoding -> points in order; one seed's rate, or that of all seeds' episodes with instances as clusters."""
-    found: dict[str, list[Point]] = {}
+    """Decoding -> points in order; one seed's rate, or that of all seeds' episodes with instances as clusters.
+
+    Where one decoding met several task sets, each has its own: `T=1, tasks 46bead08`.
+    """
     told = [run for run in runs if run.closed()]
-    if not told:
-        return found
-    for first in told[0].closed():
-        alike = [_same(run.closed(), first) for run in told]
-        rounds = [one for one in alike if one is not None]
-        if len(rounds) == len(told):
-            whole = summarise([episode for one in rounds for episode in one.judged]).whole.all
+    shared = _shared(told)
+    several = {decoding for decoding, _ in shared if sum(other == decoding for other, _ in shared) > 1}
+    found: dict[str, list[Point]] = {}
+    for (decoding, tasks), names in sorted(shared.items()):
+        points = []
+        for name in names:
+            rounds = [_of(run, (decoding, tasks))[name] for run in told]
+            whole = summarise(_judged(rounds)).whole.all
             each = [summarise(one.judged).whole.all.value for one in rounds]
-            found.setdefault(first.decoding, []).append(Point(first.step, whole, each))
-    return {decoding: sorted(points, key=lambda point: point.step) for decoding, points in sorted(found.items())}
+            points.append(Point(rounds[0].step, name, whole, each))
+        label = f"{decoding}, tasks {tasks[:8]}" if decoding in several else decoding
+        found[label] = sorted(points, key=lambda point: point.step)
+    return found
 
 
 class SeedsGain(NamedTuple):
-    """From the first to the last round, over seeds."""
+    """From the first to the last round that all seeds have played which have played any."""
 
     decoding: str
+    before: str  # names of the rounds
+    after: str
     each: list[Gain]
     together: Gain  # over instances, every seed's episode of one counted into it
 
 
 def gains(runs: Sequence[Played]) -> list[SeedsGain]:
-    """The gain of every decoding that all runs have one of."""
-    told = [run for run in runs if run.gains]
-    found = []
-    for compared in told[0].gains if told else []:
-        pairs = [pair for run in told if (pair := _rounds_of(run, compared)) is not None]
-        if len(pairs) == len(told):
-            before = [episode for one, _ in pairs for episode in one.judged]
-            after = [episode for _, two in pairs for episode in two.judged]
+    """The gain of every decoding and task set of which all that have played any have played two rounds."""
+    told, found = [run for run in runs if run.closed()], []
+    for kind, names in _shared(told).items():
+        pairs = [(of[names[0]], of[names[-1]]) for run in told if (of := _of(run, kind))]
+        if any(one.version != two.version for one, two in pairs):
             each = [gain(one.judged, two.judged) for one, two in pairs]
-            found.append(SeedsGain(compared.decoding, each, gain(before, after)))
+            together = gain(_judged([one for one, _ in pairs]), _judged([two for _, two in pairs]))
+            found.append(SeedsGain(kind[0], names[0], names[-1], each, together))
     return found
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """How much more of the same instances one group of runs solves in its last round than another in its own."""
+    """How much more of the same instances one group of runs solves than another in the last round that all played."""
 
     decoding: str
+    round: str
     more: str  # labels of the groups
     less: str
     seeds: list[int]  # that both have: they alone are compared
@@ -95,29 +101,27 @@ def differences(groups: Mapping[str, Seeded]) -> list[Difference]:
     found = []
     for (less, one), (more, two) in combinations(list(groups.items())[::-1], 2):
         seeds = sorted({seed for seed, _ in one} & {seed for seed, _ in two})
-        first, last = (_last([run for seed, run in runs if seed in seeds]) for runs in (one, two))
-        for kind, before in first.items():
-            if kind in last:
-                difference = gain(before, last[kind])
-                found.append(Difference(decoding=kind[0], more=more, less=less, seeds=seeds, together=difference))
+        before, after = ([run for seed, run in runs if seed in seeds] for runs in (one, two))
+        for kind, names in _shared([*after, *before]).items():
+            last = names[-1]
+            told = gain(*(_judged([_of(run, kind)[last] for run in runs]) for runs in (before, after)))
+            found.append(Difference(decoding=kind[0], round=last, more=more, less=less, seeds=seeds, together=told))
     return found
 
 
-def _last(runs: Sequence[Played]) -> dict[tuple[str, str], list[Episode]]:
-    """Decoding and tasks -> the episodes of the runs' last rounds; only of kinds that all of them have."""
-    each = [{(one.decoding, one.task_set): one.judged for one in run.closed()} for run in runs]
-    shared = [kind for kind in (each[0] if each else {}) if all(kind in rounds for rounds in each)]
-    return {kind: [episode for rounds in each for episode in rounds[kind]] for kind in shared}
+def _shared(runs: Sequence[Played]) -> dict[Kind, list[str]]:
+    """The names of the rounds that all of `runs` have played, by kind and in the first one's order."""
+    found: dict[Kind, list[str]] = {}
+    for one in runs[0].closed() if runs else []:
+        kind = one.decoding, one.task_set
+        if all(one.name in _of(run, kind) for run in runs):
+            found.setdefault(kind, []).append(one.name)
+    return found
 
 
-def _rounds_of(run: Played, like: Compared) -> tuple[Round, Round] | None:
-    for compared in run.gains:
-        if (compared.decoding, compared.task_set) == (like.decoding, like.task_set):
-            by_name = {one.name: one for one in run.closed()}
-            return by_name[compared.before], by_name[compared.after]
-    return None
+def _of(run: Played, kind: Kind) -> dict[str, Round]:
+    return {one.name: one for one in run.closed() if (one.decoding, one.task_set) == kind}
 
 
-def _same(rounds: Sequence[Round], like: Round) -> Round | None:
-    kind = (like.step, like.task_set, like.temperature)
-    return next((one for one in rounds if (one.step, one.task_set, one.temperature) == kind), None)
+def _judged(rounds: Sequence[Round]) -> list[Episode]:
+    return [episode for one in rounds for episode in one.judged]

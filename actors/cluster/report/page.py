@@ -104,26 +104,31 @@ def _gains(groups: Sequence[Group]) -> Markup:
                 "span", gain_said(together), class_="good" if together.low > 0 else "bad" if together.high < 0 else None
             )
             rows.append(
-                (group.label, found.decoding, rate_said(together.before), rate_said(together.after), said,
-                 together.instances, seeds)
+                (group.label, found.decoding, f"{found.before} to {found.after}", rate_said(together.before),
+                 rate_said(together.after), said, together.instances, seeds)
             )  # fmt: skip
     if not rows:
         return tag("p", "No gain yet: it takes two evaluation rounds over the same instances.")
-    head = ("Group", "Decoding", "First round", "Last round", "Paired gain (95 %)", "Instances", "Seeds")
-    return table(head, rows, "Gain from the first to the last round over the same instances")
+    head = ("Group", "Decoding", "Rounds", "First", "Last", "Paired gain (95 %)", "Instances", "Seeds")
+    return table(
+        head, rows, "Gain from the first to the last round that all seeds have played, over the same instances"
+    )
 
 
 def _differences(groups: Sequence[Group]) -> Markup:
     seeded = {group.label: [(run.seed, run) for run in group.runs if run.seed is not None] for group in groups}
     rows = [
-        (one.decoding, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)), rate_said(one.together.after),
-         rate_said(one.together.before), gain_said(one.together), one.together.instances)
+        (one.decoding, one.round, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)),
+         rate_said(one.together.after), rate_said(one.together.before), gain_said(one.together),
+         one.together.instances)
         for one in evaluated.differences(seeded)
     ]  # fmt: skip
     if not rows:
         return join([])
-    head = ("Decoding", "Groups", "Seeds", "First one's last rounds", "Second one's", "Difference (95 %)", "Instances")
-    return table(head, rows, "Differences between groups in their last rounds, paired by instance")
+    head = ("Decoding", "Round", "Groups", "Seeds", "First one's", "Second one's", "Difference (95 %)", "Instances")
+    return table(
+        head, rows, "Differences between groups in the last round that all of them have played, paired by instance"
+    )
 
 
 def gain_said(found: Gain) -> str:

@@ -27,18 +27,21 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeedsRound(msgspec.Struct, frozen=True, kw_only=True):
-    """Held-out success of several seeds at one step."""
+    """Held-out success of several seeds in one round."""
 
-    step: int
+    name: str
+    step: int  # of the first seed's weights
     decoding: str
     success: Spread
     together: Rate  # of all seeds' episodes, instances as clusters
 
 
 class SeedsGained(msgspec.Struct, frozen=True, kw_only=True):
-    """The paired gain of several seeds from their first to their last round."""
+    """The paired gain of several seeds from the first to the last round that all of them have played."""
 
     decoding: str
+    before: str  # names of the rounds
+    after: str
     gain: Spread
     together: Gain
 
@@ -85,14 +88,19 @@ def apart(runs: Sequence[Brief]) -> list[evaluated.Difference]:
 def _seeds(label: str, runs: Sequence[Brief]) -> Seeds:
     figures = [run.figures for run in runs]
     rounds = [
-        SeedsRound(step=point.step, decoding=decoding, success=_spread(point.each), together=point.rate)
+        SeedsRound(
+            name=point.name, step=point.step, decoding=decoding, success=_spread(point.each), together=point.rate
+        )
         for decoding, points in evaluated.pooled(figures).items()
         for point in points
     ]
     gains = [
-        SeedsGained(decoding=found.decoding, gain=_spread([one.value for one in found.each]), together=found.together)
+        SeedsGained(
+            decoding=found.decoding, before=found.before, after=found.after, together=found.together,
+            gain=_spread([one.value for one in found.each]),
+        )
         for found in evaluated.gains(figures)
-    ]
+    ]  # fmt: skip
     return Seeds(label=label, runs=[run.name for run in runs], rounds=rounds, gains=gains)
 
 
@@ -108,15 +116,19 @@ def show(found: Seeds) -> None:
         low, high = one.together.interval
         band = f"{one.success.low:.3f}-{one.success.high:.3f}"
         pooled = f"{one.together.value:.3f} ({one.together.successes}/{one.together.n})"
-        rows.append((one.step, one.decoding, f"{one.success.mean:.3f}", band, pooled, f"{low:.3f}-{high:.3f}"))
+        rows.append(
+            (one.name, one.step, one.decoding, len(one.success.each), f"{one.success.mean:.3f}", band, pooled,
+             f"{low:.3f}-{high:.3f}")
+        )  # fmt: skip
     if rows:
-        say.table(("STEP", "DECODING", "MEAN", "BAND", "TOGETHER", "95 %"), rows)
+        say.table(("ROUND", "STEP", "DECODING", "SEEDS", "MEAN", "BAND", "TOGETHER", "95 %"), rows)
     else:
         say.line("no evaluation round that all of them have played")
     for gained in found.gains:
         spread, pair = gained.gain, gained.together
+        what = f"{gained.decoding}, {gained.before} to {gained.after}, {len(spread.each)} seeds"
         say.line(
-            f"gain      {gained.decoding}: mean {spread.mean:+.3f}, from {spread.low:+.3f} to {spread.high:+.3f};"
+            f"gain      {what}: mean {spread.mean:+.3f}, from {spread.low:+.3f} to {spread.high:+.3f};"
             f" together {pair.value:+.3f} (95 % {pair.low:+.3f} to {pair.high:+.3f}; {pair.instances} instances)"
         )
 
@@ -124,11 +136,11 @@ def show(found: Seeds) -> None:
 def show_apart(found: Sequence[evaluated.Difference]) -> None:
     """Print them."""
     rows = [
-        (one.decoding, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)),
+        (one.decoding, one.round, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)),
          f"{one.together.after.value:.3f} - {one.together.before.value:.3f}", f"{one.together.value:+.3f}",
          f"{one.together.low:+.3f} to {one.together.high:+.3f}", one.together.instances)
         for one in found
     ]  # fmt: skip
     if rows:
         say.line()
-        say.table(("DECODING", "LAST ROUNDS OF", "SEEDS", "SUCCESS", "DIFFERENCE", "95 %", "INSTANCES"), rows)
+        say.table(("DECODING", "ROUND", "OF", "SEEDS", "SUCCESS", "DIFFERENCE", "95 %", "INSTANCES"), rows)

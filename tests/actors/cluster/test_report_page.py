@@ -237,7 +237,7 @@ def test_seeds_are_told_together_without_a_page(tmp_path: Path, capsys: pytest.C
     show.show(paths, None, as_json=False)
     said = capsys.readouterr().out
     assert "local: 2 seeds (s0, s1)" in said
-    assert "gain      T=1: mean +0.500, from +0.250 to +0.750; together +0.500" in said
+    assert "gain      T=1, after_bc to final, 2 seeds: mean +0.500, from +0.250 to +0.750; together +0.500" in said
 
 
 def test_arms_are_compared_in_their_last_rounds_on_the_seeds_that_both_have(
@@ -256,12 +256,47 @@ def test_arms_are_compared_in_their_last_rounds_on_the_seeds_that_both_have(
         paths.append(run.done())
     show.show(paths, None, as_json=True)
     (found,) = json.loads(capsys.readouterr().out)["differences"]
-    assert (found["more"], found["less"], found["seeds"]) == ("near", "far", [0])
+    assert (found["more"], found["less"], found["seeds"], found["round"]) == ("near", "far", [0], "final")
     assert (found["together"]["value"], found["together"]["instances"]) == (0.5, 4)
     show.show(paths, tmp_path / "out", as_json=False)
     row = next(line for line in capsys.readouterr().out.splitlines() if "near - far" in line)
-    assert row.split()[:9] == ["T=1", "near", "-", "far", "0", "0.750", "-", "0.250", "+0.500"]
+    assert row.split()[:10] == ["T=1", "final", "near", "-", "far", "0", "0.750", "-", "0.250", "+0.500"]
     assert "near - far" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_only_some_runs_have_played_is_neither_pooled_nor_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One seed is a pulse behind, one of the other arm ended early: what all have is what is told, by its name."""
+    paths = []
+    for arm, seed, played in (("a", 0, 4), ("a", 1, 3), ("a", 2, 0), ("bb", 0, 2), ("bb", 1, 4)):
+        run = Fabricated(tmp_path / f"{arm}{seed}", seed=seed, arm=arm)
+        run.learn()
+        rounds = (("after_bc", "0.2"), ("after_pulse1", f"0.{4 + seed}"), ("rl4", "0.6"), ("final", "0.8"))
+        for number, (name, version) in enumerate(rounds[:played], 1):
+            run.play(number, name, version, [True] * number + [False] * (4 - number))
+        paths.append(run.done())
+    show.show(paths, None, as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    one, other = said["seeds"]
+    assert [(found["name"], found["success"]["each"]) for found in one["rounds"]] == [
+        ("after_bc", [0.25, 0.25]), ("after_pulse1", [0.5, 0.5]), ("rl4", [0.75, 0.75]),
+    ]  # fmt: skip
+    assert [(found["before"], found["after"]) for found in one["gains"]] == [("after_bc", "rl4")]
+    assert [(found["before"], found["after"]) for found in other["gains"]] == [("after_bc", "after_pulse1")]
+    (found,) = said["differences"]
+    assert (found["round"], found["seeds"], found["together"]["value"]) == ("after_pulse1", [0, 1], 0.0)
+
+
+def test_two_rounds_of_the_same_weights_are_no_gain(tmp_path: Path) -> None:
+    run = Fabricated(tmp_path / "alone")
+    run.learn()
+    run.play(1, "after_bc", "0.2", [True, False, False, False])
+    run.play(2, "final", "0.2", [True, True, False, False])
+    figures = gather(run.done())
+    assert (figures.gains, gains([figures])) == ([], [])
+    (points,) = pooled([figures]).values()
+    assert [(point.name, point.rate.successes) for point in points] == [("after_bc", 1), ("final", 2)]
 
 
 def test_families_never_trained_on_bend_no_curve_and_no_gain(
