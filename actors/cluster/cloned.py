@@ -35,6 +35,8 @@ def locate(name: str, runs: Path, deploy: Deploy) -> Cloned:
         path = runfolder.find(runs, name)
     record = runfolder.read_record(path)
     theirs = typed.read(path / "deploy.yaml", Deploy)
+    if not theirs.entropulse.bc_steps and (record.experiment or record.cloned):
+        raise ConfigError(f"{FLAG} {name}: it began from what {record.cloned_in} had cloned: name that")
     if (key := _differs(experiment.cloning_of(theirs), experiment.cloning_of(deploy))) is not None:
         raise ConfigError(f"{FLAG} {name}: it was cloned with another {key} than the deploy file says")
     try:
@@ -42,6 +44,16 @@ def locate(name: str, runs: Path, deploy: Deploy) -> Cloned:
     except ConfigError as error:
         raise ConfigError(f"{FLAG} {name}: {str(error).removeprefix(f'--at {AFTER}: ')}") from None
     return Cloned(folder=found.folder, run=path.name, seed=record.seed)
+
+
+def of_seed(name: str, runs: Path, deploy: Deploy) -> Cloned:
+    """The same, for a run that is called after its seed. Raises ConfigError where run `name` cloned with another."""
+    found = locate(name, runs, deploy)
+    if found.seed != deploy.run.seed:
+        raise ConfigError(
+            f"{FLAG} {name}: it was cloned with seed {found.seed}, not {deploy.run.seed}: say --seed {found.seed}"
+        )
+    return found
 
 
 def _differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str | None:

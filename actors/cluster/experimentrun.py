@@ -16,7 +16,19 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import cloned, compose, deployfile, experiment, places, runcommand, runfolder, say, typed, weights
+from actors.cluster import (
+    cloned,
+    compose,
+    demosource,
+    deployfile,
+    experiment,
+    places,
+    runcommand,
+    runfolder,
+    say,
+    typed,
+    weights,
+)
 from actors.cluster.config import Deploy
 from actors.cluster.experiment import OneRun
 from actors.cluster.nearest import hint
@@ -25,6 +37,7 @@ from actors.cluster.runfolder import CLONING, RECORDING, Asked, RunRecord
 from runtime.errors import ConfigError
 
 REPORT = "report"
+LAST, SOURCE = "last", "demos.source"
 ENDED = ("ok", "failed")
 
 
@@ -100,14 +113,29 @@ def start(args: argparse.Namespace) -> int:
 
 
 def _as_begun(args: argparse.Namespace) -> argparse.Namespace:
-    """The arguments of a resume with its experiment's name, and what they leave unsaid as it was begun."""
+    """The arguments of a resume with its experiment's name, and what they leave unsaid as it was begun.
+
+    Of a new one, `last` becomes the name of what it means now: its own runs will be newer.
+    """
     if not args.resume:
-        return args
+        return argparse.Namespace(**{**vars(args), "cloned": _newest(args), "overrides": _with_newest(args)})
     name, begun = _to_resume(Path(args.runs), args.name, args.file)
     asked = experiment.resumed(args.file, name, begun, _said_by(args))
     filled = {"name": name, "arm": asked.arms, "seed": asked.seeds, "overrides": asked.overrides}
     filled |= {"cloned": asked.cloned}
     return argparse.Namespace(**{**vars(args), **filled})
+
+
+def _newest(args: argparse.Namespace) -> str | None:
+    return runcommand.cloned_by(args) if args.cloned == LAST else args.cloned
+
+
+def _with_newest(args: argparse.Namespace) -> list[str]:
+    source = f"{SOURCE}={LAST}"
+    if source not in args.overrides:
+        return list(args.overrides)
+    found = demosource.locate(LAST, Path(args.runs)).name
+    return [f"{SOURCE}={found}" if one == source else one for one in args.overrides]
 
 
 def _said_by(args: argparse.Namespace) -> Asked:
@@ -130,11 +158,7 @@ def _asked(args: argparse.Namespace, begun: float) -> tuple[str, list[OneRun], l
 
 def _begun_at(one: OneRun, name: str, folder: Path) -> OneRun:
     """`one` from the weights on that run `name` has cloned. Raises ConfigError where those are of another seed."""
-    found = cloned.locate(name, folder, one.deploy)
-    if found.seed != one.seed:
-        raise ConfigError(
-            f"--cloned {name}: it was cloned with seed {found.seed}, not {one.seed}: say --seed {found.seed}"
-        )
+    found = cloned.of_seed(name, folder, one.deploy)
     return msgspec.structs.replace(one, deploy=experiment.after_cloning(one.deploy, found.folder))
 
 

@@ -84,7 +84,7 @@ def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
     runfolder.refuse_taken(folder)
     deploy = deployfile.load(args.file, args.overrides)[0]
     if args.cloned:
-        deploy = experiment.after_cloning(deploy, cloned.locate(args.cloned, runs, deploy).folder)
+        deploy = experiment.after_cloning(deploy, cloned.of_seed(args.cloned, runs, deploy).folder)
     return folder, deploy
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from actors.cluster.config import Deploy
+
 Series = Mapping[int, float]  # optimizer step -> value
 
 
@@ -42,9 +44,32 @@ def smooth(values: Sequence[float], window: int) -> list[float]:
     return [sum(values[max(0, i + 1 - window) : i + 1]) / min(i + 1, window) for i in range(len(values))]
 
 
+# What a run is asked to reach, or how long it may take, changes nothing of what it learns; nor where its seed's
+# demonstrations come from.
+_ASIDE = (("run", ("seed", "require", "limit_s", "log_level", "expert")), ("demos", ("source",)))
+
+
 def key(deploy: Mapping[str, Any]) -> str:
-    """What runs of one deploy file share whatever their seed: a digest of all but seed and recording."""
-    plain = msgspec.json.decode(msgspec.json.encode(deploy))
-    plain.get("run", {}).pop("seed", None)
-    plain.get("demos", {}).pop("source", None)
-    return hashlib.blake2b(msgspec.json.encode(plain, order="sorted"), digest_size=8).hexdigest()
+    """What runs of one deploy file share whatever their seed: a digest of what it says beside the defaults.
+
+    A key that a later build adds, at its default, leaves the digest of older runs as it was.
+    """
+    plain, usual = (msgspec.json.decode(msgspec.json.encode(one)) for one in (deploy, Deploy()))
+    for part, names in _ASIDE:
+        for name in names:
+            plain.get(part, {}).pop(name, None)
+    said = _beside(plain, usual)
+    return hashlib.blake2b(msgspec.json.encode(said, order="sorted"), digest_size=8).hexdigest()
+
+
+def _beside(said: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """What of `said` is not as `default` has it."""
+    found: dict[str, Any] = {}
+    for name, value in said.items():
+        usual = default.get(name)
+        if isinstance(value, dict) and isinstance(usual, dict):
+            if inner := _beside(value, usual):
+                found[name] = inner
+        elif name not in default or value != usual:
+            found[name] = value
+    return found

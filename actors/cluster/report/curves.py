@@ -16,7 +16,8 @@ from runtime.errors import ConfigError
 
 SHADES = {"bc": "#dfe8f5", "rl": "#e6f3e6", "pulse": "#fbeed5"}
 LINES = ("#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86")
-WINDOW = 5  # optimizer steps over which training success is averaged
+STEPS = "optimizer step"
+WINDOW = 5  # steps over which training success is averaged
 
 
 class Stretch(NamedTuple):
@@ -68,6 +69,7 @@ def lines(
     window: int = 1,
     whole: bool = False,
     share: bool = False,
+    axis: str = STEPS,
 ) -> bytes | None:
     """One line per group over the steps, or None without a value. `whole`: cloning in full; `share`: from 0 to 1."""
     bands = {label: band(several) for label, several in groups.items()}
@@ -81,7 +83,7 @@ def lines(
         _, shown = _cut(found, first)  # what lies before must not stretch the other axis
         for part in _parts(shown, stretches):
             _line(axes, part, colour, _named(label, found) if part.steps[0] == shown.steps[0] else None, window)
-    axes.set(xlabel=_dress(axes, stretches, last, whole=whole), ylabel=ylabel)
+    axes.set(xlabel=_dress(axes, stretches, last, axis, whole=whole), ylabel=ylabel)
     if share:
         axes.set_ylim(0, 1)
     if len(bands) > 1 or any(found.seeds > 1 for found in bands.values()):
@@ -89,7 +91,9 @@ def lines(
     return png(figure)
 
 
-def success(groups: Mapping[str, Sequence[Series]], dots: Sequence[Dots], stretches: Sequence[Stretch]) -> bytes | None:
+def success(
+    groups: Mapping[str, Sequence[Series]], dots: Sequence[Dots], stretches: Sequence[Stretch], axis: str = STEPS
+) -> bytes | None:
     """Held-out rounds with intervals over training success; None where there is neither."""
     bands = {label: band(several) for label, several in groups.items()}
     if not dots and not any(found.steps for found in bands.values()):
@@ -111,7 +115,7 @@ def success(groups: Mapping[str, Sequence[Series]], dots: Sequence[Dots], stretc
             if len(values) > 1:
                 axes.plot([step] * len(values), values, "_", color=colour, markersize=7, alpha=0.6)
     steps = [step for one in dots for step in one.steps] + [s for found in bands.values() for s in found.steps[-1:]]
-    said = _dress(axes, stretches, max(steps), whole=False, causes=True)
+    said = _dress(axes, stretches, max(steps), axis, whole=False, causes=True)
     axes.set(xlabel=said, ylabel="success", ylim=(0, 1))
     axes.legend(fontsize=8, loc="best")
     return png(figure)
@@ -170,7 +174,7 @@ def _line(axes: Any, found: Band, colour: str, label: str | None, window: int, *
         axes.fill_between(found.steps, low, high, color=colour, alpha=0.18, lw=0)
 
 
-def _dress(axes: Any, stretches: Sequence[Stretch], last: int, *, whole: bool, causes: bool = False) -> str:
+def _dress(axes: Any, stretches: Sequence[Stretch], last: int, axis: str, *, whole: bool, causes: bool = False) -> str:
     """Shade phases; cloning is long and mostly has no curve, so unless `whole` its end is enough. The axis' name."""
     told, narrowed = _told(stretches, last)
     first = 0.0 if whole else _first_shown(stretches, last)
@@ -186,7 +190,7 @@ def _dress(axes: Any, stretches: Sequence[Stretch], last: int, *, whole: bool, c
             axes.text(place, 1.02, said, ha="center", fontsize=8, transform=axes.get_xaxis_transform())
     axes.set_xlim(first, last + 1)
     axes.grid(alpha=0.25)
-    return NARROWED if narrowed else "optimizer step"
+    return NARROWED if narrowed else axis
 
 
 def _told(stretches: Sequence[Stretch], last: int) -> tuple[list[Stretch], list[tuple[float, float]]]:

@@ -6,10 +6,11 @@ Invariant: a run that goes on, was killed or did only part of its job gives what
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -67,6 +68,20 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
     def closed(self) -> list[Round]:
         """The rounds that were played to their end."""
         return [found for found in self.rounds if found.closed]
+
+    def by_rl_steps(self) -> Self:
+        """The same with steps of RL alone, counted from 1: what runs share that cloned or pulsed differently."""
+        made = [one.step for one in self.steps if one.phase == "rl"]
+        return msgspec.structs.replace(
+            self,
+            switches=[msgspec.structs.replace(one, start=bisect_right(made, one.start)) for one in self.switches],
+            rounds=[msgspec.structs.replace(one, step=bisect_right(made, one.step)) for one in self.rounds],
+            steps=[
+                msgspec.structs.replace(one, step=bisect_right(made, one.step))
+                for one in self.steps
+                if one.phase == "rl"
+            ],
+        )
 
 
 class Kin(Protocol):

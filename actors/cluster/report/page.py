@@ -182,7 +182,7 @@ def _phases(run: RunData) -> Markup:
     ]  # fmt: skip
     said = (
         f"Variety: means over at most {AROUND} steps of RL before and after the change, of the nearest stay on either"
-        " side; of the batches trained on, so groups of equal rewards are not in them"
+        " side; but for that of all episodes of the batches trained on, so without groups of equal rewards"
     )
     return join([tag("h3", run.name), table((*PHASES, *VARIETY.values()), rows, said), *_strata(run)])
 

@@ -71,17 +71,24 @@ CURVES = (
 
 
 def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
-    """All pictures of the runs, in the order of the page."""
-    runs = [run for group in groups for run in group.runs]
-    stretches = runs[0].stretches() if len({tuple(one[:3] for one in run.stretches()) for run in runs}) == 1 else []
+    """All pictures of the runs, in the order of the page.
+
+    Groups whose runs clone or pulse for different numbers of steps are drawn over steps of RL, which they share.
+    """
+    seen = runs = [run for group in groups for run in group.runs]
+    alike, axis = len({tuple(one[:3] for one in run.stretches()) for run in runs}) == 1, curves.STEPS
+    if not alike and len(groups) > 1:
+        groups = [Group(group.label, [run.by_rl_steps() for run in group.runs]) for group in groups]
+        seen, axis = [run for group in groups for run in group.runs], "step of RL"
+    stretches = seen[0].stretches() if alike else []
     trained = {group.label: [history.series(run.steps, "success", "rl") for run in group.runs] for group in groups}
-    drawn = curves.success(trained, dots(groups), stretches)
+    drawn = curves.success(trained, dots(groups), stretches, axis)
     yield from _if("curve", "Success", "Held-out rounds with 95 % intervals, over training episodes.", drawn)
     for curve in CURVES:
         names = (curve.figure,) if isinstance(curve.figure, str) else curve.figure
         found = {group.label: [_first(run, names, curve.phase) for run in group.runs] for group in groups}
         drawn = curves.lines(
-            found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share
+            found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share, axis=axis
         )  # fmt: skip
         yield from _if(curve.name, curve.title, curve.said, drawn)
     drawn = curves.counts(

@@ -16,6 +16,7 @@ import msgspec
 
 from actors.cluster import evaluation
 from actors.cluster.evaluation import Compared, Round
+from actors.cluster.report.lives import in_a_row
 from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
@@ -70,10 +71,10 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def logged(path: Path, events: Collection[str]) -> list[dict[str, Any]]:
-    """The log lines of these events; none of a run that has no logs (a recording that was imported)."""
+    """The log lines of these events, without the time in which the run was stopped; none of a run without logs."""
     if not log_file(path, "x").parent.is_dir():
         return []
-    return [line for line in read_logs(path) if line["event"] in events]
+    return [line for line in in_a_row(read_logs(path)) if line["event"] in events]
 
 
 def read_run(path: Path) -> RunFigures:

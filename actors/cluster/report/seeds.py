@@ -63,12 +63,14 @@ class Brief(NamedTuple):
     file: str
     key: str  # shared by the seeds of one deploy file
     seed: int | None
+    state: str  # and why
     figures: RunFigures
 
     @classmethod
     def of(cls, run: gather.RunData) -> Self:
         """Of one that was read whole."""
-        return cls(run.name, run.arm, run.file, run.key, run.seed, run.figures)
+        state = f"{run.state}: {run.reason}" if run.reason else run.state
+        return cls(run.name, run.arm, run.file, run.key, run.seed, state, run.figures)
 
 
 def together(runs: Sequence[Brief]) -> list[Seeds]:

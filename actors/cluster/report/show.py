@@ -41,9 +41,9 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
         )
         say.document({**told, "files": [str(file) for file in written]})
     else:
-        for number, one in enumerate(figures):
-            say.line("\n" * bool(number) + one.run + "\n")
-            _print(one)
+        for number, run in enumerate(brief):
+            say.line("\n" * bool(number) + f"{run.name}   {run.state}\n")
+            _print(run.figures)
         for found in seeds:
             show_seeds(found)
         show_apart(differences)
@@ -55,7 +55,7 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
 def _brief(path: Path) -> Brief:
     if path.is_file():
         return Brief.of(kept.read(path))
-    record, _ = record_of(path)
+    record, state = record_of(path)
     key = key_of(path, deploy_of(path))
     return Brief(
         path.name,
@@ -63,6 +63,7 @@ def _brief(path: Path) -> Brief:
         record.file if record else "",
         key,
         record.seed if record else None,
+        f"{state}: {record.reason}" if record and record.reason else state,
         read_run(path),
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.cluster.config import Deploy
 from actors.cluster.report.bands import band, key, smooth
 
 CURVE = st.dictionaries(st.integers(0, 12), st.floats(-1e6, 1e6), max_size=10)
@@ -45,6 +47,16 @@ def test_smoothing_keeps_length_and_range(values: list[float], window: int) -> N
     for number, value in enumerate(found):
         seen = values[max(0, number + 1 - window) : number + 1]
         assert value == pytest.approx(sum(seen) / len(seen))
+
+
+def test_what_a_file_asks_for_and_keys_that_came_later_do_not_part_runs() -> None:
+    older = {"run": {"seed": 1, "require": {"gain": 0.01}}, "learner": {"bc_lr": 0.5}}
+    newer = msgspec.to_builtins(Deploy())
+    newer["run"] |= {"expert": True, "require": {"gain_above": 0.0}}
+    newer["learner"]["bc_lr"] = 0.5
+    assert key(older) == key(newer)
+    newer["learner"]["negative_scale"] = 0.5
+    assert key(older) != key(newer)
 
 
 def test_only_seed_and_recording_are_left_out_of_what_runs_share() -> None:

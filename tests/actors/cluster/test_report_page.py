@@ -288,6 +288,19 @@ def test_what_only_some_runs_have_played_is_neither_pooled_nor_compared(
     assert (found["round"], found["seeds"], found["together"]["value"]) == ("after_pulse1", [0, 1], 0.0)
 
 
+def test_groups_that_cloned_for_different_times_share_steps_of_rl(tmp_path: Path) -> None:
+    one = Fabricated(tmp_path / "one")
+    one.learn()
+    one.play(1, "after_bc", "0.2", [True] * 4)
+    one.play(2, "final", "0.8", [True] * 4)
+    run = gather(one.done())
+    made = [step.step for step in run.steps if step.phase == "rl"]
+    found = run.by_rl_steps()
+    assert [step.step for step in found.steps] == list(range(1, len(made) + 1))
+    assert [round_.step for round_ in found.rounds] == [sum(step <= of.step for step in made) for of in run.rounds]
+    assert found.rounds[0].step == 0 < found.rounds[1].step == len(made)
+
+
 def test_two_rounds_of_the_same_weights_are_no_gain(tmp_path: Path) -> None:
     run = Fabricated(tmp_path / "alone")
     run.learn()

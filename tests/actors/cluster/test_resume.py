@@ -312,12 +312,34 @@ def test_arms_begin_where_another_run_has_cloned(broken: Broken, capsys: pytest.
     for name in ("f-far-3", "f-near-3"):
         deploy = typed.read(Path("my runs") / name / "deploy.yaml", Deploy)
         assert (deploy.run.base, deploy.demos.count, deploy.entropulse.bc_steps) == (weights, 0, 0)
-    assert cli.main(["run", "my file.yaml", "--cloned", "e-cloning-3", "--name", "alone", *AT]) == 130
+    alone = ["run", "my file.yaml", "--cloned", "e-cloning-3", "--name", "alone", *AT]
+    assert "it was cloned with seed 3, not 0" in refused(capsys, *alone)
+    assert cli.main([*alone, "--set", "run.seed=3"]) == 130
     assert typed.read(Path("my runs/alone/deploy.yaml"), Deploy).run.base == weights
     line = told(capsys)
     assert "--cloned" not in line
     assert "--cloned: a run goes on with what it has: leave it out" in refused(capsys, *line, "--cloned", "e-cloning-3")
     assert runfolder.read_record(Path("my runs/alone")).cloned_in == "e-cloning-3"
+    shown = refused(capsys, *begin, "--cloned", "f-far-3", "--name", "g")
+    assert "--cloned f-far-3: it began from what e-cloning-3 had cloned: name that" in shown
+
+
+def test_last_stays_what_it_was_when_an_experiment_began(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "my arms.yaml", "--seed", "3", "--name", "e", *AT]) == 130
+    line = told(capsys)
+    while broken.begun[-1] != "e-near-3":
+        cli.main(line)
+    capsys.readouterr()
+    later = ["run", "my arms.yaml", "--seed", "3", "--cloned", "last", "--name", "f", *AT]
+    assert cli.main(later) == 130
+    line = told(capsys)
+    assert line[line.index("--cloned") + 1] == "e-cloning-3"
+    shutil.copytree(models.bundled(), Path("my runs/f-near-3/weights/0.9"))
+    while cli.main(line) == 130:
+        pass
+    assert {runfolder.read_record(Path("my runs") / name).cloned_in for name in ("f-near-3", "f-far-3")} == {
+        "e-cloning-3"
+    }
 
 
 @pytest.mark.parametrize(
