@@ -50,7 +50,7 @@ class SegmentStore:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._index: OrderedDict[bytes, BlobRef] = OrderedDict()
-        self._dirty = False
+        self._dirty, self._unsafe = False, ""  # why a flush failed: from there on nothing is taken any more
         self._fd, self._end, self._number, self._name = -1, 0, 0, ""
         if not _NAME.fullmatch(f"{writer}-000000.seg"):
             raise StoreError(f"{writer!r} can't name segments")
@@ -63,7 +63,11 @@ class SegmentStore:
             raise StoreError(f"another process writes the segments of {writer} in {folder}") from error
         found = [(_NAME.fullmatch(p.name), p) for p in folder.iterdir()]
         numbers = [int(m.group(2)) for m, _ in found if m and m.group(1) == writer]
-        self._open(max(numbers, default=0))
+        try:
+            self._open(max(numbers, default=0))
+        except BaseException:
+            os.close(self._owner)
+            raise
 
     @property
     def name(self) -> str:
@@ -78,6 +82,7 @@ class SegmentStore:
         with self._lock:
             if self._fd < 0:
                 raise StoreError(f"segments of {self._writer} are closed")
+            self._refuse_unsafe()
             known = self._index.get(digest)
             # Looking before trusting: the payload may have been freed since.
             if known is not None and self._still_there(known, payload):
@@ -93,21 +98,21 @@ class SegmentStore:
     def flush(self) -> None:
         """Return once everything appended is on the disk. Blocks for the disk's time: call it in a thread."""
         with self._lock:
+            self._refuse_unsafe()
             if self._dirty and self._fd >= 0:
+                self._sync()
                 self._dirty = False
-                try:
-                    os.fsync(self._fd)
-                except OSError as error:
-                    raise StoreError(f"can't flush {self._name}: {error}") from error
 
     def close(self) -> None:
-        """Flush and release the files. Can be repeated."""
-        self.flush()
-        with self._lock:
-            if self._fd >= 0:
-                os.close(self._fd)
-                os.close(self._owner)
-                self._fd = -1
+        """Flush and release the files. Can be repeated. Raises StoreError, with the files released, as `flush` does."""
+        try:
+            self.flush()
+        finally:
+            with self._lock:
+                if self._fd >= 0:
+                    os.close(self._fd)
+                    os.close(self._owner)
+                    self._fd = -1
 
     def _open(self, number: int) -> None:
         name = f"{self._writer}-{number:06d}.seg"
@@ -129,6 +134,18 @@ class SegmentStore:
             raise
         self._number, self._name, self._fd, self._end = number, name, fd, end
 
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            # The kernel tells of pages that it lost once: a second call would find nothing wrong.
+            self._unsafe = f"can't flush {self._name}: {error}"
+            raise StoreError(self._unsafe) from error
+
+    def _refuse_unsafe(self) -> None:
+        if self._unsafe:
+            raise StoreError(self._unsafe)
+
     def _still_there(self, ref: BlobRef, payload: bytes) -> bool:
         try:
             return _pread(self._folder / ref.segment, ref) == payload
@@ -138,8 +155,8 @@ class SegmentStore:
     def _roll(self) -> None:
         """Go on with the next segment; where it can't be made, the present one stays open. Raises StoreError."""
         full = self._fd
+        self._sync()
         try:
-            os.fsync(full)
             self._open(self._number + 1)
         except OSError as error:
             raise StoreError(f"can't begin a segment after {self._name}: {error}") from error

@@ -24,7 +24,7 @@ import msgspec
 
 from actors.desktop.faults import LinkState, Seen
 from actors.desktop.providers.abc import Desktop, Health
-from actors.desktop.wire import MAX_FRAME_BYTES, RESULTS, Reply
+from actors.desktop.wire import FILES, MAX_FRAME_BYTES, MAX_RESULT_BYTES, RESULTS, Reply
 from runtime.errors import ComputerRLError, GuestRefused, ProtocolError
 
 _LENGTH = struct.Struct(">I")
@@ -179,6 +179,8 @@ class GuestLink:
             self._waiting.pop(number, None)
         if reply.e is not None:
             raise GuestRefused(*reply.e)
+        if method not in FILES and (size := len(reply.r)) > MAX_RESULT_BYTES:
+            raise self._fail(LinkState.NONSENSE, f"{method}: an answer of {size} bytes")
         try:
             return msgspec.msgpack.decode(reply.r, type=RESULTS[method])
         except _UNREADABLE as error:

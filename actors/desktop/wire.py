@@ -39,6 +39,8 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     e: tuple[Short, Annotated[str, msgspec.Meta(max_length=2000)]] | None = None
 
 
+MAX_RESULT_BYTES = 2 << 20  # of a method whose answer is no file and no picture; an observation's largest is 1.6 MB
+FILES = frozenset(("screenshot", "read_file"))
 # What each method answers. A method that is not here can't be called.
 RESULTS: dict[str, Any] = {
     "ping": str,

@@ -111,11 +111,14 @@ class Child:
             return
         size = self._log.stat().st_size if self._log.exists() else 0
         while chunk := await self._process.stdout.read(4096):
-            if size + len(chunk) > self._log_bytes:
-                self._log.replace(self._log.with_suffix(self._log.suffix + ".1"))
-                size = 0
-            with self._log.open("ab") as file:
-                file.write(chunk)
-            size += len(chunk)
+            try:
+                if size + len(chunk) > self._log_bytes:
+                    self._log.replace(self._log.with_suffix(self._log.suffix + ".1"))
+                    size = 0
+                with self._log.open("ab") as file:
+                    file.write(chunk)
+                size += len(chunk)
+            except OSError as error:  # reading has to go on, or the engine would stand still before a full pipe
+                self.last_lines.append(f"{len(chunk)} bytes of output were not kept: {error}")
             lines = chunk[-_LINE_BYTES:].decode(errors="replace").splitlines()
             self.last_lines.extend(line for line in lines if line.strip())

@@ -23,7 +23,8 @@ class Gate:
     @asynccontextmanager
     async def through(self) -> AsyncIterator[None]:
         """Be inside, once the gate is open."""
-        await self._open.wait()
+        while not self._open.is_set():  # whoever was woken may find it closed anew
+            await self._open.wait()
         self.inside += 1
         self._empty.clear()
         try:

@@ -16,7 +16,7 @@ TOLERANCE = 1e-9  # relative, of a number: what a file's decimal form may lose
 _PLACE = r"\$?([A-Z]{1,3})\$?([1-9][0-9]{0,6})"
 _TEXT = re.compile(r'"[^"]*"')
 _REFERENCE = re.compile(rf"(?<![A-Za-z0-9_]){_PLACE}(?::\.?{_PLACE})?(?![A-Za-z0-9_(])")
-_MOST_CELLS = 10_000  # of a range that is expanded
+_MOST_CELLS = 10_000  # of all ranges of a formula that are expanded
 
 
 def workbook_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
@@ -64,8 +64,8 @@ def same(found: str | float | bool, wanted: str | float | bool) -> bool:
 
 
 def references(formula: str) -> set[tuple[str, int]]:
-    """Column and row of each cell that `formula` refers to; of ranges too large, and of letters, only the ends."""
-    cells: set[tuple[str, int]] = set()
+    """Column and row of each cell that `formula` refers to; of ranges too large, or too many, only the ends."""
+    cells, expanded = set[tuple[str, int]](), 0
     for found in _REFERENCE.finditer(_TEXT.sub("", formula)):
         first, top, last, bottom = found.groups()
         if last is None:
@@ -73,9 +73,10 @@ def references(formula: str) -> set[tuple[str, int]]:
             continue
         columns = _columns(first, last)
         rows = range(min(int(top), int(bottom)), max(int(top), int(bottom)) + 1)
-        if not columns or len(columns) * len(rows) > _MOST_CELLS:
+        if not columns or expanded + len(columns) * len(rows) > _MOST_CELLS:
             cells |= {(first, int(top)), (last, int(bottom))}
         else:
+            expanded += len(columns) * len(rows)
             cells |= {(column, row) for column in columns for row in rows}
     return cells
 

@@ -106,3 +106,10 @@ def test_large_ranges_are_not_expanded() -> None:
     assert references("=SUM(A1:Z1048576)") == {("A", 1), ("Z", 1048576)}
     assert references("=SUM(A1:XFD9)") == {("A", 1), ("XFD", 9)}
     assert references("=LOG10(B2)+A1B") == {("B", 2)}
+
+
+def test_a_formula_of_many_ranges_is_not_expanded_without_bound() -> None:
+    formula = "=SUM(" + ",".join(f"A{n}0001:A{n + 1}0000" for n in range(1, 900)) + ")"
+    found = references(formula)
+    assert len(found) == 10_000 + 2 * 898
+    assert {("A", 10_001), ("A", 20_000), ("A", 20_001), ("A", 9_000_000)} <= found

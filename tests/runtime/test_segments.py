@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -137,6 +138,30 @@ def test_a_segment_that_can_not_be_begun_costs_one_payload(tmp_path, monkeypatch
     assert (first.segment, second.segment) == ("w-000000.seg", "w-000001.seg")
     assert read_blob(tmp_path, second) == b"b" * 900
     store.close()
+
+
+def test_what_a_failed_flush_may_have_lost_is_never_called_safe(tmp_path, monkeypatch):
+    """The kernel reports lost pages to one fsync alone: a second seat's flush must not find all well."""
+    store = SegmentStore(tmp_path, "seat")
+    store.append(b"one")
+    with monkeypatch.context() as broken:
+        broken.setattr("runtime.segments.os.fsync", Mock(side_effect=OSError(errno.EIO, "lost")))
+        with pytest.raises(StoreError, match="can't flush"):
+            store.flush()
+    for again in (store.flush, lambda: store.append(b"two"), store.close):
+        with pytest.raises(StoreError, match="can't flush"):
+            again()
+    later = SegmentStore(tmp_path, "seat")
+    assert read_blob(tmp_path, later.append(b"two")) == b"two", "its files were released"
+    later.close()
+
+
+def test_a_store_that_can_not_be_opened_holds_nothing(tmp_path, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr("runtime.segments.os.ftruncate", Mock(side_effect=OSError(errno.EIO, "broken")))
+        with pytest.raises(OSError, match="broken"):
+            SegmentStore(tmp_path, "seat")
+    SegmentStore(tmp_path, "seat").close()
 
 
 def test_every_reported_blob_survives_kill_9(tmp_path):

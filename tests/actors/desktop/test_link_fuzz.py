@@ -162,8 +162,10 @@ def test_answers_that_cost_much():
     assert heard(framed(b"", MAX_FRAME_BYTES + 1), "observe").state is LinkState.NONSENSE
     nobody = framed(msgspec.msgpack.encode({"i": 7, "r": None})) * 100_000
     assert heard(nobody, "ping").state is LinkState.NONSENSE
-    wide = {"windows": [], "elements": [["text", "x" * 5000, "", 1, 1, 1, 1, [], 0]] * 1500}
+    wide = {"windows": [], "elements": [["text", "x" * 500, "", 1, 1, 1, 1, [], 0]] * 1500}
     within_bounds(heard(answer(wide), "observe"))
+    many = {"windows": [], "elements": [[]] * 3_000_000}  # a byte each, and as objects sixty
+    assert isinstance(heard(answer(many), "observe"), LinkDown)
 
 
 def test_a_call_that_the_host_should_not_make():

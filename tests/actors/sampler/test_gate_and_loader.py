@@ -51,6 +51,25 @@ async def test_a_closed_gate_waits_for_those_inside_and_keeps_others_out() -> No
     assert order == ["first", "drained", "second"]
 
 
+async def test_who_was_let_in_finds_a_gate_that_was_closed_again() -> None:
+    """Two loads, one right after the other: those woken by the first's end must not slip into the second."""
+    gate, inside = Gate(), []
+
+    async def request() -> None:
+        async with gate.through():
+            inside.append(gate)
+
+    async with gate.closed(5.0):
+        waiting = asyncio.create_task(request())
+        await asyncio.sleep(0)
+    async with gate.closed(5.0):
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (inside, gate.inside) == ([], 0)
+    await waiting
+    assert inside == [gate]
+
+
 async def test_a_gate_opens_again_when_a_drain_takes_too_long() -> None:
     gate = Gate()
     async with gate.through():
