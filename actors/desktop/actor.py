@@ -138,13 +138,13 @@ class DesktopController(Actor):
             self.ctx.log.emit(SEAT_TIME, t0=began, t1=now, waited_for=waited_for, seconds=seconds)
 
     async def _live(self) -> None:
-        wish = 0
+        wish = 1
         while True:
             if self._quarantine.resting:
                 await self._rest()
             if self._pool.resting:
                 await self._wait_for_pool()
-            wish += 1
+            # An answer that was lost on its way is asked for again under the same name.
             request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{wish}", wait_s=RESERVE_WAIT_S)
             try:
                 work = await self._replay.ask(request, timeout_s=RESERVE_WAIT_S + RESERVE_MARGIN_S)
@@ -154,6 +154,7 @@ class DesktopController(Actor):
                 self._tell_time("ledger")
                 continue
             self._silent_since = None
+            wish += 1
             if isinstance(work, NoWork):
                 self._tell_time()
                 if work.final:

@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class PromptTooLong(Exception):  # noqa: N818 - ends an episode as the policy's failure, no error of the program
-    """The observation outgrew the model's context, which only the policy's own actions can bring about."""
+    """The model can't take the prompt; once the policy has acted, because its actions made the observation so large."""
 
 
 class Answerer(Protocol):

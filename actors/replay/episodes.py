@@ -50,7 +50,12 @@ def _over(book: Book) -> bool:
 
 
 def _first_answer(book: Book, wish: Reserve) -> Reservation | None:
-    row = book.row("SELECT reply FROM reservations WHERE request_id = ?", wish.request_id)
+    """What a repeated wish was given, as long as it still holds; one that is over makes room for another."""
+    row = book.row("SELECT token, state, reply FROM reservations WHERE request_id = ?", wish.request_id)
+    if row is not None and row["state"] != "out":
+        over = f"{wish.request_id} until {row['token']}"
+        book.execute("UPDATE reservations SET request_id = ? WHERE token = ?", over, row["token"])
+        return None
     return None if row is None else _reservation(row)
 
 

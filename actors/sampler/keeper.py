@@ -333,6 +333,10 @@ class EngineKeeper:
                 self._aim()
             self._see(Refusal(latest.version))
             self._refused(latest, error)
+            if self.health.served is None and self.health.state is not State.DEAD:
+                # It serves nothing to go back to, so no request would ever find it at fault.
+                self._condemned = f"it serves nothing, and {latest.version} can't be loaded: {error}; "
+                await self.engine.condemn()
             return False
         self._ctx.log.emit(
             events.WEIGHTS_LOADED,

@@ -205,5 +205,11 @@ async def test_an_absent_sampler_is_a_fault_and_no_outcome(stand: Stand) -> None
 
 
 async def test_a_prompt_that_outgrows_the_model_fails_the_episode(stand: Stand) -> None:
-    played = await stand.play(Scripted(PromptTooLong("600 tokens")), reservation())
-    assert (played.outcome.success, played.outcome.reason) == (False, "out_of_steps")
+    grown = Scripted("Agent.hotkey(keys=['esc'])", PromptTooLong("600 tokens"))
+    played = await stand.play(grown, reservation())
+    assert (played.outcome.success, played.outcome.reason, len(played.steps)) == (False, "out_of_steps", 1)
+
+
+async def test_a_first_prompt_that_the_model_can_not_take_is_no_failure_of_the_policy(stand: Stand) -> None:
+    with pytest.raises(DesktopFault, match="prompt_refused: 600 tokens"):
+        await stand.play(Scripted(PromptTooLong("600 tokens")), reservation())

@@ -148,7 +148,10 @@ def test_a_repeated_wish_gets_the_first_answer(start: Start) -> None:
     batch_wish = "take-once"
     assert isinstance(first, Reservation)
     play.commit(first, True)
-    play.commit(play.reserve(), False)
+    later = play.ask("desktop/0", "same")
+    assert isinstance(later, Reservation)
+    assert later.token != first.token, "what is over is not handed out again"
+    play.commit(later, False)
     batch = play.take(request_id=batch_wish)
     assert isinstance(batch, Batch)
     assert play.take(request_id=batch_wish) == batch
