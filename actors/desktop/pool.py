@@ -30,6 +30,8 @@ from runtime.events import Event
 
 CHECK_S = 5.0  # for a spare to answer before it is handed out
 REMOVE_S = 30.0  # for one desktop to be destroyed
+REMOVE_AGAIN_S = (5.0, 30.0, 120.0)  # pauses before what a busy host did not let go is removed again
+_REMOVE = "remove again"
 CLOSE_S = 60.0  # for all that is under way at the end
 
 
@@ -172,7 +174,7 @@ class Pool:
             end.cancel()
         while self._tasks:
             for task in self._tasks:
-                if task.get_name() == "boot":
+                if task.get_name() in ("boot", _REMOVE):
                     task.cancel()
             _, late = await asyncio.wait(self._tasks, timeout=CLOSE_S)
             if late:
@@ -356,8 +358,21 @@ class Pool:
             await link.close()
         used = (await self.provider.probe(desktop)).cpu_s
         self._log.emit(events.DESKTOP_GONE, desktop=desktop.name, holder=holder, cpu_s=used)
+        if not await self._removed(desktop) and not self._closed:
+            self._spawn(self._remove_again(desktop), _REMOVE)
+        self.lives.gone(desktop.name)
+
+    async def _removed(self, desktop: Desktop) -> bool:
         try:
             await self.provider.destroy(desktop)
         except (DesktopFault, OSError, TimeoutError) as error:
             self._log.emit(events.DESKTOP_NOT_REMOVED, desktop=desktop.name, detail=str(error)[:400])
-        self.lives.gone(desktop.name)
+            return False
+        return True
+
+    async def _remove_again(self, desktop: Desktop) -> None:
+        """What stays after the last try is the provider's to remove when it closes."""
+        for pause_s in REMOVE_AGAIN_S:
+            await asyncio.sleep(pause_s)
+            if await self._removed(desktop):
+                return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from actors.desktop.link import GuestLink, LinkDown
 from actors.desktop.pool import BootedDesktop, Pool
 from actors.desktop.poolplan import PoolPlan
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health
+from actors.desktop.providers.sandbox.box import Box
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from runtime.errors import DesktopFault, GuestRefused
 from tests.heard import Heard, until
@@ -146,6 +148,31 @@ async def test_a_spare_that_died_is_not_handed_out(sandbox: SandboxProvider):
     assert dead.desktop.name not in sandbox._boxes
     await pool.close()
     assert sandbox._boxes == {}
+    sandbox._folder.mkdir()  # the fixture closes it once more
+
+
+async def test_what_a_busy_host_did_not_let_go_is_removed_again(
+    sandbox: SandboxProvider, monkeypatch: pytest.MonkeyPatch
+):
+    """Its processes took too long to die: without another try memory and folder would be held for the whole run."""
+    real, fails = Box.kill, [TimeoutError()]
+
+    async def kill(self: Box) -> None:
+        if fails:
+            raise fails.pop()
+        await real(self)
+
+    monkeypatch.setattr(Box, "kill", kill)
+    monkeypatch.setattr("actors.desktop.pool.REMOVE_AGAIN_S", (0.05,))
+    heard = Heard()
+    pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=0), heard)
+    booted = await pool.acquire(60.0)
+    folder = sandbox._boxes[booted.desktop.name].folder
+    pool.retire(booted)
+    await until(lambda: not fails and not sandbox._boxes)
+    assert not await asyncio.to_thread(os.path.exists, folder)
+    assert [event.name for event, _ in heard.lines].count("desktop_not_removed") == 1
+    await pool.close()
     sandbox._folder.mkdir()  # the fixture closes it once more
 
 
