@@ -275,20 +275,23 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
     desktops = deploy.desktops
     # A little longer than the sampler's own limit, so that its word for what went wrong arrives.
     patience_s = deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S
-    config = DesktopSeat(
-        seat=msgspec.structs.replace(desktops.seat(), generate_timeout_s=patience_s),
-        desktops=desktops.of_one_host(lease_s=deploy.replay.reservation_s),
-        tokenizer=model,
-        samplers=[ROUTER] if len(samplers) > 1 else samplers,
-        demo_noise=deploy.demos.noise,
-        pool=demopool.pool_of(deploy.demos, desktops.actions),
-    )
+    configs = [
+        DesktopSeat(
+            seat=msgspec.structs.replace(desktops.seat(), generate_timeout_s=patience_s),
+            desktops=desktops.of_one_host(deploy.replay.reservation_s, index),
+            tokenizer=model,
+            samplers=[ROUTER] if len(samplers) > 1 else samplers,
+            demo_noise=deploy.demos.noise,
+            pool=demopool.pool_of(deploy.demos, desktops.actions),
+        )
+        for index in range(desktops.hosts)
+    ]
     return [
         ActorSpec(
             name=f"desktop/{k}",
             factory="actors.desktop.actor:DesktopController",
-            config=config,
-            host=_desktop_host(k * desktops.hosts // desktops.seats),
+            config=configs[desktops.host_of(k)],
+            host=_desktop_host(desktops.host_of(k)),
         )
         for k in range(desktops.seats)
     ]

@@ -58,10 +58,28 @@ class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ConfigError(f"desktops.hosts is {self.hosts}: more processes than desktops.seats ({self.seats})")
         if self.spares < 0 or self.settle_ms < 0:
             raise ConfigError("desktops.spares and desktops.settle_ms are not below 0")
+        for index in range(self.hosts):
+            if isinstance(self.provider, HostsConfig):
+                self._refuse_too_few(self.provider, index)
 
-    def of_one_host(self, lease_s: float = 900.0) -> DesktopsConfig:
-        """The desktops of one host process, each leased for as long as an episode is reserved (seconds)."""
-        return DesktopsConfig(provider=self.provider, pool=PoolConfig(spares=self.spares, lease_s=lease_s))
+    def _refuse_too_few(self, provider: HostsConfig, index: int) -> None:
+        seats = [self.host_of(seat) for seat in range(self.seats)].count(index)
+        if (there := provider.share(index, self.hosts).seats) < seats + self.spares:
+            raise ConfigError(
+                f"desktops.provider.machines: of their {provider.seats} seats desktop process {index} has {there}, and"
+                f" keeps {seats} desktops busy and {self.spares} ready: name more, or lower desktops.seats or .spares"
+            )
+
+    def host_of(self, seat: int) -> int:
+        """The host process that a seat belongs to."""
+        return seat * self.hosts // self.seats
+
+    def of_one_host(self, lease_s: float = 900.0, index: int = 0) -> DesktopsConfig:
+        """The desktops of host process `index`, each leased for as long as an episode is reserved (seconds)."""
+        provider = self.provider
+        if isinstance(provider, HostsConfig):
+            provider = provider.share(index, self.hosts)
+        return DesktopsConfig(provider=provider, pool=PoolConfig(spares=self.spares, lease_s=lease_s))
 
     def seat(self) -> SeatConfig:
         """What every seat is told."""

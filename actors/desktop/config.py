@@ -36,6 +36,19 @@ class HostsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     machines: list[MachineConfig]
 
+    @property
+    def seats(self) -> int:
+        """Desktops at the same time on all machines."""
+        return sum(machine.seats for machine in self.machines)
+
+    def share(self, index: int, of: int) -> HostsConfig:
+        """What process `index` of `of` may use: together they use no machine beyond its seats."""
+        parts = [
+            (machine, machine.seats // of + ((index + number) % of < machine.seats % of))
+            for number, machine in enumerate(self.machines)
+        ]
+        return HostsConfig(machines=[msgspec.structs.replace(one, seats=seats) for one, seats in parts if seats])
+
 
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Desktops that stand ready."""

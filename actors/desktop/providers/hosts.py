@@ -169,21 +169,23 @@ class HostsProvider(Provider):
         if not config.machines:
             raise ConfigError("desktops.provider.machines is empty")
         self._machines = [_Machine(machine) for machine in config.machines]
+        self._free = asyncio.Semaphore(config.seats)
         self._sessions: dict[str, _Session] = {}
 
     async def boot(self, spec: DesktopSpec) -> Desktop:
-        """See `Provider.boot`: uploads the agent and HOME, and starts a session of the machine's ordinary user."""
-        free = [machine for machine in self._machines if machine.used < machine.config.seats]
-        if not free:
-            raise fault(FaultCause.NO_SPARE, "all seats of all machines are taken")
-        machine = min(free, key=lambda one: one.used)
+        """See `Provider.boot`: uploads the agent and HOME, and starts a session of the machine's ordinary user.
+
+        Waits while all seats of all machines are taken: that is no fault of anybody's.
+        """
+        await self._free.acquire()
+        machine = min((one for one in self._machines if one.used < one.config.seats), key=lambda one: one.used)
         machine.used += 1
         token = os.urandom(8).hex()
         folder = f"{machine.config.folder}/computerrl-{token}"
         try:
             session = await self._start(machine, folder, token, spec)
         except BaseException:
-            machine.used -= 1
+            self._give_back(machine)
             raise
         name = f"{machine.config.host}.{token}"
         self._sessions[name] = session
@@ -255,11 +257,15 @@ class HostsProvider(Provider):
         reachable = await session.machine.run_checked()
         return Health(alive=reachable and not session.keeper.stdout.at_eof(), reachable=reachable)
 
+    def _give_back(self, machine: _Machine) -> None:
+        machine.used -= 1
+        self._free.release()
+
     async def destroy(self, desktop: Desktop) -> None:
         """See `Provider.destroy`."""
         session = self._sessions.pop(desktop.name, None)
         if session is not None:
-            session.machine.used -= 1
+            self._give_back(session.machine)
             try:
                 await session.end()
             finally:

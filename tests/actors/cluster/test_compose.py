@@ -122,7 +122,7 @@ def test_the_same_file_gives_the_same_plan() -> None:
         ("run.limit_s=.nan", "run.limit_s is nan"),
         ("tasks.max_steps=0", "tasks.max_steps is 0: it counts from 1"),
         ("replay.max_new_tokens=0", "replay.max_new_tokens is 0: it counts from 1"),
-        ("replay.temperature=.nan", "replay.temperature is nan: it is above 0"),
+        ("replay.temperature=.nan", "replay.temperature is nan: at least 1e-06"),
         ("learner.bc_lr=.nan", "learner.bc_lr is nan: it is a finite number"),
         ("learner.kl_coef=.inf", "learner.kl_coef is inf: it is a finite number"),
         ("samplers.device=gpu", "samplers.device: expected one of cpu, cuda, got gpu$"),
