@@ -185,10 +185,12 @@ def _check(data: Any, shape: inspect.Type, at: str, blame: Any, known: tuple[str
             fields = {field.encode_name: field for field in struct.fields}
             for key, value in data.items():
                 if key in fields:
+                    _tag(value, fields[key])
                     _check(value, fields[key].type, _join(at, key), blame, known)
                 elif key != struct.tag_field:
                     full = _join(at, key)
-                    raise ConfigError(f"{blame(full)}: unknown key {full}; {_right_key(full, list(fields), at, known)}")
+                    right = _of_others(key, structs, struct) or _right_key(full, list(fields), at, known)
+                    raise ConfigError(f"{blame(full)}: unknown key {full}; {right}")
         for part in parts:
             if isinstance(part, inspect.DictType):
                 for key, value in data.items():
@@ -200,6 +202,20 @@ def _check(data: Any, shape: inspect.Type, at: str, blame: Any, known: tuple[str
                     _check(value, part.item_type, _join(at, index), blame, known)
     else:
         _check_choice(data, parts, at, blame)
+
+
+def _of_others(key: object, structs: list[inspect.StructType], chosen: inspect.StructType) -> str:
+    """Which other kinds have a key that the chosen one has not; empty where none has."""
+    kinds = [str(other.tag) for other in structs if any(field.encode_name == key for field in other.fields)]
+    return f"{chosen.tag_field} {chosen.tag} has none, {chosen.tag_field} {' or '.join(kinds)} has it" if kinds else ""
+
+
+def _tag(value: Any, field: inspect.Field) -> None:
+    """Say which of several kinds `value` is, where it says nothing: the kind that stands there by default."""
+    usual = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    config = usual.__struct_config__ if isinstance(usual, msgspec.Struct) else None
+    if isinstance(value, dict) and config is not None and config.tag_field is not None:
+        value.setdefault(config.tag_field, config.tag)
 
 
 def _chosen(structs: list[inspect.StructType], data: dict[Any, Any], at: str, blame: Any) -> inspect.StructType | None:

@@ -59,12 +59,22 @@ def test_an_error_is_one_line_with_source_path_and_nearest_key(data: object, exp
         ("run.seed=x", "--set run.seed=x: run.seed: expected int, got str"),
         ("run.seed", "--set run.seed: expected path=value, for example run.seed=7"),
         ("=1", "--set =1: expected path=value, for example run.seed=7"),
+        (
+            "samplers.engine.dtype=bfloat16",
+            "--set samplers.engine.dtype=bfloat16: unknown key samplers.engine.dtype; kind embedded has none, kind"
+            " sglang has it",
+        ),
         ("run.seed.deep=1", "--set run.seed.deep=1: run.seed holds no keys of its own"),
         ("tasks.train.4.count=1", "--set tasks.train.4.count=1: tasks.train.4 holds no keys of its own"),
     ],
 )
 def test_a_wrong_override_is_blamed_on_itself(override: str, expected: str) -> None:
     assert refusal({"run": {"seed": 1}, "tasks": {"train": ["a"]}}, override) == expected
+
+
+def test_a_key_of_the_usual_kind_needs_no_word_of_its_kind() -> None:
+    deploy = typed.build({}, Deploy, ["desktops.provider.memory_mib=3000"], source="here.yaml")
+    assert deploy.desktops.provider.memory_mib == 3000  # type: ignore[union-attr]
 
 
 def test_overrides_are_yaml_and_the_last_one_wins() -> None:
