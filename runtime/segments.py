@@ -19,7 +19,7 @@ import re
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from runtime.errors import StoreError
@@ -50,7 +50,7 @@ class SegmentStore:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._index: OrderedDict[bytes, BlobRef] = OrderedDict()
-        self._dirty, self._unsafe = False, ""  # why a flush failed: from there on nothing is taken any more
+        self._dirty, self._lost = False, dict[str, str]()  # file -> why what lies in it may not be on the disk
         self._fd, self._end, self._number, self._name = -1, 0, 0, ""
         if not _NAME.fullmatch(f"{writer}-000000.seg"):
             raise StoreError(f"{writer!r} can't name segments")
@@ -82,7 +82,6 @@ class SegmentStore:
         with self._lock:
             if self._fd < 0:
                 raise StoreError(f"segments of {self._writer} are closed")
-            self._refuse_unsafe()
             known = self._index.get(digest)
             # Looking before trusting: the payload may have been freed since.
             if known is not None and self._still_there(known, payload):
@@ -95,13 +94,19 @@ class SegmentStore:
             self._remember(digest, ref)
             return ref
 
-    def flush(self) -> None:
-        """Return once everything appended is on the disk. Blocks for the disk's time: call it in a thread."""
+    def flush(self, files: Collection[str] = ()) -> None:
+        """Return once everything appended is on the disk. Blocks for the disk's time: call it in a thread.
+
+        Raises StoreError where the disk refuses, and whenever one of `files` is one that it refused before: the kernel
+        tells of pages that it lost once, so a second call would find nothing wrong. Later appends go to another file.
+        """
         with self._lock:
-            self._refuse_unsafe()
             if self._dirty and self._fd >= 0:
                 self._sync()
                 self._dirty = False
+            for name in files:
+                if name in self._lost:
+                    raise StoreError(self._lost[name])
 
     def close(self) -> None:
         """Flush and release the files. Can be repeated. Raises StoreError, with the files released, as `flush` does."""
@@ -138,13 +143,16 @@ class SegmentStore:
         try:
             os.fsync(self._fd)
         except OSError as error:
-            # The kernel tells of pages that it lost once: a second call would find nothing wrong.
-            self._unsafe = f"can't flush {self._name}: {error}"
-            raise StoreError(self._unsafe) from error
-
-    def _refuse_unsafe(self) -> None:
-        if self._unsafe:
-            raise StoreError(self._unsafe)
+            said = self._lost[self._name] = f"can't flush {self._name}: {error}"
+            self._index.clear()  # nothing is to refer to it any more
+            broken = self._fd
+            try:
+                self._open(self._number + 1)
+            except OSError as worse:
+                raise StoreError(f"{said}; nor can another file be begun: {worse}") from error
+            self._dirty = False
+            os.close(broken)
+            raise StoreError(said) from error
 
     def _still_there(self, ref: BlobRef, payload: bytes) -> bool:
         try:

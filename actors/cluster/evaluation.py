@@ -124,7 +124,7 @@ def gains(rounds: Sequence[Round]) -> list[Compared]:
     for found in rounds:
         if found.closed:
             kinds.setdefault(_kind(found), []).append(found)
-    return [compare(alike[0], alike[-1]) for alike in kinds.values() if alike[0].version != alike[-1].version]
+    return [compare(alike[0], alike[-1]) for alike in kinds.values() if alike[0].step != alike[-1].step]
 
 
 def _kind(found: Round) -> tuple[str, float, int]:

@@ -17,7 +17,7 @@ from runtime.errors import ConfigError
 
 # What tasks, groups and weights of a run's first part were made with.
 FIXED = ("run.seed", "learner.advantage", "learner.dtype")
-TRAINING = ("tasks", "demos", "replay", "learner", "entropulse")  # what means nothing to a run whose training is over
+TRAINING = ("tasks.train", "tasks.demo", "demos", "learner", "entropulse")  # nothing to a run that is trained
 
 
 def settings(folder: Path, overrides: Sequence[str]) -> Deploy:
@@ -29,11 +29,10 @@ def settings(folder: Path, overrides: Sequence[str]) -> Deploy:
         was = attrgetter(key)(before)
         if attrgetter(key)(after) != was:
             raise ConfigError(f"--set {key}: run {folder.name} has {was}, which it keeps: leave it out")
-    if any(getattr(before, part) != getattr(after, part) for part in TRAINING) and is_done(folder):
-        raise ConfigError(
-            f"--set {overrides[0]}: run {folder.name} has played its last evaluation, nothing is trained any more;"
-            f" begin another with  --cloned {folder.name}"
-        )
+    changed = [part for part in TRAINING if attrgetter(part)(before) != attrgetter(part)(after)]
+    if changed and is_done(folder):
+        said = next((one for one in overrides if one.startswith(changed[0])), changed[0])
+        raise ConfigError(f"--set {said}: run {folder.name} has begun its last evaluation and is trained no more")
     return after
 
 

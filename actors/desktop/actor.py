@@ -188,7 +188,7 @@ class DesktopController(Actor):
             self._quarantine.succeeded()
             self._pool.succeeded()
             self._enter(Stage.REPORTING)
-            await self._recorder.flush()
+            await self._recorder.flush(played.steps)
             now = self.ctx.clock.now()
             commit = Commit(
                 token=work.token,

@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class PromptTooLong(Exception):  # noqa: N818 - ends an episode as the policy's failure, no error of the program
-    """The model can't take the prompt; once the policy has acted, because its actions made the observation so large."""
+    """The model can't take the prompt; after the first one, because of what the policy did or said."""
 
 
 class Answerer(Protocol):

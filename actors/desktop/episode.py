@@ -74,7 +74,7 @@ class Episode:
         except AgentBrokeDesktop as broken:
             ending, detail = Ending.BROKE_DESKTOP, str(broken)
         except PromptTooLong as error:
-            if not self._body.acted:  # what the task and the deploy file made of the first prompt
+            if not self._history:  # the first prompt is what the task and the deploy file made it
                 raise DesktopFault("prompt_refused", str(error), "task") from error
             ending, detail = Ending.OUT_OF_STEPS, str(error)
         self._enter(Stage.VERIFYING)

@@ -371,7 +371,7 @@ class Pool:
         return True
 
     async def _remove_again(self, desktop: Desktop) -> None:
-        """What stays after the last try is the provider's to remove when it closes."""
+        """Mostly processes that a busy host was slow to end; what its provider still holds goes when that closes."""
         for pause_s in REMOVE_AGAIN_S:
             await asyncio.sleep(pause_s)
             if await self._removed(desktop):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -70,9 +70,11 @@ class Recorder:
             surprisal=-sum(payload.logprobs),
         )
 
-    async def flush(self) -> None:
-        """Make everything stored so far safe from a power cut. Raises StoreError."""
-        await self._do("flush", self._store.flush)
+    async def flush(self, steps: Sequence[StepRef]) -> None:
+        """Make `steps`, stored before, safe from a power cut. Raises StoreError."""
+        blobs = [blob for step in steps for blob in (step.blob, step.screenshot) if blob is not None]
+        files = {blob.segment for blob in blobs}
+        await self._do("flush", lambda: self._store.flush(files))
 
     async def close(self) -> None:
         """Release the segment file. Raises StoreError."""

@@ -74,7 +74,7 @@ class Figures(Message):
     revision: int  # grows with every change of the ledger; what WaitFigures waits on
     phase: PhaseRef
     phase_steps: int  # optimizer steps in this stay
-    phase_limit: int | None  # of SetPhase.steps, and of what `total` leaves for this stay
+    phase_limit: int | None  # of SetPhase.steps, and in RL of what `LedgerSettings.rl_steps` leaves for this stay
     steps: dict[str, int]  # phase -> optimizer steps in all its stays
     stays: dict[str, int]  # phase -> stays begun
     trained: Version

@@ -15,6 +15,7 @@ import msgspec
 from actors.cluster import deployfile, lanes, runfolder, suites, typed
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig
 from actors.cluster.weights import Weights
+from actors.desktop.config import HostsConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
@@ -83,7 +84,7 @@ def deploy_of(args: argparse.Namespace, weights: Weights) -> Deploy:
             like.desktops,
             seats=seats,
             hosts=min(like.desktops.hosts, seats),
-            spares=min(2, seats),
+            spares=min(like.desktops.spares if isinstance(like.desktops.provider, HostsConfig) else 2, seats),
             form=args.form or like.desktops.form,
         ),
         samplers=_samplers(like, args),

@@ -72,7 +72,7 @@ def gains(runs: Sequence[Played]) -> list[SeedsGain]:
     told, found = [run for run in runs if run.closed()], []
     for kind, names in _shared(told).items():
         pairs = [(of[names[0]], of[names[-1]]) for run in told if (of := _of(run, kind))]
-        if any(one.version != two.version for one, two in pairs):
+        if any(one.step != two.step for one, two in pairs):
             each = [gain(one.judged, two.judged) for one, two in pairs]
             together = gain(_judged([one for one, _ in pairs]), _judged([two for _, two in pairs]))
             found.append(SeedsGain(kind[0], names[0], names[-1], each, together))
@@ -100,12 +100,13 @@ def differences(groups: Mapping[str, Seeded]) -> list[Difference]:
     """
     found = []
     for (less, one), (more, two) in combinations(list(groups.items())[::-1], 2):
-        seeds = sorted({seed for seed, _ in one} & {seed for seed, _ in two})
-        before, after = ([run for seed, run in runs if seed in seeds] for runs in (one, two))
+        told = [[(seed, run) for seed, run in runs if run.closed()] for runs in (one, two)]
+        seeds = sorted(set.intersection(*({seed for seed, _ in runs} for runs in told)))
+        before, after = ([run for seed, run in runs if seed in seeds] for runs in told)
         for kind, names in _shared([*after, *before]).items():
             last = names[-1]
-            told = gain(*(_judged([_of(run, kind)[last] for run in runs]) for runs in (before, after)))
-            found.append(Difference(decoding=kind[0], round=last, more=more, less=less, seeds=seeds, together=told))
+            paired = gain(*(_judged([_of(run, kind)[last] for run in runs]) for runs in (before, after)))
+            found.append(Difference(decoding=kind[0], round=last, more=more, less=less, seeds=seeds, together=paired))
     return found
 
 

@@ -60,6 +60,11 @@ def read_steps(run: Path, lines: Iterable[Mapping[str, Any]] = ()) -> list[StepF
     return steps
 
 
+def has_rl(steps: Iterable[StepFigures]) -> bool:
+    """Whether a step of RL is among them."""
+    return any(one.phase == "rl" for one in steps)
+
+
 def series(steps: Iterable[StepFigures], name: str, phase: str | None = None) -> dict[int, float]:
     """The curve of a figure, within one phase or over all."""
     return {

@@ -1,7 +1,8 @@
 """The log lines of a run that was stopped and resumed, on one clock. Pure.
 
 Invariant: no second in which the run did not go on lies between two lines, so no report counts it; within one life all
-times keep their distances. The clock of a later life may be another machine's start's.
+times keep their distances, but for the silence before a ledger that was restarted, some seconds at most. The clock of a
+later life may be another machine's start's.
 """
 
 from __future__ import annotations

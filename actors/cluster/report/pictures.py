@@ -73,22 +73,24 @@ CURVES = (
 def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
     """All pictures of the runs, in the order of the page.
 
-    Groups whose runs clone or pulse for different numbers of steps are drawn over steps of RL, which they share.
+    Groups whose runs clone or pulse for different numbers of steps are drawn over steps of RL, which they share; what
+    cloning and pulses have, too, over all steps.
     """
-    seen = runs = [run for group in groups for run in group.runs]
-    alike, axis = len({tuple(one[:3] for one in run.stretches()) for run in runs}) == 1, curves.STEPS
-    if not alike and len(groups) > 1:
-        groups = [Group(group.label, [run.by_rl_steps() for run in group.runs]) for group in groups]
-        seen, axis = [run for group in groups for run in group.runs], "step of RL"
-    stretches = seen[0].stretches() if alike else []
-    trained = {group.label: [history.series(run.steps, "success", "rl") for run in group.runs] for group in groups}
-    drawn = curves.success(trained, dots(groups), stretches, axis)
+    runs = [run for group in groups for run in group.runs]
+    alike = len({tuple(one[:3] for one in run.stretches()) for run in runs}) == 1
+    stretches, placed, axis = runs[0].stretches() if alike else [], groups, curves.STEPS
+    if not alike and len(groups) > 1 and all(history.has_rl(run.steps) for run in runs):
+        placed = [Group(group.label, [run.by_rl_steps() for run in group.runs]) for group in groups]
+        axis = "step of RL"
+    trained = {group.label: [history.series(run.steps, "success", "rl") for run in group.runs] for group in placed}
+    drawn = curves.success(trained, dots(placed), stretches, axis)
     yield from _if("curve", "Success", "Held-out rounds with 95 % intervals, over training episodes.", drawn)
     for curve in CURVES:
         names = (curve.figure,) if isinstance(curve.figure, str) else curve.figure
-        found = {group.label: [_first(run, names, curve.phase) for run in group.runs] for group in groups}
+        of, along = (placed, axis) if curve.phase == "rl" else (groups, curves.STEPS)
+        found = {group.label: [_first(run, names, curve.phase) for run in group.runs] for group in of}
         drawn = curves.lines(
-            found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share, axis=axis
+            found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share, axis=along
         )  # fmt: skip
         yield from _if(curve.name, curve.title, curve.said, drawn)
     drawn = curves.counts(

@@ -175,7 +175,7 @@ class HostsProvider(Provider):
     async def boot(self, spec: DesktopSpec) -> Desktop:
         """See `Provider.boot`: uploads the agent and HOME, and starts a session of the machine's ordinary user.
 
-        Waits while all seats of all machines are taken: that is no fault of anybody's.
+        Waits while all seats of all machines are taken, for as long as the pool lets a boot take.
         """
         await self._free.acquire()
         machine = min((one for one in self._machines if one.used < one.config.seats), key=lambda one: one.used)

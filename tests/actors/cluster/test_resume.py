@@ -192,9 +192,9 @@ def test_a_run_goes_on_with_what_it_was_made_with(broken: Broken, capsys: pytest
     assert cli.main([*on, "entropulse.total_rl_steps=60"]) == 0
     connection.execute("INSERT INTO stays VALUES(1, 1, 'done', NULL, '0.0', 0, 'counted', '{}', 2.0)")
     connection.close()
-    shown = refused(capsys, *on, "entropulse.total_rl_steps=61")
-    assert "run e has played its last evaluation, nothing is trained any more" in shown
-    assert cli.main([*on, "desktops.seats=2"]) == 0, "what is left of it may take other seats"
+    shown = refused(capsys, *on, "desktops.seats=3", "--set", "entropulse.total_rl_steps=61")
+    assert "--set entropulse.total_rl_steps=61: run e has begun its last evaluation" in shown
+    assert cli.main([*on, "desktops.seats=2", "--set", "run.log_level=debug"]) == 0, "of what is left"
 
 
 def record(name: str, file: str, **more: Any) -> RunRecord:

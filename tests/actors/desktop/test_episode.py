@@ -205,6 +205,8 @@ async def test_an_absent_sampler_is_a_fault_and_no_outcome(stand: Stand) -> None
 
 
 async def test_a_prompt_that_outgrows_the_model_fails_the_episode(stand: Stand) -> None:
+    refused = await stand.play(Scripted("not an action", PromptTooLong("600 tokens")), reservation())
+    assert (refused.outcome.success, refused.outcome.reason, len(refused.steps)) == (False, "out_of_steps", 1)
     grown = Scripted("Agent.hotkey(keys=['esc'])", PromptTooLong("600 tokens"))
     played = await stand.play(grown, reservation())
     assert (played.outcome.success, played.outcome.reason, len(played.steps)) == (False, "out_of_steps", 1)

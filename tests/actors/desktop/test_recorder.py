@@ -67,7 +67,7 @@ async def test_a_slow_disk_holds_back_who_writes_and_nobody_else(tmp_path, monke
     picture = asyncio.ensure_future(kept.picture(PICTURE))
     if call == "fsync":
         await asyncio.gather(*seats, picture)
-        seats.append(asyncio.ensure_future(kept.flush()))
+        seats.append(asyncio.ensure_future(kept.flush([seat.result() for seat in seats])))
     async with asyncio.timeout(10):
         while not heard.lines:
             began = time.monotonic()
@@ -94,7 +94,7 @@ async def test_a_disk_that_is_stuck_is_an_error_that_names_the_file(tmp_path, mo
     await kept.step(payload(1), well_formed=True)
     monkeypatch.setattr("runtime.segments.os.fsync", held)
     with pytest.raises(StoreError, match=r"desktop-0-000000\.seg: flush was not done within 0\.2 s"):
-        await kept.flush()
+        await kept.flush([])
     held.go.set()
     await kept.close()
 
