@@ -42,7 +42,7 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
         say.document({**told, "files": [str(file) for file in written]})
     else:
         for number, run in enumerate(brief):
-            say.line("\n" * bool(number) + f"{run.name}   {run.state}\n")
+            say.line("\n" * bool(number) + say.clean(f"{run.name}   {run.state}") + "\n")
             _print(run.figures)
         for found in seeds:
             show_seeds(found)

@@ -31,6 +31,7 @@ MARK = "COMPUTERRL_DESKTOP"  # as in the guest's session: what it starts carries
 CONNECT_S = 10.0
 UPLOAD_S = 30.0
 ANSWER_S = 30.0
+SEAT_S = 20.0  # for a desktop that is being given back, within the time that the pool lets a boot take
 SESSIONS_EACH = 8  # on one connection
 READ_S = 30.0
 
@@ -175,9 +176,13 @@ class HostsProvider(Provider):
     async def boot(self, spec: DesktopSpec) -> Desktop:
         """See `Provider.boot`: uploads the agent and HOME, and starts a session of the machine's ordinary user.
 
-        Waits while all seats of all machines are taken, for as long as the pool lets a boot take.
+        Waits up to `SEAT_S` while all seats of all machines are taken: one is about to be given back.
         """
-        await self._free.acquire()
+        try:
+            async with asyncio.timeout(SEAT_S):
+                await self._free.acquire()
+        except TimeoutError:
+            raise fault(FaultCause.NO_SPARE, "all seats of all machines are taken") from None
         machine = min((one for one in self._machines if one.used < one.config.seats), key=lambda one: one.used)
         machine.used += 1
         token = os.urandom(8).hex()

@@ -75,8 +75,9 @@ def held_out(name: str, successes: int, *, temperature: float = 1.0, closed: boo
     """A round of `tasks` of a trained family, the first `successes` solved, and as many of an untrained one, none."""
     episodes = [Episode(task=f"text_editor/held-out/{n}", success=n < successes) for n in range(tasks)]
     episodes += [Episode(task=f"calc_column/held-out/{n}") for n in range(tasks)]
+    step = {"after_bc": 1, "rl20": 21, "final": 41}[name.removesuffix(".greedy")]
     return Round(
-        name=name, version="0.1", step=1, temperature=temperature, max_new_tokens=64, task_set=str(tasks),
+        name=name, version=f"0.{step}", step=step, temperature=temperature, max_new_tokens=64, task_set=str(tasks),
         closed=closed, summary=summarise(episodes), episodes=episodes,
     )  # fmt: skip
 
