@@ -90,7 +90,10 @@ def _(action: Type, observation: Observation) -> Plan:
     if action.coordinates is not None:
         x, y = place(action.coordinates, observation)
         calls += [Call("click", {"x": x, "y": y}), BRIEFLY]
-    if action.overwrite and not _on_cell(action, observation):
+    on_cell = _on_cell(action, observation)
+    if action.overwrite and on_cell and not action.text:
+        calls.append(_keys("delete"))
+    if action.overwrite and not on_cell:
         # LibreOffice selects after it has taken the next key; that would delete one character and then select the rest.
         pause = (BRIEFLY,) if observation.app.startswith("libreoffice") else ()
         calls += [_keys("ctrl", "a"), *pause, _keys("backspace")]
@@ -106,8 +109,10 @@ def _on_cell(action: Type, observation: Observation) -> bool:
     if observation.app != "libreoffice_calc":
         return False
     if action.coordinates is None:
+        # The current cell has the focus unless a text has: the input line, or a field of a dialog.
         current = [element for element in observation.elements if "foc" in element.states]
-        return any(element.tag == "table-cell" for element in current)
+        elsewhere = any(element.tag != "table-cell" and "edt" in element.states for element in current)
+        return not elsewhere and any(element.tag == "table-cell" for element in current)
     x, y = place(action.coordinates, observation)
     at = [e for e in observation.elements if e.x <= x < e.x + e.w and e.y <= y < e.y + e.h]
     return any(element.tag == "table-cell" for element in at)

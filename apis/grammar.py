@@ -21,7 +21,7 @@ from apis.space import ActionSpace
 from apis.tools import app_of
 
 MAX_ANSWER = 8 * 1024  # bytes
-MAX_CODE = 400  # characters of the line outside its string literals, without digits, commas and spaces
+MAX_CODE = 400  # characters of the line outside its string literals, without those that nest nothing
 MAX_DEPTH = 8  # open brackets
 MAX_REASON = 240  # characters
 
@@ -108,7 +108,8 @@ def _action(
     return _bind(function, call, elements, windows)
 
 
-_FLAT = frozenset("0123456789, ")  # they nest nothing
+_FLAT = frozenset("0123456789, ")  # they nest nothing, and no more do:
+_VALUES = re.compile(r"\b(?:True|False|None)\b|(?<=\d)\.(?=\d)|(?:(?<=[\[,])|(?<=[\[,] ))-(?=\d)", re.ASCII)
 _ESCAPES = frozenset("\\'\"abfnrtv01234567xNuU")
 _OCTAL = re.compile(r"\\[4-7][0-7][0-7]")
 
@@ -120,6 +121,7 @@ def _bounded(code: str) -> str:
     """`code` with its stray backslashes doubled (what Python means by them, without its warning), or a refusal."""
     out: list[str] = []
     outside = depth = braces = at = 0
+    flat = {place for found in _VALUES.finditer(code) for place in range(*found.span())}
     while at < len(code):
         char = code[at]
         if char in "'\"":
@@ -129,7 +131,7 @@ def _bounded(code: str) -> str:
             mark = char * 3 if code.startswith(char * 3, at) else char
             at = _copy_string(code, at, mark, out, raw=raw)
             continue
-        outside += char not in _FLAT
+        outside += char not in _FLAT and at not in flat
         depth += (char in "([{") - (char in ")]}")
         if outside > MAX_CODE or depth > MAX_DEPTH:
             raise _Refused("the line is too long or too deeply nested for one call")

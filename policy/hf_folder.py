@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -56,6 +57,15 @@ def write_companions(files: Companions, folder: Path) -> None:
         (folder / name).write_bytes(data)
 
 
+def flush(path: Path) -> None:
+    """Have what a file or folder holds outlast a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def write(folder: Path, tensors: dict[str, Tensor], files: Companions) -> str:
     """Write `tensors` with config and tokenizer `files` to `folder`, replacing what is there.
 
@@ -70,6 +80,9 @@ def write(folder: Path, tensors: dict[str, Tensor], files: Companions) -> str:
     config.pop("torch_dtype", None)
     config["dtype"] = DTYPE_NAMES[next(iter(tensors.values())).dtype]
     (partial / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    for path in (*partial.iterdir(), partial):  # a power cut leaves no folder of this name that is not whole
+        flush(path)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
+    flush(folder.parent)
     return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -7,7 +7,6 @@ exit status 2; a traceback means a bug of ours. Exit status 1 is a bad verdict, 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -80,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, rest = build_parser().parse_known_args(argv)
     if rest:
         args.parser.unknown(rest)
-    from actors.cluster.say import clean
+    from actors.cluster.say import clean, unheard
     from runtime.errors import ConfigError
 
     try:
@@ -90,9 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader left (`| head`): not an error, and nothing more may be flushed into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader left (`| head`): not an error
+        unheard()
         return 0
 
 

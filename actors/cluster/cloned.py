@@ -6,7 +6,6 @@ a run is its demonstrations and its cloning, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -37,8 +36,10 @@ def locate(name: str, runs: Path, deploy: Deploy) -> Cloned:
     theirs = typed.read(path / "deploy.yaml", Deploy)
     if not theirs.entropulse.bc_steps and (record.experiment or record.cloned):
         raise ConfigError(f"{FLAG} {name}: it began from what {record.cloned_in} had cloned: name that")
-    if (key := _differs(experiment.cloning_of(theirs), experiment.cloning_of(deploy))) is not None:
+    if (key := experiment.first_difference(experiment.cloning_of(theirs), experiment.cloning_of(deploy))) is not None:
         raise ConfigError(f"{FLAG} {name}: it was cloned with another {key} than the deploy file says")
+    if record.arm == runfolder.CLONING and (record.verdict != "ok" or runfolder.owner(path) is not None):
+        raise ConfigError(f"{FLAG} {name}: it is not done with cloning: {runfolder.state(path, record)}")
     try:
         found = weights.locate(str(path), runs, "" if record.arm == runfolder.CLONING else AFTER)
     except ConfigError as error:
@@ -54,15 +55,3 @@ def of_seed(name: str, runs: Path, deploy: Deploy) -> Cloned:
             f"{FLAG} {name}: it was cloned with seed {found.seed}, not {deploy.run.seed}: say --seed {found.seed}"
         )
     return found
-
-
-def _differs(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str | None:
-    """The first key by dots that two mappings differ in."""
-    for key, value in ours.items():
-        other = theirs.get(key)
-        if isinstance(value, dict) and isinstance(other, dict):
-            if (inner := _differs(other, value)) is not None:
-                return f"{key}.{inner}"
-        elif value != other:
-            return key
-    return None

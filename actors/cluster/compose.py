@@ -12,9 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import demopool, demosource, models, plansummary
+from actors.cluster import demopool, demosource, ledgers, models, plansummary
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import Lanes, lanes_of, refuse_undoable, routes_of
+from actors.cluster.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
 from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
@@ -27,7 +28,6 @@ from runtime.errors import ConfigError
 from runtime.message import Version
 from runtime.system import ActorSpec, HostSpec
 
-BEGIN = Version(lineage=0, step=0)  # of the base model's weights
 RANK_HOST = "ranks/0"
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ROUTER = "router"  # in front of several samplers
@@ -180,7 +180,8 @@ def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: 
 def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
     tokenizer = models.fingerprint(model)
     source = ""
-    if deploy.demos.source:
+    # A run that goes on needs its recording no more once it has taken it in.
+    if deploy.demos.source and not ledgers.holds_demos(run_dir, deploy.demos.count):
         try:
             source = str(demosource.locate(deploy.demos.source, run_dir.parent))
         except ConfigError as error:
@@ -190,7 +191,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
     refuse_undoable(lanes.train, space, "train")
     refuse_undoable(lanes.demo, space, "demo")
     pool = demopool.pool_of(deploy.demos, space)
-    if not source and deploy.demos.count:
+    if not deploy.demos.source and deploy.demos.count:
         demopool.refuse_missing_keys(pool, os.environ)
     ledger = LedgerSettings(
         seed=deploy.run.seed,

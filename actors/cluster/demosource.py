@@ -14,6 +14,7 @@ from actors.cluster.nearest import hint
 from actors.replay import demofiles
 from actors.replay.demofiles import Header
 from actors.replay.demos import refuse_foreign
+from actors.replay.ledgerfile import LEDGER
 from runtime.errors import ConfigError, LedgerError, StoreError
 
 SUFFIXES = (".jsonl", ".parquet")
@@ -29,7 +30,7 @@ def locate(name: str, runs: Path) -> Path:
             raise ConfigError(f"{name}: no such file of demonstrations; {_files_near(Path(name))}")
         return Path(name).resolve()
     for folder in (Path(name), runs / name):
-        if os.path.isfile(folder / demofiles.LEDGER):
+        if os.path.isfile(folder / LEDGER):
             return folder.resolve()
     known = [path.name for path, _ in runfolder.all_runs(runs)]
     if name == "last" and known:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
+from actors.cluster import ledgers
 from actors.replay.evaluation import Episode, Summary, gain, summarise
 from actors.replay.intervals import Gain
 from apis import tasks
 from runtime.errors import ConfigError
 from runtime.message import Version
-
-LEDGER = "ledger.sqlite"
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,12 +51,8 @@ def untrained_families() -> frozenset[str]:
 
 
 def read_rounds(run: Path) -> list[Round]:
-    """The rounds of the run at `run` that count, in the order of opening. Raises ConfigError without a ledger."""
-    ledger = run / LEDGER
-    if not ledger.is_file():
-        raise ConfigError(f"{run} holds no ledger: the run ended before it played anything")
-    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=10.0)) as db:
-        db.row_factory = sqlite3.Row
+    """The rounds of the run at `run` that count, as they were opened. Raises ConfigError without a readable ledger."""
+    with ledgers.opened(run) as db:
         return rounds_of(db)
 
 

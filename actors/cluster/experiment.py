@@ -108,6 +108,18 @@ def cloning_of(deploy: Deploy) -> dict[str, object]:
     }
 
 
+def first_difference(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str | None:
+    """The first key by dots that two mappings differ in."""
+    for key, value in ours.items():
+        other = theirs.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            if (inner := first_difference(other, value)) is not None:
+                return f"{key}.{inner}"
+        elif value != other:
+            return key
+    return None
+
+
 def cloning_alone(deploy: Deploy) -> Deploy:
     """Of `deploy`, what comes before RL, to its end: no round is played, for the arms that follow play their own."""
     change = msgspec.structs.replace

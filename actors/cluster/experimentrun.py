@@ -9,10 +9,12 @@ started again; what is begun later has the settings that the first runs were beg
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,6 +41,21 @@ from runtime.errors import ConfigError
 REPORT = "report"
 LAST, SOURCE = "last", "demos.source"
 ENDED = ("ok", "failed")
+
+
+class _Begun(NamedTuple):
+    """What runs of one experiment are labelled with, the same for all however long they take."""
+
+    args: argparse.Namespace
+    name: str  # the experiment's
+    settings: dict[str, str]  # arm -> what the deploy file said to it when the command was given
+
+    def labels(self, arm: str) -> Labels:
+        """Of a run of `arm`."""
+        return Labels(
+            self.args.file, self.args.runs, time.time(), experiment=self.name, arm=arm,
+            cloned=runcommand.cloned_by(self.args), settings=self.settings[arm], asked=_said_by(self.args),
+        )  # fmt: skip
 
 
 def is_one(args: argparse.Namespace) -> bool:
@@ -80,11 +97,13 @@ def start(args: argparse.Namespace) -> int:
     name, runs, _ = _asked(args, begun)
     sources: dict[str, str] = {}  # by recording
     whole = experiment.expand(args.file, args.overrides)  # all arms, whichever are chosen
+    arms = (RECORDING, CLONING, *(one.arm for one in runs))
+    told = _Begun(args, name, {arm: experiment.settings_of(args.file, arm) for arm in arms})
     footings, shared = experiment.footings(whole), experiment.share_cloning(whole)
     for one in runs if not args.cloned else []:
         footing = footings[one.arm]
         if footing not in sources:
-            source = _recorded(folder, "-".join(part for part in (name, footing) if part), one.deploy, args, name)
+            source = _recorded(folder, "-".join(part for part in (name, footing) if part), one.deploy, told)
             if isinstance(source, int):
                 return source
             sources[footing] = source
@@ -93,14 +112,14 @@ def start(args: argparse.Namespace) -> int:
         deploy = one.deploy if args.cloned else _with_source(one.deploy, sources[footings[one.arm]])
         if shared and not args.cloned and one.seed not in begin:
             path = folder / runfolder.cloning_of(name, one.seed)
-            say.line(f"\ncloning for all arms of seed {one.seed}")
-            if status := _carry_out(path, experiment.cloning_alone(deploy), CLONING, name, args):
+            say.news(f"\ncloning for all arms of seed {one.seed}")
+            if status := _carry_out(path, experiment.cloning_alone(deploy), CLONING, told):
                 return status
             begin[one.seed] = weights.locate(str(path), folder).folder
         if one.seed in begin:
             deploy = experiment.after_cloning(deploy, begin[one.seed])
-        say.line(f"\n{number} of {len(runs)}: {_said(one) or 'no arm'}, seed {one.seed}")
-        status = _carry_out(folder / one.name(name), deploy, one.arm, name, args)
+        say.news(f"\n{number} of {len(runs)}: {_said(one) or 'no arm'}, seed {one.seed}")
+        status = _carry_out(folder / one.name(name), deploy, one.arm, told)
         worst = max(worst, status)
         if status == STATUS["stopped"]:
             return status
@@ -148,6 +167,8 @@ def _asked(args: argparse.Namespace, begun: float) -> tuple[str, list[OneRun], l
     runs = experiment.expand(args.file, args.overrides, arms=args.arm, seeds=args.seed)
     name = args.name if args.resume else runcommand.name_of(args, deployfile.locate(args.file), begun)
     places.refuse_unwritable(folder, "--runs")
+    if not args.resume:
+        _refuse_others(folder, name, args)
     for one in runs:
         if not args.resume and (folder / one.name(name)).exists():
             raise ConfigError(f"run {one.name(name)} exists already: continue with --resume, or give another --name")
@@ -162,27 +183,19 @@ def _begun_at(one: OneRun, name: str, folder: Path) -> OneRun:
     return msgspec.structs.replace(one, deploy=experiment.after_cloning(one.deploy, found.folder))
 
 
-def _carry_out(path: Path, deploy: Deploy, arm: str, name: str, args: argparse.Namespace) -> int:
+def _carry_out(path: Path, deploy: Deploy, arm: str, begun: _Begun) -> int:
     path = path.resolve()
     known = (path / "run.json").is_file()
     if known:
         record = runfolder.read_record(path)
         if record.verdict in ENDED and runfolder.owner(path) is None:
-            say.line(f"run {path.name}: {record.verdict} already")
+            say.news(f"run {path.name}: {record.verdict} already")
             return STATUS[record.verdict]
         deploy = typed.read(path / "deploy.yaml", Deploy)
-    labels = _labels(args, name, arm)
-    return runcommand.carry_out(deploy, path, lambda: _planned(deploy, path), labels, resume=known)
+    return runcommand.carry_out(deploy, path, lambda: _planned(deploy, path), begun.labels(arm), resume=known)
 
 
-def _labels(args: argparse.Namespace, name: str, arm: str) -> Labels:
-    return Labels(
-        args.file, args.runs, time.time(), experiment=name, arm=arm, cloned=runcommand.cloned_by(args),
-        settings=experiment.settings_of(args.file, arm), asked=_said_by(args),
-    )  # fmt: skip
-
-
-def _recorded(folder: Path, stem: str, deploy: Deploy, args: argparse.Namespace, name: str) -> str | int:
+def _recorded(folder: Path, stem: str, deploy: Deploy, begun: _Begun) -> str | int:
     """The recording STEM-demos that runs like `deploy` begin from, "" for none; the exit status of one that failed."""
     if deploy.demos.source or not deploy.demos.count:
         return deploy.demos.source
@@ -193,9 +206,9 @@ def _recorded(folder: Path, stem: str, deploy: Deploy, args: argparse.Namespace,
         if record_before.verdict == "ok":
             return str(path)
         if record_before.verdict == "failed":
-            say.line(f"run {path.name}: failed already - {record_before.reason}")
-            say.line(f"  take it as it is with  --set demos.source={path} --set demos.count=N  and another --name,")
-            say.line("  or begin anew under another --name with fewer demos.count or more demos.attempts_per_demo")
+            say.news(f"run {path.name}: failed already - {record_before.reason}")
+            say.news(f"  take it as it is with  --set demos.source={path} --set demos.count=N  and another --name,")
+            say.news("  or begin anew under another --name with fewer demos.count or more demos.attempts_per_demo")
             return STATUS["failed"]
     from actors.cluster.demos import record
 
@@ -203,8 +216,8 @@ def _recorded(folder: Path, stem: str, deploy: Deploy, args: argparse.Namespace,
     alone = msgspec.structs.replace(alone, run=msgspec.structs.replace(alone.run, limit_s=None))
     if known:  # other seeds may come first by now
         alone = typed.read(path / "deploy.yaml", Deploy)
-    say.line(f"recording {alone.demos.count} demonstrations into {path.name}, which runs begin from")
-    status = record.record_into(path, alone, _labels(args, name, RECORDING), resume=known)
+    say.news(f"recording {alone.demos.count} demonstrations into {path.name}, which runs begin from")
+    status = record.record_into(path, alone, begun.labels(RECORDING), resume=known)
     return str(path) if status == 0 else status
 
 
@@ -229,14 +242,34 @@ def _to_resume(folder: Path, name: str | None, file: str) -> tuple[str, Asked | 
         name = names[-1]
     if name not in names:
         raise ConfigError(f"--name {name}: no such experiment of {file} in {folder}; {hint(name, set(names))}")
-    for record in (one for one in mine if one.experiment == name and one.settings):
-        if record.settings != experiment.settings_of(file, record.arm):
+    _refuse_changed(file, [record for record in mine if record.experiment == name])
+    begun = [record.asked for record in mine if record.experiment == name and record.asked]
+    return name, begun[-1] if begun else None
+
+
+def _refuse_others(folder: Path, name: str, args: argparse.Namespace) -> None:
+    """Raise ConfigError where runs of an experiment called `name` were begun otherwise than what `args` begin now.
+
+    They would begin from its recording and from what it has cloned.
+    """
+    known = [record for _, record in runfolder.all_runs(folder) if record.experiment == name]
+    for record in known:
+        if not deployfile.same(record.file, args.file):
+            raise ConfigError(f"--name {name}: experiment {name} is of {record.file}; give another --name")
+        if record.asked is not None and record.asked.overrides != args.overrides:
+            was = shlex.join(Asked(overrides=record.asked.overrides).words()) or "no --set"
+            raise ConfigError(f"--name {name}: experiment {name} was begun with {was}; give another --name")
+    _refuse_changed(args.file, known)
+
+
+def _refuse_changed(file: str, known: Sequence[RunRecord]) -> None:
+    """Raise ConfigError where the file says something else by now to one of the runs."""
+    for record in known:
+        if record.settings and record.settings != experiment.settings_of(file, record.arm):
             raise ConfigError(
                 f"{file}: it has changed since {record.name} was begun with it, and what is begun now would differ;"
                 " undo the change, or begin another experiment with another --name"
             )
-    begun = [record.asked for record in mine if record.experiment == name and record.asked]
-    return name, begun[-1] if begun else None
 
 
 def _of_file(folder: Path, file: str) -> list[RunRecord]:

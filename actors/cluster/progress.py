@@ -124,14 +124,14 @@ class PlainLines:
 
     def note(self, text: str) -> None:
         """A line that stays."""
-        say.line(text)
+        say.news(text)
 
     def show(self, shot: Snapshot) -> None:
         """A line, unless one was shown less than `every_s` ago in the same phase."""
         if self._last and shot.elapsed_s - self._last[0] < self._every_s and shot.phase == self._last[1]:
             return
         self._last = (shot.elapsed_s, shot.phase)
-        say.line(f"{say.duration(shot.elapsed_s):>7}  " + "  ".join(f"{label} {value}" for label, value in cells(shot)))
+        say.news(f"{say.duration(shot.elapsed_s):>7}  " + "  ".join(f"{label} {value}" for label, value in cells(shot)))
 
 
 class LiveBlock:

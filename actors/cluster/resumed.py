@@ -5,18 +5,19 @@ Invariant: a change that would do nothing, or break what the run holds, is refus
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
 
-from actors.cluster import typed
+from actors.cluster import experiment, ledgers, typed
 from actors.cluster.config import Deploy, refuse_expert_keys
+from actors.replay.ledgerfile import LEDGER
 from runtime.errors import ConfigError
 
 # What tasks, groups and weights of a run's first part were made with.
-FIXED = ("run.seed", "learner.advantage", "learner.dtype")
+FIXED = (
+    "run.seed", "run.base", "desktops.form", "desktops.actions", "learner.advantage", "learner.dtype",
+)  # fmt: skip
 TRAINING = ("tasks.train", "tasks.demo", "demos", "learner", "entropulse")  # nothing to a run that is trained
 
 
@@ -29,6 +30,9 @@ def settings(folder: Path, overrides: Sequence[str]) -> Deploy:
         was = attrgetter(key)(before)
         if attrgetter(key)(after) != was:
             raise ConfigError(f"--set {key}: run {folder.name} has {was}, which it keeps: leave it out")
+    cloned, now = experiment.cloning_of(before), experiment.cloning_of(after)
+    if (other := experiment.first_difference(cloned, now)) is not None and has_cloned(folder):
+        raise ConfigError(f"--set {other}: run {folder.name} has begun to clone as it was told: leave it out")
     changed = [part for part in TRAINING if attrgetter(part)(before) != attrgetter(part)(after)]
     if changed and is_done(folder):
         said = next((one for one in overrides if one.startswith(changed[0])), changed[0])
@@ -36,17 +40,21 @@ def settings(folder: Path, overrides: Sequence[str]) -> Deploy:
     return after
 
 
+def has_cloned(folder: Path) -> bool:
+    """Whether the run in `folder` has begun to clone, or is past it. Raises ConfigError for a broken ledger."""
+    if not (folder / LEDGER).is_file():
+        return False
+    with ledgers.opened(folder) as db:
+        return bool(db.execute("SELECT EXISTS (SELECT 1 FROM stays WHERE phase != 'demo')").fetchone()[0])
+
+
 def is_done(folder: Path) -> bool:
     """Whether the run in `folder` has begun its last evaluation, or is over. Raises ConfigError for a broken ledger."""
-    ledger = folder / "ledger.sqlite"
-    if not ledger.is_file():
+    if not (folder / LEDGER).is_file():
         return False
-    try:
-        with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=10.0)) as db:
-            ended = db.execute(
-                "SELECT (SELECT phase FROM stays ORDER BY idx DESC LIMIT 1) = 'done' "
-                "OR EXISTS (SELECT 1 FROM rounds WHERE name = 'final' AND abandoned = 0)"
-            ).fetchone()[0]
-    except sqlite3.Error as error:
-        raise ConfigError(f"the ledger {ledger} can't be read: {error}") from error
+    with ledgers.opened(folder) as db:
+        ended = db.execute(
+            "SELECT (SELECT phase FROM stays ORDER BY idx DESC LIMIT 1) = 'done' "
+            "OR EXISTS (SELECT 1 FROM rounds WHERE name = 'final' AND abandoned = 0)"
+        ).fetchone()[0]
     return bool(ended)

@@ -62,7 +62,8 @@ def start(args: argparse.Namespace) -> int:
     def planned() -> compose.Plan:
         return compose.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
 
-    labels = Labels(args.file, args.runs, begun, cloned=cloned_by(args))
+    settings = experiment.settings_of(args.file, "")
+    labels = Labels(args.file, args.runs, begun, cloned=cloned_by(args), settings=settings)
     return carry_out(deploy, folder, planned, labels, resume=args.resume)
 
 
@@ -79,6 +80,9 @@ def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
     if args.resume:
         refuse_given(args, ["cloned"], "a run goes on with what it has")
         folder = _to_resume(runs, args.name, path, args.file)
+        was = runfolder.read_record(folder).settings
+        if was and was != experiment.settings_of(args.file, ""):
+            say.line(f"{args.file} has changed since: run {folder.name} goes on as it was begun (--set changes it)")
         return folder, resumed.settings(folder, args.overrides)
     folder = runs / name_of(args, path, begun)
     runfolder.refuse_taken(folder)
@@ -104,7 +108,7 @@ class Labels(NamedTuple):
     experiment: str = ""  # what this run is one of
     arm: str = ""
     cloned: str = ""  # the run whose cloned weights it begins from
-    settings: str = ""  # names what the file of the experiment says to it
+    settings: str = ""  # names what the file says to it
     asked: runfolder.Asked | None = None  # of the experiment
 
 
@@ -145,7 +149,7 @@ def carry_out(
         from actors.cluster import execute
         from runtime.system import run as run_loop
 
-        say.line(f"run {folder.name}{' resumed' if resume else ''}   (computerrl logs {named} -f)")
+        say.news(f"run {folder.name}{' resumed' if resume else ''}   (computerrl logs {named} -f)")
         verdict, reason = run_loop(execute.execute(plan, run.record, job))
     except KeyboardInterrupt:
         verdict, reason = "stopped", "interrupted"
@@ -154,11 +158,11 @@ def carry_out(
         raise
     finally:
         run.end(verdict, reason)
-    say.line(f"run {folder.name}: {verdict}{f' - {reason}' if reason else ''}")
+    say.news(f"run {folder.name}: {verdict}{f' - {reason}' if reason else ''}")
     if verdict == "crashed":
-        say.line(f"see  computerrl logs {named} --level warning")
+        say.news(f"see  computerrl logs {named} --level warning")
     if verdict in ("crashed", "stopped"):
-        say.line(f"continue with  {runfolder.to_continue(record, folder)}")
+        say.news(f"continue with  {runfolder.to_continue(record, folder)}")
     return STATUS[verdict]
 
 

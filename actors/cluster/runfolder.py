@@ -12,6 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -61,7 +62,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     experiment: str = ""  # of the runs that one file with arms or seeds became; "" for a run of its own
     arm: str = ""
     cloned: str = ""  # the run whose cloned weights it begins from, where that is another
-    settings: str = ""  # names what the file of an experiment said to this run; "" in older builds
+    settings: str = ""  # names what the deploy file said to this run when it was begun; "" in older builds
     asked: Asked | None = None  # of the experiment, by the command that last went on with this run; older builds: None
 
     @property
@@ -124,6 +125,28 @@ def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
     if not resume:
         refuse_taken(path)
     existed = is_run(path)
+    lock = _locked(path, record.started)
+    if existed:
+        before = read_record(path)
+        record.resumed = before.resumed + 1
+        record.seed, record.cloned = before.seed, record.cloned or before.cloned
+        record.started, record.started_s = before.started, before.started_s
+        record.settings = before.settings or record.settings
+    folder = RunFolder(path, record, lock)
+    folder.save()
+    return folder
+
+
+@contextmanager
+def held(path: Path, started: str) -> Iterator[None]:
+    """Own the folder of an old run without going on with it: its record stays as it is. Raises ConfigError when it is
+    in use."""
+    with closing(_locked(path, started)):
+        yield
+
+
+def _locked(path: Path, started: str) -> IO[str]:
+    """The lock of folder `path`, held until it is closed. Raises ConfigError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / "lock").open("a+", encoding="utf-8")
@@ -135,16 +158,9 @@ def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
         lock.close()
         raise ConfigError(f"run {path.name} is in use by {_describe(owner(path))}") from None
     lock.truncate(0)
-    lock.write(msgspec.json.encode(Owner(pid=os.getpid(), started=record.started)).decode())
+    lock.write(msgspec.json.encode(Owner(pid=os.getpid(), started=started)).decode())
     lock.flush()
-    if existed:
-        before = read_record(path)
-        record.resumed = before.resumed + 1
-        record.seed, record.cloned = before.seed, record.cloned or before.cloned
-        record.started, record.started_s = before.started, before.started_s
-    folder = RunFolder(path, record, lock)
-    folder.save()
-    return folder
+    return lock
 
 
 def owner(path: Path) -> Owner | None:
@@ -170,8 +186,8 @@ def refuse_taken(path: Path) -> None:
 
 def refuse_held(path: Path) -> None:
     """Raise ConfigError where a live process owns the run at `path`."""
-    if (held := owner(path)) is not None:
-        raise ConfigError(f"run {path.name} is in use by {_describe(held)}")
+    if (by := owner(path)) is not None:
+        raise ConfigError(f"run {path.name} is in use by {_describe(by)}")
 
 
 def to_continue(record: RunRecord, path: Path) -> str:
@@ -195,8 +211,8 @@ def runs_flag(runs: Path) -> str:
     return f" --runs {shlex.quote(str(there.relative_to(here) if there.is_relative_to(here) else there))}"
 
 
-def _describe(held: Owner | None) -> str:
-    return f"process {held.pid} since {held.started}" if held else "another process"
+def _describe(by: Owner | None) -> str:
+    return f"process {by.pid} since {by.started}" if by else "another process"
 
 
 def read_record(path: Path) -> RunRecord:

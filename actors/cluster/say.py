@@ -7,6 +7,7 @@ prints exactly one JSON document on standard output.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -22,6 +23,21 @@ def line(text: str = "", *, to: TextIO | None = None) -> None:
     stream = to or sys.stdout
     stream.write(clean(text, lines=True) + "\n")
     stream.flush()
+
+
+def news(text: str) -> None:
+    """Lines on how work goes. A reader who has left (`| head`) ends the telling and not the work."""
+    try:
+        line(text)
+    except BrokenPipeError:
+        unheard()
+
+
+def unheard() -> None:
+    """Nobody reads standard output any more, and nothing may be flushed into the closed pipe."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def quoted(text: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import evaluation, runfolder, say
+from actors.replay.ledgerfile import LEDGER
 from runtime.control import query_status
 from runtime.errors import ActorGone
 from runtime.status import ActorStatus
@@ -59,7 +60,7 @@ def show(path: Path, *, as_json: bool) -> int:
 
 def _evaluated(path: Path, record: runfolder.RunRecord) -> evaluation.Round | None:
     """The round of a run that only evaluates, once something of it was played."""
-    if not record.of_eval or not (path / evaluation.LEDGER).is_file():
+    if not record.of_eval or not (path / LEDGER).is_file():
         return None
     rounds = evaluation.read_rounds(path)
     return rounds[-1] if rounds and rounds[-1].summary.whole.all.n else None

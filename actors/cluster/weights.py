@@ -18,6 +18,7 @@ from runtime.message import Version
 
 BASE = "base"
 NEWEST = "newest"
+BEGIN = Version(lineage=0, step=0)  # of the weights that a run begins with
 _PLACES = ("weights", "kept", "pinned")  # of a run's folder: exports, those kept for good, those of open rounds
 
 
@@ -56,9 +57,9 @@ def run_of(name: str, runs: Path) -> Path | None:
     if name in named:
         return named[name].resolve()
     if name == "last":  # an evaluation holds a copy of others' weights and knows none of their rounds
-        made = [path for path, record in known if not record.of_eval and exports(path)]
+        made = [path for path, record in known if not record.of_eval and max(exports(path), default=BEGIN) > BEGIN]
         if not made:
-            raise ConfigError(f"last: no training run in {runs} holds weights")
+            raise ConfigError(f"last: no training run in {runs} has made an optimizer step")
         return made[-1].resolve()
     return Path(name).resolve() if runfolder.is_run(Path(name)) else None
 
@@ -74,7 +75,7 @@ def exports(run: Path) -> dict[Version, Path]:
 
 def _of_run(run: Path, at: str) -> Weights:
     held = exports(run)
-    if not held:
+    if not held or (at == NEWEST and max(held) == BEGIN):  # what it began with is exported before its first step
         raise ConfigError(f"run {run.name} holds no weights: it ended before its first optimizer step")
     rounds = {found.name: found.version for found in evaluation.read_rounds(run)}
     version = str(max(held)) if at == NEWEST else rounds.get(at, at)

@@ -17,7 +17,6 @@ from runtime.errors import StoreError
 from runtime.segments import digest_of
 
 FORMAT = "computerrl-demos-3"
-LEDGER = "ledger.sqlite"
 
 
 class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -122,7 +121,7 @@ def _header(path: Path, text: bytes) -> Header:
         if name != FORMAT:
             raise StoreError(f"{path} has format {name!r}, this build reads {FORMAT!r}: export it again")
         return msgspec.json.decode(text, type=Header)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"no demonstrations in {path}: {error}") from error
 
 
@@ -133,7 +132,7 @@ def _lines(path: Path) -> Iterator[Demo]:
         for number, line in enumerate(file, 2):
             try:
                 yield decoder.decode(line)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise StoreError(f"{path}, line {number}: {error}") from error
 
 

@@ -5,16 +5,14 @@ Invariant: the ledger is opened read-only, so looking at a run changes nothing a
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
 
-from actors.replay.demofiles import FORMAT, LEDGER, Demo, DemoStep, Header, Tried
+from actors.replay.demofiles import FORMAT, Demo, DemoStep, Header, Tried
+from actors.replay.ledgerfile import reading
 from actors.replay.messages import Reservation, StepPayload, StepRef
-from actors.replay.schema import FORM
 from runtime.errors import StoreError
 from runtime.segments import digest_of, read_blob
 
@@ -27,7 +25,7 @@ _EPISODES = (
 
 def read_run(folder: Path) -> tuple[Header, Iterator[Demo]]:
     """As `demofiles.read`. Raises StoreError when there is no ledger of this build's form."""
-    with _opened(folder) as database:
+    with reading(folder) as database:
         meta = {row["key"]: row["value"] for row in database.execute("SELECT key, value FROM meta")}
         count = database.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()[0]
         tried = [
@@ -41,31 +39,14 @@ def read_run(folder: Path) -> tuple[Header, Iterator[Demo]]:
 
 def counts(folder: Path) -> dict[str, int]:
     """Successful demonstrations by `family/route`, or `family/member` of a pool. Raises StoreError."""
-    with _opened(folder) as database:
+    with reading(folder) as database:
         rows = database.execute("SELECT name, value FROM counters WHERE name LIKE 'demos:%'").fetchall()
     return {row["name"].removeprefix("demos:"): row["value"] for row in rows}
 
 
-@contextmanager
-def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
-    """The ledger of the run in `folder`, read-only; what goes wrong with the file is a StoreError."""
-    path = folder / LEDGER
-    if not path.is_file():
-        raise StoreError(f"no demonstrations in {folder}: it has no {LEDGER}")
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10.0)) as database:
-            database.row_factory = sqlite3.Row
-            form = database.execute("PRAGMA user_version").fetchone()[0]
-            if form != FORM:
-                raise StoreError(f"the ledger of {folder} has form {form}, this build reads form {FORM}")
-            yield database
-    except sqlite3.Error as error:
-        raise StoreError(f"the ledger of {folder} can't be read: {error}") from error
-
-
 def _demos(folder: Path, count: int) -> Iterator[Demo]:
     segments = folder / "segments"
-    with _opened(folder) as database:
+    with reading(folder) as database:
         # A live run may add more meanwhile: as many as the header says are read.
         for row in database.execute(f"{_EPISODES} LIMIT ?", (count,)).fetchall():
             refs = database.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (row["token"],)).fetchall()

@@ -96,6 +96,13 @@ class Book(Document):
         if self._sheet.isProtected() and cells.CellProtection.IsLocked:
             raise wrong(f"{argument}: the sheet {self._sheet.Name!r} is protected: end that by Tools > Protect Sheet")
 
+    def _whole(self, cells: Any, argument: str) -> None:
+        """Raise Refused where a merged cell lies partly within `cells` and partly beside them."""
+        cursor = self._sheet.createCursorByRange(cells)
+        cursor.collapseToMergedArea()
+        if (grown := address(cursor.RangeAddress)) != address(cells.RangeAddress):
+            raise wrong(f"{argument}: a merged cell reaches beyond {address(cells.RangeAddress)}, to {grown}")
+
     def _open_structure(self, argument: str) -> None:
         """Raise Refused where the workbook's sheets may not be changed."""
         if self._doc.isProtected():

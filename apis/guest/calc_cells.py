@@ -11,12 +11,13 @@ import re
 from typing import Any
 
 import uno
-from guest.calc_base import Book, address, letters, shown
+from guest.calc_base import CONTENTS, Book, address, filled_in, letters, shown
 from guest.errors import Refused
 from guest.office_base import RESULT_CHARS
 from guest.paths import wrong
 
 OUTSIDE = re.compile(r"'\s*#|\b(WEBSERVICE|DDE)\s*\(", re.IGNORECASE)  # a formula's ways to another file or program
+FORMULA = 16  # com.sun.star.sheet.CellFlags
 MAX_TRANSPOSED = 20_000  # cells
 NOT_UNDERSTOOD = range(501, 526)  # error codes of formulas that do not parse or name what there is not
 CALCULATED = {502, 503, 504, 519, 522, 523, 524}  # of those, what a formula can come to by its cells' values
@@ -117,6 +118,7 @@ class Cells(Book):
         """Sort one column's own cells."""
         cells = self._column_part(column_name, start_index)
         self._changeable(cells, "column_name")
+        self._sortable(cells)
         field = uno.createUnoStruct("com.sun.star.table.TableSortField")
         field.Field, field.IsAscending, field.IsCaseSensitive = 0, ascending, False
         descriptor = {prop.Name: prop for prop in cells.createSortDescriptor()}
@@ -126,6 +128,20 @@ class Cells(Book):
         wanted = tuple(descriptor.values())
         uno.invoke(cells, "sort", (wanted,))
         return f"{address(cells.RangeAddress)} sorted, {'smallest' if ascending else 'largest'} first"
+
+    def _sortable(self, cells: Any) -> None:
+        """Raise Refused where the office would leave a column as it was, without a word."""
+        where = address(cells.RangeAddress)
+        if not filled_in(cells, CONTENTS):
+            raise wrong(f"column_name: {where} is empty")
+        if formulas := filled_in(cells, FORMULA):  # each would count anew where it comes to stand
+            raise wrong(
+                f"column_name: {address(formulas[0])} holds formulas, and those follow the cells beside them; sort a"
+                " column of values"
+            )
+        self._whole(cells, "column_name")
+        if cells.IsMerged:
+            raise wrong(f"column_name: {where} has merged cells, which can't be sorted")
 
     def reorder_columns(self, *, column_order: list[str]) -> str:
         """Move whole columns, as by cutting and pasting, so that formulas go on to mean the same cells."""

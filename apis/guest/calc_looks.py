@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import uno
-from guest.calc_base import Book
+from guest.calc_base import Book, address
 from guest.office_base import enum
 from guest.paths import wrong
 
@@ -62,10 +62,12 @@ class Looks(Book):
 
     def merge_cells(self, *, range_str: str) -> str:
         """Merge into one cell."""
-        if ":" not in range_str:
-            raise wrong("range_str: write a range of two cells or more like 'A1:C1'")
         cells = self._range(range_str)
+        if address(cells.RangeAddress) == address(cells.getCellByPosition(0, 0).RangeAddress):
+            raise wrong("range_str: write a range of two cells or more like 'A1:C1'")
         self._changeable(cells, "range_str")
+        self._whole(cells, "range_str")
+        cells.merge(False)  # the office leaves a range with merged cells in it as it is, without a word
         cells.merge(True)
         return f"{range_str} is one cell"
 

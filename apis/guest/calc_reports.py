@@ -27,6 +27,9 @@ class Reports(Book):
         for value in values:
             if not value or any(c in '"\n\t' for c in value):
                 raise wrong(f"values: {value[:40]!r} can't stand in a list: no empty text, quote, tab or new line")
+        parted = next((value for value in values if "," in value), None)
+        if parted is not None and "Excel" in self._format():
+            raise wrong(f"values: {parted[:40]!r} would become several: such a file parts them by commas")
         long = len(",".join(values))
         if long > MAX_LISTED and "Excel" in self._format():
             raise wrong(f"values: such a file keeps {MAX_LISTED} characters of them, commas included; these are {long}")

@@ -6,6 +6,7 @@ Invariant: files are written below HOME only, and the workbook itself only in it
 from __future__ import annotations
 
 import os
+import tempfile
 
 import uno
 from guest.calc_base import Book
@@ -100,10 +101,11 @@ class Sheets(Book):
             raise wrong("the workbook is that CSV file itself: use save")
         number = self._sheet.RangeAddress.Sheet + 1
         options = f"44,34,76,1,,0,false,true,false,false,false,{number}"
-        self._write(target, CSV, prop("FilterOptions", options))
-        written = f"{os.path.splitext(target)[0]}-{self._sheet.Name}.csv"
-        if not os.path.exists(target) and os.path.exists(written):  # some releases add the sheet's name
-            os.replace(written, target)
+        with tempfile.TemporaryDirectory(prefix=".csv-", dir=os.path.dirname(target)) as folder:
+            # Where a sheet is named by its number, its name is added to the file's, and no other is touched.
+            self._write(os.path.join(folder, "sheet.csv"), CSV, prop("FilterOptions", options))
+            (written,) = os.listdir(folder)
+            os.replace(os.path.join(folder, written), target)
         return f"wrote {os.path.basename(target)}"
 
     def export_to_pdf(self, *, file_path: str | None, sheets: list[str] | None, open_after_export: bool) -> str:

@@ -53,7 +53,8 @@ class Sheet:
         for row in range(first[0], last[0] + 1):
             if time.monotonic() > until or row > lowest + ROWS_GAP:
                 break
-            for column in range(first[1], min(last[1], rightmost + COLUMNS_GAP) + 1):
+            column = first[1] - 1
+            while (column := column + 1) <= min(last[1], rightmost + COLUMNS_GAP):  # which grows on the way
                 text = Atspi.Text.get_text(self._cell(row, column), 0, -1)  # the application bounds a cell's length
                 if text:
                     found[row, column] = text[:TEXT_MAX]

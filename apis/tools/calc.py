@@ -86,7 +86,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "hide_row_data",
         "Hide every row of the active sheet in which a cell holds a value.",
         Param(
-            "value", "text", "str", (200,), "N/A", "all of such a cell, as the input line shows it: '0.5' and not '50%'"
+            "value", "text", "str", (200,), "N/A", "all of such a cell, as the input line shows it: '50%' and not '0.5'"
         ),
     ),
     _function(

@@ -49,6 +49,9 @@ def read_architecture(folder: Path) -> Architecture:
         raise EngineError(f"{folder}: hidden_act {config['hidden_act']!r} is not silu")
     if config.get("use_sliding_window"):
         raise EngineError(f"{folder}: sliding-window attention is not supported")
+    biased = model_type == "qwen2"  # queries, keys and values; a Qwen3 with biases has one of its output, too
+    if bool(config.get("attention_bias", biased)) != biased:
+        raise EngineError(f"{folder}: attention_bias {config['attention_bias']} is not what {model_type} has")
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if rope.get("rope_type", rope.get("type", "default")) != "default":
         raise EngineError(f"{folder}: scaled rotary positions ({rope}) are not supported")

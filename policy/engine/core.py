@@ -102,7 +102,8 @@ class EngineCore:
             self.prefix.drop(kept.serial)
 
     def _same_shape(self, weights: Weights) -> None:
-        for field in ("vocab_size", "width", "layers", "query_heads", "kv_heads", "head_dim", "rope_base"):
+        alike = ("vocab_size", "width", "layers", "query_heads", "kv_heads", "head_dim")
+        for field in (*alike, "mlp_width", "rope_base", "norm_eps"):
             ours, theirs = getattr(self.arch, field), getattr(weights.arch, field)
             if ours != theirs:
                 raise EngineError(f"the new weights have {field} {theirs}, the running model has {ours}")

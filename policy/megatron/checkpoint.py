@@ -6,7 +6,6 @@ A resume continues with the same losses, at any tensor-parallel size.
 
 from __future__ import annotations
 
-import os
 import shutil
 import warnings
 from pathlib import Path
@@ -79,10 +78,10 @@ def save(
     if dist.get_rank() == 0:
         (partial / MARKER).write_bytes(msgspec.json.encode(info))
         for file in [*partial.rglob("*"), partial]:
-            _flush(file)
+            hf_folder.flush(file)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
-        _flush(folder.parent)
+        hf_folder.flush(folder.parent)
     dist.barrier()
 
 
@@ -109,11 +108,3 @@ def _state(updater: Updater, reference: PolicyModel | None, *, loading: bool) ->
         for name, shard in state["reference"].items():
             shard.key = f"reference.{shard.key}" if hasattr(shard, "key") else name
     return state
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,5 +1,6 @@
 """What actions ask of the guest agent."""
 
+import msgspec
 import pytest
 
 from apis.actions import GUI, Action, Click, DragAndDrop, Exit, Hotkey, OpenApp, Quote, Scroll, SwitchWindow, Type, Wait
@@ -94,6 +95,22 @@ def test_overwriting_a_cell_leaves_the_rest_of_the_sheet() -> None:
         assert "hotkey" not in methods
     methods = [call.method for call in plan(Type(coordinates="e1", text="B7", overwrite=True), sheet).calls]
     assert methods.count("hotkey") == 2
+
+
+def test_overwriting_a_cell_with_nothing_clears_it() -> None:
+    cell = Element("table-cell", "B3", "9", 100, 200, 80, 17, ("sen", "edt", "foc"), 0)
+    line = Element("text", "Input line", "9", 200, 124, 400, 34, ("sen", "edt"), 0)
+    windows = (Window(7, "libreoffice-calc", "a.xlsx", True),)
+
+    def keys(action: Type, *elements: Element) -> list[object]:
+        sheet = Observation(windows=windows, elements=elements)
+        return [call.args["keys"] for call in plan(action, sheet).calls if call.method == "hotkey"]
+
+    for where in ("e2", None):
+        assert keys(Type(coordinates=where, text="", overwrite=True), line, cell) == [["Delete"]]
+    assert keys(Type(text="5", overwrite=True), line, cell) == []
+    edited = msgspec.structs.replace(line, states=("sen", "edt", "foc"))
+    assert keys(Type(text="5", overwrite=True), edited, cell) == [["Control_L", "a"], ["BackSpace"]]
 
 
 def test_in_an_office_the_selection_is_there_before_anything_is_deleted() -> None:

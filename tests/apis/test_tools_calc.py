@@ -138,7 +138,11 @@ def test_long_flat_lists_are_no_nesting() -> None:
     data = list(range(500))
     action = call("CalcTools", "set_column_values", column_name="A", data=data)
     assert parse(line(action), "libreoffice_calc") == action
-    assert isinstance(parse(f"CalcTools.set_column_values('A', [{'-' * 500}1])", "libreoffice_calc"), Refusal)
+    for value in (-12.75, True, False, None):
+        action = call("CalcTools", "set_column_values", column_name="A", data=[value] * 500)
+        assert parse(line(action), "libreoffice_calc") == action
+    for deep in ("-" * 500 + "1", "1" + " -1" * 500, "not " * 500 + "True", "a" + ".a" * 500, "- " * 500 + "1"):
+        assert isinstance(parse(f"CalcTools.set_column_values('A', [{deep}])", "libreoffice_calc"), Refusal)
 
 
 def test_calls_by_oracles_are_checked_too() -> None:

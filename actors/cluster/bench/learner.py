@@ -12,12 +12,11 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
-from actors.cluster import runfolder, say, typed, weights
+from actors.cluster import ledgers, runfolder, say, typed, weights
 from actors.cluster.bench.figures import Target, median
 from actors.cluster.config import Deploy
 from actors.learner import batches
@@ -71,7 +70,7 @@ def read_groups(run: Path, most: int) -> tuple[list[GroupRef], dict[BlobRef, Ste
     """The newest groups of differing success whose episodes are still stored, at most `most`, and their payloads."""
     groups: list[GroupRef] = []
     payloads: dict[BlobRef, StepPayload] = {}
-    with closing(sqlite3.connect(f"file:{run / 'ledger.sqlite'}?mode=ro", uri=True, timeout=10.0)) as db:
+    with ledgers.opened(run) as db:
         for name, task in db.execute(
             "SELECT group_id, task FROM episodes WHERE lane = ? AND live = 1 GROUP BY group_id"
             " HAVING min(success) < max(success) ORDER BY group_id DESC",

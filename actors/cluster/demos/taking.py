@@ -60,36 +60,45 @@ def take_in(args: argparse.Namespace) -> int:
         actions=header.actions if fresh else deploy.desktops.actions,
     )
     _refuse_foreign(source, header, settings)
-    record = runfolder.RunRecord(
-        name=folder.name,
-        file=f"{runfolder.IMPORT} {args.file}",
-        seed=deploy.run.seed,
-        build=check_origin().build,
-        versions={},
-        started=runfolder.iso(begun),
-        started_s=begun,
-    )
-    before = None if fresh else runfolder.read_record(folder)
-    run = runfolder.claim(folder, record, resume=not fresh)
-    if fresh:
-        (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
-    verdict: tuple[str, str | None] = ("failed", "the import was broken off")
     try:
-        moved = _into_ledger(folder, source, settings)
-        verdict = ("ok", f"{moved} demonstrations from {source.name}")
+        if fresh:
+            record = runfolder.RunRecord(
+                name=folder.name,
+                file=f"{runfolder.IMPORT} {args.file}",
+                seed=deploy.run.seed,
+                build=check_origin().build,
+                versions={},
+                started=runfolder.iso(begun),
+                started_s=begun,
+            )
+            moved = _into_new(folder, record, deploy, source, settings)
+        else:  # what it was and how it ended stays as it is
+            with runfolder.held(folder, runfolder.iso(begun)):
+                moved = _into_ledger(folder, source, settings)
     except ComputerRLError as error:
-        verdict = ("failed", str(error))
         raise ConfigError(str(error)) from None
-    finally:
-        if before is not None:  # what an old run was and how it ended stays as it is
-            run.record, verdict = before, (before.verdict or "stopped", before.reason)
-        run.end(*verdict)
     if args.json:
         say.document({"run": folder.name, "imported": moved, "offered": header.demos})
     else:
         held = header.demos - moved
         say.line(f"{folder.name}: {moved} demonstrations taken in{f', {held} were there already' if held else ''}")
     return 0
+
+
+def _into_new(folder: Path, record: runfolder.RunRecord, deploy: Deploy, source: Path, settings: LedgerSettings) -> int:
+    """Make the run, and take the demonstrations in."""
+    run = runfolder.claim(folder, record, resume=False)
+    (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
+    verdict, reason = "failed", "the import was broken off"
+    try:
+        moved = _into_ledger(folder, source, settings)
+        verdict, reason = "ok", f"{moved} demonstrations from {source.name}"
+    except ComputerRLError as error:
+        reason = str(error)
+        raise
+    finally:
+        run.end(verdict, reason)
+    return moved
 
 
 def _refuse_foreign(source: Path, header: Header, settings: LedgerSettings) -> None:

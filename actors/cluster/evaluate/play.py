@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import fcntl
 import shutil
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -34,6 +36,7 @@ ROUND = "eval"
 PIN_S = 120.0
 FAULTS_MOST = 0.02  # share of a round's episodes beyond which its numbers are not to be trusted
 _EVALUATED = "evaluated.json"
+_BEGINNING = "beginning.lock"  # held until it is a run, or is given up
 
 
 def play(args: argparse.Namespace) -> int:
@@ -72,14 +75,8 @@ def play(args: argparse.Namespace) -> int:
     # With --json, standard output is for the one document.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
     job = execute.Job(lambda system, plan, shown: _watch(system, plan, shown, version), _judge)
-    try:
-        if not args.resume:
-            _keep(weights, folder)
-        with elsewhere:
-            status = runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
-    finally:
-        if not args.resume:
-            _clear_unbegun(folder)
+    with elsewhere, _kept(weights, folder) if not args.resume else contextlib.nullcontext():
+        status = runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
     show.result(folder, weights, deploy, before, Path(args.out) if args.out else None, as_json=args.json)
     return status
 
@@ -93,8 +90,11 @@ def _refuse_taken(folder: Path) -> None:
 
 
 def _clear_unbegun(folder: Path) -> None:
-    """Remove the folder of an evaluation that never became a run: refused, or broken off before."""
-    if (folder / _EVALUATED).is_file() and not runfolder.is_run(folder):
+    """Remove the folder of an evaluation that never became a run, refused or broken off before, unless one begins."""
+    if not (folder / _EVALUATED).is_file() or runfolder.is_run(folder):
+        return
+    with (folder / _BEGINNING).open("a") as lock, contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -103,9 +103,26 @@ def _place(weights: Weights, folder: Path) -> str:
     return str(PinnedFolders(folder).location(Version.parse(weights.version))) if weights.run else weights.folder
 
 
+@contextlib.contextmanager
+def _kept(weights: Weights, folder: Path) -> Iterator[None]:
+    """A new folder with the weights in it, which goes again unless it becomes a run's. Raises ConfigError."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise ConfigError(
+            f"--name {folder.name}: another evaluation has just begun there; give another --name"
+        ) from None
+    try:
+        with (folder / _BEGINNING).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _keep(weights, folder)
+            yield
+    finally:
+        _clear_unbegun(folder)
+
+
 def _keep(weights: Weights, folder: Path) -> None:
     """Put a run's weights where nobody removes them: a run that goes on deletes its older exports."""
-    folder.mkdir(parents=True)
     # First, for it says whose folder this is, should what follows be broken off.
     (folder / _EVALUATED).write_bytes(msgspec.json.format(msgspec.json.encode(weights)))
     if weights.run:

@@ -7,11 +7,11 @@ shown in part.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
+from actors.cluster import ledgers
 from actors.replay.messages import StepRef
 from runtime.errors import StoreError
 from runtime.message import BlobRef
@@ -52,8 +52,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 def choose(run: Path, most: int = 24) -> list[Episode]:
     """One success and one failure per family, evaluation before training, newest first; at most `most`."""
-    with closing(sqlite3.connect(f"file:{run / 'ledger.sqlite'}?mode=ro", uri=True, timeout=10.0)) as db:
-        db.row_factory = sqlite3.Row
+    with ledgers.opened(run) as db:
         rows = db.execute(
             "SELECT e.token, e.task, e.lane, e.success, e.reason, coalesce(r.name, s.phase) AS whereto FROM episodes e"
             " LEFT JOIN rounds r ON r.id = e.round_id LEFT JOIN stays s ON s.idx = e.stay"

@@ -5,16 +5,14 @@ Invariant: a run that goes on, was killed or did only part of its job gives what
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from actors.cluster import evaluation, runfolder, typed
+from actors.cluster import evaluation, ledgers, runfolder, typed
 from actors.cluster.evaluation import Compared, Round
 from actors.cluster.report import bands, episodes, history
 from actors.cluster.report.curves import Stretch
@@ -195,7 +193,7 @@ def deploy_of(path: Path) -> dict[str, Any]:
 
 
 def _switches(path: Path) -> list[Switch]:
-    with closing(sqlite3.connect(f"file:{path / 'ledger.sqlite'}?mode=ro", uri=True, timeout=10.0)) as db:
+    with ledgers.opened(path) as db:
         rows = db.execute("SELECT phase, start, cause, evidence FROM stays ORDER BY idx").fetchall()
     return [
         Switch(phase=phase, start=Version.parse(start).step, cause=cause, evidence=msgspec.json.decode(evidence))

@@ -6,14 +6,13 @@ run does not have, is simply missing.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from actors.cluster import ledgers
 from runtime.message import Version
 
 
@@ -32,8 +31,7 @@ _NEWER = "SELECT e.lease, e.body FROM evidence e"
 
 def read_steps(run: Path, lines: Iterable[Mapping[str, Any]] = ()) -> list[StepFigures]:
     """The steps in order. `lines` of a run whose ledger keeps no evidence give staleness and waste."""
-    with closing(sqlite3.connect(f"file:{run / 'ledger.sqlite'}?mode=ro", uri=True, timeout=10.0)) as db:
-        db.row_factory = sqlite3.Row
+    with ledgers.opened(run) as db:
         tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         told = {row["lease"]: row["body"] for row in db.execute(_NEWER)} if "evidence" in tables else {}
         rows = db.execute(

@@ -6,22 +6,19 @@ denominators.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from actors.cluster import evaluation
+from actors.cluster import evaluation, ledgers
 from actors.cluster.evaluation import Compared, Round
 from actors.cluster.report.lives import in_a_row
 from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
 from actors.replay.messages import StepPayload, StepRef
-from runtime.errors import ConfigError
 from runtime.logs import log_file
 from runtime.logs_read import read_logs
 from runtime.message import Version
@@ -78,12 +75,8 @@ def logged(path: Path, events: Collection[str]) -> list[dict[str, Any]]:
 
 
 def read_run(path: Path) -> RunFigures:
-    """Everything at once. Raises ConfigError where there is no ledger."""
-    ledger = path / "ledger.sqlite"
-    if not ledger.is_file():
-        raise ConfigError(f"{path} holds no ledger: the run ended before it played anything")
-    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=10.0)) as db:
-        db.row_factory = sqlite3.Row
+    """Everything at once. Raises ConfigError where there is no ledger that can be read."""
+    with ledgers.opened(path) as db:
         stays = [
             Stay(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"])
             for row in db.execute("SELECT * FROM stays ORDER BY idx")
@@ -124,7 +117,7 @@ def _overlap(lines: list[dict[str, Any]]) -> Overlap:
 def last_picture(path: Path) -> tuple[str, bytes] | None:
     """Task and JPEG of the newest successful episode that ended with a stored screenshot."""
     decoder = msgspec.msgpack.Decoder(StepPayload)
-    with closing(sqlite3.connect(f"file:{path / 'ledger.sqlite'}?mode=ro", uri=True, timeout=10.0)) as db:
+    with ledgers.opened(path) as db:
         found = db.execute(
             "SELECT e.task, s.ref FROM episodes e JOIN steps s ON s.token = e.token"
             " WHERE e.success = 1 AND e.live = 1 ORDER BY e.seq DESC, s.n DESC LIMIT 200"

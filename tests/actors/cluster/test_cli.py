@@ -189,6 +189,23 @@ def test_nobody_moves_the_readers_cursor() -> None:
     assert say.clean("ä\nb", lines=True) == "ä\nb"
 
 
+def test_a_reader_that_leaves_ends_no_run(tmp_path: Path) -> None:
+    work = """
+import sys, time
+from actors.cluster import progress, say
+from pathlib import Path
+for n in range(30):
+    progress.PlainLines().note("going on")
+    time.sleep(0.01)
+say.line("done")
+Path("done").touch()
+"""
+    script = f"{sys.executable} -P -c '{work}' | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "going on\n", "")
+    assert (tmp_path / "done").exists()
+
+
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     script = f"{sys.executable} -P -m actors.cluster.cli run --help | head -1"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)

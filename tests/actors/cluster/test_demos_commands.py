@@ -14,7 +14,7 @@ import pytest
 from actors.cluster import cli, compose, demosource, deployfile, models, runfolder
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import lanes_of
-from actors.cluster.typed import build
+from actors.cluster.typed import build, read
 from actors.replay import demofiles, demorun
 from runtime.errors import ConfigError, StoreError
 
@@ -68,12 +68,19 @@ def test_one_recording_is_shared_byte_for_byte(
         assert cli.main(["demos", *words, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
+    record = (tmp_path / "runs" / "cold" / "run.json").read_bytes()
     for name in ("demos.jsonl", "demos.parquet"):
         assert run("export", "cold", name)["header"]["demos"] == 4
         assert digests(tmp_path / name) == wanted
         assert run("import", name, f"from-{name}")["imported"] == 4
         assert digests(tmp_path / "runs" / f"from-{name}") == wanted
         assert run("import", name, f"from-{name}")["imported"] == 0
+        assert run("import", name, "cold")["imported"] == 0
+        assert (tmp_path / "runs" / "cold" / "run.json").read_bytes() == record, "what it was and how it ended"
+    foreign = (tmp_path / "demos.jsonl").read_bytes().replace(b"Agent", b"Ag\xe4nt", 1)
+    (tmp_path / "latin.jsonl").write_bytes(foreign)
+    assert cli.main(["demos", "import", "latin.jsonl", "latin"]) == 2
+    assert "latin.jsonl, line 2: " in capsys.readouterr().err
     assert {row["run"]: row["header"]["demos"] for row in run("list")} == {
         "cold": 4,
         "from-demos.jsonl": 4,
@@ -99,6 +106,13 @@ def used_by_another_run(folder: Path) -> None:
     done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert digests(folder / "runs" / "second") == digests(folder / "runs" / "cold")
+    (folder / "runs" / "cold").rename(folder / "runs" / "moved")
+    deploy = read(folder / "runs" / "second" / "deploy.yaml", Deploy)
+    with pytest.raises(ConfigError, match="cold: no recording of that name"):
+        compose.plan(deploy, run_dir=folder / "runs" / "third", incarnation="")
+    again = compose.plan(deploy, run_dir=folder / "runs" / "second", incarnation="")
+    assert again.stages[0][0].config.demos.source == "", "what it has taken in it needs no more"  # type: ignore[attr-defined]
+    (folder / "runs" / "moved").rename(folder / "runs" / "cold")
 
     def refused(**demos: object) -> str:
         tasks = {"train": ["text_editor/train/1"]}

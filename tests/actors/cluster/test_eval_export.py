@@ -70,6 +70,12 @@ def test_weights_are_found_by_round_version_and_name(runs: Path, capsys: pytest.
     assert "success 1.000 (2/2), 95 % 0.342-1.000, T=1" in capsys.readouterr().out
     assert weights.locate("last", runs).run == found.run, "an evaluation's copy is no run's last weights"
     assert (found.version, found.at, Path(found.folder).name) == ("0.10", "newest", "0.10")
+    begun = RunRecord(name="begun", file="local", seed=3, build="b", versions={}, started="", started_s=10.0)
+    claim(runs / "begun", begun, resume=False).end("stopped", None)
+    shutil.copytree(models.bundled(), runs / "begun" / "weights" / "0.0")
+    assert weights.locate("last", runs).run == found.run, "what a run begins with was not trained by it"
+    with pytest.raises(ConfigError, match="run begun holds no weights: it ended before its first optimizer step"):
+        weights.locate("begun", runs)
     assert weights.locate("last", runs, "after_bc").folder == str(runs / "mine" / "kept" / "0.5")
     assert weights.locate("mine", runs, "0.9").version == "0.9"
     assert weights.locate(str(runs / "mine"), runs, "final").version == "0.10"
@@ -158,6 +164,17 @@ def test_an_evaluation_broken_off_before_it_began_leaves_its_name_free(
         patch.setattr(play.show, "result", lambda *_, **__: None)
         assert cli.main(line) == 7
     left.mkdir()
+    with play._kept(weights.locate("mine", runs), runs / "first"):  # another process's, which is not yet a run
+        with pytest.raises(ConfigError, match="first is there already and no run"):
+            play._refuse_taken(runs / "first")
+        with (
+            pytest.raises(ConfigError, match="another evaluation has just begun there"),
+            play._kept(weights.locate("mine", runs, "after_bc"), runs / "first"),
+        ):
+            pytest.fail("two of one name")
+        assert play.read_weights(runs / "first").version == "0.10"
+        assert (runs / "first" / "pinned" / "0.10").is_dir()
+    assert not (runs / "first").exists()
     (left / "mine.txt").write_text("not of a run")
     assert cli.main(line) == 2
     assert "--name mine-again: " in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from actors.cluster.report.read import read_run
 from actors.cluster.report.show import show
 from actors.cluster.report.spans import common_s, overlap, union
+from actors.replay import ledgerfile
 from actors.replay.intervals import Rate
 from actors.replay.schema import connect
 from runtime.errors import ConfigError
@@ -91,3 +93,24 @@ def test_the_command_prints_and_draws(run: Path, tmp_path: Path, capsys: pytest.
 def test_a_run_without_a_ledger_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no ledger"):
         read_run(tmp_path)
+    (tmp_path / "ledger.sqlite").write_bytes(b"no database" * 1000)
+    with pytest.raises(ConfigError, match=r"the ledger of .* can't be read: file is not a database"):
+        read_run(tmp_path)
+
+
+def test_a_run_is_read_wherever_it_lies(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder of any name, and in one that can't be written, where a ledger's readers make no file of theirs."""
+    odd = run.rename(run.with_name("100% done? #1"))
+    assert len(read_run(odd).rounds) == 1
+    tried = ledgerfile._tried
+
+    def unwritable(uri: str) -> sqlite3.Connection:
+        if uri.endswith("mode=ro"):
+            raise sqlite3.OperationalError("unable to open database file")
+        return tried(uri)
+
+    monkeypatch.setattr(ledgerfile, "_tried", unwritable)
+    assert len(read_run(odd).rounds) == 1
+    (odd / "ledger.sqlite-wal").write_bytes(b"of a writer")
+    with pytest.raises(ConfigError, match="unable to open database file"):
+        read_run(odd)

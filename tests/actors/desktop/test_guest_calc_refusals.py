@@ -12,7 +12,9 @@ import pytest_asyncio
 
 from apis.apps import app_named
 from apis.check.sheetfile import SheetFile
+from apis.observation import from_guest
 from apis.tasks.workbook import make_xlsx
+from runtime.errors import GuestRefused
 from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [
@@ -31,8 +33,9 @@ MATRIX = (
 
 
 def workbook() -> bytes:
-    """Sheets: a plain one, one with a matrix formula, one of columns C to E, one with doubled headers, a locked one."""
-    sheets = {"plain": TABLE, "matrix": TABLE, "wide": WIDE, "doubled": DOUBLED, "locked": TABLE}
+    """Sheets: plain, with a matrix formula, columns C to E, doubled headers, locked, to merge in, eight columns."""
+    sheets = {"plain": TABLE, "matrix": TABLE, "wide": WIDE, "doubled": DOUBLED, "locked": TABLE, "merged": TABLE}
+    sheets["broad"] = (tuple(f"Head {n}" for n in range(1, 9)), tuple(range(11, 19)))
     before, made = zipfile.ZipFile(io.BytesIO(make_xlsx(sheets))), io.BytesIO()
     with zipfile.ZipFile(made, "w") as after:
         for name in before.namelist():
@@ -166,7 +169,7 @@ async def test_a_pivot_table_covers_nothing(calc: Calc) -> None:
     twice = {"source_sheet": "doubled", "table_name": "D", "value_fields": ["C"], "row_fields": ["Name"]}
     told = await calc.tool("create_pivot_table", **twice, target_cell="M1")
     assert told == "refused: source_sheet: several columns are headed 'Qty': rename them first"
-    assert (await calc.saved()).sheets == ["plain", "matrix", "wide", "doubled", "locked"]
+    assert (await calc.saved()).sheets == ["plain", "matrix", "wide", "doubled", "locked", "merged", "broad"]
 
 
 async def test_each_transposed_cell_keeps_its_own_number_format(calc: Calc) -> None:
@@ -181,6 +184,57 @@ async def test_a_list_that_the_file_would_cut_is_refused(calc: Calc) -> None:
     await calc.on("plain")
     told = await calc.tool("set_validation_list", column_name="F", values=[f"{n:010d}" for n in range(40)])
     assert told == "refused: values: such a file keeps 255 characters of them, commas included; these are 439"
+
+
+async def test_a_list_that_the_file_would_part_is_refused(calc: Calc) -> None:
+    await calc.on("plain")
+    told = await calc.tool("set_validation_list", column_name="F", values=["Doe", "Smith, J"])
+    assert told == "refused: values: 'Smith, J' would become several: such a file parts them by commas"
+
+
+async def test_what_can_not_be_sorted_is_said(calc: Calc) -> None:
+    await calc.on("merged")
+    await calc.tool("set_column_values", column_name="D", data=["=B2*2", "=B3*2", "=B4*2"])
+    before = await calc.column("D")
+    told = await calc.tool("sort_column", column_name="D", start_index=2)
+    assert told.startswith("refused: column_name: D2:D4 holds formulas, and those follow the cells beside them"), told
+    assert await calc.column("D") == before
+    assert await calc.tool("sort_column", column_name="H", start_index=2) == "refused: column_name: H2 is empty"
+    assert await calc.tool("merge_cells", range_str="B3:B4") == "B3:B4 is one cell"
+    told = await calc.tool("sort_column", column_name="B", start_index=2)
+    assert told == "refused: column_name: B2:B4 has merged cells, which can't be sorted"
+    assert await calc.tool("merge_cells", range_str="F2:G2") == "F2:G2 is one cell"
+    await calc.tool("set_column_values", column_name="F", data=[3, 2], start_index=2)
+    told = await calc.tool("sort_column", column_name="F", start_index=2)
+    assert told == "refused: column_name: a merged cell reaches beyond F2:F3, to F2:G3"
+
+
+async def test_merged_cells_grow_and_are_never_cut(calc: Calc) -> None:
+    await calc.on("merged")
+    assert await calc.tool("merge_cells", range_str="A6:B6") == "A6:B6 is one cell"
+    told = await calc.tool("merge_cells", range_str="B6:C7")
+    assert told == "refused: range_str: a merged cell reaches beyond B6:C7, to A6:C7"
+    assert await calc.tool("merge_cells", range_str="A6:D6") == "A6:D6 is one cell"
+    assert '<mergeCell ref="A6:D6"/>' in (await calc.saved()).sheet("merged")
+    assert (await calc.tool("merge_cells", range_str="A8:A8")).startswith("refused: range_str: write a range of two")
+
+
+async def test_the_head_of_a_broad_table_is_seen(calc: Calc) -> None:
+    await calc.on("broad")
+    await calc("settle", timeout_ms=5000, quiet_ms=100)
+    shown = from_guest(await calc("observe"))
+    cells = {element.name: element.text for element in shown.elements if element.tag == "table-cell"}
+    assert {f"{letter}1": f"Head {n}" for n, letter in enumerate("ABCDEFGH", 1)}.items() <= cells.items(), cells
+
+
+async def test_a_second_export_holds_what_has_changed(calc: Calc) -> None:
+    await calc.on("plain")
+    for value in ("first", "second"):
+        await calc.tool("set_cell_value", cell="C2", value=value)
+        assert await calc.tool("export_to_csv") == "wrote book.csv"
+        assert value.encode() in await calc("read_file", path="Documents/book.csv")
+        with pytest.raises(GuestRefused):
+            await calc("read_file", path="Documents/book-plain.csv")
 
 
 async def test_rows_are_hidden_by_what_their_cells_show(calc: Calc) -> None:

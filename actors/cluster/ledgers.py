@@ -1,0 +1,37 @@
+"""A run's ledger for the commands that tell of a run.
+
+Invariant: a ledger that is not there, or can't be read, ends a command in one line.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from actors.replay.ledgerfile import LEDGER, reading
+from runtime.errors import ConfigError, StoreError
+
+
+@contextmanager
+def opened(run: Path) -> Iterator[sqlite3.Connection]:
+    """The ledger of the run in folder `run`, read-only, rows by name, whatever build wrote it. Raises ConfigError."""
+    try:
+        with reading(run, of_this_form=False) as database:
+            yield database
+    except StoreError as error:
+        raise ConfigError(str(error)) from error
+
+
+def holds_demos(run: Path, count: int) -> bool:
+    """Whether the run in folder `run`, begun or not, has `count` demonstrations, or is past wanting them.
+
+    Raises ConfigError where its ledger can't be read.
+    """
+    if not (run / LEDGER).is_file():
+        return False
+    with opened(run) as database:
+        held = database.execute("SELECT value FROM counters WHERE name = 'demos'").fetchone()
+        phase = database.execute("SELECT phase FROM stays ORDER BY idx DESC LIMIT 1").fetchone()
+    return bool(held and held[0] >= count) or bool(phase and phase[0] != "demo")
