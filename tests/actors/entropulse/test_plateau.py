@@ -1,4 +1,4 @@
-"""When RL has levelled off: on a recorded run, on long simulated ones, and never on noise.
+"""When RL has levelled off: on recorded runs, on long simulated ones, and never on noise.
 
 What is aimed for, over a stay of 180 steps: at most 5 % false alarms where success gains exactly `plateau_gain` per
 window for ever (the hardest case that must not fire), at most 10 % where neighbouring steps' noise also correlates
@@ -23,7 +23,7 @@ from actors.entropulse.plateau import fit, measured, plateau, quantile, successi
 from runtime.errors import ConfigError
 
 CONFIG = EntropulseConfig()
-SERIES = Path(__file__).parent / "series" / "recorded_local.json"
+SERIES = Path(__file__).parent / "series"
 LONG = 180  # steps: the length of a stay in the publication
 
 
@@ -42,14 +42,23 @@ class Stay(msgspec.Struct):
 
 
 class Recorded(msgspec.Struct):
-    """The file of real numbers."""
+    """Real numbers of a job with one counted pulse."""
 
     about: str
     before_pulse: Stay
     after_pulse: Stay
 
 
-RECORDED = msgspec.json.decode(SERIES.read_bytes(), type=Recorded)
+class RecordedLong(msgspec.Struct):
+    """Real numbers of a stay that its own curves ended."""
+
+    about: str
+    fired_at: int  # the step after which the run's supervisor began the pulse
+    stay: Stay
+
+
+RECORDED = msgspec.json.decode((SERIES / "recorded_local.json").read_bytes(), type=Recorded)
+RECORDED_LONG = msgspec.json.decode((SERIES / "recorded_long.json").read_bytes(), type=RecordedLong)
 
 
 def residuals(values: Sequence[float]) -> list[float]:
@@ -65,6 +74,9 @@ LOG_NOISE = [
     for stay in (RECORDED.before_pulse, RECORDED.after_pulse)
     for value in residuals([math.log(level) for level in stay.entropy])
 ]
+LATE = slice(-80, None)  # of the long stay, where its curves are nearly lines
+LONG_NOISE = residuals(RECORDED_LONG.stay.success[LATE])
+LONG_LOG_NOISE = residuals([math.log(level) for level in RECORDED_LONG.stay.entropy[LATE]])
 
 
 def simulated(
@@ -73,8 +85,9 @@ def simulated(
     log_entropy: Callable[[int], float],
     steps: int = LONG,
     correlation: float = 0.0,
+    noises: tuple[list[float], list[float]] = (NOISE, LOG_NOISE),
 ) -> Curves:
-    """A stand-in for a long run, which nobody has recorded yet: given means, and the recorded run's own noise.
+    """A stand-in for long runs, each of which takes an hour: given means, and a recorded run's own noise.
 
     Residuals of the recorded curves are drawn with replacement, so their size and shape are real; `correlation` ties
     each step's to the one before without changing their size.
@@ -89,8 +102,8 @@ def simulated(
         return found
 
     return Curves(
-        [min(1.0, max(0.0, success(n) + error)) for n, error in enumerate(noise(NOISE))],
-        [math.exp(log_entropy(n) + error) for n, error in enumerate(noise(LOG_NOISE))],
+        [min(1.0, max(0.0, success(n) + error)) for n, error in enumerate(noise(noises[0]))],
+        [math.exp(log_entropy(n) + error) for n, error in enumerate(noise(noises[1]))],
     )
 
 
@@ -133,6 +146,14 @@ def at_the_margin(step: int) -> float:
 
 
 # -- what must fire
+
+
+def test_the_recorded_long_run_fires_where_its_supervisor_began_the_pulse() -> None:
+    stay = RECORDED_LONG.stay
+    assert fires_at(Curves(stay.success, stay.entropy)) == RECORDED_LONG.fired_at == len(stay.success)
+    found = plateau(stay.success, stay.entropy, CONFIG)
+    assert found is not None
+    assert (round(found["rise"], 2), round(found["entropy_ratio"], 2)) == (0.02, 0.34)
 
 
 @pytest.mark.parametrize("seed", ["a", "b", "c"])
@@ -191,6 +212,14 @@ def test_the_recorded_run_had_not_levelled_off() -> None:
 @pytest.mark.parametrize("number", range(10))
 def test_noise_alone_never_fires(number: int) -> None:
     curves = simulated(f"noise {number}", lambda _: 0.75, steady, correlation=0.3 if number % 2 else 0.0)
+    assert fires_at(curves) is None
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_long_runs_noise_alone_never_fires(number: int) -> None:
+    noises = LONG_NOISE, LONG_LOG_NOISE
+    tied = 0.3 if number % 2 else 0.0
+    curves = simulated(f"late {number}", lambda _: 0.6, steady, correlation=tied, noises=noises)
     assert fires_at(curves) is None
 
 
