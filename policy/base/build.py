@@ -140,7 +140,7 @@ def measure(trainer: Trainer, tokenizer: Tokenizer, seed: int, sequences: int = 
     """Share of right arg-max tokens on fresh sequences.
 
     `point_accuracy`: of element names; `copy_accuracy`: of all others; `sentence_accuracy`: of the element names that
-    an answer to a screen begins with, when only the screen's sentence tells which.
+    an answer to a screen begins with, when only the screen's sentence or a kept name tells which.
     """
     rng = Random(seed + _FRESH)  # noqa: S311 - data, no secret
     names = {tokenizer.encode(name)[0] for name in element_names()}
