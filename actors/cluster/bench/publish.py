@@ -21,6 +21,7 @@ import msgspec
 from actors.cluster import models, runfolder, say
 from actors.cluster.bench import no_bars
 from actors.cluster.bench.figures import Target, median
+from actors.cluster.report.lives import in_a_row
 from actors.learner.messages import Part, Ticket
 from actors.sampler import collective
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
@@ -204,7 +205,7 @@ def lost_in(run: Path) -> Lost:
     load_s, loads = 0.0, 0
     first: dict[str, float] = {}
     last: dict[str, float] = {}
-    for line in read_logs(run):
+    for line in in_a_row(read_logs(run)):
         actor = str(line.get("actor", ""))
         if actor.startswith("sampler/"):
             first.setdefault(actor, float(line["t"]))
