@@ -261,10 +261,10 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
             name=name,
             factory="actors.sampler.actor:SamplerActor",
             config=SamplerSettings(
-                samplers=deploy.samplers, model=model, attach=url, version=version, hung_after_s=hung_s
+                samplers=deploy.samplers, model=model, attach=url, gpus=gpus, version=version, hung_after_s=hung_s
             ),
         )
-        for name, url in zip(names, attached, strict=True)
+        for name, url, gpus in zip(names, attached, deploy.samplers.gpus or [""] * len(names), strict=True)
     ]
     if len(names) > 1:
         settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)

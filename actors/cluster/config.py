@@ -135,6 +135,7 @@ EXPERT = frozenset(
         "desktops.provider.disk_mib",
         "desktops.provider.processes",
         "samplers.device",
+        "samplers.gpus",
         "samplers.nice",
         "samplers.max_waiting",
         "samplers.cache_tokens",

@@ -6,6 +6,7 @@ Invariant: a located model folder has the three files that every part reads.
 from __future__ import annotations
 
 import hashlib
+import json
 from importlib import resources
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from runtime.errors import ConfigError
 
 # What decides which ids a text becomes, chat form included; those that are missing count as empty.
 _OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+STYLES = ("qwen2", "qwen3")
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
@@ -26,9 +28,20 @@ def locate(base: str) -> Path:
     folder = Path(base).resolve() if base else bundled()
     if not folder.is_dir():
         raise ConfigError(f"there is no model folder {folder}")
+    if (folder / "model.safetensors.index.json").is_file() and not (folder / "model.safetensors").is_file():
+        raise ConfigError(
+            f"model folder {folder} has its weights in several files: join them by transformers' save_pretrained with"
+            " max_shard_size='1TB', and copy the tokenizer's files beside them"
+        )
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise ConfigError(f"model folder {folder} lacks {', '.join(missing)}")
+    try:
+        kind = json.loads((folder / "config.json").read_bytes())["model_type"]
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"model folder {folder}: its config.json names no model_type") from None
+    if kind not in STYLES:
+        raise ConfigError(f"model folder {folder} holds a {kind!r} model; known: {', '.join(STYLES)}")
     return folder
 
 

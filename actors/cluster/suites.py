@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import typed
+from actors.cluster import deployfile, typed
 from actors.cluster.nearest import hint
 from actors.replay.config import TaskRange
 from apis import tasks
@@ -115,6 +115,8 @@ def refuse_unknown(task_id: str) -> None:
     name, split, number = [*task_id.split("/"), "", ""][:3]
     if name not in tasks.FAMILIES:
         raise ConfigError(f"there is no task {task_id}: {hint(name, tasks.FAMILIES)}")
+    if not split:
+        raise ConfigError(f"there is no task {task_id}: a task is FAMILY/SPLIT/NUMBER, for example {name}/{TRAIN}/0")
     if split not in SPLITS:
         raise ConfigError(f"there is no task {task_id}: there is no split {split}; {hint(split, SPLITS)}")
     if number.isdecimal() and int(number) >= INSTANCES[split]:
@@ -139,6 +141,8 @@ def load(name: str) -> Suite:
         whole = {split: SplitConfig(count=INSTANCES[split]) for split in splits_of(family)}
         trained = (name,) if family.trained else ()
         return Suite(name=name, about="", trained=trained, untrained=() if trained else (name,), splits=whole)
+    if name in deployfile.bundled():
+        raise ConfigError(f"{name}: a deploy file is called so, no suite or family (demos record --deploy takes it)")
     raise ConfigError(f"{name}: no such suite or family; {hint(name, [*known, *tasks.FAMILIES])}")
 
 

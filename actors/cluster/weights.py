@@ -40,7 +40,7 @@ def locate(name: str, runs: Path, at: str = "") -> Weights:
     """
     if (run := run_of(name, runs)) is not None:
         return _of_run(run, at or NEWEST)
-    if at:
+    if at and (name == BASE or os.path.isdir(name)):
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
     if name == BASE:
         return Weights(folder=str(models.locate("")), name=BASE)

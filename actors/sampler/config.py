@@ -5,6 +5,7 @@ Invariant: importing it loads no tensor library, and what an engine can't be sta
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -41,6 +42,7 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     count: int = 1  # engines; ignored where `attach` names servers
     attach: list[str] = []  # URLs of running SGLang servers: http://host:port
     device: Literal["cpu", "cuda"] = "cpu"
+    gpus: list[str] = []  # what each started engine sees of this machine's GPUs: ["1", "2,3"]; empty: all, one engine
     threads: int = 1  # of each engine
     nice: int = 0  # added to the niceness of each engine
     max_running: int = 32  # responses computed in one forward pass
@@ -66,10 +68,27 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         for url in self.attach:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"samplers.attach holds {url!r}: a server is http://host:port")
+        self._refuse_shared_gpus()
         if self.publish_join_s <= 0:
             raise ConfigError(f"samplers.publish_join_s is {self.publish_join_s}: it is above 0")
         if self.publish == "collective":
             self._refuse_no_collective()
+
+    def _refuse_shared_gpus(self) -> None:
+        started = 0 if self.attach or self.device == "cpu" else self.count
+        if self.gpus and len(self.gpus) != started:
+            raise ConfigError(
+                f"samplers.gpus names GPUs for {len(self.gpus)} engines, and {started} are started on GPUs here:"
+                " one entry for each of samplers.count on samplers.device cuda"
+            )
+        if started > 1 and not self.gpus:
+            raise ConfigError(
+                f"samplers.count is {started} on GPUs, and all engines would take the first: say in samplers.gpus which"
+                ' GPUs each sees, like ["1", "2,3"]'
+            )
+        for entry in self.gpus:
+            if not re.fullmatch(r"\d+(,\d+)*", entry, re.ASCII):
+                raise ConfigError(f"samplers.gpus holds {entry!r}: an engine's GPUs are numbers like '1' or '2,3'")
 
     def _refuse_no_collective(self) -> None:
         if not self.sglang:
@@ -109,6 +128,7 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     samplers: SamplersConfig
     model: str  # Hugging Face folder: the first weights, and what the vocabulary is read from
+    gpus: str = ""  # that a started engine sees, as in CUDA_VISIBLE_DEVICES; empty: what this program sees
     attach: str = ""  # URL of the server behind this actor; empty: it starts an embedded engine
     version: Version = Version(lineage=0, step=0)  # of the weights in `model`
     replay: str = "replay"  # who is told what is served; empty: nobody

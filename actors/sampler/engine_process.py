@@ -70,13 +70,12 @@ class EngineProcess(Child):
 
     def _environment(self) -> dict[str, str]:
         path = [check_origin().root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        return environment(self._settings.samplers.threads) | {
-            "PYTHONPATH": os.pathsep.join(entry for entry in path if entry)
-        }
+        return environment(self._settings) | {"PYTHONPATH": os.pathsep.join(entry for entry in path if entry)}
 
 
-def environment(threads: int) -> dict[str, str]:
-    """This process's environment, with `threads` for matrix products that don't spin while they wait."""
-    count = str(threads)
+def environment(settings: SamplerSettings) -> dict[str, str]:
+    """This process's environment, with threads for matrix products that don't spin while they wait, and the GPUs."""
+    count = str(settings.samplers.threads)
     # Waiting threads that spin would take the core from desktops.
-    return os.environ | {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "OMP_WAIT_POLICY": "PASSIVE"}
+    threads = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "OMP_WAIT_POLICY": "PASSIVE"}
+    return os.environ | threads | ({"CUDA_VISIBLE_DEVICES": settings.gpus} if settings.gpus else {})

@@ -89,7 +89,7 @@ class SglangProcess(Child):
         return argv
 
     def _environment(self) -> dict[str, str]:
-        env = environment(self._settings.samplers.threads)
+        env = environment(self._settings)
         env.pop("PYTHONPATH", None)
         env |= {"HF_HUB_OFFLINE": "1", "TMPDIR": self._temporary or tempfile.gettempdir()}
         return env | ({"SGLANG_USE_CPU_ENGINE": "1"} if self._settings.samplers.device == "cpu" else {})

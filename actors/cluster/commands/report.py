@@ -44,6 +44,8 @@ def main(args: argparse.Namespace) -> int:
     def named(name: str) -> list[Path]:
         if name.endswith(kept.SUFFIX):
             return [kept.locate(name)]
+        if files := [] if runfolder.is_run(Path(name)) else sorted(Path(name).glob(f"*{kept.SUFFIX}")):
+            return files  # of a folder that keeps figures
         return runfolder.of_experiment(runs, name) or [runfolder.find(runs, name)]
 
     paths = [path for name in args.run for path in named(name)]

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from actors.cluster import compose
+from actors.cluster.config import Deploy
+from actors.cluster.typed import build
 from actors.sampler import sglang_shim
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
+from actors.sampler.engine_process import environment
 from actors.sampler.sglang_process import SglangProcess, interpreter
 from runtime.errors import ConfigError
 
@@ -58,6 +62,24 @@ def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
     assert "--enable-metrics" in argv
     assert "--attention-backend" not in given
     assert "SGLANG_USE_CPU_ENGINE" not in env
+
+
+def test_started_servers_share_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    deploy = build({"samplers": {"count": 2, "device": "cuda", "gpus": ["1", "2,3"]}}, Deploy, source="x")
+    specs = compose._samplers(deploy, "", ["sampler/0", "sampler/1"])[:2]
+    made = [spec.config for spec in specs if isinstance(spec.config, SamplerSettings)]
+    assert [environment(settings)["CUDA_VISIBLE_DEVICES"] for settings in made] == ["1", "2,3"]
+    assert "CUDA_VISIBLE_DEVICES" not in environment(SamplerSettings(samplers=SamplersConfig(), model=""))
+    for wrong, said in (
+        ({"count": 2, "device": "cuda"}, "samplers.count is 2 on GPUs, and all engines would take the first"),
+        ({"count": 2, "device": "cuda", "gpus": ["1"]}, "names GPUs for 1 engines, and 2 are started"),
+        ({"gpus": ["1"]}, "names GPUs for 1 engines, and 0 are started on GPUs here"),
+        ({"device": "cuda", "gpus": ["cuda:1"]}, "samplers.gpus holds 'cuda:1'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            SamplersConfig(**wrong)  # type: ignore[arg-type]
+    SamplersConfig(attach=["http://a:1", "http://b:1"], device="cuda")
 
 
 def test_a_missing_interpreter_says_what_mends_it(tmp_path: Path) -> None:
