@@ -6,6 +6,7 @@ no byte of it can move a terminal's cursor, because text from a guest or a model
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
 import time
@@ -73,18 +74,27 @@ class _File:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self._fd = self._open()
         self.lost = 0
+        self._torn = False  # whether the file ends within a line
+        self._fd = self._open()
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        size = os.fstat(fd).st_size
+        self._torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        return fd
 
     def write(self, line: bytes) -> None:
         try:
-            os.write(self._fd, line + b"\n")
+            whole = b"\n" * self._torn + line + b"\n"
+            self._torn = (written := os.write(self._fd, whole)) < len(whole) and (written > 0 or self._torn)
+            if written < len(whole):
+                self.lost += 1
+                return
             self.lost = 0
             if os.fstat(self._fd).st_size > MAX_FILE_BYTES:
-                os.replace(self._path, self._path.with_suffix(".1.jsonl"))
+                with contextlib.suppress(FileNotFoundError):  # rolled before, and then no new one could be opened
+                    os.replace(self._path, self._path.with_suffix(".1.jsonl"))
                 fresh = self._open()
                 os.close(self._fd)
                 self._fd = fresh

@@ -138,6 +138,7 @@ class SegmentStore:
             os.close(fd)
             raise
         self._number, self._name, self._fd, self._end = number, name, fd, end
+        self._dirty = end > 0  # by a writer that was killed before it flushed, perhaps
 
     def _sync(self) -> None:
         try:

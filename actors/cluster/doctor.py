@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import resource
+import shlex
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -163,6 +165,10 @@ def check_state(folder: str) -> Check:
     place = Path(folder).absolute()
     near = next(path for path in (place, *place.parents) if path.exists())
     ok = near.is_dir() and os.access(near, os.W_OK | os.X_OK)
+    shut = [str(path) for path in (near, *near.parents) if lends_users() and not path.stat().st_mode & stat.S_IXOTH]
+    if ok and shut:
+        found = f"desktops' users can't pass through {shut[0]}"
+        return Check(name="state dir", ok=False, found=found, mend=f"chmod o+x {shlex.join(shut)}")
     other = "run.expert: true and desktops.provider: {type: sandbox, state_dir: a short path of yours}"
     mend = f"install -d -o {os.geteuid()} {folder}   (or in the deploy file {other})"
     return Check(name="state dir", ok=ok, found=folder if ok else f"{near} is not yours to write to", mend=mend)

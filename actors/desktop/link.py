@@ -59,7 +59,7 @@ def seen_of(health: Health, down: LinkDown, *, acted: bool, ready: bool = False)
         reachable=health.reachable,
         memory_left=health.memory_left,
         loop_lag_s=down.late_s,
-        detail=down.detail,
+        detail=down.detail if ready or not health.said else f"{down.detail}; its sandbox said: {health.said}",
     )
 
 

@@ -136,12 +136,17 @@ class Pool:
         return self._wards.resting
 
     async def well(self, timeout_s: float) -> bool:
-        """Wait until neither the host nor its image rests; False when they still do after `timeout_s`."""
+        """Wait until neither the host nor its image rests; False when they still do after `timeout_s`.
+
+        Raises the defect that stopped the pool.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self._well.wait()
         except TimeoutError:
             return False
+        if self._defect is not None:
+            raise self._defect
         return True
 
     def succeeded(self) -> None:
@@ -149,7 +154,14 @@ class Pool:
         self._wards.succeeded()
 
     def faulted(self, error: DesktopFault) -> None:
-        """Count a fault that ended an episode on one of these desktops, where the host or its image is the culprit."""
+        """Count a fault that ended an episode on one of these desktops, where the host or its image is the culprit.
+
+        While that rests it counts nothing: the episode began before and tells nothing of new desktops.
+        """
+        if error.culprit not in self._wards.resting:
+            self._count(error)
+
+    def _count(self, error: DesktopFault) -> None:
         rests = self._wards.faulted(error.culprit)
         if rests:
             self._rest_since[error.culprit] = time.monotonic()
@@ -289,6 +301,7 @@ class Pool:
             self._tend()
             return
         self._defect = task.exception()  # not a fault but a defect: whoever waits, and `close`, raises it
+        self._well.set()
         while self._wanting:
             wish = self._wanting.pop(0)
             if not wish.done():
@@ -304,6 +317,8 @@ class Pool:
             self._boot_failed(error)
         except DesktopFault as error:
             self._boot_failed(error)
+        except OSError as error:  # no descriptors or processes are left, for now
+            self._boot_failed(fault(FaultCause.SANDBOX_REFUSED, f"{error.strerror}: {error.filename or ''}"))
         else:
             self._plan.booted()
             self._plan.taken()
@@ -320,7 +335,7 @@ class Pool:
         self._log.emit(
             events.DESKTOP_BOOT_FAILED, cause=error.cause, detail=error.detail, culprit=error.culprit, again_s=again_s
         )
-        self.faulted(error)
+        self._count(error)
 
     def _probed_well(self, desktop: str) -> None:
         """A desktop boots and answers: whatever rested is let back."""

@@ -52,6 +52,7 @@ class PoolPlan:
         self.ready += 1
         self.probing = False
         self._failures = 0
+        self._not_before = float("-inf")
 
     def failed(self, now: float) -> float:
         """A boot failed; the back-off in seconds, doubled with each failure in a row."""

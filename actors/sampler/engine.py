@@ -6,6 +6,7 @@ Invariant: `up` leaves a connected client whose engine has generated a token; `d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Protocol
 
@@ -145,6 +146,7 @@ class AttachedEngine:
         self._settings, self._clock = settings, clock
         self._url = settings.attach
         self._condemned = asyncio.Event()
+        self._met = False  # whether it was ever there
         self.client: EngineClient
 
     @property
@@ -152,13 +154,31 @@ class AttachedEngine:
         return []
 
     async def up(self, latest: Latest) -> None:
-        """Connect; its weights are compared and loaded by the caller."""
+        """Connect; its weights are compared and loaded by the caller.
+
+        One that was there before may be starting again, which takes minutes, or stand still since a load broke off.
+        """
         self._condemned.clear()
         self.client = EngineClient(self._url, aiohttp.TCPConnector(limit=0))
+        limit_s = self._settings.start_timeout_s
         try:
-            await self.client.first_token(_PROBE_TOKEN, self._settings.start_timeout_s)
+            async with asyncio.timeout(limit_s):
+                while True:
+                    try:
+                        with contextlib.suppress(EngineError):
+                            await self.client.resume()
+                        await self.client.first_token(_PROBE_TOKEN, limit_s)
+                    except EngineGone:
+                        if not self._met:
+                            raise
+                    else:
+                        break
+                    await self._clock.sleep(_KNOCK_S)
         except EngineError as error:
             raise SamplerError(f"{self._url} refused its first request: {error}") from error
+        except TimeoutError as error:
+            raise EngineGone(f"{self._url} gave no token within {limit_s:g} s") from error
+        self._met = True
 
     async def lost(self) -> str:
         """Ask now and then: a remote server's end is no event here."""
@@ -183,3 +203,8 @@ class AttachedEngine:
         """Disconnect."""
         if hasattr(self, "client"):
             await self.client.close()
+
+
+def engine_of(settings: SamplerSettings, name: str, run_dir: Path, clock: Clock) -> Engine:
+    """The engine of the sampler actor `name`, not yet up."""
+    return AttachedEngine(settings, clock) if settings.attach else StartedEngine(settings, name, run_dir, clock)

@@ -14,11 +14,14 @@ WEIGHTS_LOADED = declare(
 WEIGHTS_NOT_RECEIVED = declare("weights_not_received", "info", version=str, cause=str)
 WEIGHTS_SUSPECT = declare("weights_suspect", "error", version=str, off_by=float | None, tolerance=float, when=str)
 WEIGHTS_REFUSED = declare("weights_refused", "error", version=str, location=str, cause=str, served=str)
+# The load broke, and the engine may well be alive: it is tried again.
+WEIGHTS_NOT_LOADED = declare("weights_not_loaded", "warning", version=str, attempt=int, cause=str)
 WEIGHTS_PINNED = declare("weights_pinned", "info", version=str, location=str)
 WEIGHTS_UNPINNED = declare("weights_unpinned", "info", version=str)
 SERVING_NOT_TOLD = declare("serving_not_told", "warning", version=str, cause=str)
 ENGINE_SILENT = declare("engine_silent", "warning", rid=str, waited_s=float, pid=int)
 ENGINE_DIED = declare("engine_died", "warning", cause=str, exit_code=int | None, last_output=list)
+ENGINE_NOT_BACK = declare("engine_not_back", "warning", attempt=int, cause=str)
 ENGINE_RESTARTED = declare("engine_restarted", "info", version=str, pid=int, down_s=float, restarts=int)
 GENERATE_RETRIED = declare("generate_retried", "warning", rid=str, attempt=int, cause=str)
 # t0 and t1 are monotonic seconds.

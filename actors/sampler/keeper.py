@@ -13,20 +13,19 @@ import time
 from actors.learner.messages import Ticket
 from actors.sampler import events
 from actors.sampler.config import SamplerSettings
-from actors.sampler.engine import AttachedEngine, Engine, StartedEngine
+from actors.sampler.engine import engine_of
 from actors.sampler.gate import Gate
 from actors.sampler.health import Answered, Event, Health, Lost, ReadBack, Refusal, State, Succeeded, Target
 from actors.sampler.joining import Joining
 from actors.sampler.latest import Latest, recall, remember
 from actors.sampler.limits import Limits
 from actors.sampler.loader import Loader, Verdict
+from actors.sampler.probing import silence
 from actors.sampler.telling import Telling
 from runtime.actor import Context
-from runtime.errors import ConfigError, EngineBusy, EngineError, EngineGone, SamplerError
+from runtime.errors import EngineBusy, EngineError, EngineGone, SamplerError
 from runtime.message import Version
 from runtime.supervision import GiveUp, RestartBudget
-
-_PROBE_TIMEOUT_S = 15.0
 
 
 class _OvertakenError(Exception):
@@ -46,11 +45,7 @@ class EngineKeeper:
         self.gate = Gate()
         self.loader = Loader(settings, self.gate)
         self.doubts = 0  # loads that turned out wrong: what was drawn across one is not handed on
-        self.engine: Engine = (
-            AttachedEngine(settings, ctx.clock)
-            if settings.attach
-            else StartedEngine(settings, ctx.name, ctx.run_dir, ctx.clock)
-        )
+        self.engine = engine_of(settings, ctx.name, ctx.run_dir, ctx.clock)
         self._budget = RestartBudget(f"engine of {ctx.name}", settings.restart)
         self._newer = asyncio.Event()
         self._seen = asyncio.Event()  # of the next change of health; replaced by it
@@ -59,6 +54,8 @@ class EngineKeeper:
         self._known: set[str] = set()  # versions that this life of the engine was found to hold
         self._skipped = 0
         self._probing = False
+        self._answered = 0  # requests
+        self._broken = 0  # loads in a row that broke
         self._condemned = ""  # why the engine was given up, if it did not end by itself
 
     async def start(self) -> None:
@@ -66,13 +63,9 @@ class EngineKeeper:
         began = time.monotonic()
         await self._bring_up()
         self._ctx.log.emit(
-            events.SAMPLER_READY,
-            engine=self.engine.kind,
-            version=str(self.health.served),
-            pid=self.engine.pid,
-            start_s=_since(began),
-            restarts=self.health.losses,
-        )
+            events.SAMPLER_READY, engine=self.engine.kind, version=str(self.health.served), pid=self.engine.pid,
+            start_s=_since(began), restarts=self.health.losses,
+        )  # fmt: skip
         self._ctx.spawn(self._keep_up(), "keep the engine up")
         self._ctx.spawn(self._keep_loaded(), "keep the weights new")
         if self._settings.replay:
@@ -163,6 +156,7 @@ class EngineKeeper:
             self._ctx.spawn(self._compare(), "read the version back")
         if strange or self.doubts != doubts:
             raise EngineBusy(f"drawn from weights that were not found sound: {strange or versions}")
+        self._answered += 1
         self._see(Succeeded())
 
     def unanswered(self, rid: str, waited_s: float) -> None:
@@ -215,6 +209,7 @@ class EngineKeeper:
         self._see(Target(latest.version, exact=True))  # refused by its predecessor, perhaps
         try:
             await self.engine.up(latest)
+            self._broken = 0
             self._see(Answered())
             client = self.engine.client
             self.limits = await client.limits(self._settings.model)
@@ -249,24 +244,24 @@ class EngineKeeper:
             self._see(Lost())
             self._decline()
             self._ctx.log.emit(
-                events.ENGINE_DIED,
-                cause=cause,
-                exit_code=self.engine.exit_code,
-                last_output=self.engine.last_output,
+                events.ENGINE_DIED, cause=cause, exit_code=self.engine.exit_code, last_output=self.engine.last_output
             )
+            attempt = 0
             while self.health.state is State.DEAD:
+                attempt += 1
                 await self.engine.down()
+                if attempt > self._settings.restart.max_restarts:  # slow ones never fill a window
+                    raise SamplerError(f"the engine did not come back in {attempt - 1} tries: {cause}")
                 decision = self._budget.on_failure(self._ctx.clock.now(), cause)
                 if isinstance(decision, GiveUp):
                     raise SamplerError(decision.reason)
                 await self._ctx.clock.sleep(max(decision.delay_s, self._settings.restart.delay_s(self.health.streak)))
                 try:
                     await self._bring_up()
-                except ConfigError:
-                    raise
                 except SamplerError as error:
                     cause = str(error)
                     self._see(Lost())
+                    self._ctx.log.emit(events.ENGINE_NOT_BACK, attempt=attempt, cause=cause)
             self._ctx.log.emit(
                 events.ENGINE_RESTARTED,
                 version=str(self.health.served),
@@ -277,15 +272,13 @@ class EngineKeeper:
 
     async def _probe(self, cause: str) -> None:
         try:
-            await self.engine.client.first_token(0, _PROBE_TIMEOUT_S)
-        except EngineBusy:
-            pass  # a full line is a sign of life
-        except (EngineError, SamplerError) as error:
-            if self.health.state is not State.DEAD and not self._condemned:
-                self._condemned = f"{cause}; then: {error}; "
-            await self.engine.condemn()
-        else:
-            if self.health.served != self.health.target:
+            why = await silence(lambda: self.engine, self.loader, lambda: self._answered)
+            if why:
+                if self.health.state is not State.DEAD and not self._condemned:
+                    self._condemned = f"{cause}; then: {why}; "
+                await self.engine.condemn()
+            elif self.health.served != self.health.target:
+                await self._ctx.clock.sleep(self._settings.restart.delay_s(self._broken))
                 self._newer.set()
         finally:
             self._probing = False
@@ -326,8 +319,14 @@ class EngineKeeper:
                 await self.engine.condemn()
                 return False
             if isinstance(error, EngineGone):
-                self.suspect(error)
-                return False
+                self._broken += 1
+                self._ctx.log.emit(
+                    events.WEIGHTS_NOT_LOADED, version=str(latest.version), attempt=self._broken, cause=str(error)
+                )
+                if self._broken <= self._settings.restart.max_restarts:
+                    self.suspect(error)
+                    return False
+            self._broken = 0
             if latest.version in self.pins and self._single:
                 self.pins.pop(latest.version)
                 self._aim()
@@ -338,15 +337,11 @@ class EngineKeeper:
                 self._condemned = f"it serves nothing, and {latest.version} can't be loaded: {error}; "
                 await self.engine.condemn()
             return False
+        self._broken = 0
         self._ctx.log.emit(
-            events.WEIGHTS_LOADED,
-            version=str(latest.version),
-            load_s=_since(began),
-            skipped=skipped,
-            location=latest.location,
-            way=verdict.way,
-            off_by=verdict.off_by,
-        )
+            events.WEIGHTS_LOADED, version=str(latest.version), load_s=_since(began), skipped=skipped,
+            location=latest.location, way=verdict.way, off_by=verdict.off_by,
+        )  # fmt: skip
         return True
 
     async def _ask(self, latest: Latest) -> Ticket | None:
@@ -389,7 +384,7 @@ class EngineKeeper:
         self._see(ReadBack(verdict.version, verdict.sound, asked.version))
         return verdict.sound
 
-    def _refused(self, weights: Latest, error: EngineError) -> None:
+    def _refused(self, weights: Latest, error: EngineGone | EngineError) -> None:
         self._ctx.log.emit(
             events.WEIGHTS_REFUSED,
             version=str(weights.version),

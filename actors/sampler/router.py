@@ -83,6 +83,8 @@ class Router:
     def failed(self, name: str, now: float) -> None:
         """It could not be asked: leave it alone for a while."""
         engine, config = self.engines[name], self._config
+        if now < engine.down_until:
+            return  # of the requests that were on their way to it when it failed, each says so
         # The exponent is bounded: a float overflows long before anybody has waited so often.
         pause_s = min(config.longest_pause_s, config.first_pause_s * 2.0 ** min(engine.failures, 60))
         engine.failures += 1

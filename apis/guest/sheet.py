@@ -14,7 +14,7 @@ import gi
 from guest.grid import Place, address, chosen, place_of, range_of
 
 gi.require_version("Atspi", "2.0")
-from gi.repository import Atspi  # noqa: E402 - the version must be chosen first
+from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first
 
 ROWS_MAX, COLUMNS_MAX = 64, 32
 ROWS_GAP, COLUMNS_GAP = 5, 4  # empty ones after which no more is looked for
@@ -33,7 +33,10 @@ class Sheet:
         self._box: Box = (box.x, box.y, box.width, box.height)
 
     def _cell(self, row: int, column: int) -> Any:
-        return Atspi.Table.get_accessible_at(self._table, row, column)
+        cell = Atspi.Table.get_accessible_at(self._table, row, column)
+        if cell is None:  # of a table that is just being closed
+            raise GLib.Error(f"no cell in row {row}, column {column}")
+        return cell
 
     def _at(self, x: int, y: int, otherwise: Place) -> Place:
         cell = Atspi.Component.get_accessible_at_point(self._table, x, y, Atspi.CoordType.SCREEN)

@@ -66,6 +66,7 @@ WITHOUT = {
     "actors/sampler/keeper.py:EngineKeeper.ready": CALLER,
     "actors/sampler/keeper.py:EngineKeeper.vouch": CALLER,
     "actors/sampler/keeper.py:EngineKeeper._keep_loaded": IDLE,
+    "actors/sampler/probing.py:silence": "a load ends within its own limits",
     "actors/sampler/telling.py:Telling.keep_told": IDLE,
     "policy/engine/generate.py:Generate.__call__": "the HTTP server drops clients that don't send",
     "policy/engine/worker.py:Ticket.next": "the engine's loop ends or fails every sequence",

@@ -147,6 +147,44 @@ def test_a_full_disk_costs_lines_and_says_how_many(tmp_path, monkeypatch):
     assert (line["text"], line["lines_lost"]) == ("3", 2)
 
 
+def test_a_line_that_was_cut_spoils_no_other(tmp_path, monkeypatch):
+    """By a disk that was full within it, or by a power cut before the actor was resumed."""
+    log = ActorLog(tmp_path, "a")
+    real = logs.os.write
+    log.emit(TROUBLE, text="1")
+    monkeypatch.setattr(logs.os, "write", lambda fd, data: real(fd, data[:20]))
+    log.emit(TROUBLE, text="2")
+    monkeypatch.setattr(logs.os, "write", real)
+    log.emit(TROUBLE, text="3")
+    log.close()
+    assert [(line["text"], line.get("lines_lost")) for line in read_logs(tmp_path)] == [("1", None), ("3", 1)]
+    with log_file(tmp_path, "a").open("ab") as file:
+        file.write(b'{"ts": "torn')
+    log = ActorLog(tmp_path, "a")
+    log.emit(TROUBLE, text="4")
+    log.close()
+    assert [line["text"] for line in read_logs(tmp_path)] == ["1", "3", "4"]
+
+
+def test_a_file_that_could_not_be_rolled_is_rolled_later(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "MAX_FILE_BYTES", 300)
+    log = ActorLog(tmp_path, "a")
+    real = logs.os.open
+
+    def none_left(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    for n in range(12):
+        with monkeypatch.context() as patch:
+            if 3 <= n < 6:
+                patch.setattr(logs.os, "open", none_left)
+            log.emit(TROUBLE, text=f"{n:02d}" + "x" * 100)
+    log.close()
+    assert real is logs.os.open
+    assert sum(path.stat().st_size for path in (tmp_path / "logs").iterdir()) < 1500
+    assert [line["text"][:2] for line in read_logs(tmp_path)][-1] == "11"
+
+
 def test_several_actors_are_read_in_time_order_and_filtered(tmp_path):
     names = ["desktop/1", "desktop/2", "replay"]
     opened = {name: ActorLog(tmp_path, name, "debug") for name in names}

@@ -70,6 +70,7 @@ class PlanMachine(RuleBasedStateMachine):
     def boot_succeeds(self) -> None:
         self.plan.booted()
         self.failures = 0
+        self.silent_until = self.now
         if self.plan.waiting:
             self.plan.taken()
             self.plan.waiting -= 1

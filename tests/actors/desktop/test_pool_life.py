@@ -87,6 +87,9 @@ async def test_a_host_that_can_not_boot_rests_until_one_does(state_dir: str, tmp
     assert booted.desktop.name
     pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
     assert pool.resting == ("host",), "what a probe let back rests again at its next fault"
+    for _ in range(7):  # of the other seats, whose episodes began before the rest
+        pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
+    assert pool._plan.pause_s(time.monotonic()) <= SOON.first_probe_s
     assert await pool.well(30.0), "and is probed by a fresh boot although a desktop is there"
     pool.succeeded()
     pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from actors.desktop.config import SandboxConfig
+from actors.desktop import events
+from actors.desktop.config import PoolConfig, SandboxConfig
+from actors.desktop.link import GuestLink
+from actors.desktop.pool import Pool
+from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox import leftovers
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from tests.folders import desk_folder
+from tests.heard import Heard, until
 
 
 def test_an_owner_that_ends_while_others_reap_is_no_error(state_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +42,33 @@ async def test_a_start_that_is_cancelled_leaves_nothing(state_dir: str) -> None:
         (done,) = await asyncio.gather(start, return_exceptions=True)
         if isinstance(done, SandboxProvider):  # it was faster
             await done.close()
+
+
+async def test_desktops_boot_whatever_the_umask_is_and_compile_nothing() -> None:
+    before = os.umask(0o077)
+    try:
+        with desk_folder() as folder:
+            place = Path(folder) / "new"
+            provider = await SandboxProvider.start(SandboxConfig(state_dir=str(place)), "shy")
+            try:
+                desktop = await provider.boot(DesktopSpec())
+                link = await GuestLink.open(desktop, timeout_s=30)
+                assert await link.call("ping", timeout_s=5) == "pong"
+                await link.close()
+                assert list((provider._folder / "guest" / "__pycache__").glob("agent.*.pyc"))
+            finally:
+                await provider.close()
+    finally:
+        os.umask(before)
+
+
+async def test_what_a_sandbox_said_before_it_ended_is_told() -> None:
+    with desk_folder() as folder:
+        provider = await SandboxProvider.start(SandboxConfig(state_dir=folder), "broken")
+        heard = Heard()
+        (provider._folder / "etc" / "chromium.d").rename(provider._folder / "moved")  # what it is to mount
+        pool = Pool(provider, DesktopSpec(), PoolConfig(spares=1, longest_backoff_s=0.2), heard)
+        await until(lambda: heard.of(events.DESKTOP_BOOT_FAILED))
+        assert "Can't find source path" in heard.of(events.DESKTOP_BOOT_FAILED)[0]["detail"]
+        (provider._folder / "moved").rename(provider._folder / "etc" / "chromium.d")
+        await pool.close()

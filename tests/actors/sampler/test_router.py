@@ -70,13 +70,16 @@ def test_an_episode_returns_to_its_engine_until_that_is_down_or_far_busier() -> 
 
 def test_pauses_grow_until_it_answers() -> None:
     router = Router(["a"], RouterConfig(first_pause_s=1.0, longest_pause_s=3.0))
-    pauses = []
+    pauses, now = [], 10.0
     for _ in range(4):
-        router.failed("a", 10.0)
-        pauses.append(router.next_up_s(10.0))
+        for _ in range(6):  # all the requests that were on their way
+            router.failed("a", now)
+        pauses.append(router.next_up_s(now))
+        now += pauses[-1]
     assert pauses == [1.0, 2.0, 3.0, 3.0]
+    router.failed("a", now)
     router.answered("a")
-    assert router.next_up_s(10.0) == 0.0
+    assert router.next_up_s(now) == 0.0
 
 
 def test_few_affinities_are_remembered() -> None:

@@ -9,6 +9,7 @@ import signal
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -18,7 +19,7 @@ from actors.sampler.loader import Loader
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
 from policy.hf_folder import digest
 from runtime.actor import Actor, handles
-from runtime.errors import EngineError, SamplerError
+from runtime.errors import EngineError, EngineGone, SamplerError
 from runtime.logs_read import read_logs
 from runtime.message import Done, Version
 from runtime.supervision import RestartPolicy
@@ -174,7 +175,7 @@ async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, mod
 
 
 async def test_a_stopped_engine_is_named_replaced_and_its_requests_answered(tmp_path, models, monkeypatch):
-    monkeypatch.setattr("actors.sampler.keeper._PROBE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("actors.sampler.probing.PROBE_TIMEOUT_S", 1.0)
     async with sampling(tmp_path, settings(models, hung_after_s=0.5)) as ref:
         (ready,) = events(tmp_path, "sampler_ready")
         check(models[0], await ask(ref, "a"), BASE)
@@ -224,6 +225,40 @@ async def test_an_attached_server(tmp_path, models):
             check(models[2], await ask(ref, "e"), SECOND)
     (ready,) = events(tmp_path, "sampler_ready")
     assert (ready["engine"], ready["version"]) == ("attach", "0.0")
+
+
+async def test_an_attached_server_that_stands_still_or_starts_again_is_met_again(tmp_path, models):
+    """A load that broke off leaves SGLang paused, and nothing but this sampler would ever set it going."""
+    with engine_server(models[0]) as server:
+        async with sampling(tmp_path, settings(models, attach=server.url)) as ref:
+            check(models[0], await ask(ref, "a"), BASE)
+        async with aiohttp.ClientSession() as session:
+            async with session.post(f"{server.url}/pause_generation", json={"mode": "retract"}) as answer:
+                assert answer.status == 200
+        async with asyncio.timeout(60), sampling(tmp_path, settings(models, attach=server.url)) as ref:
+            check(models[0], await ask(ref, "b"), BASE)
+
+
+async def test_a_load_that_breaks_is_said_and_tried_again(tmp_path, models, monkeypatch):
+    real, calls = Loader.load, 0
+
+    async def load(self, client, latest, ask=None):
+        nonlocal calls
+        calls += 1
+        if calls in (1, 2):
+            raise EngineGone("out of memory")
+        return await real(self, client, latest, ask)
+
+    async with sampling(tmp_path, settings(models)) as ref:
+        check(models[0], await ask(ref, "a"), BASE)
+        monkeypatch.setattr(Loader, "load", load)
+        await ref.tell(Weights(version=FIRST, digest="", location=str(models[1])))
+        while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
+            pass
+        check(models[1], await ask(ref, "b"), FIRST)
+    broken = events(tmp_path, "weights_not_loaded")
+    assert [(line["attempt"], line["cause"]) for line in broken] == [(1, "out of memory"), (2, "out of memory")]
+    assert not events(tmp_path, "engine_died")
 
 
 def scores(model: Path) -> Canary:

@@ -49,7 +49,8 @@ class Box:
 
     def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> None:
         """Folders, limits, keys and the listening socket. Blocks for some milliseconds."""
-        self.folder.mkdir(mode=0o711)
+        self.folder.mkdir()
+        self.folder.chmod(0o711)  # whatever the umask is: the desktop's own user passes through it
         self.warnings += disk.make(self.disk, self.lease.uid, spec.disk_bytes)
         disk.fill_home(self.disk / "home", template, self.lease.uid)
         for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", command.SSHD)):

@@ -20,7 +20,8 @@ REMOVE_S = 20.0  # for each try at what is awkward to remove
 
 def make(folder: Path, uid: int, size_bytes: int) -> list[str]:
     """Make `folder` with home, tmp and run in it, owned by `uid`; warnings."""
-    folder.mkdir(mode=0o711)
+    folder.mkdir()
+    folder.chmod(0o711)
     options = f"size={size_bytes},nr_inodes={INODES},mode=711".encode()
     warnings = []
     done = _libc.mount(b"computerrl", os.fsencode(folder), b"tmpfs", _MS_NOSUID | _MS_NODEV, options)

@@ -135,7 +135,9 @@ class Reaped(msgspec.Struct, frozen=True, kw_only=True):
 def reap(state_dir: str) -> Reaped:
     """Kill and remove all that dead owners left below `state_dir` and in the control groups. Blocks; needs no loop."""
     base = Path(state_dir)
-    base.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not base.is_dir():
+        base.mkdir(parents=True, exist_ok=True)
+        base.chmod(0o755)
     with (base / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         groups = list(_groups())

@@ -29,6 +29,7 @@ from runtime.errors import ConfigError, DesktopFault
 
 SOCKET_PATH_MAX = 107
 START_S = 20.0
+COMPILE_S = 60.0
 LAY_OUT_S = 120.0  # dead runs' desktops are removed first, and another provider may be at it
 GUEST_SOURCE = Path(__file__).resolve().parents[4] / "apis" / "guest"
 
@@ -85,9 +86,10 @@ class SandboxProvider(abc.Provider):
 
     def _lay_out(self) -> None:
         leftovers.reap(self._config.state_dir)
-        self._folder.mkdir(mode=0o711)
+        self._folder.mkdir()
+        self._folder.chmod(0o711)  # whatever the umask is
         etc = self._folder / "etc"
-        etc.mkdir(mode=0o755)
+        etc.mkdir()
         (etc / "passwd").write_text(command.PASSWD)
         (etc / "group").write_text(command.GROUP)
         (etc / "chromium.d").mkdir()
@@ -97,6 +99,9 @@ class SandboxProvider(abc.Provider):
         (etc / "code").chmod(0o755)
         # A copy: the sources may lie where the desktops' users can't go, and must not change under a running desktop.
         shutil.copytree(GUEST_SOURCE, self._folder / "guest", ignore=shutil.ignore_patterns("__pycache__"))
+        # Desktops can't write there, so each would compile what it imports anew.
+        compiled = [command.PYTHON, "-I", "-m", "compileall", "-q", str(self._folder / "guest")]
+        subprocess.run(compiled, check=True, stdout=subprocess.DEVNULL, timeout=COMPILE_S)
         home.write(self._folder / "home", home.office_profile())
         subprocess.run(["chmod", "-R", "a+rX", str(self._folder / "guest"), str(etc)], check=True)
 
@@ -125,7 +130,8 @@ class SandboxProvider(abc.Provider):
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"folders took over {START_S:g} s") from None
         except OSError as error:
-            raise fault(FaultCause.SANDBOX_REFUSED, f"{error.strerror}: {error.filename or ''}") from error
+            said = box.last_words() or f"{error.strerror}: {error.filename or ''}"
+            raise fault(FaultCause.SANDBOX_REFUSED, said) from error
         return abc.Desktop(
             name=box.name,
             provider="sandbox",
@@ -217,8 +223,10 @@ class SandboxProvider(abc.Provider):
         if box is None or box.process is None or box.init is None:
             return abc.Health(alive=False, memory_left=left)
         code = box.process.poll()
+        alive = code is None and box.init.alive
         return abc.Health(
-            alive=code is None and box.init.alive,
+            alive=alive,
+            said="" if alive else box.last_words(),
             exit_signal=-code if code is not None and code < 0 else 0,
             oom_kills=cgroups.oom_kills(box.groups),
             limit_hits=cgroups.limit_hits(box.groups),

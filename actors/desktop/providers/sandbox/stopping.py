@@ -20,8 +20,11 @@ _LOOK_S = 0.002
 
 
 def memory_left() -> float:
-    """The host's available memory as a share of all."""
-    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    """The host's available memory as a share of all; all of it where the host can't be asked now."""
+    try:
+        lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
+    except OSError:
+        return 1.0
     sizes = {words[0]: int(words[1]) for words in lines}
     return sizes["MemAvailable:"] / sizes["MemTotal:"]
 

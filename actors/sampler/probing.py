@@ -1,0 +1,31 @@
+"""Whether an engine that left a call unanswered still generates.
+
+Invariant: an engine is found dead only where it did not answer a request of one token while it loaded nothing, and
+answered nobody else meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors.sampler.engine import Engine
+from actors.sampler.loader import Loader
+from runtime.errors import EngineBusy, EngineError, SamplerError
+
+PROBE_TIMEOUT_S = 15.0
+
+
+async def silence(engine: Callable[[], Engine], loader: Loader, answered: Callable[[], int]) -> str:
+    """Why the engine is dead, "" where it is not; `answered` counts the requests that it has answered."""
+    while True:
+        await loader.judged.wait()  # while it loads it may be paused
+        before = answered()
+        try:
+            await engine().client.first_token(0, PROBE_TIMEOUT_S)
+        except EngineBusy:
+            return ""  # a full line is a sign of life
+        except (EngineError, SamplerError) as error:
+            if loader.judged.is_set() and answered() == before:
+                return str(error)
+        else:
+            return ""
