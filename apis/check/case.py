@@ -88,6 +88,18 @@ class Table:
     read: Read | None = None
 
 
+TRIES = 30  # of 0.3 s, the time that app info may take
+
+
+async def told(desk: Desk) -> str:
+    """The app info now; asked again while a busy machine makes the application late to say. Raises NotSo."""
+    for _ in range(TRIES):
+        info = str(await desk.call("info"))
+        if not info.startswith("not known"):
+            return info
+    raise NotSo(info)
+
+
 def want(true: bool, found: str) -> None:
     """Raise NotSo with what was found unless it is true."""
     if not true:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apis.check.case import Case, Desk, NotSo, Step, Table, want
+from apis.check.case import Case, Desk, NotSo, Step, Table, told, want
 
 ONE, TWO = "Documents/one.html", "Documents/two.html"
 BOOKMARKS = ".config/chromium/Default/Bookmarks"
@@ -86,7 +86,7 @@ def _active(info: str) -> str:
 
 async def _closed(desk: Desk) -> None:
     await _front(TWO, "Two")(desk)
-    open_now = _count(str(await desk.call("info")))
+    open_now = _count(await told(desk))
     await desk.call("hotkey", keys=["ctrl", "w"])
     await _seen(desk, "closed tab", lambda looked: _count(looked["info"]) < open_now)
 
@@ -104,7 +104,7 @@ async def _back(desk: Desk, answer: str) -> None:
 
 async def _marked(desk: Desk, _: str) -> None:
     await _seen(desk, "filled star", _named("push-button", "Edit bookmark for this tab"))
-    want("| bookmarked" in _active(str(await desk.call("info"))), "the tabs do not tell of the bookmark")
+    want("| bookmarked" in _active(await told(desk)), "the tabs do not tell of the bookmark")
 
 
 async def _read(desk: Desk) -> Any:

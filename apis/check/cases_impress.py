@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apis.check.case import Case, Desk, NotSo, Table, same, want
+from apis.check.case import Case, Desk, Table, same, told, want
 from apis.check.deckfile import Box, DeckFile
 from apis.check.picture import png
 from apis.tasks.deck import make_odp
@@ -28,7 +28,6 @@ SLIDES = (
     "set_textbox_alignment", "duplicate_slide",
 )  # fmt: skip
 LINES = ("one", "two", "three")
-TRIES = 30  # of 0.3 s, the time that app info may take
 WIDE, HIGH = 15.75, 28.0  # cm, once the slides stand upright
 
 
@@ -142,22 +141,13 @@ def _doubled(deck: DeckFile) -> None:
     same(texts[0], texts[1], "the copy's texts")
 
 
-async def _info(desk: Desk) -> str:
-    """What the presentation holds now; asked again while a busy machine makes the office late to say."""
-    for _ in range(TRIES):
-        info = str(await desk.call("info"))
-        if not info.startswith("not known"):
-            return info
-    raise NotSo(info)
-
-
 async def _shown(desk: Desk, _: str) -> None:
-    head = (await _info(desk)).partition("\n")[0]
+    head = (await told(desk)).partition("\n")[0]
     same(head, f"slides: {len(SLIDES)}; current: {_at('go_to_slide')}", "app info")
 
 
 async def _told(desk: Desk, _: str) -> None:
-    info = await _info(desk)
+    info = await told(desk)
     want("- Box 1 (outline): one\\ntwo\\nthreeGrüße\\n𝄞 <4>\n" in info, f"unsaved text is not in {info}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apis.check.case import Case, Desk, Step, Table, same, want
+from apis.check.case import Case, Desk, Step, Table, same, told, want
 from apis.check.picture import png
 from apis.check.textfile import TextFile
 from apis.tasks.textdocument import Run, make_docx
@@ -146,7 +146,7 @@ async def _pdf(desk: Desk, _: str) -> None:
 
 
 async def _caret_moved(desk: Desk, _: str) -> None:
-    info = str(await desk.call("info"))
+    info = await told(desk)
     want(f"caret: paragraph {AT['caret'] + 1}, after character 4" in info, info)
 
 

@@ -16,18 +16,25 @@ from ledger_tools import Play, settings
 from actors.replay.messages import Batch, Phase, Reservation
 from actors.replay.store import Ledger
 
+PATIENCE_S = 60.0
 CHILD = Path(__file__).resolve().parent.parent / "actors" / "replay" / "ledger_child.py"
 
 
-def live_and_die(folder: Path, seconds: float) -> list[tuple[str, int, int]]:
-    """Run the child for `seconds`, kill it with SIGKILL; what it had answered."""
+def live_and_die(folder: Path, commits: int) -> list[tuple[str, int, int]]:
+    """Run the child until it has answered so many commits, and a step, and kill it with SIGKILL; all it had answered.
+
+    By then it is at some point of what comes next.
+    """
     child = subprocess.Popen([sys.executable, "-P", str(CHILD), str(folder)], stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
         assert child.stdout.readline().split()[:1] == [b"ready"]
-        time.sleep(seconds)
+        end, said = time.monotonic() + PATIENCE_S, list[str]()
+        while sum(line.startswith("commit") for line in said) < commits or not any(map(_is_step, said)):
+            assert time.monotonic() < end, said
+            said.append(child.stdout.readline().decode())
         child.kill()
-        said = child.stdout.read().decode().splitlines(keepends=True)
+        said += child.stdout.read().decode().splitlines(keepends=True)
     finally:
         child.kill()
         child.wait(timeout=10)
@@ -36,12 +43,16 @@ def live_and_die(folder: Path, seconds: float) -> list[tuple[str, int, int]]:
     return [(kind, int(number), int(value)) for kind, number, value in whole]
 
 
+def _is_step(line: str) -> bool:
+    return not line.startswith("commit")
+
+
 def test_committed_is_kept_after_kill_9(tmp_path: Path) -> None:
     """A store that serves eight seats and a learner is killed at three moments, each time on the same folder."""
     episodes: dict[int, bool] = {}
     leases: set[int] = set()
-    for seconds in (0.15, 0.4, 0.27):
-        for kind, number, value in live_and_die(tmp_path, seconds):
+    for commits in (9, 20, 14):
+        for kind, number, value in live_and_die(tmp_path, commits):
             if kind == "commit":
                 episodes[number] = bool(value)
             else:

@@ -177,7 +177,7 @@ async def test_a_full_mailbox_pushes_back(system, host, tmp_path):
     inside = [asyncio.ensure_future(a.ask(Add(n=1), timeout_s=60)) for _ in range(2)]
     await seen(system, "a", mailbox=2)
     refused = await asyncio.gather(
-        a.ask(Add(n=1), timeout_s=1.5), a.tell(Greet(text="x"), timeout_s=1.5), return_exceptions=True
+        a.ask(Add(n=1), timeout_s=5.0), a.tell(Greet(text="x"), timeout_s=5.0), return_exceptions=True
     )
     assert [type(error) for error in refused] == [MailboxFull] * 2
     patient = asyncio.ensure_future(a.ask(Add(n=1), timeout_s=60))

@@ -78,7 +78,7 @@ async def test_a_full_mailbox_is_named_once(tmp_path, host):
         end = tmp_path / "end"
         busy = [asyncio.ensure_future(ref.ask(Hold(until=str(end)), timeout_s=60)) for _ in range(2)]
         await seen(system, "a", current="Hold", mailbox=1)
-        late = [ref.ask(Total(), timeout_s=1.5, trace="g1.2") for _ in range(3)]
+        late = [ref.ask(Total(), timeout_s=5.0, trace="g1.2") for _ in range(3)]
         found = await asyncio.gather(*late, return_exceptions=True)
         assert all(isinstance(error, MailboxFull) for error in found), found
         end.touch()

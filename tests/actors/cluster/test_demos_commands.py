@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -23,18 +24,20 @@ PATIENCE_S = 120.0
 
 
 def recorded(folder: Path) -> None:
-    """A run `cold` with four demonstrations of two families, below `folder`/runs; it is killed once on the way."""
+    """A run `cold` with four demonstrations of two families, below `folder`/runs; Ctrl-C stops it once on the way."""
     text = "trained: [file_manager, text_editor]\nsplits:\n  train: {count: 50}\n"
     (folder / "mine.yaml").write_text(text)
     words = [*COMMAND, "demos", "record", "mine.yaml", "--name", "cold"]
     options = ["--count", "4", "--seats", "2", "--noise", "--seed", "3"]
-    with subprocess.Popen([*words, *options], cwd=folder, stdout=subprocess.DEVNULL) as victim:
+    with (folder / "said").open("w") as said, subprocess.Popen([*words, *options], cwd=folder, stdout=said) as victim:
         give_up = time.monotonic() + PATIENCE_S
         while not held(folder / "runs" / "cold"):
             assert victim.poll() is None
             assert time.monotonic() < give_up
             time.sleep(0.2)
-        victim.kill()
+        victim.send_signal(signal.SIGINT)
+        assert victim.wait(PATIENCE_S) == 130
+    assert "run cold: stopped - interrupted\ncontinue with  computerrl demos record" in (folder / "said").read_text()
     before = digests(folder / "runs" / "cold")
     done = subprocess.run([*words, "--resume"], cwd=folder, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -106,6 +109,12 @@ def used_by_another_run(folder: Path) -> None:
     done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert digests(folder / "runs" / "second") == digests(folder / "runs" / "cold")
+    short = [*COMMAND, "run", "smoke", "--name", "short", *words, "--set", "entropulse.bc_steps=5000"]
+    short += ["--set", "run.require={bc_steps: 5000}"]
+    done = subprocess.run(
+        [*short, "--set", "run.limit_s=8"], cwd=folder, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert (done.returncode, "run short: failed - out of time; " in done.stdout) == (1, True), done.stdout + done.stderr
     (folder / "runs" / "cold").rename(folder / "runs" / "moved")
     deploy = read(folder / "runs" / "second" / "deploy.yaml", Deploy)
     with pytest.raises(ConfigError, match="cold: no recording of that name"):

@@ -133,6 +133,7 @@ def test_the_page_holds_hostile_text_as_text(run: Path, tmp_path: Path, capsys: 
     assert cli.main(["report", "evil", "--runs", str(run.parent), "--out", str(out)]) in (0, 1)
     capsys.readouterr()
     pages = [path for path in out.iterdir() if path.suffix in (".html", ".svg", ".json", ".md", ".txt", ".csv")]
+    assert any("plum" in page.read_text() for page in pages)
     for page in pages:
         text = page.read_text()
         assert not [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\n\t"]

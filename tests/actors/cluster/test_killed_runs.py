@@ -93,6 +93,7 @@ def test_a_run_survives_the_loss_of_every_process(tmp_path: Path) -> None:
     again = Watched(tmp_path, "--resume")
     output, _ = again.process.communicate(timeout=PATIENCE_S)
     assert again.process.returncode == 0, output[-3000:]
+    assert list((again.folder / "tensorboard").iterdir())
     connection, _ = connect(again.folder / "ledger.sqlite")
     try:
         audit(Book(connection, LEDGER))

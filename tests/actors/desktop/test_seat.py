@@ -143,7 +143,7 @@ class Busy(Actor):
 async def test_a_full_sampler_is_a_fault_that_names_it(tmp_path):
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="sampler/0", factory=Busy, mailbox=1, stop_timeout_s=1.0))
-        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 0.5)
+        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 4.0)
         seen = Observation(windows=(), elements=())
         asks = [answers.answer(step, Prompt(user="x"), seen, [], None) for step in range(3)]
         found = await asyncio.gather(*asks, return_exceptions=True)
@@ -204,7 +204,7 @@ async def test_a_stopped_desktop_host_is_replaced_and_its_work_done_again(tmp_pa
         seed=1, train_tasks=[], demo_tasks=[TASK], max_steps=8, demos=DemosConfig(count=2), rules=rules, incarnation="x"
     )
     host = HostSpec(
-        name="desktops/0", heartbeat_s=0.5, silent_limit_s=2.0, restart=RestartPolicy(first_delay_s=0.0),
+        name="desktops/0", heartbeat_s=0.5, silent_limit_s=10.0, restart=RestartPolicy(first_delay_s=0.0),
         env={"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     async with ActorSystem(tmp_path, hosts=[host]) as system:
@@ -222,6 +222,7 @@ async def test_a_stopped_desktop_host_is_replaced_and_its_work_done_again(tmp_pa
         end = time.monotonic() + 30
         while not await busy():
             assert time.monotonic() < end
+            await asyncio.sleep(0.05)
         os.kill(started["pid"], signal.SIGSTOP)
         stall = (await until(lambda: lines(tmp_path, "stall")))[0]
         assert (stall["who"], stall["whom"], stall["cause"]) == ("main", "host/desktops/0", "silent")

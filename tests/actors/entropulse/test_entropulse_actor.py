@@ -280,7 +280,7 @@ async def test_every_way_into_and_around_a_pulse_with_a_supervisor_that_keeps_cr
 async def until_done(system: ActorSystem, *, crashes_in: tuple[Phase, ...] = (Phase.BC, Phase.RL)) -> Figures:
     """Crash the supervisor once in each of those phases on the way, or later where one went by between two looks."""
     seen, crashes, order = -1, list(crashes_in), list(Phase)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(110):
         while True:
             figures = await system.ref("replay").ask(WaitFigures(since=seen, wait_s=5), timeout_s=15)
             seen = figures.revision

@@ -176,16 +176,16 @@ async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, mod
 
 async def test_a_stopped_engine_is_named_replaced_and_its_requests_answered(tmp_path, models, monkeypatch):
     monkeypatch.setattr("actors.sampler.probing.PROBE_TIMEOUT_S", 1.0)
-    async with sampling(tmp_path, settings(models, hung_after_s=0.5)) as ref:
+    async with sampling(tmp_path, settings(models, hung_after_s=3.0)) as ref:
         (ready,) = events(tmp_path, "sampler_ready")
         check(models[0], await ask(ref, "a"), BASE)
         os.kill(ready["pid"], signal.SIGSTOP)
         check(models[0], await ask(ref, "b"), BASE)
     (silent,) = events(tmp_path, "engine_silent")
-    assert (silent["rid"], silent["waited_s"], silent["pid"]) == ("b", 0.5, ready["pid"])
+    assert (silent["rid"], silent["waited_s"], silent["pid"]) == ("b", 3.0, ready["pid"])
     (died,) = events(tmp_path, "engine_died")
     assert died["exit_code"] == -signal.SIGKILL
-    assert "no answer to b for 0.5 s; then: /generate was not answered within 1 s" in died["cause"]
+    assert "no answer to b for 3 s; then: /generate was not answered within 1 s" in died["cause"]
     (back,) = events(tmp_path, "engine_restarted")
     assert back["pid"] != ready["pid"]
 
