@@ -259,4 +259,4 @@ def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) 
     far = nearest(word, by_name, cutoff=0.8 if at else 0.6)
     if far is not None:
         return f"did you mean {by_name[far]}?"
-    return hint(word, siblings)
+    return hint(word, siblings, shown=len(siblings))

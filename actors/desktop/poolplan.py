@@ -1,8 +1,8 @@
 """How many desktops to boot, and when.
 
-Invariant: at most `boots_at_once` boots are under way, and desktops that are ready or being booted never outnumber the
-spares wanted plus those who wait, plus one while a probe is wanted. After a failed boot nothing is started before its
-back-off has passed, however many wait; only a boot that succeeded resets the back-off.
+Invariant: at most `PoolConfig.boots` boots are under way, and desktops that are ready or being booted never outnumber
+the spares wanted plus those who wait, plus one while a probe is wanted. After a failed boot nothing is started before
+its back-off has passed, however many wait; only a boot that succeeded resets the back-off.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ class PoolPlan:
 
     def __init__(self, config: PoolConfig) -> None:
         self._config = config
+        self._boots = config.boots
         self.ready = 0
         self.booting = 0
         self.waiting = 0
@@ -30,7 +31,7 @@ class PoolPlan:
         if self.probing and not self.booting:
             lacking = max(1, lacking)
         # After a failure one boot tries the ground.
-        room = (1 if self._failures or self.probing else self._config.boots_at_once) - self.booting
+        room = (1 if self._failures or self.probing else self._boots) - self.booting
         return max(0, min(lacking, room))
 
     def probe_after(self, now: float, delay_s: float) -> None:
