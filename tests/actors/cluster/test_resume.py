@@ -47,18 +47,23 @@ class Broken:
         return "ok", None
 
 
-@pytest.fixture
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
+def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
+    """Whole commands in `folder`, whose runs are played by nobody."""
     found = Broken()
     monkeypatch.setattr(runcommand, "_refuse_unless_fit", lambda *_: None)
     for name in ("plan", "recording", "evaluating"):
         monkeypatch.setattr(compose, name, lambda *_, **__: None)
     monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)
     monkeypatch.setattr(runtime.system, "run", found)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     Path("my file.yaml").write_text(FILE)
     Path("my arms.yaml").write_text(FILE + ARMS)
     return found
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
+    return unplayed(tmp_path, monkeypatch)
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -295,59 +300,6 @@ def test_a_file_that_says_something_else_by_now_is_refused(broken: Broken, capsy
     capsys.readouterr()
     file.write_text(text.replace("max_staleness: 4", "max_staleness: 5"))
     assert "it has changed since e-far-5 was begun with it" in refused(capsys, *line)
-
-
-def test_another_experiment_takes_nothing_from_one_of_its_name(
-    broken: Broken, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It would begin from the other's recording and from what that has cloned."""
-    begin = ["run", "my arms.yaml", "--name", "e", *AT]
-    assert cli.main([*begin, "--seed", "3", "--arm", "near"]) == 130
-    line = told(capsys)
-    while cli.main(line) == 130:
-        pass
-    capsys.readouterr()
-    shown = refused(capsys, "run", "my file.yaml", "--name", "e", *AT, "--seed", "5")
-    assert "--name e: experiment e is of my arms.yaml; give another --name" in shown
-    shown = refused(capsys, *begin, "--seed", "3", "--arm", "far", "--set", "learner.bc_lr=0.5")
-    assert "--name e: experiment e was begun with no --set; give another --name" in shown
-    text = Path("my arms.yaml").read_text()
-    Path("my arms.yaml").write_text(text.replace("count: 1", "count: 2"))
-    assert "it has changed since e-" in refused(capsys, *begin, "--seed", "3", "--arm", "far")
-    Path("my arms.yaml").write_text(text)
-    assert cli.main([*begin, "--seed", "3", "--arm", "far"]) == 130
-    assert broken.begun[-1] == "e-far-3", "the same, for another arm"
-
-
-def test_a_file_edited_while_its_runs_are_played_changes_none_of_them(
-    broken: Broken, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = Path("my arms.yaml")
-    text = file.read_text()
-
-    def edited(record: RunRecord) -> tuple[str, str | None]:
-        file.write_text("half sav" if record.arm == "near" else text)
-        record.resumed = 1
-        return broken(record)
-
-    monkeypatch.setattr(runtime.system, "run", edited)
-    monkeypatch.setattr(runfolder, "of_experiment", lambda *_: [])
-    monkeypatch.setattr("actors.cluster.report.show.show", lambda *_, **__: 0)
-    assert cli.main(["run", str(file), "--seed", "5", "--name", "e", *AT]) == 0
-    assert broken.begun == ["e-demos", "e-cloning-5", "e-near-5", "e-far-5"]
-    for name, arm in (("e-near-5", "near"), ("e-far-5", "far")):
-        assert runfolder.read_record(Path("my runs") / name).settings == experiment.settings_of(str(file), arm)
-
-
-def test_a_run_says_that_its_file_has_changed(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
-    begin = ["run", "my file.yaml", "--name", "e", *AT]
-    assert cli.main(begin) == 130
-    assert cli.main([*begin, "--resume"]) == 0
-    assert "has changed since" not in capsys.readouterr().out
-    Path("my file.yaml").write_text(FILE + "entropulse: {total_rl_steps: 7}\n")
-    assert cli.main([*begin, "--resume"]) == 0
-    assert "my file.yaml has changed since: run e goes on as it was begun (--set" in capsys.readouterr().out
-    assert typed.read(Path("my runs/e/deploy.yaml"), Deploy).entropulse.total_rl_steps != 7
 
 
 def test_arms_begin_where_another_run_has_cloned(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
