@@ -64,7 +64,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """What the host sees of a desktop now; evidence for `faults.judge`."""
 
     alive: bool
-    said: str = ""  # what its sandbox said before it ended
+    said: str = ""  # the end of what its sandbox has said
     exit_signal: int = 0
     oom_kills: int = 0
     limit_hits: int = 0

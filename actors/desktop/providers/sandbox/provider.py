@@ -226,7 +226,7 @@ class SandboxProvider(abc.Provider):
         alive = code is None and box.init.alive
         return abc.Health(
             alive=alive,
-            said="" if alive else box.last_words(),
+            said=box.last_words(),  # also of one that seems alive: it may be closing its socket just now
             exit_signal=-code if code is not None and code < 0 else 0,
             oom_kills=cgroups.oom_kills(box.groups),
             limit_hits=cgroups.limit_hits(box.groups),
