@@ -82,8 +82,14 @@ def _origin(weights: Weights) -> str:
     run = Path(weights.run)
     record = runfolder.read_record(run)
     deploy = typed.read(run / "deploy.yaml", Deploy)
+    words = runfolder.Asked(
+        arms=[record.arm] if record.arm not in ("", runfolder.RECORDING, runfolder.CLONING) else [],
+        overrides=record.asked.overrides if record.asked else [],
+        cloned=record.cloned,
+    ).words()
+    command = shlex.join(["computerrl", "run", record.file, "--seed", str(record.seed), *words])
     return (
-        f"Trained by `computerrl run {say.clean(record.file)}`: run {say.clean(record.name)} of {record.started}, seed"
+        f"Trained by `{say.clean(command)}`: run {say.clean(record.name)} of {record.started}, seed"
         f" {record.seed}, build {record.build}, weights {weights.version} ({say.clean(weights.at)}). Form of prompts:"
         f" {deploy.desktops.form}. Actions: {MEANING[deploy.desktops.actions]}.\n"
     )

@@ -88,7 +88,7 @@ class Endpoint:
                 "model": member.model,
                 "messages": list(messages),
                 "temperature": member.temperature,
-                "max_tokens": member.max_tokens,
+                member.length_key: member.max_tokens,
                 "seed": seed % 2**31,
             }
         )

@@ -41,6 +41,9 @@ class EndpointMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     temperature: float = 1.0
     form: Literal["paper", "compact"] = "paper"  # of the prompt it is sent; its answer is put into the run's own form
     max_tokens: int = 1024
+    length_key: Literal["max_tokens", "max_completion_tokens"] = (
+        "max_tokens"  # newer OpenAI models take the second only
+    )
     timeout_s: float = 60.0  # one try
     retries: int = 3
     first_backoff_s: float = 0.5

@@ -15,7 +15,7 @@ from actors.entropulse.config import EntropulseSettings
 from actors.entropulse.machine import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Stay, Switch, decide
 from actors.entropulse.pins import PinnedFolders
 from actors.learner.messages import GetLearnerState
-from actors.replay.messages import Figures, OpenEval, Sampling, WaitFigures
+from actors.replay.messages import Figures, GetFigures, OpenEval, Sampling, WaitFigures
 from actors.sampler.messages import Pin, Unpin
 from runtime.actor import Actor
 from runtime.errors import ActorGone, DeadlineExceeded, LedgerError, MailboxFull, StoreError
@@ -80,7 +80,14 @@ class EntropulseActor(Actor):
                     )
             case OpenRound():
                 self._doing = f"opens evaluation {decision.name}"
-                await self._open(decision, figures)
+                try:
+                    await self._open(decision, figures)
+                except LedgerError as error:
+                    now = await self.ctx.ref(self.config.replay).ask(GetFigures(), timeout_s=ASK_S)
+                    if now.trained.lineage == figures.trained.lineage:
+                        raise
+                    # A resume abandoned the weights while they were pinned: decide anew.
+                    self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
             case Stay(waits_for=what):
                 self._doing = f"{figures.phase.phase}: waits for {what}"
             case Finished():

@@ -45,6 +45,9 @@ def open_round(book: Book, msg: OpenEval) -> Done:
         return Done()
     if not msg.tasks or msg.episodes < 1:
         raise LedgerError(f"evaluation round {msg.round} has no episodes")
+    # The learner may have exported a step that the ledger has yet to hear of: one of its own lineage is fine.
+    if book.lineages().abandoned(max(book.trained, msg.version), msg.version):
+        raise LedgerError(f"evaluation round {msg.round}: a resume has abandoned weights {msg.version}")
     round_id = book.execute(
         "INSERT INTO rounds(name, version, temperature, max_new_tokens, task_set, tasks) VALUES(?, ?, ?, ?, ?, ?)",
         msg.round, str(msg.version), msg.sampling.temperature, msg.sampling.max_new_tokens, name, len(msg.tasks),

@@ -102,7 +102,14 @@ async def _one(
         outcomes = await run(table, desk, repeats, lambda what: shown.line(f"{app}: {what}"), wanted)
         if app == cost.APP and repeats:
             shown.line(f"{app}: a fresh interpreter per call")
-            targets = await cost.measure(desk, repeats)
+            try:
+                targets = await cost.measure(desk, repeats)
+            except (
+                NotSo,
+                TimeoutError,
+            ) as error:  # the functions have their verdicts; what they cost is another matter
+                shown.line(f"{app}: not measured: {str(error) or 'it took too long'}")
+                targets = cost.unmeasured()
     return verdicts.judged(app, outcomes, wanted), targets
 
 

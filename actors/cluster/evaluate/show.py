@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import criterion, evaluation, say
+from actors.cluster import criterion, evaluation, say, typed
 from actors.cluster.config import Deploy
 from actors.cluster.evaluation import Compared, Round
 from actors.cluster.weights import Weights
@@ -47,7 +47,18 @@ def result(
 
 
 def like(deploy: Deploy, run: Path) -> Round:
-    """The newest closed round of `run` over the very instances and decoding of `deploy`. Raises ConfigError."""
+    """The newest closed round of `run` over the very instances and decoding of `deploy`.
+
+    Raises ConfigError, also where `run` gave its agent other actions, another form of prompts or other room for steps.
+    """
+    before = typed.read(run / "deploy.yaml", Deploy)
+    for key, one, other in (
+        ("tasks.max_steps", before.tasks.max_steps, deploy.tasks.max_steps),
+        ("desktops.form", before.desktops.form, deploy.desktops.form),
+        ("desktops.actions", before.desktops.actions, deploy.desktops.actions),
+    ):
+        if one != other:
+            raise ConfigError(f"--against: {run.name} played with {key} {one}, this evaluation with {other}")
     wanted = (tasks.digest(str(task) for task in deploy.tasks.eval), deploy.evaluation.temperature)
     for one in reversed(evaluation.read_rounds(run)):
         if one.closed and (one.task_set, one.temperature, one.max_new_tokens) == (

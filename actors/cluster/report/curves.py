@@ -7,7 +7,8 @@ longer than RL, their steps are drawn narrower and the axis says so.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any, NamedTuple
 
 from actors.cluster.report.bands import Band, Series, band, smooth
@@ -15,7 +16,10 @@ from actors.cluster.report.narrow import NARROWED, knots
 from runtime.errors import ConfigError
 
 SHADES = {"bc": "#dfe8f5", "rl": "#e6f3e6", "pulse": "#fbeed5"}
-LINES = ("#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86")
+LINES = (
+    "#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86",
+    "#c23b75", "#5b6b1a", "#4458c4", "#d0872c", "#5f5f5f", "#20a39e",
+)  # fmt: skip
 STEPS = "optimizer step"
 WINDOW = 5  # steps over which training success is averaged
 
@@ -100,7 +104,9 @@ def success(
         return None
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(9, 4.2), dpi=120)
-    for (label, found), colour in zip(bands.items(), _colours() if len(bands) > 1 else ["#8a8a8a"], strict=False):
+    for (label, found), colour in zip(
+        bands.items(), _colours() if len(bands) > 1 else cycle(["#8a8a8a"]), strict=False
+    ):
         for part in _parts(found, stretches):
             said = f"training, {_named(label, found)} (mean of {WINDOW} steps)"
             first = part.steps[0] == found.steps[0]
@@ -129,7 +135,7 @@ def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) 
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(7, 2.6), dpi=110)
     wide = 0.8 / len(groups)
-    for number, ((label, found), colour) in enumerate(zip(groups.items(), _colours() * 4, strict=False)):
+    for number, ((label, found), colour) in enumerate(zip(groups.items(), _colours(), strict=False)):
         places = [place - 0.4 + wide * (number + 0.5) for place in range(len(names))]
         axes.bar(places, [found.get(name, 0) for name in names], width=wide, label=label, color=colour)
     axes.set(xticks=range(len(names)), xlabel=xlabel, ylabel=ylabel)
@@ -139,8 +145,9 @@ def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) 
     return png(figure)
 
 
-def _colours() -> list[str]:
-    return list(LINES)
+def _colours() -> Iterator[str]:
+    """One for each line, from the first again after the last."""
+    return cycle(LINES)
 
 
 def _named(label: str, found: Band) -> str:

@@ -7,7 +7,7 @@ are never trained on are no part of it where there are others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from actors.cluster.evaluation import Round
 from actors.replay.evaluation import Episode, gain, summarise
 from actors.replay.intervals import Gain, Rate
 
-Kind = tuple[str, str]  # decoding and task set
+Kind = tuple[str, str, int]  # decoding, task set, tokens of an answer at most
 
 
 class Played(Protocol):
@@ -39,21 +39,20 @@ class Point(NamedTuple):
 def pooled(runs: Sequence[Played]) -> dict[str, list[Point]]:
     """Decoding -> points in order; one seed's rate, or that of all seeds' episodes with instances as clusters.
 
-    Where one decoding met several task sets, each has its own: `T=1, tasks 46bead08`.
+    Where one decoding met several task sets, each has its own: `T=1, tasks 46bead08`, and where one of these was played
+    with answers of several lengths, each of them: `T=1, tasks 46bead08, 96 tokens`.
     """
     told = [run for run in runs if run.closed()]
     shared = _shared(told)
-    several = {decoding for decoding, _ in shared if sum(other == decoding for other, _ in shared) > 1}
     found: dict[str, list[Point]] = {}
-    for (decoding, tasks), names in sorted(shared.items()):
+    for kind, names in sorted(shared.items()):
         points = []
         for name in names:
-            rounds = [_of(run, (decoding, tasks))[name] for run in told]
+            rounds = [_of(run, kind)[name] for run in told]
             whole = summarise(_judged(rounds)).whole.all
             each = [summarise(one.judged).whole.all.value for one in rounds]
             points.append(Point(rounds[0].step, name, whole, each))
-        label = f"{decoding}, tasks {tasks[:8]}" if decoding in several else decoding
-        found[label] = sorted(points, key=lambda point: point.step)
+        found[_label(kind, shared)] = sorted(points, key=lambda point: point.step)
     return found
 
 
@@ -110,18 +109,33 @@ def differences(groups: Mapping[str, Seeded]) -> list[Difference]:
     return found
 
 
+def _label(kind: Kind, others: Collection[Kind]) -> str:
+    """As much of a kind as tells it from the others."""
+    decoding, tasks, tokens = kind
+    label = decoding
+    if sum(other[0] == decoding for other in others) > 1:
+        label += f", tasks {tasks[:8]}"
+    if sum(other[:2] == kind[:2] for other in others) > 1:
+        label += f", {tokens} tokens"
+    return label
+
+
 def _shared(runs: Sequence[Played]) -> dict[Kind, list[str]]:
     """The names of the rounds that all of `runs` have played, by kind and in the first one's order."""
     found: dict[Kind, list[str]] = {}
     for one in runs[0].closed() if runs else []:
-        kind = one.decoding, one.task_set
+        kind = _kind(one)
         if all(one.name in _of(run, kind) for run in runs):
             found.setdefault(kind, []).append(one.name)
     return found
 
 
 def _of(run: Played, kind: Kind) -> dict[str, Round]:
-    return {one.name: one for one in run.closed() if (one.decoding, one.task_set) == kind}
+    return {one.name: one for one in run.closed() if _kind(one) == kind}
+
+
+def _kind(one: Round) -> Kind:
+    return one.decoding, one.task_set, one.max_new_tokens
 
 
 def _judged(rounds: Sequence[Round]) -> list[Episode]:

@@ -81,7 +81,7 @@ def read_run(path: Path) -> RunFigures:
             Stay(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"])
             for row in db.execute("SELECT * FROM stays ORDER BY idx")
         ]
-        made = db.execute("SELECT made, success, entropy FROM leases WHERE made IS NOT NULL ORDER BY id")
+        made = db.execute("SELECT made, success, entropy FROM leases WHERE state = 'trained' ORDER BY id")
         points = [Point(step=Version.parse(r["made"]).step, success=r["success"], entropy=r["entropy"]) for r in made]
         rounds = evaluation.rounds_of(db)
         ended = db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")

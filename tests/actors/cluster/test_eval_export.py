@@ -10,9 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from actors.cluster import cli, criterion, deployfile, evaluation, models, runcommand, suites, weights
+from actors.cluster import cli, criterion, deployfile, evaluation, models, runcommand, runfolder, suites, weights
 from actors.cluster.config import Deploy
 from actors.cluster.evaluate import play, settings, show
 from actors.cluster.runfolder import RunRecord, claim
@@ -128,8 +129,16 @@ def test_an_export_is_whole_described_and_never_written_over(
     assert "| final | T=1 | 2 | abc | 1.000 (0.342 to 1.000)" in card
     assert "from after_bc to final: +1.000" in card
     assert "seed 3, build b, weights 0.10 (final)" in card
+    assert "`computerrl run local --seed 3`" in card
     assert cli.main(words) == 2
     assert "exists already" in capsys.readouterr().err
+    record = runfolder.read_record(runs / "mine")
+    asked = runfolder.Asked(arms=["none", "full"], seeds=[3], overrides=["learner.rl_lr=0.1"])
+    record.arm, record.cloned, record.asked = "none", "local-3", asked
+    (runs / "mine" / "run.json").write_bytes(msgspec.json.encode(record))
+    assert cli.main(["export", "mine", str(tmp_path / "arm"), "--runs", str(runs), "--json", "--at", "final"]) == 0
+    said = "`computerrl run local --seed 3 --arm none --cloned local-3 --set learner.rl_lr=0.1`"
+    assert said in (tmp_path / "arm" / "README.md").read_text()
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from policy import hf_folder
@@ -205,3 +214,6 @@ def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Pat
     assert criterion.told(same).startswith("held-out success ")
     with pytest.raises(ConfigError, match="mine has no closed round over task set"):
         show.like(deploy, runs / "mine")
+    longer = msgspec.structs.replace(deploy, tasks=msgspec.structs.replace(deploy.tasks, max_steps=9))
+    with pytest.raises(ConfigError, match=r"--against: seen played with tasks\.max_steps 3, this evaluation with 9"):
+        show.like(longer, runs / "seen")

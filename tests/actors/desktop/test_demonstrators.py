@@ -87,6 +87,9 @@ async def test_an_endpoint_is_asked_with_its_key_and_its_settings() -> None:
         assert server.keys == ["Bearer sesame"]
         sent = server.bodies[0]
         assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("m", 0.3, 7)
+        await asked(server, max_tokens=8, length_key="max_completion_tokens")
+        assert server.bodies[-1]["max_completion_tokens"] == 8
+        assert "max_tokens" not in server.bodies[-1]
         assert sent["messages"] == [{"role": "user", "content": "hello"}]
 
 

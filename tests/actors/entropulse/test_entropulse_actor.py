@@ -23,6 +23,7 @@ from actors.replay.messages import (
     Figures,
     GetFigures,
     Lane,
+    LearnerResumed,
     Outcome,
     Phase,
     Reservation,
@@ -96,14 +97,14 @@ class Learner(Actor):
     """Makes versions out of batches, exports each, tells the ledger that the sampler serves it."""
 
     async def on_start(self) -> None:
-        self.version = Version(lineage=0, step=0)
-        await self.export()
+        await self.export(Version(lineage=0, step=0))
         self.ctx.spawn(self.live(), "live")
 
-    async def export(self) -> None:
-        self.location = self.ctx.run_dir / "weights" / str(self.version)
-        self.location.mkdir(parents=True)
-        (self.location / "model.safetensors").write_text(str(self.version))
+    async def export(self, version: Version) -> None:
+        location = self.ctx.run_dir / "weights" / str(version)
+        location.mkdir(parents=True)
+        (location / "model.safetensors").write_text(str(version))
+        self.version, self.location = version, location
         await self.ctx.ref("replay").ask(Serving(sampler="sampler/0", version=self.version), timeout_s=15)
 
     async def live(self) -> None:
@@ -113,9 +114,9 @@ class Learner(Actor):
             wish = Take(learner="learner", request_id=str(number), trained=self.version, wait_s=5.0)
             taken = await replay.ask(wish, timeout_s=15)
             if isinstance(taken, Batch):
-                self.version = Version(lineage=0, step=self.version.step + 1)
-                await replay.ask(Trained(lease=taken.lease, version=self.version, figures={}), timeout_s=15)
-                await self.export()
+                made = Version(lineage=0, step=self.version.step + 1)
+                await replay.ask(Trained(lease=taken.lease, version=made, figures={}), timeout_s=15)
+                await self.export(made)
             elif taken.checkpoint:
                 await replay.ask(Checkpointed(version=self.version, location="c"), timeout_s=15)
             elif taken.final:
@@ -132,14 +133,54 @@ LAST_STEP = 10  # of a run of 2 steps of cloning and 8 of reinforcement learning
 class Patient(Learner):
     """Ends its last step only once a round beside training is open, however busy the machine is."""
 
-    async def export(self) -> None:
-        await super().export()
+    async def export(self, version: Version) -> None:
+        await super().export(version)
         replay = self.ctx.ref("replay")
         while self.version.step == LAST_STEP - 1:
             figures = await replay.ask(GetFigures(), timeout_s=15)
             if any(found.round.startswith("rl") for found in figures.evals):
                 return
             await asyncio.sleep(0.01)
+
+
+class Die(Request[Done]):
+    """Lose what was made since the checkpoint, and go on from there."""
+
+
+class Relapsing(Learner):
+    """Falls back to its checkpoint when it is told to; the answer comes once the ledger knows."""
+
+    async def on_start(self) -> None:
+        self.saved = Version(lineage=0, step=0)
+        self.relapse: asyncio.Event | None = None
+        await super().on_start()
+
+    async def live(self) -> None:
+        replay, number = self.ctx.ref("replay"), 0
+        while True:
+            if self.relapse is not None and not self.relapse.is_set():
+                again = Version(lineage=self.version.lineage + 1, step=self.saved.step)
+                await replay.ask(LearnerResumed(version=again, parent=self.saved), timeout_s=15)
+                await self.export(again)
+                self.relapse.set()
+            number += 1
+            wish = Take(learner="learner", request_id=f"r{number}", trained=self.version, wait_s=0.05)
+            taken = await replay.ask(wish, timeout_s=15)
+            if isinstance(taken, Batch):
+                made = Version(lineage=self.version.lineage, step=self.version.step + 1)
+                await replay.ask(Trained(lease=taken.lease, version=made, figures={}), timeout_s=15)
+                await self.export(made)
+            elif taken.checkpoint:
+                self.saved = self.version
+                await replay.ask(Checkpointed(version=self.version, location="c"), timeout_s=15)
+            elif taken.final:
+                return
+
+    @handles(Die, concurrent=True)
+    async def die(self, _msg: Die) -> Done:
+        self.relapse = asyncio.Event()
+        await asyncio.wait_for(self.relapse.wait(), 15)
+        return Done()
 
 
 class GetPins(Request[LearnerState]):
@@ -168,6 +209,42 @@ class Sampler(Actor):
     async def pins(self, _msg: GetPins) -> LearnerState:
         record = msgspec.json.encode([self.pinned, self.unpinned]).decode()
         return LearnerState(version=Version(lineage=0, step=0), location=record, busy_s=0.0)
+
+
+class Slow(Sampler):
+    """While it loads the first weights that RL made, these are lost."""
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        self.lost = ""
+
+    @handles(Pin)
+    async def pin(self, msg: Pin) -> Done:
+        if not self.lost and msg.version.step > SETTINGS.phases.bc_steps:
+            self.lost = str(msg.version)
+            await self.ctx.ref("learner").ask(Die(), timeout_s=20)
+        return await super().pin(msg)
+
+
+async def test_a_round_whose_weights_are_lost_while_they_are_pinned_opens_on_later_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
+    phases = msgspec.structs.replace(SETTINGS.phases, total_rl_steps=6, rl_steps=0, pulses=0)
+    beside = msgspec.structs.replace(SETTINGS, phases=phases, evaluation=EvaluationConfig(every_steps=1))
+    async with ActorSystem(tmp_path) as system:
+        ledger = ledger_settings(demos=2, incarnation="test", rl_steps=6)
+        await system.spawn(ActorSpec(name="replay", factory=ReplayActor, config=ledger))
+        await system.spawn(
+            ActorSpec(name="sampler/0", factory=Slow),
+            ActorSpec(name="learner", factory=Relapsing),
+            ActorSpec(name="entropulse", factory=EntropulseActor, config=beside),
+            *(ActorSpec(name=f"desktop/{n}", factory=Seat) for n in range(2)),
+        )
+        figures = await until_done(system, crashes_in=())
+    rounds = {found.round: found.version for found in figures.evals}
+    assert all(version.lineage == 1 for name, version in rounds.items() if name != "after_bc"), rounds
+    assert any("a resume has abandoned" in line["cause"] for line in read_logs(tmp_path, event="supervisor_waits"))
 
 
 async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(

@@ -143,6 +143,20 @@ def test_no_resume_from_steps_that_an_earlier_one_undid(start: Start) -> None:
     play.resumed("2.0", "0.0")
 
 
+def test_no_round_opens_on_weights_that_a_resume_undid(start: Start) -> None:
+    play = start(max_staleness=3)
+    play.rl()
+    play.group([True, False])
+    play.checkpointed("0.0")
+    play.open_eval("ahead", "0.1", ["a"])  # exported before the ledger heard of the step
+    play.trained(play.batch())
+    play.resumed("1.0", "0.0")
+    with pytest.raises(LedgerError, match=r"late: a resume has abandoned weights 0\.1"):
+        play.open_eval("late", "0.1", ["a"])
+    play.open_eval("late", "1.0", ["a"])
+    assert [(one.round, str(one.version)) for one in play.figures().evals] == [("late", "1.0")]
+
+
 def test_a_step_made_again_is_counted_once(start: Start) -> None:
     play = start(demos=1)
     play.demonstrate(1)
