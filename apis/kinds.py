@@ -237,12 +237,23 @@ def _colour(param: Param, value: Any) -> str:
     return f"#{found[1]}"
 
 
+def _at_home(param: Param, path: str, like: str) -> None:
+    """Raise Unfit for a path that leads elsewhere by its words: from the root past no folder `home`, or another user's.
+
+    Where a desktop's HOME lies is its provider's affair, but every one of them has that name on its way.
+    """
+    outside = path.startswith("/") and "home" not in path.split("/")[1:-1]
+    if outside or (path.startswith("~") and not path.startswith("~/") and path != "~"):
+        raise Unfit(f"{param.name}: the file lies outside the home folder: write a path like {like}")
+
+
 def _path(param: Param, value: Any) -> str:
     """A file below HOME, as a path relative to it or an absolute one; the guest checks where it leads."""
     path = _string(param, value, MAX_PATH)
     parts = path.split("/")
     if not parts[-1] or ".." in parts or "\n" in path or "\t" in path or "://" in path:
         raise Unfit(f"{param.name}: write a file of your home folder like '~/Documents/report.pdf', without '..'")
+    _at_home(param, path, "~/Documents/name")
     if param.limits and not path.lower().endswith(param.limits):
         raise Unfit(f"{param.name}: the name ends with {' or '.join(param.limits)}")
     return path
@@ -307,6 +318,7 @@ def _folder(param: Param, value: Any) -> str:
     path = _string(param, value, MAX_PATH)
     if not path.strip() or ".." in path.split("/") or "\n" in path or "\t" in path or "://" in path:
         raise Unfit(f"{param.name}: write a folder of your home folder like '~/Documents', without '..'")
+    _at_home(param, path, "~/Music")
     return path
 
 
@@ -332,6 +344,8 @@ def _media(param: Param, value: Any) -> str:
     scheme, mark, _ = text.partition("://")
     if (mark and scheme.lower() not in ("file", "http", "https")) or ".." in text.split("/") or text.endswith("/"):
         raise Unfit(f"{param.name}: write {wanted}, without '..'")
+    if not mark or scheme.lower() == "file":
+        _at_home(param, text[len("file://") :].removeprefix("localhost") if mark else text, "~/Music/a.mp3")
     return scheme.lower() + text[len(scheme) :] if mark else text
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apis.check.case import Case, Desk, Step, Table, same, want
+from apis.check.case import Case, Desk, Step, Table, same, told, want
 from apis.check.sheetfile import SheetFile
 from apis.tasks.workbook import make_xlsx
 
@@ -50,8 +50,8 @@ def _values(book: SheetFile) -> None:
 
 
 async def _taken_back(desk: Desk, _: str) -> None:
-    told = await desk.tool("set_column_values", column_name="C", data=["1/2/2020", "x", None, "=FOO("], start_index=2)
-    want(told.startswith("refused: data[3]: Calc does not understand"), told)
+    said = await desk.tool("set_column_values", column_name="C", data=["1/2/2020", "x", None, "=FOO("], start_index=2)
+    want(said.startswith("refused: data[3]: Calc does not understand"), said)
 
 
 def _typed(book: SheetFile) -> None:
@@ -142,6 +142,7 @@ def _moved(book: SheetFile) -> None:
 
 def _copied(book: SheetFile) -> None:
     want("after_2" in book.sheets and book.sheets.index("after_2") == book.sheets.index("after") + 1, str(book.sheets))
+    same(book.column("after_2", "A"), ["Name", "plum", "fig", "N/A", "pear"], "column A of after_2")
 
 
 def _renamed(book: SheetFile) -> None:
@@ -150,6 +151,18 @@ def _renamed(book: SheetFile) -> None:
 
 def _made(book: SheetFile) -> None:
     same(book.sheets[-1], "made", "the last sheet")
+
+
+async def _shown(desk: Desk, _: str) -> None:
+    info = await told(desk)
+    want("active: 'made'" in info, info)
+
+
+async def _stored(desk: Desk, _: str) -> None:
+    await desk.tool("switch_active_sheet", sheet_name="empty")
+    await desk.tool("set_cell_value", cell="H9", value="kept")
+    await desk.tool("save")
+    same(SheetFile(await desk.contents(BOOK)).cell("empty", "H9"), "kept", "H9 of the saved file")
 
 
 async def _csv(desk: Desk, _: str) -> None:
@@ -230,7 +243,8 @@ CASES = (
     _case("set_zoom_level", {"zoom_percentage": 75}, "75 %", {"zoom_percentage": 5},
           "zoom_percentage: write a whole number", saved=_part("set_zoom_level", 'zoomScale="75"')),
     _case("switch_active_sheet", {"sheet_name": "made"}, "'made' is active (new)", {"sheet_name": "a/b"},
-          "sheet_name: a sheet's name", saved=_made, again=lambda n: {"sheet_name": ("after", "empty")[n % 2]}),
+          "sheet_name: a sheet's name", effect=_shown, saved=_made,
+          again=lambda n: {"sheet_name": ("after", "empty")[n % 2]}),
     _case("copy_sheet", {"source_sheet": "after"}, "'after_2' is a copy of 'after' and stands",
           {"source_sheet": "aftr"}, "source_sheet: there is no sheet 'aftr'; there are 'get_workbook_info'",
           saved=_copied),
@@ -245,7 +259,7 @@ CASES = (
           light=False),
     _case("set_chart_legend_position", {"position": "bottom"}, "legend: bottom", {"position": "middle"},
           "position: write one of 'top'", before=_charted, saved=_legend),
-    _case("save", {}, "saved book.xlsx", light=False),
+    _case("save", {}, "saved book.xlsx", effect=_stored, light=False),
 )  # fmt: skip
 
 

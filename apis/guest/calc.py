@@ -25,7 +25,9 @@ class CalcTools(Cells, Sheets, Looks, Reports):
 
 def tools(desktop: Any, current: Any) -> CalcTools:
     """The functions on the workbook in front. Raises Refused when there is none."""
-    return CalcTools(document(desktop, current, SERVICE, "workbook"))
+    made = CalcTools(document(desktop, current, SERVICE, "workbook"))
+    made._commit()
+    return made
 
 
 def info(desktop: Any, current: Any) -> str:

@@ -5,6 +5,7 @@ Invariant: a sheet is found by its name before anything is changed; a refusal li
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,9 @@ from guest.paths import wrong
 
 CELL_CHARS = 100  # of a cell's text in a result
 DATETIME = 2  # com.sun.star.sheet.CellFlags
-CONTENTS = 1 | DATETIME | 4 | 16  # values, dates, texts, formulas
+FORMULA = 16
+CONTENTS = 1 | DATETIME | 4 | FORMULA  # values, dates, texts, formulas
+ASKED_S = 2.0  # ending the typing takes no time, but for a formula that is not understood: Calc asks about it
 INFO_ROWS, INFO_COLUMNS = 60, 26
 
 
@@ -42,6 +45,16 @@ def address(area: Any) -> str:
     return first if first == last else f"{first}:{last}"
 
 
+def within(one: Any, other: Any) -> bool:
+    """Whether one range address lies in the other."""
+    return bool(
+        other.StartColumn <= one.StartColumn
+        and one.EndColumn <= other.EndColumn
+        and other.StartRow <= one.StartRow
+        and one.EndRow <= other.EndRow
+    )
+
+
 def filled_in(cells: Any, kinds: int) -> list[Any]:
     """The addresses within a range of cells whose contents are of these CellFlags."""
     found, area = cells.queryContentCells(kinds).RangeAddresses, cells.RangeAddress
@@ -67,6 +80,13 @@ class Book(Document):
     def __init__(self, doc: Any) -> None:
         super().__init__(doc)
         self._sheet = self._view.ActiveSheet
+
+    def _commit(self) -> None:
+        """End the typing into a cell: what was typed counts, and can't replace later what is changed now."""
+        began_s = time.monotonic()
+        self._dispatch("AcceptFormula")
+        if time.monotonic() - began_s > ASKED_S:  # whoever called may have given up
+            raise wrong("Calc asked about what was typed into a cell, and nothing else was done: try again")
 
     def _used(self, sheet: Any = None) -> Any:
         """The address of all cells from A1 to the last used one."""
@@ -102,6 +122,20 @@ class Book(Document):
         cursor.collapseToMergedArea()
         if (grown := address(cursor.RangeAddress)) != address(cells.RangeAddress):
             raise wrong(f"{argument}: a merged cell reaches beyond {address(cells.RangeAddress)}, to {grown}")
+
+    def _matrices(self, cells: Any) -> list[Any]:
+        """The addresses of the matrix formulas of which a cell lies in `cells`."""
+        found: list[Any] = []
+        for part in map(self._part, filled_in(cells, FORMULA)):
+            for y, row in enumerate(part.getFormulaArray()):
+                for x, text in enumerate(row):
+                    if text.startswith("{="):
+                        cell = part.getCellByPosition(x, y)
+                        if not any(within(cell.RangeAddress, matrix) for matrix in found):
+                            cursor = self._sheet.createCursorByRange(cell)
+                            cursor.collapseToCurrentArray()
+                            found.append(cursor.RangeAddress)
+        return found
 
     def _open_structure(self, argument: str) -> None:
         """Raise Refused where the workbook's sheets may not be changed."""

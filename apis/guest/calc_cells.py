@@ -11,13 +11,13 @@ import re
 from typing import Any
 
 import uno
-from guest.calc_base import CONTENTS, Book, address, filled_in, letters, shown
+from guest.calc_base import CONTENTS, FORMULA, Book, address, filled_in, letters, shown, within
 from guest.errors import Refused
 from guest.office_base import RESULT_CHARS
 from guest.paths import wrong
 
-OUTSIDE = re.compile(r"'\s*#|\b(WEBSERVICE|DDE)\s*\(", re.IGNORECASE)  # a formula's ways to another file or program
-FORMULA = 16  # com.sun.star.sheet.CellFlags
+# A formula's ways to another file or program.
+OUTSIDE = re.compile(r"'\s*#|\b(WEBSERVICE|DDE)\s*\(|\bINDIRECT\s*\(.*(#|file:|\bCHAR\b)", re.IGNORECASE | re.DOTALL)
 MAX_TRANSPOSED = 20_000  # cells
 NOT_UNDERSTOOD = range(501, 526)  # error codes of formulas that do not parse or name what there is not
 CALCULATED = {502, 503, 504, 519, 522, 523, 524}  # of those, what a formula can come to by its cells' values
@@ -105,6 +105,12 @@ class Cells(Book):
         target = self._sheet.getCellRangeByPosition(at.Column, at.Row, at.Column + high - 1, at.Row + wide - 1)
         turned = tuple(tuple("#N/A" if v is None else v for v in column) for column in zip(*rows, strict=True))
         self._changeable(target, "target_cell")
+        for matrix in self._matrices(target):
+            if not within(matrix, target.RangeAddress):
+                raise wrong(
+                    f"target_cell: {address(matrix)} is a matrix formula, of which {address(target.RangeAddress)} would"
+                    " replace a part: choose another cell"
+                )
         target.setDataArray(turned)
         alike = source.UniqueCellFormatRanges
         for group in (alike.getByIndex(n) for n in range(alike.Count)):
@@ -155,6 +161,7 @@ class Cells(Book):
         order = named + [index for index in range(count) if index not in named]
         if 2 * count > self._sheet.Columns.Count:
             raise wrong("column_order: the sheet is too wide to be reordered")
+        self._apart(area)
         widths = [self._sheet.Columns.getByIndex(index).Width for index in order]
         self._doc.lockControllers()
         try:
@@ -168,6 +175,14 @@ class Cells(Book):
         finally:
             self._doc.unlockControllers()
         return f"columns now stand in the order {', '.join(letters(index) for index in order)} of before"
+
+    def _apart(self, area: Any) -> None:
+        """Raise Refused where a merged cell or a matrix formula lies over several columns: they can't be moved."""
+        for matrix in self._matrices(self._part(area)):
+            if matrix.StartColumn != matrix.EndColumn:
+                raise wrong(f"column_order: {address(matrix)} is a matrix formula over several columns")
+        for index in range(area.EndColumn + 1):
+            self._whole(self._sheet.getCellRangeByPosition(index, 0, index, area.EndRow), "column_order")
 
     def _move(self, first: int, last: int, to: int, end_row: int) -> None:
         source = self._sheet.getCellRangeByPosition(first, 0, last, end_row).RangeAddress

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import uno
-from guest.office_base import Document, clipped, service
+from guest.office_base import Document, clipped
 from guest.paths import wrong
 
 BOX_CHARS = 500  # of a box's text in what is said of the slides
@@ -78,7 +78,7 @@ class Show(Document):
 
     def _rest(self) -> None:
         """End the typing into a box: what was typed stays, and can't replace later what is changed now."""
-        service("frame.DispatchHelper").executeDispatch(self._view.Frame, ".uno:SelectObject", "", 0, ())
+        self._dispatch("SelectObject")
 
     def _slide(self, index: int, argument: str = "slide_index") -> Any:
         """The slide with that number."""

@@ -32,6 +32,7 @@ class Files(Show):
 
     def save(self) -> str:
         """Write the presentation's file."""
+        self._rest()  # a box that was emptied holds its old text until then
         return self._save()
 
     def save_as(self, *, file_path: str, overwrite: bool) -> str:
@@ -40,6 +41,7 @@ class Files(Show):
         name = os.path.basename(target)
         if os.path.exists(target) and not overwrite:
             raise wrong(f"file_path: there is a file {name[:80]} already: choose another name, or overwrite=True")
+        self._rest()
         filter_name = FORMATS[os.path.splitext(target)[1].lower()]
         try:
             self._doc.storeAsURL(url_of(target), (prop("FilterName", filter_name), prop("Overwrite", True)))
@@ -61,6 +63,7 @@ class Files(Show):
             wanted = {target: slide_index}
         else:
             wanted = {in_home(f"{stem}-{n}{ending}", "file_path"): n for n in range(1, count + 1)}
+        self._rest()
         for path, number in wanted.items():
             self._export(path, MEDIA_TYPES[format], self._slide(number))
         names = [os.path.basename(path) for path in wanted]

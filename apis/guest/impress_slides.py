@@ -9,7 +9,7 @@ from typing import Any
 
 from guest.impress_base import Show, kind_of, parts
 from guest.impress_media import Media
-from guest.office_base import enum, prop, service
+from guest.office_base import enum, prop
 from guest.paths import there_in_home, wrong
 
 MAX_SLIDES = 1000
@@ -49,8 +49,8 @@ class Slides(Media, Show):
             wide, high = high, wide
         if (page.Width, page.Height) != (wide, high):
             self._rest()
-            size = (prop("AttributePageSize.Width", wide), prop("AttributePageSize.Height", high))
-            service("frame.DispatchHelper").executeDispatch(self._view.Frame, ".uno:AttributePageSize", "", 0, size)
+            size = prop("AttributePageSize.Width", wide), prop("AttributePageSize.Height", high)
+            self._dispatch("AttributePageSize", *size)
             if (page.Width, page.Height) != (wide, high):
                 raise wrong("orientation: slides can't be turned in this view: choose View > Normal first")
         return f"slides are {orientation}, {wide / 1000:g} x {high / 1000:g} cm"

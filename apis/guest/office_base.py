@@ -6,6 +6,7 @@ document itself is written in its own format only.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -44,6 +45,11 @@ def service(name: str, *arguments: Any) -> Any:
     return here.ServiceManager.createInstanceWithArgumentsAndContext(f"com.sun.star.{name}", arguments, here)
 
 
+@functools.cache
+def _dispatcher() -> Any:
+    return service("frame.DispatchHelper")
+
+
 class Document:
     """The document in front. Methods without an underscore, in subclasses, are what a model can call."""
 
@@ -52,6 +58,10 @@ class Document:
     def __init__(self, doc: Any) -> None:
         self._doc = doc
         self._view = doc.CurrentController
+
+    def _dispatch(self, command: str, *arguments: Any) -> None:
+        """Have the document's window carry out a command of its menus; the arguments are named values."""
+        _dispatcher().executeDispatch(self._view.Frame, f".uno:{command}", "", 0, arguments)
 
     def _path(self) -> str:
         """The document's file."""

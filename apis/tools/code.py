@@ -23,8 +23,8 @@ def _folder(name: str, meaning: str) -> Param:
     return Param(name, "folder", "str", (), meaning=meaning)
 
 
-def _extension() -> Param:
-    return Param("extension_id", "text", "str", (MAX_ID,), meaning="publisher and name, or a .vsix file of yours")
+def _extension(meaning: str = "publisher and name, as list_extensions tells them") -> Param:
+    return Param("extension_id", "text", "str", (MAX_ID,), meaning=meaning)
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -57,7 +57,7 @@ FUNCTIONS: tuple[Function, ...] = (
     _function(
         "install_extension",
         "Install an extension.",
-        _extension(),
+        _extension("publisher and name, or a .vsix file of yours"),
         Param("pre_release", "boolean", "bool", (), False, "True for its version under test"),
     ),
     _function("uninstall_extension", "Remove an extension.", _extension()),

@@ -146,6 +146,22 @@ async def test_what_is_typed_and_what_is_called_go_together(desk: RealDesk) -> N
     assert "- Box 0 (title): Ende" in (await look(desk)).info
 
 
+async def test_a_box_that_is_emptied_by_keys_is_empty_in_the_file_that_a_call_saves(desk: RealDesk) -> None:
+    await show(desk, "bare.odp", make_odp([[("title", "Plan"), ("outline", "one")]]))
+    title = next(e for e in (await look(desk)).elements if e.tag == "paragraph" and e.text == "Plan")
+    for method, arguments in (
+        ("click", {"x": title.cx, "y": title.cy, "n": 2}),
+        ("hotkey", {"keys": ["ctrl", "a"]}),
+        ("hotkey", {"keys": ["BackSpace"]}),
+    ):
+        await desk.call(method, **arguments)
+        await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+    assert await desk.tool("save") == "saved bare.odp"
+    content = zipfile.ZipFile(io.BytesIO(await desk.contents("Documents/bare.odp"))).read("content.xml").decode()
+    assert ">one<" in content
+    assert "Plan" not in content
+
+
 async def test_a_table_and_a_group_are_told_and_coloured_as_wholes(desk: RealDesk) -> None:
     inside = PARTS.format(boxes=BOX.format(x=1, text="left") + BOX.format(x=5, text="right"))
     await show(desk, "parts.odp", with_boxes(make_odp([[("title", "Parts")]]), inside))

@@ -41,6 +41,8 @@ def test_names_and_parameters_are_the_published_ones() -> None:
     [
         ("launch_vscode('/etc/../x')", "path: write a folder of your home folder"),
         ("compare_files('../a', '~/b')", "file1: write a file of your home folder"),
+        ("compare_files('~/b', '/etc/passwd')", "file2: the file lies outside the home folder"),
+        ("compare_files('~/b', '/home')", "file2: the file lies outside the home folder"),
         ("goto_file('~/a.py', 0)", "line: write a whole number from 1"),
         ("toggle_sync('maybe')", "state: write one of 'on', 'off'"),
         ("install_extension('a.b', 'yes')", "pre_release: write True or False"),

@@ -52,13 +52,13 @@ def like(deploy: Deploy, run: Path) -> Round:
     Raises ConfigError, also where `run` gave its agent other actions, another form of prompts or other room for steps.
     """
     before = typed.read(run / "deploy.yaml", Deploy)
-    for key, one, other in (
+    for key, then, now in (
         ("tasks.max_steps", before.tasks.max_steps, deploy.tasks.max_steps),
         ("desktops.form", before.desktops.form, deploy.desktops.form),
         ("desktops.actions", before.desktops.actions, deploy.desktops.actions),
     ):
-        if one != other:
-            raise ConfigError(f"--against: {run.name} played with {key} {one}, this evaluation with {other}")
+        if then != now:
+            raise ConfigError(f"--against: {run.name} played with {key} {then}, this evaluation with {now}")
     wanted = (tasks.digest(str(task) for task in deploy.tasks.eval), deploy.evaluation.temperature)
     for one in reversed(evaluation.read_rounds(run)):
         if one.closed and (one.task_set, one.temperature, one.max_new_tokens) == (

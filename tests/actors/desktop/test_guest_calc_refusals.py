@@ -29,6 +29,7 @@ DOUBLED = (("Name", "Qty", "Qty"), ("plum", 1, 2))
 MATRIX = (
     '<row r="7"><c r="E7"><f t="array" ref="E7:E8">B2:B3*2</f><v>60</v></c></row>'
     '<row r="8"><c r="E8"><v>10</v></c></row>'
+    '<row r="11"><c r="E11"><f t="array" ref="E11:F11">B2:C2*2</f><v>60</v></c><c r="F11"><v>8</v></c></row>'
 )
 
 
@@ -50,6 +51,7 @@ def workbook() -> bytes:
     return made.getvalue()
 
 
+TOLD = '=INDIRECT("\'file:///etc/passwd"&CHAR(39)&"#$Sheet1.A1")'
 SPACES = " ".join(
     f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
 )
@@ -133,7 +135,41 @@ async def test_a_part_of_a_matrix_formula_is_no_cell_to_type_into(calc: Calc) ->
         assert told.startswith(f"refused: value: {cell} is part of the matrix formula"), told
     told = await calc.tool("set_column_values", column_name="E", data=["x", 1], start_index=6)
     assert told.startswith("refused: data[1]: E7 is part of the matrix formula"), told
+    told = await calc.tool("transpose_range", source_range="A1:B1", target_cell="E8")
+    assert told.startswith("refused: target_cell: E7:E8 is a matrix formula, of which E8:E9 would replace a part"), told
     assert await calc.column("E") == before
+
+
+async def test_columns_that_hold_together_are_not_moved_apart(calc: Calc) -> None:
+    await calc.on("matrix")
+    before = [await calc.column(letter) for letter in "AEF"]
+    told = await calc.tool("reorder_columns", column_order=["F", "A"])
+    assert told == "refused: column_order: E11:F11 is a matrix formula over several columns"
+    assert [await calc.column(letter) for letter in "AEF"] == before
+    await calc.on("merged")
+    await calc.tool("set_cell_value", cell="A9", value="wide")
+    assert await calc.tool("merge_cells", range_str="A9:B9") == "A9:B9 is one cell"
+    told = await calc.tool("reorder_columns", column_order=["C"])
+    assert told == "refused: column_order: a merged cell reaches beyond A1:A9, to A1:B9"
+    await calc.on("broad")
+    assert (await calc.tool("reorder_columns", column_order=["B"])).startswith("columns now stand in the order B, A, C")
+    assert (await calc.tool("reorder_columns", column_order=["B"])).startswith("columns now stand in the order B, A, C")
+
+
+async def test_what_is_being_typed_into_a_cell_counts(calc: Calc) -> None:
+    await calc.on("plain")
+    await calc.tool("set_cell_value", cell="H1", value="old")
+    for place, then, wanted in (("A7", "save", "42"), ("A8", "set_cell_value", "last")):
+        await calc("hotkey", keys=["ctrl", "Home"])
+        for _ in range(int(place[1:]) - 1):
+            await calc("hotkey", keys=["Down"])
+        await calc("type_text", text="42")
+        await calc("settle", timeout_ms=3000, quiet_ms=200)
+        if then != "save":
+            assert await calc.tool(then, cell=place, value=wanted) == f"{place} = {wanted}"
+        assert (await calc.saved()).cell("plain", place) == (42.0 if wanted == "42" else wanted)
+    await calc.tool("set_cell_value", cell="A7", value="")
+    await calc.tool("set_cell_value", cell="A8", value="")
 
 
 async def test_frozen_rows_and_columns_are_the_first_ones_wherever_the_view_is(calc: Calc) -> None:
@@ -264,7 +300,8 @@ async def test_a_column_beyond_all_that_is_used_is_empty(calc: Calc) -> None:
 
 async def test_a_formula_reads_no_other_file(calc: Calc) -> None:
     await calc.on("doubled")
-    for formula in ("='file:///etc/passwd'#$Sheet1.A1", "='/etc/passwd' #$a.A1", '=WEBSERVICE("file:///etc/passwd")'):
+    direct = "='file:///etc/passwd'#$Sheet1.A1", "='/etc/passwd' #$a.A1"
+    for formula in (*direct, '=WEBSERVICE("file:///etc/passwd")', TOLD):
         told = await calc.tool("set_cell_value", cell="P1", value=formula)
         assert told == "refused: value: a formula reads this workbook only, no other file"
     assert await calc.tool("set_cell_value", cell="P1", value="=plain.B2&\"#\"&'wide'.C2") == "P1 = 30#a"
