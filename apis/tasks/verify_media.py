@@ -1,7 +1,8 @@
 """Checks of what Chromium and VLC write: bookmarks, playlists and settings.
 
 Invariant: strict and bounded. A file larger than its bound or of another form is a failure with its reason; everything
-in it that a task is about is compared, so one bookmark, entry or setting too many is a failure too.
+in it that a task is about is compared, so one bookmark or entry too many is a failure too, and so is a change of
+another setting that tasks are about.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Whether a workbook says what it should.
 
-Invariant: strict. Every cell of every sheet is compared, so a task is solved only if nothing else changed: numbers are
-compared as numbers and text as text, "42" in quotes is not 42; a formula counts only where one is asked for.
+Invariant: strict. Every cell of every sheet is compared, so a task is solved only if no other cell changed: numbers are
+compared as numbers and text as text, "42" in quotes is not 42; a formula counts only where one is asked for. Looks,
+charts, merged cells and hidden rows are not compared.
 """
 
 from __future__ import annotations
