@@ -7,6 +7,7 @@ Invariant: a frame is a 4-byte big-endian length and a MessagePack value of a kn
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from typing import Generic, TypeVar
 
@@ -17,6 +18,7 @@ from runtime.errors import HostLost, ProtocolError
 
 MAX_FRAME_BYTES = 64 << 20
 MAX_UNSENT_BYTES = 256 << 20
+CLOSE_S = 5.0
 
 F = TypeVar("F")
 
@@ -75,4 +77,6 @@ class Link(Generic[F]):
     async def close(self) -> None:
         """Close; what is unsent is dropped."""
         self._writer.transport.abort()
-        await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self._writer.wait_closed()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from actors.desktop.faults import judge
+from actors.desktop.faults import LinkState, judge
 from actors.desktop.link import LinkDown, seen_of
 from actors.desktop.pool import BootedDesktop
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
@@ -57,17 +57,30 @@ class Body:
             raise judge(seen_of(health, down, acted=self.acted, ready=True)) from down
 
     async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Callable[[str], FileView]:
-        """Freeze the desktop for good and read what is `wanted` of its HOME from outside. Raises DesktopFault."""
+        """Freeze the desktop for good and read what is `wanted` of its HOME from outside.
+
+        Raises DesktopFault, and AgentBrokeDesktop where the policy has ended what would freeze it.
+        """
         try:
             self._lives.freeze(self._lease, time.monotonic())
             async with asyncio.timeout(timeout_s):
-                await self._provider.freeze(self._desktop)
+                await self._freeze()
                 self._lives.may_read(self._lease, time.monotonic())
                 files = await self._provider.read_home(self._desktop, wanted, ReadLimits())
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
         seen = {file.path: view_of(file, self.home) for file in files}
         return lambda path: seen.get(path, FileView(kind="refused", reason="it was not asked for beforehand"))
+
+    async def _freeze(self) -> None:
+        try:
+            await self._provider.freeze(self._desktop)
+        except DesktopFault as error:
+            health = await self._provider.probe(self._desktop)
+            if health.alive:
+                raise
+            down = LinkDown(LinkState.LOST, error.detail)
+            raise judge(seen_of(health, down, acted=self.acted, ready=True)) from error
 
 
 def view_of(file: FileSeen, home: str) -> FileView:

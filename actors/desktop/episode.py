@@ -79,9 +79,13 @@ class Episode:
             ending, detail = Ending.OUT_OF_STEPS, str(error)
         self._enter(Stage.VERIFYING)
         if needs_verifier(ending, feasible):
-            read = await self._body.frozen_files(wanted(self._task), self._config.verify_timeout_s)
-            verdict = verify(self._task, read)
-            verified, detail = verdict.success, verdict.reason
+            try:
+                read = await self._body.frozen_files(wanted(self._task), self._config.verify_timeout_s)
+            except AgentBrokeDesktop as broken:
+                ending, detail = Ending.BROKE_DESKTOP, str(broken)
+            else:
+                verdict = verify(self._task, read)
+                verified, detail = verdict.success, verdict.reason
         return Played(judge(ending, feasible, verified), self._steps, detail)
 
     async def _prepare(self) -> None:

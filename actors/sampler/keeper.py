@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
+from collections import deque
 
 from actors.learner.messages import Ticket
 from actors.sampler import events
@@ -26,6 +27,8 @@ from runtime.actor import Context
 from runtime.errors import EngineBusy, EngineError, EngineGone, SamplerError
 from runtime.message import Version
 from runtime.supervision import GiveUp, RestartBudget
+
+MOST_KNOWN = 4096  # versions; what is in flight is of the last few, or pinned for a round
 
 
 class _OvertakenError(Exception):
@@ -51,7 +54,7 @@ class EngineKeeper:
         self._seen = asyncio.Event()  # of the next change of health; replaced by it
         self._telling = Telling(ctx, settings.replay)
         self._joining = Joining(ctx, settings.samplers)
-        self._known: set[str] = set()  # versions that this life of the engine was found to hold
+        self._known: deque[str] = deque(maxlen=MOST_KNOWN)  # what this life of the engine was found to hold
         self._skipped = 0
         self._probing = False
         self._answered = 0  # requests
@@ -117,7 +120,7 @@ class EngineKeeper:
             self.pins.pop(version, None)
             raise SamplerError(f"{version} can't be pinned: {error}") from error
         else:
-            self._known.add(str(version))
+            self._known.append(str(version))
         return True
 
     async def unpin(self, version: Version) -> None:
@@ -146,7 +149,7 @@ class EngineKeeper:
         return pin is None or not self._single or self.health.served == pin
 
     async def vouch(self, versions: list[str], doubts: int) -> None:
-        """Return once what was drawn from `versions` may be handed on; `doubts` is from before it was asked for.
+        """Return once what was drawn from `versions` may be handed on; `doubts` is from before it was asked.
 
         Raises EngineBusy where it may not, because the engine's weights were not found to be those.
         """
@@ -180,7 +183,7 @@ class EngineKeeper:
         if isinstance(event, Lost):
             self._known.clear()
         if self.health.served is not None:
-            self._known.add(str(self.health.served))
+            self._known.append(str(self.health.served))
         self._telling.served = self.health.served
         self._seen.set()
         self._seen = asyncio.Event()
@@ -233,7 +236,7 @@ class EngineKeeper:
                 self.pins.pop(version, None)
                 self._refused(Latest(version=version, location=location), error)
             else:
-                self._known.add(str(version))
+                self._known.append(str(version))
 
     async def _keep_up(self) -> None:
         """Restart a lost engine until the budget is spent; then the actor fails."""
@@ -373,14 +376,11 @@ class EngineKeeper:
         """Take a verdict on what the engine was `asked` to hold into the machine; whether the weights are sound."""
         if not verdict.sound:
             self.doubts += 1
-            self._known.discard(str(verdict.version))
+            self._known = deque((one for one in self._known if one != str(verdict.version)), MOST_KNOWN)
             self._ctx.log.emit(
-                events.WEIGHTS_SUSPECT,
-                version=str(verdict.version),
-                off_by=verdict.off_by,
+                events.WEIGHTS_SUSPECT, version=str(verdict.version), off_by=verdict.off_by, when=when,
                 tolerance=self._settings.samplers.canary_tolerance,
-                when=when,
-            )
+            )  # fmt: skip
         self._see(ReadBack(verdict.version, verdict.sound, asked.version))
         return verdict.sound
 

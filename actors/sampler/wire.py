@@ -98,6 +98,18 @@ class Models(msgspec.Struct, frozen=True):
     data: list[ModelCard]
 
 
+# Said in every request, for a server may have been started with other preferences, and a policy that draws by those is
+# not the one that the learner computes probabilities of.
+NEUTRAL: dict[str, float] = {
+    "top_p": 1.0,
+    "top_k": -1,
+    "min_p": 0.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+
+
 def generate_body(
     rid: str,
     ids: list[int],
@@ -112,7 +124,11 @@ def generate_body(
 
     A `seed` repeats a draw of the same weights on the embedded engine; SGLang heeds it in its deterministic mode only.
     """
-    params: dict[str, Any] = {"temperature": sampling.temperature, "max_new_tokens": sampling.max_new_tokens}
+    params: dict[str, Any] = {
+        **NEUTRAL,
+        "temperature": sampling.temperature,
+        "max_new_tokens": sampling.max_new_tokens,
+    }
     if seed is not None:
         params["sampling_seed"] = seed
     if stop_ids:

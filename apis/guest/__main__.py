@@ -1,4 +1,4 @@
-"""Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|code ...`.
+"""Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|sweep|code ...`.
 
 Invariant: modules come from this folder and the system alone, whatever lies in the current folder or the environment.
 """
@@ -13,6 +13,7 @@ PARTS = {
     "session": "guest.session",
     "attach": "guest.attach",
     "agent": "guest.agent",
+    "sweep": "guest.keeper",
     "code": "guest.code_open",
 }
 

@@ -46,6 +46,14 @@ def keep(session: Session, folder: Path, token: str) -> None:
             _remove(folder)
 
 
+def main(argv: list[str]) -> int:
+    """End and remove all that a session left whose keeper was killed: its token and its folder are the arguments."""
+    token, folder = argv
+    sweep(token)
+    _remove(Path(folder))
+    return 0
+
+
 def _remove(folder: Path) -> None:
     for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):  # whatever was locked, and however deep it lies
         subprocess.run([*command, str(folder)], check=False, stdin=subprocess.DEVNULL)

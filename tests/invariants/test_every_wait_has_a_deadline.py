@@ -29,6 +29,7 @@ WAITS = {
     *("connect", "sock_connect", "open_connection", "open_unix_connection", "create_connection"),
     *("create_process", "create_subprocess_exec"),
 }
+BLOCKS = {"join", "wait", "acquire", "get"}  # of those, what holds a thread
 BOUNDS = frozenset({"waiting", "timeout", "timeout_at", "deadline"})
 
 IDLE = "waits for work, and nobody waits for it"
@@ -71,6 +72,7 @@ WITHOUT = {
     "policy/engine/generate.py:Generate.__call__": "the HTTP server drops clients that don't send",
     "policy/engine/worker.py:Ticket.next": "the engine's loop ends or fails every sequence",
     "policy/engine/worker.py:EngineThread.call": DISK,
+    "policy/engine/worker.py:EngineThread.stop": DISK,
     "actors/desktop/link.py:connect": CALLER,
     "actors/desktop/link.py:GuestLink._read": IDLE,
     "actors/desktop/link.py:GuestLink.close": "a cancelled task of its own",
@@ -85,12 +87,28 @@ WITHOUT = {
 }
 
 
+def is_none(node: ast.AST) -> bool:
+    """Whether it is the word None."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def handed(call: ast.Call) -> list[str]:
+    """The names of what is called by way of it: within `gather(...)`, or by the thread of `to_thread(f, ...)`."""
+    if called(call) == "gather":
+        return [called(part) for part in ast.walk(call) if isinstance(part, ast.Call)]
+    if called(call) == "to_thread":
+        name = ast.unparse(call.args[0]).rpartition(".")[2]
+        limits = [a for a in call.args[1:] if not is_none(a)] or call.keywords
+        return [name] if name in BLOCKS and not limits else []
+    return []
+
+
 def has_limit(node: ast.Await) -> bool:
     """Whether a time limit is an argument of what is awaited."""
     if not isinstance(node.value, ast.Call):
         return False
     arguments = [ast.unparse(a) for a in node.value.args]
-    arguments += [f"{k.arg}={ast.unparse(k.value)}" for k in node.value.keywords]
+    arguments += [f"{k.arg}={ast.unparse(k.value)}" for k in node.value.keywords if not is_none(k.value)]
     return any(word in text for text in arguments for word in ("timeout", "deadline", "wait_s"))
 
 
@@ -99,7 +117,8 @@ def bounded(tree: ast.Module, node: ast.AST, seen: frozenset[str] = frozenset())
     for outer in ancestors(node):
         if isinstance(outer, ast.AsyncWith):
             managers = [item.context_expr for item in outer.items]
-            if any(isinstance(m, ast.Call) and called(m) in BOUNDS for m in managers):
+            limits = [m for m in managers if isinstance(m, ast.Call) and called(m) in BOUNDS]
+            if any(not (m.args and is_none(m.args[0])) for m in limits):
                 return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             name = getattr(outer, "name", "")
@@ -116,7 +135,7 @@ def test_every_wait_has_a_deadline_in_the_code():
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Await):
                 call = node.value
-                waits = not isinstance(call, ast.Call) or called(call) in WAITS
+                waits = not isinstance(call, ast.Call) or not {called(call), *handed(call)}.isdisjoint(WAITS)
                 if waits and not has_limit(node) and not bounded(tree_of(path), node):
                     found.add(place(path, node))
     assert sorted(found - WITHOUT.keys()) == [], "wrap these in waiting(...) or asyncio.timeout(...)"

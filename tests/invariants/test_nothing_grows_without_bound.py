@@ -12,7 +12,7 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "runtime")]
 
-from example_actors import Counter, Greet, Number, Park, Sleep, Total  # noqa: E402
+from example_actors import Counter, Greet, Hold, Number, Park, Sleep, Total  # noqa: E402
 from product_code import called, place, sources, tree_of  # noqa: E402
 
 from runtime import logs, node, segments, transport, waits  # noqa: E402
@@ -41,12 +41,13 @@ BOUNDED_ELSEWHERE = {
 
 def is_unbounded(call: ast.Call) -> bool:
     """Whether this makes a queue or a cache that can grow for ever."""
-    named = {k.arg for k in call.keywords}
+    given = [*call.args, *(k.value for k in call.keywords)]
+    limits = [a for a in given if not (isinstance(a, ast.Constant) and not a.value)]  # None and 0 are no limit
     if called(call) == "deque":
-        return "maxlen" not in named and len(call.args) < 2
-    if called(call) in ("Queue", "LifoQueue", "PriorityQueue"):
-        return "maxsize" not in named and not call.args
-    return called(call) == "SimpleQueue" or (called(call) == "lru_cache" and not named and not call.args)
+        return len(limits) < 1 or (len(given) == 1 and not call.keywords)
+    if called(call) in ("Queue", "LifoQueue", "PriorityQueue", "lru_cache"):
+        return not limits
+    return called(call) == "SimpleQueue"
 
 
 def caches_all(function: ast.AST) -> bool:
@@ -71,7 +72,8 @@ async def test_nothing_grows_without_bound_in_mailboxes(tmp_path, host):
     async with ActorSystem(tmp_path, hosts=HOSTS) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host=host, mailbox=10))
         ref = system.ref("a")
-        busy = asyncio.ensure_future(ref.ask(Sleep(seconds=2.5), timeout_s=20))
+        end = tmp_path / "end"
+        busy = asyncio.ensure_future(ref.ask(Hold(until=str(end)), timeout_s=60))
         await asyncio.sleep(0.2)
         flood = [asyncio.ensure_future(ref.tell(Greet(text="x"), timeout_s=1.0)) for _ in range(300)]
         await asyncio.sleep(0.2)
@@ -82,6 +84,7 @@ async def test_nothing_grows_without_bound_in_mailboxes(tmp_path, host):
         assert sum(result is None for result in results) <= 10
         assert {type(result) for result in results if result is not None} <= {MailboxFull, DeadlineExceeded}
         assert any(isinstance(result, MailboxFull) for result in results)
+        end.touch()
         await busy
         assert await ref.ask(Total(), timeout_s=5) == Number(n=10)
 

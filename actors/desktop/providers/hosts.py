@@ -132,7 +132,13 @@ class _Session(msgspec.Struct):
     machine: _Machine
     line: _Line  # that holds the keeper
     folder: str
+    token: str
     keeper: asyncssh.SSHClientProcess[str]
+
+    @property
+    def held(self) -> bool:
+        """Whether the keeper lives."""
+        return not self.keeper.stdout.at_eof()
 
     async def ask(self, word: str, answer: str) -> None:
         """Say a word to the keeper and wait for its answer. Raises DesktopFault."""
@@ -151,7 +157,10 @@ class _Session(msgspec.Struct):
         raise fault(FaultCause.BOOT_FAILED, f"{self.folder}: {''.join(error)[:200] or 'the session ended'}")
 
     async def end(self) -> None:
-        """Let the session end itself. Raises DesktopFault when it does not."""
+        """Let the session end itself, or end it where its keeper was killed. Raises DesktopFault when it does not."""
+        if not self.held:
+            await self._sweep()
+            return
         try:
             async with asyncio.timeout(ANSWER_S):
                 self.keeper.stdin.write_eof()
@@ -161,6 +170,19 @@ class _Session(msgspec.Struct):
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: it did not end") from None
         except (OSError, asyncssh.Error) as error:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: {error}"[:300]) from error
+
+    async def _sweep(self) -> None:
+        """End and remove all that a killed keeper has left. Raises DesktopFault."""
+        self.keeper.close()
+        command = [PYTHON, "-I", f"{self.folder}/guest", "sweep", self.token, self.folder]
+        try:
+            async with asyncio.timeout(ANSWER_S), self.machine.errand() as connection:
+                done = await connection.run(shlex.join(command), check=False)
+        except (TimeoutError, OSError, asyncssh.Error) as error:
+            detail = f"{self.folder}: {str(error) or 'it was not removed'}"
+            raise fault(FaultCause.MACHINE_UNREACHABLE, detail[:300]) from error
+        if done.exit_status:
+            raise fault(FaultCause.BOOT_FAILED, f"{self.folder}: not removed: {str(done.stderr)[-200:]}")
 
 
 class HostsProvider(Provider):
@@ -215,7 +237,7 @@ class HostsProvider(Provider):
         line.keepers += 1
         try:
             keeper = await self._upload_and_start(machine, line, folder, shlex.join(command))
-            session = _Session(machine, line, folder, keeper)
+            session = _Session(machine, line, folder, token, keeper)
             try:
                 await session.ask("", "up")
             except BaseException:
@@ -260,7 +282,7 @@ class HostsProvider(Provider):
         if session is None:
             return Health(alive=False)
         reachable = await session.machine.run_checked()
-        return Health(alive=reachable and not session.keeper.stdout.at_eof(), reachable=reachable)
+        return Health(alive=reachable and session.held, reachable=reachable)
 
     def _give_back(self, machine: _Machine) -> None:
         machine.used -= 1

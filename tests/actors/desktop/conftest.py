@@ -55,12 +55,12 @@ class Guest:
 
     async def act(self, method: str, **args: Any) -> None:
         await self(method, **args)
-        assert await self("settle", timeout_ms=5000)
+        assert await self("settle", timeout_ms=15_000)  # a busy machine starts an application late
 
     async def open(self, *argv: str, title: str, accessible: bool = True) -> None:
         await self("launch", argv=list(argv))
         await self("wait_window", title=title, accessible=accessible)
-        assert await self("settle", timeout_ms=5000)
+        assert await self("settle", timeout_ms=15_000)  # a busy machine starts an application late
 
     async def elements(self) -> list[Any]:
         """What an observation lists; looked for again while an application is too busy to say all."""

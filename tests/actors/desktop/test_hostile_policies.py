@@ -11,7 +11,7 @@ import logging
 import os
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -38,20 +38,24 @@ LOOK_S = 1.5  # of looking at the bystander before the attack
 FAULTS = (events.DESKTOP_BOOT_FAILED, events.DESKTOP_SPARE_DIED, events.DESKTOP_NOT_REMOVED, events.HOST_RESTS)
 WORK = Reservation(
     token=1, lane=Lane.DEMO, task="text_editor/train/100", group="", slot=0, seed=1,
-    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_steps=12, pin=None, phase=PhaseRef(Phase.DEMO, 0),
+    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_steps=40, pin=None, phase=PhaseRef(Phase.DEMO, 0),
 )  # fmt: skip
 
 
 class Typist:
     """Opens a terminal, types a command, looks what happens for a while, and claims success."""
 
-    def __init__(self, command: str, looks: int = 3) -> None:
+    def __init__(self, command: str, come: Callable[[], Awaitable[bool]], looks: int = 3, most: int = 30) -> None:
         enter = f"Agent.type(text={command!r}, enter=True)"
         self.texts = ["Agent.open_app(app_name='terminal')", enter, *["Agent.wait()"] * looks]
+        self.come = come  # whether what the command is to do can be seen from outside
+        self.most = most  # looks that a busy machine may need until then
 
     async def answer(
         self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
     ) -> Answer:
+        if len(self.texts) <= step < self.most and not await self.come():
+            self.texts.append("Agent.wait()")
         text = self.texts[step] if step < len(self.texts) else "Agent.exit(success=True)"
         return Answer(text=text, prompt_ids=[1], response_ids=[2], logprobs=[-0.5], spans=[], seconds=0.0)
 
@@ -91,14 +95,18 @@ class Street:
             await asyncio.sleep(0.1)
         return took
 
-    async def play(self, command: str) -> Played:
+    async def play(self, command: str, witness: str) -> Played:
+        async def come() -> bool:
+            health = await self.pool.provider.probe(booted.desktop)
+            return not witness or not health.alive or traces(booted, health)[witness] > 0
+
         booted = await self.pool.acquire(60.0, "attacker")
         clock = StageClock(0.0)
         clock.enter(Stage.LEASING, 0.0)
-        config = SeatConfig(screenshots="none", call_timeout_s=5.0, settle_ms=300)
+        config = SeatConfig(screenshots="none", call_timeout_s=15.0, settle_ms=300)
         try:
             episode = Episode(
-                WORK, Body(booted), answerer=Typist(command), recorder=self.recorder, config=config,
+                WORK, Body(booted), answerer=Typist(command, come), recorder=self.recorder, config=config,
                 enter=lambda stage: clock.enter(stage, 0.0),
             )  # fmt: skip
             return await episode.play()
@@ -145,7 +153,7 @@ async def test_a_policy_that_ruins_its_desktop_has_failed_alone(
     await body.call("launch", {"argv": ["mousepad"]}, 10.0)
     before = await street.look(body, LOOK_S)
     looking = asyncio.ensure_future(street.look(body, 600.0))
-    played = await street.play(command)
+    played = await street.play(command, witness)
     street.looking = False
     during = await looking
     assert not played.outcome.success

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from actors.desktop.config import HostsConfig, MachineConfig
-from actors.desktop.faults import FaultCause, LinkState, cause_of
+from actors.desktop.faults import BrokenBy, FaultCause, LinkState, cause_of
 from actors.desktop.link import GuestLink, LinkDown, seen_of
 from actors.desktop.providers import hosts as hosts_module
 from actors.desktop.providers import remote
@@ -90,6 +90,7 @@ def machine(state_dir: str) -> Iterator[MachineConfig]:
 async def provider(machine: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostsProvider]:
     """A provider whose machine is up, and allows a connection fewer sessions than it gets desktops and errands."""
     monkeypatch.setattr(hosts_module, "SESSIONS_EACH", 1)
+    monkeypatch.setattr(hosts_module, "SEAT_S", 120.0)  # who waits for a seat does so as long as a whole test
     for _ in range(200):
         try:
             _, writer = await asyncio.open_connection(machine.host, machine.port)
@@ -170,6 +171,29 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     assert (await provider.probe(other)).alive
     assert len(sessions_on(machine)) == 1
     await provider.destroy(other)
+    assert sessions_on(machine) == []
+
+
+async def test_a_policy_that_kills_what_holds_its_session_has_failed_and_leaves_nothing(
+    provider: HostsProvider, machine: MachineConfig
+):
+    desktop = await provider.boot(DesktopSpec())
+    link = await GuestLink.open(desktop, timeout_s=20)
+    await link.call("launch", argv=["mousepad"], timeout_s=5)
+    await link.call("launch", argv=["pkill", "-9", "-f", "guest session"], timeout_s=5)
+    async with asyncio.timeout(30):
+        while (await provider.probe(desktop)).alive:  # noqa: ASYNC110 - a machine's
+            await asyncio.sleep(0.02)
+    health = await provider.probe(desktop)
+    assert health.reachable
+    with pytest.raises(DesktopFault) as refused:
+        await provider.freeze(desktop)
+    down = LinkDown(LinkState.LOST, refused.value.detail)
+    assert cause_of(seen_of(health, down, acted=True, ready=True)) is BrokenBy.SESSION_ENDED
+    assert processes_of(desktop) != [], "nobody holds them, and they go on"
+    await link.close()
+    await provider.destroy(desktop)
+    assert processes_of(desktop) == []
     assert sessions_on(machine) == []
 
 

@@ -11,7 +11,7 @@ from actors.replay.messages import Sampling
 from actors.sampler.config import SamplersConfig
 from actors.sampler.latest import Latest, recall, remember
 from actors.sampler.limits import Limits
-from actors.sampler.wire import GenerateAnswer, read_generated
+from actors.sampler.wire import GenerateAnswer, generate_body, read_generated
 from runtime.errors import ConfigError, EngineGone, SamplerError
 from runtime.message import Version
 
@@ -33,6 +33,14 @@ def test_a_sound_answer():
     assert found.output_ids == [4, 5, 6]
     assert [(str(span.version), span.start, span.end) for span in found.spans] == [("0.1", 0, 2), ("0.2", 2, 3)]
     assert (found.finish, found.cached_tokens, found.logprobs) == ("stop", 2, [-0.5] * 3)
+
+
+def test_a_request_leaves_no_preference_to_the_server():
+    body = generate_body("r", [1], Sampling(temperature=0.5, max_new_tokens=7), [3], pin=None, cache=None)
+    neutral = {"top_p": 1.0, "top_k": -1, "min_p": 0.0}
+    penalties = {"frequency_penalty": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0}
+    asked = {"temperature": 0.5, "max_new_tokens": 7, "stop_token_ids": [3]}
+    assert body["sampling_params"] == neutral | penalties | asked
 
 
 @pytest.mark.parametrize(

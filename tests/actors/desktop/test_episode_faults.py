@@ -1,0 +1,143 @@
+"""What breaks under an episode, told apart where it happens: a fault of the host's, or the policy's own doing.
+
+The desktop pretends here; its lease is a real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from actors.desktop.answers import Answer, Prompt
+from actors.desktop.body import Body
+from actors.desktop.episode import Episode, Played
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.lifecycle import Lives
+from actors.desktop.link import GuestLink
+from actors.desktop.pool import BootedDesktop
+from actors.desktop.providers.abc import Desktop, Endpoint, Health, Provider
+from actors.desktop.providers.outside import FileSeen
+from actors.desktop.recorder import Recorder
+from actors.desktop.seat_config import SeatConfig
+from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
+from apis.forms import Turn
+from apis.observation import Observation
+from runtime.errors import DesktopFault, GuestRefused
+from runtime.segments import SegmentStore
+
+FRAME = {"windows": [{"id": 7, "class": "Mousepad", "title": "plum.txt", "active": True}], "elements": []}
+WORK = Reservation(
+    token=1, lane=Lane.DEMO, task="text_editor/train/100", group="", slot=0, seed=1,
+    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_steps=3, pin=None, phase=PhaseRef(Phase.DEMO, 0),
+)  # fmt: skip
+WAIT, CLAIM = "Agent.wait()", "Agent.exit(success=True)"
+
+
+class Link:
+    """Answers every call; `refused` names the method that is refused, from its call number `since` on."""
+
+    def __init__(self, refused: str, since: int) -> None:
+        self.refused, self.since, self.calls = refused, since, 0
+
+    async def call(self, method: str, **_: Any) -> Any:
+        self.calls += method == self.refused
+        if method == self.refused and self.calls > self.since:
+            raise GuestRefused("failed", "not now")
+        return FRAME if method == "observe" else True
+
+
+class Place:
+    """A provider that takes `takes_s` to freeze, or can't; `health` is what it says of the desktop then."""
+
+    def __init__(self, takes_s: float, refuses: FaultCause | None, health: Health) -> None:
+        self.takes_s, self.refuses, self.health = takes_s, refuses, health
+
+    async def probe(self, _: Desktop) -> Health:
+        return self.health
+
+    async def freeze(self, _: Desktop) -> None:
+        await asyncio.sleep(self.takes_s)
+        if self.refuses is not None:
+            raise fault(self.refuses, "the pipe is broken")
+
+    async def read_home(self, *_: Any) -> list[FileSeen]:
+        return []
+
+
+class Policy:
+    """Says one thing after the other."""
+
+    def __init__(self, *says: str) -> None:
+        self.says = says
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        return Answer(text=self.says[step], prompt_ids=[1], response_ids=[2], logprobs=[-0.5], spans=[], seconds=0.0)
+
+
+@pytest_asyncio.fixture
+async def recorder(tmp_path: Path) -> AsyncIterator[Recorder]:
+    made = Recorder(SegmentStore(tmp_path / "segments", "test"))
+    yield made
+    await made.close()
+
+
+async def play(
+    recorder: Recorder,
+    *says: str,
+    refused: str = "",
+    since: int = 0,
+    takes_s: float = 0.0,
+    refuses: FaultCause | None = None,
+    health: Health | None = None,
+) -> Played:
+    desktop = Desktop(
+        name="d", provider="test", endpoint=Endpoint(), username="agent", host_key=b"", client_key=b"", agent=(),
+        home="/home/agent",
+    )  # fmt: skip
+    lives = Lives()
+    lives.begin("d")
+    lives.booted("d")
+    lease = lives.lease("d", "desktop/0", time.monotonic(), 60.0)
+    place = Place(takes_s, refuses, health or Health(alive=True))
+    link = cast(GuestLink, Link(refused, since))
+    booted = BootedDesktop(cast(Provider, place), desktop, link, lives, lease)
+    config = SeatConfig(screenshots="none", verify_timeout_s=0.2)
+    episode = Episode(
+        WORK, Body(booted), answerer=Policy(*says), recorder=recorder, config=config, enter=lambda stage: None
+    )
+    return await episode.play()
+
+
+async def test_what_is_no_doing_of_the_policys_is_a_fault(recorder: Recorder) -> None:
+    for cause, culprit, how in (
+        ("setup_failed", "task", {"refused": "open_window"}),
+        ("not_observed", "seat", {"refused": "observe"}),
+        ("verify_timeout", "verifier", {"takes_s": 5.0}),
+        ("machine_unreachable", "host", {"refuses": FaultCause.MACHINE_UNREACHABLE}),
+    ):
+        with pytest.raises(DesktopFault) as caught:
+            await play(recorder, CLAIM, **how)
+        assert (caught.value.cause, caught.value.culprit) == (cause, culprit)
+
+
+async def test_a_session_that_ended_under_a_claim_is_the_policys_doing_once_it_has_acted(recorder: Recorder) -> None:
+    ended: dict[str, Any] = {"refuses": FaultCause.MACHINE_UNREACHABLE, "health": Health(alive=False)}
+    played = await play(recorder, WAIT, CLAIM, **ended)
+    assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop")
+    assert len(played.steps) == 2
+    ended["health"] = Health(alive=False, reachable=False)
+    with pytest.raises(DesktopFault, match="machine_unreachable"):
+        await play(recorder, WAIT, CLAIM, **ended)
+
+
+async def test_what_can_not_be_observed_after_an_action_is_the_policys_doing(recorder: Recorder) -> None:
+    played = await play(recorder, WAIT, CLAIM, refused="observe", since=1)
+    assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop")
