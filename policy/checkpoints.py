@@ -55,6 +55,9 @@ def forget_after(folder: Path, version: Version) -> list[Version]:
 
 
 def _remove(checkpoint: Path) -> None:
-    # The marker goes first: a removal cut short leaves no folder that looks complete.
-    (checkpoint / MARKER).unlink()
-    shutil.rmtree(checkpoint)
+    # Renamed first: a removal cut short leaves nothing that looks complete, and what it leaves is pruned like the rest.
+    partial = checkpoint.with_name(f".{checkpoint.name}.partial")
+    if partial.exists():
+        shutil.rmtree(partial)
+    checkpoint.rename(partial)
+    shutil.rmtree(partial)

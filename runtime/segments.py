@@ -1,8 +1,8 @@
 """Append-only, content-addressed payload storage: steps, screenshots.
 
 Invariant: a `BlobRef` that was flushed reads back as exactly the bytes that were appended, whatever was killed
-since; equal payloads of one writer are stored once; a torn tail is cut off on reopening and was never referenced
-by anything flushed.
+since; equal payloads that one writer appends within a minute are stored once; a torn tail is cut off on reopening and
+was never referenced by anything flushed.
 
 A segment is a sequence of records: magic (4 bytes), payload size (u32, little endian), blake2b-128 of the payload
 (16 bytes), payload. A `BlobRef.offset` points at the payload.
@@ -18,6 +18,7 @@ import os
 import re
 import struct
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ from runtime.message import BlobRef
 MAGIC = b"CRS1"
 MAX_BLOB_BYTES = 64 << 20
 MAX_INDEX = 65_536  # digests remembered for not storing a payload twice
+# An older payload's owner may let it go between a second one's append and whatever makes that one known as an owner.
+SHARED_S = 60.0
 _HEADER = struct.Struct("<4sI16s")
 _NAME = re.compile(r"([a-z0-9_-]+)-(\d{6})\.seg")
 
@@ -49,7 +52,7 @@ class SegmentStore:
         self._writer = writer
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._index: OrderedDict[bytes, BlobRef] = OrderedDict()
+        self._index: OrderedDict[bytes, tuple[BlobRef, float]] = OrderedDict()  # and when it was appended
         self._dirty, self._lost = False, dict[str, str]()  # file -> why what lies in it may not be on the disk
         self._fd, self._end, self._number, self._name = -1, 0, 0, ""
         if not _NAME.fullmatch(f"{writer}-000000.seg"):
@@ -82,10 +85,10 @@ class SegmentStore:
         with self._lock:
             if self._fd < 0:
                 raise StoreError(f"segments of {self._writer} are closed")
-            known = self._index.get(digest)
+            known, since = self._index.get(digest, (None, 0.0))
+            young = time.monotonic() - since < SHARED_S
             # Looking before trusting: the payload may have been freed since.
-            if known is not None and self._still_there(known, payload):
-                self._index.move_to_end(digest)
+            if known is not None and young and self._still_there(known, payload):
                 return known
             if self._end and self._end + len(payload) > self._max_bytes:
                 self._roll()
@@ -185,7 +188,8 @@ class SegmentStore:
         self._dirty = True
 
     def _remember(self, digest: bytes, ref: BlobRef) -> None:
-        self._index[digest] = ref
+        self._index[digest] = ref, time.monotonic()
+        self._index.move_to_end(digest)
         while len(self._index) > MAX_INDEX:
             self._index.popitem(last=False)
 

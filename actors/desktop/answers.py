@@ -11,7 +11,6 @@ from typing import Protocol
 import msgspec
 
 from actors.replay.messages import Lane, Reservation, VersionSpan
-from actors.replay.reservoir import stable_seed
 from actors.sampler.messages import Generate, Refused
 from apis.forms import Turn
 from apis.observation import Observation
@@ -20,6 +19,7 @@ from apis.tasks import oracle
 from policy.tokenizer import Tokenizer
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, DesktopFault, MailboxFull, SamplerError
 from runtime.refs import Ref
+from runtime.seeds import stable_seed
 
 POLICY = "policy"  # the ledger's word for an attempt by the model that is trained
 

@@ -46,13 +46,24 @@ from actors.replay.messages import (
 )
 from actors.sampler.messages import Weights
 from runtime.actor import Actor, handles
-from runtime.errors import ActorGone, DeadlineExceeded, FencedOff, LearnerError, MailboxFull, NoModel, StoreError
+from runtime.errors import (
+    ActorFailed,
+    ActorGone,
+    DeadlineExceeded,
+    FencedOff,
+    LearnerError,
+    MailboxFull,
+    NoModel,
+    StoreError,
+)
 from runtime.message import Request, Version
 from runtime.segments import read_blob
 
 R = TypeVar("R")
 LEDGER_TIMEOUT_S = 60.0
-LEDGER_TRIES = 5
+LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained anew from a checkpoint
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+TRANSIENT = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError)
 TELL_TIMEOUT_S = 5.0
 SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a failure
 
@@ -339,15 +350,16 @@ class LearnerActor(Actor):
             raise _RankLostError(str(error)) from error
 
     async def _ledger(self, msg: Request[R], timeout_s: float) -> R:
-        """Ask the ledger, again while it restarts: its requests are idempotent."""
-        for attempt in range(LEDGER_TRIES):
+        """Ask the ledger, again while it restarts or its disk is slow: its requests are idempotent."""
+        give_up, pause_s = self.ctx.clock.now() + LEDGER_GIVE_UP_S, FIRST_PAUSE_S
+        while True:
             try:
                 return await self.ctx.ref(self.config.replay).ask(msg, timeout_s=timeout_s)
-            except (ActorGone, StoreError):  # it restarts, or its disk failed it once
-                if attempt == LEDGER_TRIES - 1:
+            except TRANSIENT:
+                if self.ctx.clock.now() + pause_s > give_up:
                     raise
-                await self.ctx.clock.sleep(0.2 * 2**attempt)
-        raise AssertionError("the loop returns or raises")
+            await self.ctx.clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 class _RankLostError(LearnerError):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from actors.replay import wards
 from actors.replay.book import Book, Row
 from actors.replay.messages import Lane
-from actors.replay.reservoir import stable_seed
+from runtime.seeds import stable_seed
 
 WINDOW = 40
 LEAST = 0.15

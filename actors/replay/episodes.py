@@ -15,9 +15,9 @@ from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
 from actors.replay.memory import keep_success, store_steps
 from actors.replay.messages import Commit, Fault, Lane, NoWork, Phase, Release, Reservation, Reserve, Sampling, StepRef
-from actors.replay.reservoir import stable_seed
 from runtime.errors import FencedOff, LedgerError
 from runtime.message import Done, Version
+from runtime.seeds import stable_seed
 
 TRAIN_PER_EVAL = 7  # training episodes handed out for one of an open round while training has work for every seat
 ABANDONED = Fault(cause="abandoned", detail="the seat asked for other work", culprit="seat")

@@ -15,9 +15,10 @@ import msgspec
 from actors.replay import events
 from actors.replay.book import Book
 from actors.replay.messages import Lane, StepRef
-from actors.replay.reservoir import place, stable_seed
+from actors.replay.reservoir import place
 from runtime.errors import StoreError
 from runtime.message import BlobRef
+from runtime.seeds import stable_seed
 from runtime.segments import free_blob
 
 

@@ -10,7 +10,8 @@ import msgspec
 
 from actors.replay.book import Book, Row, Stay
 from actors.replay.messages import Lane, Phase, StepRef
-from actors.replay.reservoir import choose, minibatch, stable_seed
+from actors.replay.reservoir import choose, minibatch
+from runtime.seeds import stable_seed
 
 ANY = 1 << 62  # above every sequence number
 

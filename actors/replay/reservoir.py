@@ -6,19 +6,14 @@ lives in memory. After n offers each of them is in a reservoir of size k with pr
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
 
+from runtime.seeds import stable_seed
+
 ItemT = TypeVar("ItemT")
-
-
-def stable_seed(*parts: object) -> int:
-    """A 63-bit seed from the text of `parts`, equal on every machine."""
-    text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def place(seen: int, size: int, seed: int) -> int | None:

@@ -12,9 +12,9 @@ from actors.replay import events
 from actors.replay.book import Book, Row
 from actors.replay.evaluation import Episode, summarise
 from actors.replay.messages import EvalFigures, Lane, OpenEval, Sampling
-from actors.replay.reservoir import stable_seed
 from runtime.errors import LedgerError
 from runtime.message import Done, Version
+from runtime.seeds import stable_seed
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

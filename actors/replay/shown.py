@@ -10,8 +10,9 @@ from actors.replay import admission, cold, events, strata, wards
 from actors.replay.book import Book, Row
 from actors.replay.cold import Shown, Stage, Tally
 from actors.replay.messages import Lane, Phase, Sampling
-from actors.replay.reservoir import nth_of_epochs, stable_seed
+from actors.replay.reservoir import nth_of_epochs
 from actors.replay.rounds import Work
+from runtime.seeds import stable_seed
 
 _COLUMNS = {Stage.FIRST: "first", Stage.MIXED: "mixed", Stage.POLICY: "policy"}
 

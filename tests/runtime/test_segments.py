@@ -92,6 +92,22 @@ def test_a_reference_can_not_leave_the_folder(tmp_path):
         read_blob(tmp_path / "in", ref)
 
 
+def test_a_payload_is_shared_only_with_a_young_one(tmp_path, monkeypatch):
+    """The owner of an older one may let it go before the second one has an owner."""
+    now = [100.0]
+    monkeypatch.setattr(segments.time, "monotonic", lambda: now[0])
+    store = SegmentStore(tmp_path, "w")
+    first = store.append(b"picture")
+    now[0] += segments.SHARED_S / 2
+    assert store.append(b"picture") == first
+    now[0] += segments.SHARED_S
+    second = store.append(b"picture")
+    assert second != first
+    free_blob(tmp_path, first)
+    assert read_blob(tmp_path, second) == b"picture"
+    store.close()
+
+
 def test_freed_payloads_are_gone_and_can_be_stored_again(tmp_path):
     store = SegmentStore(tmp_path, "w")
     first, second = store.append(b"a" * 9000), store.append(b"b" * 9000)

@@ -19,6 +19,7 @@ from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
 from actors.replay.messages import StepPayload, StepRef
+from runtime.errors import StoreError
 from runtime.logs import log_file
 from runtime.logs_read import read_logs
 from runtime.message import Version
@@ -123,7 +124,10 @@ def last_picture(path: Path) -> tuple[str, bytes] | None:
             " WHERE e.success = 1 AND e.live = 1 ORDER BY e.seq DESC, s.n DESC LIMIT 200"
         ).fetchall()
     for task, ref in found:
-        payload = decoder.decode(read_blob(path / "segments", msgspec.msgpack.decode(ref, type=StepRef).blob))
-        if payload.screenshot is not None:
-            return task, read_blob(path / "segments", payload.screenshot)
+        try:
+            payload = decoder.decode(read_blob(path / "segments", msgspec.msgpack.decode(ref, type=StepRef).blob))
+            if payload.screenshot is not None:
+                return task, read_blob(path / "segments", payload.screenshot)
+        except (StoreError, msgspec.DecodeError):  # a copied folder may lack it; an older one does as well
+            continue
     return None

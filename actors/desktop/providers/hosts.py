@@ -134,6 +134,7 @@ class _Session(msgspec.Struct):
     folder: str
     token: str
     keeper: asyncssh.SSHClientProcess[str]
+    given_back: bool = False  # its seat
 
     @property
     def held(self) -> bool:
@@ -290,13 +291,17 @@ class HostsProvider(Provider):
 
     async def destroy(self, desktop: Desktop) -> None:
         """See `Provider.destroy`."""
-        session = self._sessions.pop(desktop.name, None)
-        if session is not None:
-            self._give_back(session.machine)
-            try:
-                await session.end()
-            finally:
+        session = self._sessions.get(desktop.name)
+        if session is None:
+            return
+        try:
+            await session.end()
+        finally:
+            if not session.given_back:  # also where it did not end: its machine may be gone for good
+                session.given_back = True
                 session.line.keepers -= 1
+                self._give_back(session.machine)
+        self._sessions.pop(desktop.name, None)
 
     async def freeze(self, desktop: Desktop) -> None:
         """See `Provider.freeze`."""

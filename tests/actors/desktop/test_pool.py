@@ -152,18 +152,26 @@ async def test_a_spare_that_died_is_not_handed_out(sandbox: SandboxProvider):
     sandbox._folder.mkdir()  # the fixture closes it once more
 
 
+@pytest.mark.parametrize("part", ["kill", "remove"])
 async def test_what_a_busy_host_did_not_let_go_is_removed_again(
-    sandbox: SandboxProvider, monkeypatch: pytest.MonkeyPatch
+    sandbox: SandboxProvider, monkeypatch: pytest.MonkeyPatch, part: str
 ):
-    """Its processes took too long to die: without another try memory and folder would be held for the whole run."""
-    real, fails = Box.kill, [TimeoutError()]
+    """Its processes took too long to die, or their group: without another try all of it would be held by the run."""
+    kill, remove = Box.kill, Box.remove
+    fails: list[Exception] = [TimeoutError() if part == "kill" else fault(FaultCause.SANDBOX_REFUSED, "groups stay")]
 
-    async def kill(self: Box) -> None:
-        if fails:
+    async def killed(self: Box) -> None:
+        if fails and part == "kill":
             raise fails.pop()
-        await real(self)
+        await kill(self)
 
-    monkeypatch.setattr(Box, "kill", kill)
+    def removed(self: Box) -> None:
+        if fails and part == "remove":
+            raise fails.pop()
+        remove(self)
+
+    monkeypatch.setattr(Box, "kill", killed)
+    monkeypatch.setattr(Box, "remove", removed)
     monkeypatch.setattr("actors.desktop.pool.REMOVE_AGAIN_S", (0.05,))
     heard = Heard()
     pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=0), heard)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from actors.learner.folders import RunFolders
 from policy import checkpoints
 from runtime.message import Version
@@ -47,7 +49,26 @@ def test_checkpoints_past_the_one_that_was_loaded_and_half_exports_go(tmp_path: 
     (tmp_path / "weights" / ".0.25.partial").mkdir()
     folders.weights_of(v("0.20")).mkdir()
     assert folders.forget_after(v("0.20")) == []
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0.10", "0.20"]
     assert [path.name for path in (tmp_path / "weights").iterdir()] == ["0.20"], "no half export of a killed rank"
+
+
+def test_a_removal_that_is_cut_short_is_ended_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = RunFolders(tmp_path)
+    for version in ("0.2", "0.10"):
+        checkpoint(folders, version)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("policy.checkpoints.shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            folders.prune_checkpoints(1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] != ["0.10"]
+    assert folders.newest_checkpoint() == (v("0.10"), tmp_path / "checkpoints" / "0.10")
+    folders.prune_checkpoints(1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["0.10"]
 
 
 def test_the_newest_weights_and_those_of_open_rounds_stay(tmp_path: Path) -> None:

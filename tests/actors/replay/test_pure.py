@@ -14,9 +14,10 @@ from actors.replay import groups
 from actors.replay.admission import demos_wanted, may_open, serving_is_fresh
 from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, expand
 from actors.replay.groups import Slot, SlotState
-from actors.replay.reservoir import choose, minibatch, nth_of_epochs, place, stable_seed
+from actors.replay.reservoir import choose, minibatch, nth_of_epochs, place
 from actors.replay.staleness import Lineages
 from runtime.errors import ConfigError, LedgerError
+from runtime.seeds import stable_seed
 
 
 def test_reservoir_is_uniform() -> None:

@@ -113,8 +113,11 @@ class SandboxProvider(abc.Provider):
         self._boxes[box.name] = box
         try:
             return await self._boot(box, spec)
-        except BaseException:
-            await asyncio.shield(self._discard(box))
+        except BaseException as error:
+            try:
+                await asyncio.shield(self._discard(box))
+            except (DesktopFault, OSError, TimeoutError) as left:  # `close` tries again
+                error.add_note(f"{box.name} was not removed: {left}")
             raise
 
     async def _boot(self, box: Box, spec: abc.DesktopSpec) -> abc.Desktop:
@@ -253,11 +256,10 @@ class SandboxProvider(abc.Provider):
         if box.preparing is not None:  # a thread can't be stopped; what it makes must be there to be removed
             await asyncio.wait([box.preparing], timeout=GONE_S)
         await box.kill()
-        try:
-            await asyncio.to_thread(box.remove)
-        finally:
-            box.close()
-            self._boxes.pop(box.name)
+        await asyncio.to_thread(box.remove)
+        # Only now: one that could not be removed is still known to whoever tries again, and holds its user.
+        box.close()
+        self._boxes.pop(box.name)
 
     async def freeze(self, desktop: abc.Desktop) -> None:
         """See `Provider.freeze`."""
