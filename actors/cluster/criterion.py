@@ -87,5 +87,5 @@ def told(compared: Compared) -> str:
     return (
         f"held-out success {found.before.value:.3f} -> {found.after.value:.3f} from {compared.before} to"
         f" {compared.after}: {found.value:+.3f} (95 % {found.low:+.3f} to {found.high:+.3f}; {kind}"
-        f"{found.instances} instances{left_out}, {compared.decoding})"
+        f"{found.instances} instances{left_out}, {compared.decoding}, task set {compared.task_set[:12]})"
     )

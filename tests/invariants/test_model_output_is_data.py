@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from product_code import ROOT, called, place, sources, tree_of
+from product_code import GUEST, ROOT, called, place, sources, tree_of
 
 from apis.actions import Action, Hotkey, OpenApp, Quote, Type
 from apis.apps import APPS
@@ -153,3 +153,29 @@ def test_model_output_is_data_because_nothing_here_evaluates() -> None:
                 owner = getattr(getattr(node.func, "value", None), "id", "")
                 risky = called(node) in forbidden and (bare or owner in owners)
                 assert not risky, f"{place(path, node)} calls {called(node)}"
+
+
+def glued(node: ast.AST | None) -> bool:
+    """Whether a text is put together here."""
+    return isinstance(node, ast.JoinedStr | ast.BinOp) or (isinstance(node, ast.Call) and called(node) == "format")
+
+
+def test_model_output_is_data_inside_the_desktop_and_on_its_way_there() -> None:
+    """Programs get their words one by one: no shell reads what was glued together, and nothing is evaluated."""
+    desktop = ROOT / "actors" / "desktop"
+    for path in (*sorted(GUEST.rglob("*.py")), *(path for path in sources() if desktop in path.parents)):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.List | ast.Tuple):
+                for shell, flag, text in zip(node.elts, node.elts[1:], node.elts[2:], strict=False):
+                    words = [one.value if isinstance(one, ast.Constant) else "" for one in (shell, flag)]
+                    spoken = str(words[0]).endswith("sh") and words[1] == "-c"
+                    assert not spoken or isinstance(text, ast.Constant), f"{place(path, node)} has a shell read {text}"
+            if isinstance(node, ast.Call):
+                name, owner = called(node), getattr(getattr(node.func, "value", None), "id", "")
+                bare = isinstance(node.func, ast.Name) and name in {"eval", "exec", "compile", "__import__"}
+                assert not bare, place(path, node)
+                assert (owner, name) not in {("os", "system"), ("os", "popen")}, place(path, node)
+                assert "shell" not in {keyword.arg for keyword in node.keywords}, place(path, node)
+                if name in {"Popen", "run", "create_process", "create_subprocess_shell", "check_output", "call"}:
+                    first = node.args[0] if node.args else None
+                    assert not glued(first), f"{place(path, node)} starts a line that was glued together"
