@@ -144,7 +144,9 @@ def check_packages() -> Iterator[Check]:
         good = version is not None and need.specifier.contains(version, prereleases=True)
         if need.name == "torch":
             torch = f"{version or 'not installed'}{'' if good else f', needed {need.specifier}'}"
-            yield Check(name="torch", ok=good, found=torch, mend=f"pip install 'torch{need.specifier}'")
+            yield Check(
+                name="torch", ok=good, found=torch, mend=f"{sys.executable} -m pip install 'torch{need.specifier}'"
+            )
         elif not good:
             wrong.append(f"{need.name} {version or 'missing'} (needed {need.specifier or 'any'})")
     found = "; ".join(wrong) or f"{count} as required"
@@ -298,7 +300,7 @@ def check_profile() -> Check:
     """LibreOffice's finished profile; without it every spreadsheet takes seconds longer to open."""
     profile = home.office_profile()
     found = str(profile) if profile else "none: LibreOffice starts as if for the first time on every desktop"
-    mend = "make setup   (or: python -P -m deploy.guest.make_home)"
+    mend = f"{sys.executable} -P -m deploy.guest.make_home"
     return Check(name="office profile", ok=profile is not None, found=found, mend=mend, needed=False)
 
 

@@ -21,6 +21,7 @@ from runtime.errors import ConfigError
 from runtime.origin import check_origin
 
 ENVIRONMENT = ".venv-sglang"
+BEGUN = ".computerrl-begun"  # in an environment whose set-up has not come to its end
 _HOST = "127.0.0.1"
 _EXIT_UNUSABLE = 2  # of SGLang's own parser of options
 # Plain torch for attention and sampling, no graphs: what a CPU without matrix units can run.
@@ -104,6 +105,8 @@ def interpreter(configured: str) -> Path:
     if not os.access(python, os.X_OK):
         what = "samplers.engine.python names" if configured else "SGLang's environment is missing:"
         raise ConfigError(f"{what} {python}: make sglang-cpu builds one")
+    if (python.parent.parent / BEGUN).exists():
+        raise ConfigError(f"SGLang's environment is half built: {python}: make sglang-cpu builds it anew")
     return python
 
 

@@ -7,6 +7,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 venv=$root/.venv-sglang
 stamp=$venv/.computerrl
+begun=$venv/.computerrl-begun  # of a build that has not come to its end
 pinned=(deploy/requirements/sglang-cpu.txt deploy/requirements/sglang-cpu-nodeps.txt)
 mkdir -p .cache
 exec 9>.cache/sglang.lock
@@ -19,6 +20,15 @@ pip_quiet() {
         { tail -n 15 .cache/sglang-pip.log >&2; return 1; }
 }
 
+refuse_gpu() {
+    local there
+    there=$("$venv/bin/python" -m pip list --format=freeze 2>/dev/null)  # whole: a pipe that closes early is a failure
+    if grep -qiE '^(torchvision|nvidia-)' <<<"$there"; then
+        say "packages for GPUs came along: let PIP_EXTRA_INDEX_URL name PyTorch's index of CPU wheels, and try again"
+        exit 1
+    fi
+}
+
 wanted=$(sha256sum "${pinned[@]}" | sha256sum | cut -d' ' -f1)
 if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     python=${PYTHON:-}
@@ -27,20 +37,25 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
             if command -v "$candidate" >/dev/null; then python=$candidate && break; fi
         done
     fi
+    if [ -e "$venv" ] && [ ! -e "$stamp" ] && [ ! -e "$begun" ]; then
+        say ".venv-sglang was not made by this script (for a GPU, perhaps): move it away, and try again"
+        exit 1
+    fi
     [ -n "$python" ] || { say "no Python 3.11 found; apt-get install python3.11 python3.11-venv, or set PYTHON"; exit 1; }
     say "environment of 2.4 GB in .venv-sglang ..."
     start=$SECONDS
     rm -rf "$venv"
+    mkdir "$venv"
+    : >"$begun"
     "$python" -m venv "$venv"
     # torch first and alone: asked for by its plain version the index gives the build for this machine, and what the
     # other pins pull in finds it satisfied.
     pip_quiet install "$(grep '^torch==' "${pinned[0]}")"
+    refuse_gpu
     pip_quiet install -r "${pinned[0]}"
     pip_quiet install --no-deps -r "${pinned[1]}"
-    if "$venv/bin/python" -m pip list --format=freeze 2>/dev/null | grep -qiE '^(torchvision|nvidia-)'; then
-        say "packages for GPUs came along: a pin is missing in ${pinned[0]}"
-        exit 1
-    fi
+    refuse_gpu
+    rm "$begun"
     printf '%s\n' "$wanted" >"$stamp"
     say "environment: $((SECONDS - start)) s"
 fi

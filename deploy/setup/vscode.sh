@@ -45,6 +45,8 @@ done
 if [ ${#missing[@]} -gt 0 ]; then
     say "Debian packages: ${missing[*]}"
     if [ "$(id -u)" != 0 ]; then say "as root: apt-get install --no-install-recommends ${missing[*]}"; exit 1; fi
+    # Lists of another day may lack a security release, and an image may have none.
+    DEBIAN_FRONTEND=noninteractive quiet apt-get update -q || say "apt-get update failed: going on with what is here"
     DEBIAN_FRONTEND=noninteractive quiet apt-get install -q -y --no-install-recommends "${missing[@]}"
 fi
 

@@ -85,6 +85,13 @@ def test_started_servers_share_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_interpreter_says_what_mends_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"samplers\.engine\.python .*make sglang-cpu"):
         interpreter(str(tmp_path / "python"))
+    half = tmp_path / "env" / "bin" / "python"
+    half.parent.mkdir(parents=True)
+    half.touch(mode=0o755)
+    assert interpreter(str(half)) == half
+    (tmp_path / "env" / ".computerrl-begun").touch()
+    with pytest.raises(ConfigError, match=r"is half built: .*make sglang-cpu"):
+        interpreter(str(half))
 
 
 def test_names_of_absent_packages_can_be_imported_and_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
