@@ -237,14 +237,14 @@ def _colour(param: Param, value: Any) -> str:
     return f"#{found[1]}"
 
 
-def _at_home(param: Param, path: str, like: str) -> None:
+def _at_home(param: Param, path: str, like: str, what: str = "file") -> None:
     """Raise Unfit for a path that leads elsewhere by its words: from the root past no folder `home`, or another user's.
 
     Where a desktop's HOME lies is its provider's affair, but every one of them has that name on its way.
     """
     outside = path.startswith("/") and "home" not in path.split("/")[1:-1]
     if outside or (path.startswith("~") and not path.startswith("~/") and path != "~"):
-        raise Unfit(f"{param.name}: the file lies outside the home folder: write a path like {like}")
+        raise Unfit(f"{param.name}: the {what} lies outside the home folder: write a path like {like}")
 
 
 def _path(param: Param, value: Any) -> str:
@@ -318,7 +318,7 @@ def _folder(param: Param, value: Any) -> str:
     path = _string(param, value, MAX_PATH)
     if not path.strip() or ".." in path.split("/") or "\n" in path or "\t" in path or "://" in path:
         raise Unfit(f"{param.name}: write a folder of your home folder like '~/Documents', without '..'")
-    _at_home(param, path, "~/Music")
+    _at_home(param, path, "~/Music", "folder")
     return path
 
 

@@ -200,7 +200,7 @@ CASES = (
           "footer, center: page numbers like 'Page 1 of N'; the first page is 3", {"position": "left"},
           "position: write one of 'top_left'", saved=_numbered),
     _case("export_to_pdf", {"output_path": "~/Documents", "output_filename": "out"}, "wrote Documents/out.pdf",
-          {"output_path": "/etc"}, "output_path: the file lies outside the home folder", effect=_pdf, light=False),
+          {"output_path": "/etc"}, "output_path: the folder lies outside the home folder", effect=_pdf, light=False),
     Case(function="save", says="saved paper.docx", effect=_kept, light=False),
 )  # fmt: skip
 

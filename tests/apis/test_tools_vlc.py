@@ -91,7 +91,7 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
         ("set_settings('loop', None)", "value: write a string"),
         ("get_media_files('/home/agent/..')", "path: write a folder of your home folder"),
         ("get_media_files('~', 'mp3')", "suffix: write a list"),
-        ("get_media_files('/')", "path: the file lies outside the home folder: write a path like ~/Music"),
+        ("get_media_files('/')", "path: the folder lies outside the home folder: write a path like ~/Music"),
         ("add_to_playlist('file:///etc/passwd')", "uri: the file lies outside the home folder"),
         ("add_to_playlist('FILE://localhost/etc/passwd')", "uri: the file lies outside the home folder"),
         ("add_to_playlist('~root/a.mp3')", "uri: the file lies outside the home folder"),
