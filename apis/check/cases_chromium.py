@@ -107,6 +107,11 @@ async def _marked(desk: Desk, _: str) -> None:
     want("| bookmarked" in _active(await told(desk)), "the tabs do not tell of the bookmark")
 
 
+async def _one_marked(desk: Desk) -> None:
+    await _front(ONE, "Plum & fig")(desk)
+    await desk.tool("bookmark_page")
+
+
 async def _read(desk: Desk) -> Any:
     """The bookmarks bar of the profile, once it has been written."""
     until = time.monotonic() + WAIT_S
@@ -147,7 +152,8 @@ CASES = (
     _case("open_search_engine_settings", "chrome://settings/search is open\nsearch engine in use: ",
           _shows("Settings - Search engine", "- Google (google.com)")),
     _case("open_extensions", "chrome://extensions/ is open", _shows("Extensions", "Desktop functions 1.0: on")),
-    _case("open_bookmarks", "chrome://bookmarks/ is open", _shows("Bookmarks", "Bookmarks bar: Plum & fig | file:///")),
+    _case("open_bookmarks", "chrome://bookmarks/ is open", _shows("Bookmarks", "Bookmarks bar: Plum & fig | file:///"),
+          before=_one_marked),
     _case("delete_browsing_data", "ticked: Browsing history", _dialog("Delete from this device")),
     _case("print", "destination: Save as PDF\nsheets: 1 page", _dialog("Save"), before=_front(ONE, "Plum & fig"),
           light=False),

@@ -150,8 +150,14 @@ async def _caret_moved(desk: Desk, _: str) -> None:
     want(f"caret: paragraph {AT['caret'] + 1}, after character 4" in info, info)
 
 
+async def _changed(desk: Desk) -> None:
+    """Have a text that no file holds yet."""
+    wanted = {"pattern": "wor(d|th)s$", "replacement": "worths", "paragraph_indices": [AT["size"]]}
+    await desk.tool("find_and_replace", **wanted)
+
+
 async def _kept(desk: Desk, _: str) -> None:
-    same(TextFile(await desk.contents(PAPER)).paragraph("caret").text, "caret stands here, so <b> &", "the saved file")
+    same(TextFile(await desk.contents(PAPER)).paragraph("size").text, "size of BIG worths", "the saved file")
 
 
 CASES = (
@@ -201,7 +207,7 @@ CASES = (
           "position: write one of 'top_left'", saved=_numbered),
     _case("export_to_pdf", {"output_path": "~/Documents", "output_filename": "out"}, "wrote Documents/out.pdf",
           {"output_path": "/etc"}, "output_path: the folder lies outside the home folder", effect=_pdf, light=False),
-    Case(function="save", says="saved paper.docx", effect=_kept, light=False),
+    Case(function="save", before=_changed, says="saved paper.docx", effect=_kept, light=False),
 )  # fmt: skip
 
 
