@@ -26,6 +26,7 @@ from actors.cluster.config import Deploy
 from actors.cluster.lanes import lanes_of
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import editor, home
+from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.identity import lends_users
 from actors.sampler.config import SglangConfig
 from actors.sampler.sglang_process import interpreter
@@ -79,13 +80,14 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         apps = apps_of(deploy)
         yield check_editor(needed="code" in apps)
         if any(app.startswith("libreoffice") for app in apps):
-            yield check_program("soffice", "libreoffice-calc libreoffice-gtk3 python3-uno", "/usr/bin/soffice")
+            yield check_application("soffice", "office-packages.txt")
             yield check_profile()
         for program in sorted({APPLICATIONS[app] for app in apps & APPLICATIONS.keys()}):
-            yield check_program(program, " ".join(packages("setup", f"{program}-packages.txt")), f"/usr/bin/{program}")
+            yield check_application(program, f"{program}-packages.txt")
     yield check_base(deploy)
     if deploy.samplers.device == "cuda" and not deploy.samplers.attach:
         yield check_gpu()
+    yield from check_learner()
     if isinstance(deploy.samplers.engine, SglangConfig) and not deploy.samplers.attach:
         yield check_sglang(deploy.samplers.engine)
     yield check_disk(place)
@@ -239,6 +241,15 @@ def check_program(name: str, package: str, path: str) -> Check:
     )
 
 
+def check_application(program: str, listed: str) -> Check:
+    """An application that tasks need: its program, and all packages of its list."""
+    wanted = packages("setup", listed)
+    check = check_program(program, " ".join(wanted), f"/usr/bin/{program}")
+    if check.ok and (missing := absent(wanted)):
+        return msgspec.structs.replace(check, ok=False, found=f"missing: {' '.join(missing)}")
+    return check
+
+
 def check_sandbox() -> Check:
     """Whether bubblewrap may make the namespaces of a desktop."""
     mend = "apt-get install bubblewrap; sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000"
@@ -255,16 +266,13 @@ def check_sandbox() -> Check:
 
 def check_cgroups() -> Check:
     """Limits on memory and processes; a run works without them."""
-    base = Path("/sys/fs/cgroup")
-    unified = (base / "cgroup.controllers").is_file()
-    needed = [base] if unified else [base / "memory", base / "pids"]
-    ok = all(path.is_dir() and os.access(path, os.W_OK) for path in needed)
+    lacking = cgroups.lacking()
     found = (
-        ("version 2" if unified else "version 1")
-        if ok
-        else "not writable: a desktop's memory and processes have no limit"
+        f"desktops have no limit of {' and of '.join(lacking)} here" if lacking else "limits of memory and processes"
     )
-    return Check(name="cgroups", ok=ok, found=found, mend="mount -o remount,rw /sys/fs/cgroup", needed=False)
+    mend = "mount -o remount,rw /sys/fs/cgroup; on version 2 this program's own group has to lie below one that holds"
+    mend += " no process and may hand down memory and pids, as under systemd-run --scope -p Delegate=yes"
+    return Check(name="cgroups", ok=not lacking, found=found, mend=mend, needed=False)
 
 
 def check_home() -> Check:
@@ -283,10 +291,14 @@ def apps_of(deploy: Deploy) -> set[str]:
     return {app for name in families for app in FAMILIES[name].apps}
 
 
+def _gpus() -> list[str]:
+    code, output = _output(["nvidia-smi", "-L"])
+    return [line for line in output.splitlines() if line.startswith("GPU ")] if code == 0 else []
+
+
 def check_gpu() -> Check:
     """A GPU for engines on samplers.device: cuda."""
-    code, output = _output(["nvidia-smi", "-L"])
-    found = [line for line in output.splitlines() if line.startswith("GPU ")] if code == 0 else []
+    found = _gpus()
     return Check(
         name="gpu",
         ok=bool(found),
@@ -294,6 +306,19 @@ def check_gpu() -> Check:
         mend="use a machine with an NVIDIA GPU and its driver, or --set samplers.device=cpu, or name running servers"
         " with samplers.attach",
     )
+
+
+def check_learner() -> Iterator[Check]:
+    """Whether the learner computes on the GPU that is here; nothing to say where there is none, or no torch."""
+    try:
+        build = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return
+    if gpus := _gpus():
+        ok = not build.endswith("+cpu")
+        found = f"on {gpus[0]}" if ok else f"torch {build} computes on the CPU, and here is {gpus[0]}"
+        mend = f"{sys.executable} -m pip install --force-reinstall torch=={build.partition('+')[0]}, from the default"
+        yield Check(name="learner", ok=ok, found=found, mend=f"{mend} index", needed=False)
 
 
 def check_profile() -> Check:

@@ -116,18 +116,24 @@ install_lock() {
     pip_quiet install -r deploy/requirements/lock.txt
 }
 
-# For `desktops.screen.home_template`: the program's settings, and a finished LibreOffice profile where it is installed.
+# What desktops' HOME begins with: a finished LibreOffice profile, where it is installed. A machine on which no desktop
+# boots, as while an image is built, does without; the next set-up tries again.
+home=.cache/home-template
 make_home() {
-    rm -rf .cache/home-template
-    "$venv/bin/python" -P -m deploy.guest.make_home .cache/home-template >.cache/home.log 2>&1 ||
-        { tail -n 15 .cache/home.log >&2; return 1; }
+    rm -rf "$home"
+    "$venv/bin/python" -P -m deploy.guest.make_home "$home" >.cache/home.log 2>&1 || {
+        tail -n 3 .cache/home.log >&2
+        say "no finished LibreOffice profile, so it opens more slowly: \`computerrl doctor\` says what desktops lack"
+    }
 }
 
 install_project() { pip_quiet install --no-deps --no-build-isolation -e .; }
 
-step venv "$("$python" -c 'import sys; print(sys.version, sys.base_prefix)' | sha256sum | cut -d' ' -f1)" make_venv
+# Its programs name their own place, so a checkout that was moved or copied gets a new one.
+step venv "$("$python" -c 'import sys; print(sys.version, sys.base_prefix, sys.argv[1])' "$venv" | sha256sum | cut -d' ' -f1)" make_venv
 step packages "$(digest deploy/requirements/lock.txt)" install_lock
 step project "$(digest pyproject.toml)" install_project
 if [ "$(id -u)" = 0 ]; then
+    [ -d "$home" ] || rm -f "$stamps/home"
     step home "$(digest deploy/guest/*.py deploy/guest/*.yaml deploy/setup/*-packages.txt)" make_home
 fi

@@ -67,11 +67,12 @@ async def boots(made: SandboxProvider, count: int, said: Said) -> Boots:
         await booted.link.close()
         await made.destroy(booted.desktop)
     both = [a + b for a, b in zip(guest, host, strict=True)]
+    counted = _counted(guest)
     return Boots(
         n=count,
-        guest_cpu_s=median(guest),
+        guest_cpu_s=median(guest) if counted else None,
         host_cpu_s=median(host),
-        cpu_s=median(both),
+        cpu_s=median(both) if counted else None,
         wall_p50_s=median(wall),
         wall_p95_s=percentile(wall, 0.95),
     )
@@ -102,19 +103,25 @@ async def episodes(state_dir: str, kind: str, named: list[str], count: int, said
         await pool.close()
     host = (_cpu_s() - began) / len(plays) if plays else None
     guests = [play.boot_cpu_s + play.cpu_s for play in plays]
+    counted = _counted(guests)
     return Episodes(
         kind=kind,
         n=len(plays),
         successes=sum(play.success for play in plays),
         faults=sum(len(play.faults) for play in plays),
         families=named,
-        boot_cpu_s=median([play.boot_cpu_s for play in plays]),
-        play_cpu_s=median([play.cpu_s for play in plays]),
+        boot_cpu_s=median([play.boot_cpu_s for play in plays]) if counted else None,
+        play_cpu_s=median([play.cpu_s for play in plays]) if counted else None,
         host_cpu_s=host,
-        cpu_s=None if host is None else host + sum(guests) / len(guests),
+        cpu_s=host + sum(guests) / len(guests) if host is not None and counted else None,
         wall_p50_s=median([play.wall_s for play in plays]),
         steps=sum(len(play.steps) for play in plays) / max(1, len(plays)),
     )
+
+
+def _counted(guest_cpu_s: list[float]) -> bool:
+    """Whether anything counts what desktops use: where no control group can be made, nothing does, and none used 0."""
+    return all(guest_cpu_s)
 
 
 def _cpu_s() -> float:

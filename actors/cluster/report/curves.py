@@ -7,6 +7,7 @@ longer than RL, their steps are drawn narrower and the axis says so.
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
@@ -49,7 +50,8 @@ def pyplot() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise ConfigError("drawing needs matplotlib: make setup, or pip install 'computerrl[report]'") from error
+        mend = f"make setup, or {sys.executable} -m pip install matplotlib"
+        raise ConfigError(f"drawing needs matplotlib: {mend}") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 

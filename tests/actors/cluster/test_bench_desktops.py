@@ -10,6 +10,8 @@ import sys
 import pytest
 
 from actors.cluster import cli
+from actors.cluster.bench import lives, stage
+from actors.desktop.providers.sandbox import cgroups
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="processes of other users are measured")
@@ -35,6 +37,16 @@ def test_a_desktop_is_measured(state_dir: str) -> None:
     assert found["held"]["pss_median_bytes"] > 20 << 20
     assert found["targets"] == []
     assert "2 x click" in done.stderr
+
+
+async def test_where_nothing_counts_processor_time_no_target_is_met(
+    state_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "_controller_roots", dict)
+    async with stage.provider(state_dir) as made:
+        found = await lives.boots(made, 1, lambda _: None)
+    assert (found.n, found.guest_cpu_s, found.cpu_s) == (1, None, None)
+    assert found.wall_p50_s is not None
 
 
 @pytest.mark.parametrize(

@@ -44,3 +44,24 @@ def test_engines_on_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "gpu" not in checks(monkeypatch, "sglang-gpu", "samplers.attach=[http://a:1]")
     monkeypatch.setattr(doctor, "_output", lambda command: (0, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
     assert doctor.check_gpu().ok
+
+
+def test_an_application_without_a_package_of_its_list_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: True)
+    assert doctor.check_application("soffice", "office-packages.txt").name == "soffice"
+    monkeypatch.setattr(doctor, "absent", lambda wanted: [name for name in wanted if name == "libreoffice-impress"])
+    check = doctor.check_application("soffice", "office-packages.txt")
+    assert (check.fatal, check.found) == (True, "missing: libreoffice-impress")
+
+
+def test_a_learner_that_leaves_the_gpu_idle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_output", lambda command: (0, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
+    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "2.13.0+cpu")
+    (check,) = doctor.check_learner()
+    assert (check.ok, check.fatal) == (False, False)
+    assert "computes on the CPU" in check.found
+    assert "torch==2.13.0," in (check.mend or "")
+    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "2.13.0")
+    assert [check.ok for check in doctor.check_learner()] == [True]
+    monkeypatch.setattr(doctor, "_output", lambda command: (1, ""))
+    assert list(doctor.check_learner()) == []

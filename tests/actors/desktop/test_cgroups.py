@@ -106,6 +106,20 @@ def test_simulated_version_2_without_its_controllers_warns(simulated: Path, monk
     assert [warning.partition(":")[0] for warning in warnings] == ["no limit of memory", "no limit of pids"]
 
 
+def test_simulated_version_2_says_beforehand_what_desktops_would_lack(simulated: Path):
+    assert cgroups.lacking() == []
+    for place in (simulated, simulated / "mine"):
+        (place / "cgroup.type").write_text("domain\n")
+    assert cgroups.lacking() == []
+    (simulated / "cgroup.procs").write_text("17\n")  # now it may hand down no more than it has: memory
+    assert cgroups.lacking() == ["pids"]
+    (simulated / "cgroup.procs").unlink()  # as in a container whose own group is the root that it sees
+    (simulated / "mine" / "cgroup.procs").write_text("17\n")
+    (simulated / "mine" / "cgroup.subtree_control").write_text("\n")
+    assert cgroups.lacking() == ["memory", "pids"]
+    assert (simulated / "mine" / "cgroup.subtree_control").read_text() == "\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make control groups here")
 def test_groups_of_this_machine_are_made_and_removed():
     folders, warnings = cgroups.make(f"crl-test-{os.getpid()}", 64 << 20, 5)
@@ -113,4 +127,5 @@ def test_groups_of_this_machine_are_made_and_removed():
     assert cgroups.remove(folders) == []
     assert not any(Path(folder).exists() for folder in folders.values())
     assert warnings == [] or "unified" not in folders
+    assert [f"no limit of {name}" for name in cgroups.lacking()] == [text for text in warnings if "no limit" in text]
     assert {str(Path(folder).parent) for folder in folders.values()} <= {str(place) for place in cgroups.places()}

@@ -14,16 +14,20 @@ from actors.cluster.bench.figures import percentile
 from actors.cluster.bench.soak.levels import Level
 from actors.cluster.bench.soak.soak import Soak, Wanted
 from actors.cluster.bench.soak.verdict import Found, windows
-from runtime.errors import ConfigError
+from actors.cluster.report.curves import pyplot
 
 DRAWN = ("processes", "guest_processes", "descriptors", "rss_bytes", "desktops", "folders")
 
 
 def run(wanted: Wanted, out: Path | None, *, as_json: bool) -> int:
-    """Soak, print and write; 1 when the verdict is bad, 130 when a signal ended it."""
+    """Soak, print and write; 1 when the verdict is bad, 130 when a signal ended it.
+
+    Raises ConfigError where it can't begin, or what it finds could not be written.
+    """
     places.refuse_unwritable(wanted.runs, "--runs")
     if out is not None:
         places.refuse_unwritable(out, "--out")
+        pyplot()  # what a picture lacks is said now, not after the soak
         out.mkdir(parents=True, exist_ok=True)
     found = asyncio.run(Soak(wanted, lambda text: say.line(f"  {text}", to=sys.stderr)).go())
     if found is None:
@@ -47,13 +51,7 @@ def _write(found: Found, out: Path) -> list[Path]:
 
 def draw(found: Found, into: Path) -> None:
     """The levels over time, with a line for every fault. Raises ConfigError where matplotlib is missing."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ConfigError("drawing needs matplotlib: make setup, or pip install 'computerrl[report]'") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
+    plt = pyplot()
     figure, axes = plt.subplots(len(DRAWN), 1, figsize=(9, 1.3 * len(DRAWN)), dpi=120, sharex=True)
     first, _, last = windows(found.minutes)
     times = [level.at_s / 60 for level in found.samples]

@@ -110,6 +110,33 @@ def _hand_down(place: Path) -> None:
                 return
 
 
+def lacking() -> list[str]:
+    """The limits that desktops would be without, by controller; looks only, and changes nothing."""
+    roots = _controller_roots()
+    unified = set[str]()
+    if "freezer" not in roots and UNIFIED in roots:
+        unified = _handed_down(roots[UNIFIED])
+    return [name for name in ("memory", "pids") if name not in unified and not _writable(roots.get(name))]
+
+
+def _handed_down(root: Path) -> set[str]:
+    """The controllers that a version 2 group made here would have."""
+    for place in (root.parent, root):
+        if not (place / "cgroup.procs").exists() or not _writable(place):
+            continue
+        given = set((place / "cgroup.subtree_control").read_text().split())
+        # Only the root of all may hand down controllers while it has processes itself.
+        free = not (place / "cgroup.type").exists() or not (place / "cgroup.procs").read_text().strip()
+        if free and _writable(place / "cgroup.subtree_control"):
+            given.update((place / "cgroup.controllers").read_text().split())
+        return given
+    return set()
+
+
+def _writable(path: Path | None) -> bool:
+    return path is not None and os.access(path, os.W_OK)
+
+
 def enter(folders: dict[str, str], pids: list[int]) -> list[str]:
     """Move processes into the groups; warnings for what did not work."""
     warnings = []
