@@ -40,10 +40,13 @@ missing_debs() {
 
 # A freshly unpacked openssh-server would start a system sshd: policy-rc.d forbids every service while we install.
 policy=/usr/sbin/policy-rc.d
+ours='# of computerrl, while it installs packages'
 restore_policy() {
     rm -f "$policy"
     if [ -e "$policy.before-computerrl" ]; then mv "$policy.before-computerrl" "$policy"; fi
 }
+# A set-up that was killed meanwhile has left it.
+if [ "$(id -u)" = 0 ] && grep -qsxF "$ours" "$policy"; then restore_policy; fi
 
 install_debs() {
     if [ "$(id -u)" != 0 ]; then
@@ -52,7 +55,7 @@ install_debs() {
     fi
     trap restore_policy EXIT
     if [ -e "$policy" ] && [ ! -e "$policy.before-computerrl" ]; then mv "$policy" "$policy.before-computerrl"; fi
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    printf '#!/bin/sh\n%s\nexit 101\n' "$ours" >"$policy"
     chmod 755 "$policy"
     # Lists of another day may lack a security release, and the browser changes with every one.
     apt_get update || say "apt-get update failed: going on with the package lists that are here"
