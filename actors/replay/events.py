@@ -25,6 +25,8 @@ EPISODE_RELEASED = declare(
     "episode_released", "warning", token=int, seat=str, lane=str, task=str, cause=str, detail=str, culprit=str
 )
 BATCH_TAKEN = declare("batch_taken", "info", lease=int, phase=str, groups=int, samples=int, staleness=dict[str, int])
+# Answers of more tokens than `most` (`replay.max_new_tokens`) are left out of cloning: none so long is ever drawn.
+ANSWERS_TOO_LONG = declare("answers_too_long", "warning", left_out=int, learned=int, longest=int, most=int)
 # `success` is None but in RL: cloning and pulses play no training episodes.
 STEP_TRAINED = declare("step_trained", "info", lease=int, phase=str, version=str, success=float | None)
 # After every optimizer step of RL; the fields are those of `messages.StepEvidence`.

@@ -55,7 +55,10 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, played: cu
     varied = diversity(groups)
     solved = book.number("SELECT COUNT(*) FROM solved")
     wasted_total = {str(end): book.counter(f"ending:{end}") for end in Ending if end is not Ending.TRAINED}
-    before = book.row("SELECT wasted FROM evidence ORDER BY lease DESC LIMIT 1")
+    before = book.row(
+        "SELECT e.wasted FROM evidence e JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
+        "ORDER BY e.lease DESC LIMIT 1"
+    )
     known = msgspec.json.decode(before["wasted"], type=dict[str, int]) if before is not None else {}
     since = msgspec.json.decode(book.meta(_MARK) or '{"wall":0,"episodes":0,"answers":0}', type=_Mark)
     minutes = max(book.now - since.wall, 1e-3) / 60

@@ -1,16 +1,19 @@
 """The steps that cross-entropy phases learn from.
 
 Invariant: behaviour cloning sees well-formed steps of successful demonstrations, a pulse well-formed steps of
-successful training episodes; what was committed after a stay began is not in it, so its epochs stay the same.
+successful training episodes; what was committed after a stay began is not in it, so its epochs stay the same. An
+answer longer than those that are drawn is not learned: the policy could begin it and never end it.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from actors.replay import events
 from actors.replay.book import Book, Row, Stay
 from actors.replay.messages import Lane, Phase, StepRef
 from actors.replay.reservoir import choose, minibatch
+from runtime.errors import LedgerError
 from runtime.seeds import stable_seed
 
 ANY = 1 << 62  # above every sequence number
@@ -75,11 +78,22 @@ def tokens(book: Book, stay: Stay) -> list[int]:
 
 
 def _places(book: Book, stay: Stay) -> list[tuple[int, int]]:
+    """Token and number of the pool's steps. Raises LedgerError where all of them are too long."""
     if book.pool is None or book.pool[0] != stay.root:
         places: list[tuple[int, int]] = []
+        longest, too_long = 0, 0
         for token in tokens(book, stay):
-            rows = book.rows("SELECT n FROM steps WHERE token = ? AND well_formed = 1 ORDER BY n", token)
-            places.extend((token, row["n"]) for row in rows)
+            for row in book.rows("SELECT n, ref FROM steps WHERE token = ? AND well_formed = 1 ORDER BY n", token):
+                length = msgspec.msgpack.decode(row["ref"], type=StepRef).response_tokens
+                if length <= book.rules.max_new_tokens:
+                    places.append((token, row["n"]))
+                else:
+                    longest, too_long = max(longest, length), too_long + 1
+        if too_long:
+            most = book.rules.max_new_tokens
+            if not places:
+                raise LedgerError(f"no answer to learn fits replay.max_new_tokens {most}: the longest has {longest}")
+            book.emit(events.ANSWERS_TOO_LONG, left_out=too_long, learned=len(places), longest=longest, most=most)
         book.pool = (stay.root, places)
     return book.pool[1]
 

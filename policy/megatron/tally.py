@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor
 
 
@@ -40,11 +41,13 @@ class Tally:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Add the seconds inside to the total `name`."""
+        """Add the seconds inside to the total `name`; a GPU's until it is done, for its work is only queued."""
         began = time.perf_counter()
         try:
             yield
         finally:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             self._totals[name] += time.perf_counter() - began
 
     def figures(self) -> dict[str, float]:

@@ -155,6 +155,8 @@ def test_a_resume_goes_on_counting(tmp_path: Path) -> None:
     play.rl()
     for n in range(2):
         play_group(play, [True, False], f"0.{n}")
+        if n == 1:
+            play_group(play, [True, True], "0.1")  # teaches nothing
         learn(play)
         if n == 0:
             play.checkpointed("0.1")
@@ -170,6 +172,7 @@ def test_a_resume_goes_on_counting(tmp_path: Path) -> None:
     play_group(play, [True, False], "1.1")
     found = learn(play)
     assert (found.rl_step, found.stay_step) == (2, 2)
+    assert sum(found.wasted.values()) == sum(found.wasted_total.values()) > 0, "of the step that was undone, too"
     assert (found.elapsed_s, found.tasks_solved) == (pytest.approx(20.0), len({"t0", "t1", "t2"}))
     assert [str(one.version) for one in evidence.series(play.ledger.book)] == ["0.1", "1.2"]
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from ledger_tools import Play, step
 
 from actors.replay import pools
 from actors.replay.messages import Lane, Phase, Reservation, StepRef
+from runtime.errors import LedgerError
 
 
 class Run:
@@ -47,6 +49,24 @@ class Run:
 
     def tokens(self) -> list[int]:
         return sorted({self.good[ref.blob.digest] for ref in self.pool()})
+
+
+def test_answers_longer_than_those_drawn_are_left_out_and_told(tmp_path: Path) -> None:
+    play = Play(tmp_path, demos=1, max_new_tokens=5)
+    fits, long = step(None), msgspec.structs.replace(step(None), response_tokens=6)
+    play.commit(play.reserve(), True, [fits, long])
+    play.phase(Phase.BC, steps=3)
+    samples = play.batch().samples
+    assert {ref.blob.digest for ref in samples} == {fits.blob.digest}
+    assert play.events("answers_too_long") == [{"left_out": 1, "learned": 1, "longest": 6, "most": 5}]
+
+
+def test_a_pool_of_nothing_but_long_answers_is_an_error(tmp_path: Path) -> None:
+    play = Play(tmp_path, demos=1, max_new_tokens=2)
+    play.commit(play.reserve(), True, [step(None)])
+    play.phase(Phase.BC, steps=3)
+    with pytest.raises(LedgerError, match=r"replay\.max_new_tokens 2: the longest has 3"):
+        play.take()
 
 
 def test_only_steps_that_earned_a_reward(tmp_path: Path) -> None:
