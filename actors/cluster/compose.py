@@ -186,7 +186,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
             source = str(demosource.locate(deploy.demos.source, run_dir.parent))
         except ConfigError as error:
             raise ConfigError(f"demos.source: {error}") from None
-        demosource.refuse_unfit(deploy, Path(source), tokenizer)
+        demosource.refuse_unfit(deploy, Path(source), tokenizer, lanes.eval)
     space = deploy.desktops.actions
     refuse_undoable(lanes.train, space, "train")
     refuse_undoable(lanes.demo, space, "demo")

@@ -1,14 +1,16 @@
 """Where a recording lies that a run begins from.
 
-Invariant: a recording that does not fit the run is refused before anything is started.
+Invariant: a recording that does not fit the run, or that shows what the run must not have seen, is refused before
+anything is started.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
-from actors.cluster import runfolder
+from actors.cluster import runfolder, suites
 from actors.cluster.config import Deploy
 from actors.cluster.nearest import hint
 from actors.replay import demofiles
@@ -57,8 +59,33 @@ def header_of(path: Path) -> Header:
         raise ConfigError(str(error)) from None
 
 
-def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str) -> None:
-    """Raise ConfigError unless the recording at `path` suits the run's tokenizer, form, actions and tasks."""
+def refuse_leaks(path: Path, key: str, held_out: Collection[str] = (), *, played: bool = False) -> None:
+    """Raise ConfigError where the recording at `path` shows a task that may not be trained on, or one of `held_out`.
+
+    With `played`, tasks that it names are tried again, so all of them have to exist here.
+    """
+    try:
+        header, demos = demofiles.read(path)
+        shown = list(dict.fromkeys(demo.task for demo in demos))
+    except StoreError as error:
+        raise ConfigError(f"{key}: {error}") from None
+    tried = [one.task for one in header.tasks]
+    suites.refuse_for_training(f"{key}: {path}", [*shown, *tried])
+    leaked = set(held_out).intersection([*shown, *tried])
+    if leaked:
+        raise ConfigError(f"{key}: {path}: {min(leaked)} is also in tasks.eval, which must be held out")
+    for task in tried if played else ():
+        try:
+            suites.refuse_unknown(task)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {path}: {error}") from None
+
+
+def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str, held_out: Collection[str] = ()) -> None:
+    """Raise ConfigError unless the recording at `path` suits the run's tokenizer, form, actions and tasks.
+
+    `held_out` are the tasks of the run's evaluation.
+    """
     header = header_of(path)
     try:
         refuse_foreign(path, header, tokenizer=tokenizer, form=deploy.desktops.form, actions=deploy.desktops.actions)
@@ -69,3 +96,4 @@ def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str) -> None:
             f"demos.source: {path} holds {header.demos} demonstrations, demos.count asks for {deploy.demos.count} and"
             " tasks.demo is empty"
         )
+    refuse_leaks(path, "demos.source", held_out, played=bool(deploy.demos.resample_rounds))

@@ -110,7 +110,7 @@ def tasks_of(header: Header) -> dict[str, dict[str, int]]:
 
 
 def figures_of(found: Iterable[Demo]) -> list[Figures]:
-    """One per family and route, in order of appearance."""
+    """One per family and route, by name."""
     strata: dict[str, list[tuple[str, int, int, int, float]]] = {}
     routes: dict[str, tuple[str, str]] = {}
     for demo in found:
@@ -132,7 +132,7 @@ def figures_of(found: Iterable[Demo]) -> list[Figures]:
             response_tokens=max(response for *_, response, _ in rows),
             wall_s=statistics.median(wall_s for *_, wall_s in rows),
         )
-        for name, rows in strata.items()
+        for name, rows in sorted(strata.items())
     ]
 
 

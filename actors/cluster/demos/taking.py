@@ -30,6 +30,7 @@ def take_in(args: argparse.Namespace) -> int:
     begun, runs = time.time(), Path(args.runs)
     source = demosource.locate(args.file, runs)
     header = demosource.header_of(source)
+    demosource.refuse_leaks(source, args.file)
     folder = (runs / args.run).resolve()
     fresh = not runfolder.is_run(folder)
     if fresh:

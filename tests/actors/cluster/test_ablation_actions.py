@@ -146,9 +146,10 @@ def test_a_suite_is_recorded_by_the_families_and_routes_of_the_actions() -> None
 def test_a_recording_of_other_actions_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "demos.jsonl"
     for actions, fits in (("gui", True), ("", True), ("both", False)):
-        header = demofiles.Header(format=demofiles.FORMAT, tokenizer="", form="", actions=actions, demos=64)
+        header = demofiles.Header(format=demofiles.FORMAT, tokenizer="", form="", actions=actions, demos=0)
         demofiles.write(path, header, [])
-        deploy = build({"desktops": {"actions": "gui"}}, Deploy, source="x")
+        data = {"desktops": {"actions": "gui"}, "tasks": {"demo": ["text_editor/train/1"]}}
+        deploy = build(data, Deploy, source="x")
         if fits:
             demosource.refuse_unfit(deploy, path, "t")
             continue

@@ -135,8 +135,35 @@ def used_by_another_run(folder: Path) -> None:
     other = (folder / "demos.jsonl").read_text().replace(models.fingerprint(models.bundled()), "0123", 1)
     (folder / "other.jsonl").write_text(other)
     assert "was recorded with tokenizer 0123" in refused(source=str(folder / "other.jsonl"), count=4)
+    leaking = (folder / "demos.jsonl").read_text().replace('"file_manager/train/', '"file_manager/held-out/', 1)
+    (folder / "leak.jsonl").write_text(leaking)
+    assert "leak.jsonl: file_manager/held-out/" in refused(source=str(folder / "leak.jsonl"), count=4)
+    assert cli.main(["demos", "import", str(folder / "leak.jsonl"), "leak"]) == 2
+    assert not (folder / "runs" / "leak").exists()
     assert f"did you mean {folder / 'other.jsonl'}?" in refused(source=str(folder / "othr.jsonl"))
     assert f"there is no folder {folder / 'gone'}" in refused(source=str(folder / "gone" / "other.jsonl"))
+
+
+def test_a_recording_of_what_the_run_must_not_have_seen_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "demos.jsonl"
+
+    def refused(task: str, held_out: list[str], *, played: bool = True) -> str:
+        header = demofiles.Header(
+            format=demofiles.FORMAT, tokenizer="", form="", demos=0, tasks=[demofiles.Tried(task=task, tries=1, wins=0)]
+        )
+        demofiles.write(path, header, [])
+        try:
+            demosource.refuse_leaks(path, "demos.source", held_out, played=played)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    assert "held-out/3 is held out" in refused("text_editor/held-out/3", [])
+    assert "is of vlc_save, which is never trained on" in refused("vlc_save/held-out/3", [])
+    assert "train/3 is also in tasks.eval" in refused("text_editor/train/3", ["text_editor/train/3"])
+    assert "did you mean text_editor?" in refused("text_editr/train/3", [])
+    assert refused("text_editr/train/3", [], played=False) == ""
+    assert refused("text_editor/train/3", ["text_editor/train/4"]) == ""
 
 
 @pytest.mark.parametrize("job", ["local", "bc-alone"])
