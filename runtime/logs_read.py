@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -148,13 +148,17 @@ class LogWatch:
         self._run_dir = run_dir
         self._tails: dict[Path, _Tail] = {}
 
-    def new(self) -> list[dict[str, Any]]:
-        """New lines of all actors in the order of their times; none while the run has no logs yet."""
+    def new(self, events: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """New lines of all actors, or those of some `events`, in the order of their times.
+
+        None while the run has no logs yet.
+        """
         if log_file(self._run_dir, "x").parent.is_dir():
             for path in Filter().files(self._run_dir):
                 if path not in self._tails and not (self._tails and _is_rolled(path)):
                     self._tails[path] = _Tail(path)
-        return list(heapq.merge(*(tail.lines() for tail in self._tails.values()), key=lambda line: str(line["ts"])))
+        lines = heapq.merge(*(tail.lines() for tail in self._tails.values()), key=lambda line: str(line["ts"]))
+        return [line for line in lines if events is None or line["event"] in events]
 
     def close(self) -> None:
         """Close the files."""

@@ -14,10 +14,11 @@ from pathlib import Path
 from actors.cluster import criterion, evaluation, places, runfolder, say, typed
 from actors.cluster.config import Deploy
 from actors.cluster.evaluation import Round
-from actors.cluster.weights import Weights
+from actors.cluster.weights import NEWEST, Weights
 from apis.space import MEANING
 from policy import hf_folder
 from runtime.errors import ConfigError
+from runtime.message import Version
 
 CARD = "README.md"
 PORT = 30000
@@ -67,13 +68,22 @@ def card(weights: Weights, title: str, rounds: list[Round]) -> str:
         f"\n---\n\n# {say.clean(title)}\n",
         _origin(weights),
     ]
-    measured = [found for found in rounds if found.version == weights.version and found.closed]
+    measured = [found for found in rounds if found.closed and _of(found, weights)]
     if measured:
         parts.append(_measured(measured))
     compared = [one for one in evaluation.gains(rounds) if one.after in {found.name for found in measured}]
     parts += [f"Paired gain: {criterion.told(one)}.\n" for one in compared]
     parts.append("## Serving\n\n```sh\n" + "\n".join(serving("DIR").values()) + "\n```\n")
     return "\n".join(parts)
+
+
+def _of(found: Round, weights: Weights) -> bool:
+    """Whether the round was played by these weights.
+
+    A resume gives the newest weights the name of another lineage; of rounds that stand, the same step is the same ones.
+    """
+    same_step = found.step == Version.parse(weights.version).step
+    return found.version == weights.version or (weights.at == NEWEST and same_step)
 
 
 def _origin(weights: Weights) -> str:

@@ -47,7 +47,7 @@ class EventFile:
             self._writer.close()
 
     def _new_lines(self) -> list[dict[str, Any]]:
-        return [line for line in self._watch.new() if line["event"] in OF_INTEREST]
+        return self._watch.new(OF_INTEREST)
 
     def _again(self, found: list[Scalar]) -> int:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter

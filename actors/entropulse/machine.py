@@ -3,7 +3,8 @@
 With rounds of resampling cloning comes more than once: demo, bc, demo (played by the policy), bc, ..., rl.
 
 Invariant: a pure function of the ledger's figures. It keeps no state, so the supervisor may be killed at any moment;
-it never leaves a counted stay before a checkpoint covers it, and never ends the run while a round is open.
+it never leaves a counted stay before a checkpoint covers it, never lets training wait for an evaluation round, and
+never ends the run while one is open.
 """
 
 from __future__ import annotations
@@ -99,7 +100,10 @@ def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, r
     again = figures.phase.phase is Phase.BC and _resamplings(figures) < settings.resample_rounds
     if again and (sometimes := _sometimes(figures)):
         return _switch(figures, Phase.DEMO, "resample", evidence | {"sometimes": float(sometimes)}, None)
-    return _next_round(figures, settings, rounds, exact=True) or _to_rl(figures, settings, cause, evidence)
+    due = _next_round(figures, settings, rounds, exact=True)
+    if isinstance(due, Stay):  # training waits for no round: one without room is left out, and the switch says so
+        evidence["rounds_left_out"] = 1.0
+    return due if isinstance(due, OpenRound) else _to_rl(figures, settings, cause, evidence)
 
 
 def _resamplings(figures: Figures) -> int:

@@ -223,8 +223,9 @@ class Book:
         self._write_group(row["id"], status, row["lease"] if ending is Ending.TRAINED else None)
         self.execute("DELETE FROM slots WHERE group_id = ? AND state = 'free'", row["id"])
         self.count(f"ending:{ending}")
-        if status.final:
+        if ending is Ending.ZERO_VARIANCE:
             self.count("wasted")
+        if status.final:
             self._log_ending(row, ending)
 
     def confirm_group(self, row: Row) -> None:

@@ -111,7 +111,10 @@ def wanted(shown: Shown, rules: Rules, rounds: int) -> dict[Stage, int]:
 
 def set_aside(shown: Shown, rules: Rules, rounds: int) -> bool:
     """Whether so many attempts were broken that no more are made."""
-    return shown.faults > sum(wanted(shown, rules, rounds).values()) + rules.retries
+    attempts = sum(wanted(shown, rules, rounds).values())
+    if rounds and not shown.imported:  # faults are counted from the first attempt on
+        attempts += shown.first.tries + shown.mixed.tries
+    return shown.faults > attempts + rules.retries
 
 
 def next_stage(shown: Shown, rules: Rules, rounds: int) -> Stage | None:

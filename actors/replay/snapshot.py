@@ -87,7 +87,7 @@ class Figures(Message):
     groups_leased: int
     endings: dict[str, int]  # ending -> groups, all phases; `trained` counts those no checkpoint covers yet, too
     groups_opened: int
-    groups_wasted: int  # groups that ended otherwise than trained since the last optimizer step
+    groups_wasted: int  # groups of equal rewards since the last optimizer step
     successes_kept: int  # trajectories a pulse that began now would sample from
     episodes: dict[str, int]  # lane -> committed episodes
     faults: dict[str, int]  # cause -> released episodes

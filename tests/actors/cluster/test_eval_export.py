@@ -13,7 +13,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster import cli, criterion, deployfile, evaluation, models, runcommand, runfolder, suites, weights
+from actors.cluster import (
+    cli,
+    criterion,
+    deployfile,
+    evaluation,
+    exporting,
+    models,
+    runcommand,
+    runfolder,
+    suites,
+    weights,
+)
 from actors.cluster.config import Deploy
 from actors.cluster.evaluate import play, settings, show
 from actors.cluster.runfolder import RunRecord, claim
@@ -116,6 +127,14 @@ def test_a_decoding_is_greedy_or_a_temperature(word: str) -> None:
     assert settings.temperature("greedy") == 0.0
     with pytest.raises(ConfigError, match="--decoding"):
         settings.temperature(word)
+
+
+def test_a_card_knows_the_newest_weights_by_the_name_that_a_resume_gave_them(runs: Path) -> None:
+    mine = weights.locate("mine", runs, "final")
+    rounds = evaluation.read_rounds(runs / "mine")
+    resumed = msgspec.structs.replace(mine, version="1.10", at="newest")
+    assert "| final |" in exporting.card(resumed, "out", rounds)
+    assert "| final |" not in exporting.card(msgspec.structs.replace(resumed, at="1.10"), "out", rounds)
 
 
 def test_an_export_is_whole_described_and_never_written_over(

@@ -74,6 +74,16 @@ def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None
     assert decide(end, world.config) == Stay("an open evaluation round to close")
     last = [opened[0], msgspec.structs.replace(opened[1], closed=True), *opened[2:]]
     assert decide(msgspec.structs.replace(end, evals=last), world.config) == OpenRound("final", 1.0, True)
+    pulsed = msgspec.structs.replace(
+        end, phase=PhaseRef(phase=Phase.PULSE, index=3), phase_limit=2, phase_steps=2, stays={"pulse": 1},
+        steps={"bc": 2, "rl": 3, "pulse": 2}, trained=Version(lineage=0, step=7),
+        checkpointed=Version(lineage=0, step=7),
+    )  # fmt: skip
+    on = decide(pulsed, world.config)
+    assert isinstance(on, Switch), "RL does not wait for a round to close"
+    assert (on.change.next.phase, on.change.evidence["rounds_left_out"]) == (Phase.RL, 1.0)
+    room = msgspec.structs.replace(pulsed, evals=last)
+    assert decide(room, world.config) == OpenRound("after_pulse1", 1.0, True)
 
 
 def test_greedy_twins_see_the_same_weights(tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_every_task_gets_exactly_the_attempts_that_its_stratum_calls_for(
     assert task.policy.tries == (rules.resamples * rounds if settled is Stratum.SOMETIMES else 0)
 
 
+def test_faults_of_first_attempts_leave_the_policy_its_own() -> None:
+    rules = cold.Rules(attempts=2, mixed=2, resamples=1, retries=2)
+    task = cold.Shown(task="a", first=cold.Tally(tries=2, wins=1), faults=4)
+    assert not cold.set_aside(task, rules, 0)
+    assert cold.next_stage(task, rules, 1) is cold.Stage.POLICY
+    assert cold.set_aside(msgspec.structs.replace(task, faults=6), rules, 1)
+
+
 @pytest.mark.parametrize(
     ("tries", "wins", "imported", "where"),
     [

@@ -177,6 +177,19 @@ def test_a_resume_goes_on_counting(tmp_path: Path) -> None:
     assert [str(one.version) for one in evidence.series(play.ledger.book)] == ["0.1", "1.2"]
 
 
+def test_only_groups_of_equal_rewards_are_a_want_of_signal(tmp_path: Path) -> None:
+    play = Play(tmp_path, groups_per_step=1)
+    play.rl()
+    play_group(play, [True, False])
+    learn(play)
+    play_group(play, [True, False], "0.1")
+    play_group(play, [True, True], "0.1")
+    assert play.figures().groups_wasted == 1
+    play.resumed("1.0", "0.0")
+    assert play.figures().endings["orphaned"] > 0
+    assert play.figures().groups_wasted == 1, "what a resume takes says nothing of the policy"
+
+
 def test_a_repeated_report_of_a_step_is_one_piece_of_evidence(tmp_path: Path) -> None:
     play = Play(tmp_path)
     play.rl()
