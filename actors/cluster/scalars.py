@@ -92,8 +92,9 @@ def _round(line: Line) -> Iterator[tuple[str, float]]:
         yield f"success/{decoding}", float(line.get("success", line["successes"] / max(1, line["tasks"])))
     for family, share in families.items():
         yield f"success/{decoding}/{family}", float(share)
+    whole = "/all_families" if parts["/never_trained"] else ""
     for k, share in line.get("pass_at", {}).items():
-        yield f"pass_at_{k}/{decoding}", float(share)
+        yield f"pass_at_{k}/{decoding}{whole}", float(share)
 
 
 def _is_kept(line: Line, bounds: Mapping[int, int]) -> bool:

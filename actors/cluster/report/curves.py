@@ -76,8 +76,12 @@ def lines(
     whole: bool = False,
     share: bool = False,
     axis: str = STEPS,
+    called: str = "seeds",
 ) -> bytes | None:
-    """One line per group over the steps, or None without a value. `whole`: cloning in full; `share`: from 0 to 1."""
+    """One line per group over the steps, or None without a value. `whole`: cloning in full; `share`: from 0 to 1.
+
+    `called`: what the runs of a group are.
+    """
     bands = {label: band(several) for label, several in groups.items()}
     if not any(found.steps for found in bands.values()):
         return None
@@ -88,7 +92,8 @@ def lines(
     for (label, found), colour in zip(bands.items(), _colours(), strict=False):
         _, shown = _cut(found, first)  # what lies before must not stretch the other axis
         for part in _parts(shown, stretches):
-            _line(axes, part, colour, _named(label, found) if part.steps[0] == shown.steps[0] else None, window)
+            said = _named(label, found, called) if part.steps[0] == shown.steps[0] else None
+            _line(axes, part, colour, said, window)
     axes.set(xlabel=_dress(axes, stretches, last, axis, whole=whole), ylabel=ylabel)
     if share:
         axes.set_ylim(0, 1)
@@ -98,7 +103,11 @@ def lines(
 
 
 def success(
-    groups: Mapping[str, Sequence[Series]], dots: Sequence[Dots], stretches: Sequence[Stretch], axis: str = STEPS
+    groups: Mapping[str, Sequence[Series]],
+    dots: Sequence[Dots],
+    stretches: Sequence[Stretch],
+    axis: str = STEPS,
+    called: str = "seeds",
 ) -> bytes | None:
     """Held-out rounds with intervals over training success; None where there is neither."""
     bands = {label: band(several) for label, several in groups.items()}
@@ -110,7 +119,7 @@ def success(
         bands.items(), _colours() if len(bands) > 1 else cycle(["#8a8a8a"]), strict=False
     ):
         for part in _parts(found, stretches):
-            said = f"training, {_named(label, found)} (mean of {WINDOW} steps)"
+            said = f"training, {_named(label, found, called)} (mean of {WINDOW} steps)"
             first = part.steps[0] == found.steps[0]
             _line(axes, part, colour, said if first else None, WINDOW, faint=True)
     for one, colour in zip(dots, _colours(), strict=False):
@@ -152,8 +161,8 @@ def _colours() -> Iterator[str]:
     return cycle(LINES)
 
 
-def _named(label: str, found: Band) -> str:
-    return f"{label}, {found.seeds} seeds" if found.seeds > 1 else label
+def _named(label: str, found: Band, called: str) -> str:
+    return f"{label}, {found.seeds} {called}" if found.seeds > 1 else label
 
 
 def _parts(found: Band, stretches: Sequence[Stretch]) -> list[Band]:

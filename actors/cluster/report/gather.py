@@ -18,7 +18,7 @@ from actors.cluster.report import bands, episodes, history
 from actors.cluster.report.curves import Stretch
 from actors.cluster.report.episodes import Episode
 from actors.cluster.report.history import StepFigures
-from actors.cluster.report.read import RunFigures, logged, read_run
+from actors.cluster.report.read import RunFigures, logged, read_run, standing
 from runtime.errors import ConfigError
 from runtime.message import Version
 
@@ -98,6 +98,10 @@ class Kin(Protocol):
         """The deploy file as it was named."""
 
     @property
+    def seed(self) -> int | None:
+        """What it drew its numbers from, where that is known."""
+
+    @property
     def key(self) -> str:
         """The same for all seeds of one deploy file."""
 
@@ -110,6 +114,11 @@ class Group(msgspec.Struct, frozen=True):
 
     label: str
     runs: list[RunData]
+
+    @property
+    def called(self) -> str:
+        """`seeds`, or `runs` where a seed repeats."""
+        return called([run.seed for run in self.runs])
 
 
 def gather(path: Path) -> RunData:
@@ -161,6 +170,11 @@ def labelled(runs: Sequence[T]) -> dict[str, list[T]]:
     return labels
 
 
+def called(seeds: Sequence[int | None]) -> str:
+    """What to call several runs of these seeds: `seeds` only where each has its own."""
+    return "seeds" if None not in seeds and len(set(seeds)) == len(seeds) else "runs"
+
+
 def record_of(path: Path) -> tuple[runfolder.RunRecord | None, str]:
     """The record and the state of the run at `path`; a folder without a record may hold a ledger all the same."""
     if not (path / "run.json").is_file():
@@ -194,8 +208,13 @@ def deploy_of(path: Path) -> dict[str, Any]:
 
 def _switches(path: Path) -> list[Switch]:
     with ledgers.opened(path) as db:
-        rows = db.execute("SELECT phase, start, cause, evidence FROM stays ORDER BY idx").fetchall()
+        rows = standing(db)
     return [
-        Switch(phase=phase, start=Version.parse(start).step, cause=cause, evidence=msgspec.json.decode(evidence))
-        for phase, start, cause, evidence in rows
+        Switch(
+            phase=row["phase"],
+            start=Version.parse(row["start"]).step,
+            cause=row["cause"],
+            evidence=msgspec.json.decode(row["evidence"]),
+        )
+        for row in rows
     ]

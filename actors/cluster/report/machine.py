@@ -6,10 +6,12 @@ still up at the end are missing and the rest of the machine is never blamed for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+
+from actors.cluster.report.lives import BEGINS
 
 Line = dict[str, Any]
 GUESTS, OTHERS = "desktops' guests", "other programs"
@@ -43,12 +45,7 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
     gone = {line["desktop"]: line for line in lines if line["event"] == "desktop_gone"}
     cpu[GUESTS] = sum(line["cpu_s"] for line in gone.values())
     cpu[OTHERS] = max(0.0, sum(line["machine_s"] for line in looks) - sum(cpu.values()))
-    last = max(line["t"] for line in looks)
-    up = sum(
-        max(0.0, (gone[line["desktop"]]["t"] if line["desktop"] in gone else last) - line["t"])
-        for line in lines
-        if line["event"] == "desktop_booted"
-    )
+    up = _up_s(lines, gone, max(line["t"] for line in looks))
     return MachineTime(
         cores=looks[-1]["cores"],
         span_s=span,
@@ -57,3 +54,18 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
         desktops_up=up / span if span else 0.0,
         spares=max(0.0, up - leased_s) / span if span else 0.0,
     )
+
+
+def _up_s(lines: Sequence[Line], gone: Mapping[str, Line], last: float) -> float:
+    """Seconds that desktops were up. One that nobody saw go, as after a kill, ends with its life of the run."""
+    up_s, left = 0.0, list[float]()  # when those began that are up and that nobody will see go
+    for line in lines:
+        if line["event"] == BEGINS:
+            up_s += sum(line["t"] - began for began in left)
+            left.clear()
+        elif line["event"] == "desktop_booted":
+            if (end := gone.get(line["desktop"])) is not None:
+                up_s += max(0.0, end["t"] - line["t"])
+            else:
+                left.append(line["t"])
+    return up_s + sum(max(0.0, last - began) for began in left)

@@ -6,9 +6,9 @@ whatever the runs have, and says what is missing.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from importlib import resources
-from itertools import pairwise
 
 from actors.cluster import say
 from actors.cluster.report import evaluated, history
@@ -35,9 +35,12 @@ READING = (
     "Success is the share of episodes that the verifier passed. Every rate names its decoding and its tasks; all points"
     " of one curve share both. Rates have Wilson's 95 % interval. Denominators: all episodes (a fault counts as a"
     " failure), those of feasible tasks, those without a fault.",
+    "Curves, gains and differences leave out families that are never trained on, where there are others; in the table"
+    " of a run's rounds All, Feasible, No fault and pass count every family.",
     "A gain is paired: the same instances before and after, with Newcombe's 95 % interval; it is real where the"
     " interval lies above 0. Several seeds are pooled with instances as clusters, so that interval speaks of these"
-    " seeds and of other tasks like these, not of other seeds; the range of the seeds stands beside it.",
+    " seeds and of other tasks like these, not of other seeds; the range of the seeds stands beside it. Where a seed"
+    " repeats they are called runs: what lies between two runs of one seed says nothing of other seeds.",
     "A line with a band is the mean of the seeds with the lowest and the highest one, over the steps that all have.",
     "A group is the episodes of one task in one batch. Groups whose rewards are all equal (zero_variance) and groups"
     " that were too old (stale), broken (lost) or overtaken by a change of phase (phase_closed) teach nothing.",
@@ -99,7 +102,7 @@ def _gains(groups: Sequence[Group]) -> Markup:
     for group in groups:
         for found in evaluated.gains(group.runs):
             together, each = found.together, [one.value for one in found.each]
-            seeds = f"{len(each)}: {', '.join(f'{value:+.3f}' for value in each)}" if len(each) > 1 else ""
+            seeds = f"{len(each)} {group.called}: {', '.join(f'{value:+.3f}' for value in each)}" * (len(each) > 1)
             said = tag(
                 "span", gain_said(together), class_="good" if together.low > 0 else "bad" if together.high < 0 else None
             )
@@ -109,9 +112,11 @@ def _gains(groups: Sequence[Group]) -> Markup:
             )  # fmt: skip
     if not rows:
         return tag("p", "No gain yet: it takes two evaluation rounds over the same instances.")
-    head = ("Group", "Decoding", "Rounds", "First", "Last", "Paired gain (95 %)", "Instances", "Seeds")
+    head = ("Group", "Decoding", "Rounds", "First", "Last", "Paired gain (95 %)", "Instances", "Each")
     return table(
-        head, rows, "Gain from the first to the last round that all seeds have played, over the same instances"
+        head,
+        rows,
+        "Gain from the first to the last round that all of a group's runs have played, over the same instances",
     )
 
 
@@ -202,12 +207,23 @@ def around(run: RunData, figure: str, at: int) -> str:
 
     Of the nearest stay with RL steps on either side alone: what lies behind another change is another one's doing.
     """
-    found = sorted(history.series(run.steps, figure, "rl").items())
-    starts = [-1, *(switch.start for switch in run.switches), max((step for step, _ in found), default=0)]
-    stays = [[value for step, value in found if low < step <= high] for low, high in pairwise(starts)]
-    before = next((stay[-AROUND:] for stay in reversed(stays[: at + 1]) if stay), [])
-    after = next((stay[:AROUND] for stay in stays[at + 1 :] if stay), [])
+    stays = _stays(run, figure)
+    before = next((stay[-AROUND:] for stay in reversed(stays[:at]) if stay), [])
+    after = next((stay[:AROUND] for stay in stays[at:] if stay), [])
     return f"{sum(before) / len(before):.3f} -> {sum(after) / len(after):.3f}" if before and after else "-"
+
+
+def _stays(run: RunData, figure: str) -> list[list[float]]:
+    """The figure's values in RL by stay.
+
+    A change of phase may leave the step under way to be made after it: such a step is of the last stay in RL.
+    """
+    starts, stays = [switch.start for switch in run.switches], [list[float]() for _ in run.switches]
+    for step, value in sorted(history.series(run.steps, figure, "rl").items()):
+        place = bisect_left(starts, step) - 1
+        of_rl = (earlier for earlier in range(place, -1, -1) if run.switches[earlier].phase == "rl")
+        stays[next(of_rl, place)].append(value)
+    return stays
 
 
 def _learning(drawn: Sequence[Picture]) -> Markup:

@@ -83,14 +83,20 @@ def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
         placed = [Group(group.label, [run.by_rl_steps() for run in group.runs]) for group in groups]
         axis = "step of RL"
     trained = {group.label: [history.series(run.steps, "success", "rl") for run in group.runs] for group in placed}
-    drawn = curves.success(trained, dots(placed), stretches, axis)
-    yield from _if("curve", "Success", "Held-out rounds with 95 % intervals, over training episodes.", drawn)
+    called = "runs" if any(group.called == "runs" for group in groups if len(group.runs) > 1) else "seeds"
+    drawn = curves.success(trained, dots(placed), stretches, axis, called)
+    said = (
+        "Held-out rounds with 95 % intervals, over training episodes. Families that are never trained on are left out"
+        " where there are others."
+    )
+    yield from _if("curve", "Success", said, drawn)
     for curve in CURVES:
         names = (curve.figure,) if isinstance(curve.figure, str) else curve.figure
         of, along = (placed, axis) if curve.phase == "rl" else (groups, curves.STEPS)
         found = {group.label: [_first(run, names, curve.phase) for run in group.runs] for group in of}
         drawn = curves.lines(
-            found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share, axis=along
+            found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share, axis=along,
+            called=called,
         )  # fmt: skip
         yield from _if(curve.name, curve.title, curve.said, drawn)
     drawn = curves.counts(
@@ -120,7 +126,7 @@ def dots(groups: Sequence[Group]) -> list[Dots]:
     for group in groups:
         for decoding, points in pooled(group.runs).items():
             n = points[0].rate.n
-            seeds = f" over {len(points[0].each)} seeds" * (len(points[0].each) > 1)
+            seeds = f" over {len(points[0].each)} {group.called}" * (len(points[0].each) > 1)
             label = f"held out, {decoding}, n = {n}{seeds}"
             found.append(
                 Dots(

@@ -6,6 +6,7 @@ denominators.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from runtime.segments import read_blob
 OF_INTEREST = frozenset(
     (
         "cpu_used", "desktop_booted", "desktop_gone", "episode_ended", "eval_round_closed", "eval_round_opened",
-        "learner_step", "phase_changed", "seat_time", "weights_loaded",
+        "learner_step", "ledger_opened", "lineage_started", "phase_changed", "seat_time", "weights_loaded",
     )
 )  # fmt: skip
 
@@ -79,8 +80,7 @@ def read_run(path: Path) -> RunFigures:
     """Everything at once. Raises ConfigError where there is no ledger that can be read."""
     with ledgers.opened(path) as db:
         stays = [
-            Stay(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"])
-            for row in db.execute("SELECT * FROM stays ORDER BY idx")
+            Stay(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"]) for row in standing(db)
         ]
         made = db.execute("SELECT made, success, entropy FROM leases WHERE state = 'trained' ORDER BY id")
         points = [Point(step=Version.parse(r["made"]).step, success=r["success"], entropy=r["entropy"]) for r in made]
@@ -103,6 +103,15 @@ def read_run(path: Path) -> RunFigures:
         seats=seats,
         machine=machine_time(lines, leased_s),
     )
+
+
+def standing(db: sqlite3.Connection) -> list[sqlite3.Row]:
+    """The stays that led to the newest weights, in order: those that a resume undid are left out."""
+    found: list[sqlite3.Row] = []
+    for row in db.execute("SELECT * FROM stays ORDER BY idx DESC"):
+        if not found or row["idx"] < found[-1]["root"]:  # what lies from its root on was undone
+            found.append(row)
+    return found[::-1]
 
 
 def _overlap(lines: list[dict[str, Any]]) -> Overlap:

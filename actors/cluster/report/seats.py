@@ -7,16 +7,20 @@ restarting or gone) is `not running`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+
+from actors.replay.staleness import Lineages
+from runtime.message import Version
 
 Line = dict[str, Any]
 Span = tuple[float, float]
 BUSY = ("leasing", "setup", "observing", "generating", "acting", "verifying")  # reservation granted to verified
 REPORTING, RESTING, LEDGER, ABSENT = "reporting", "at rest (quarantine)", "ledger does not answer", "not running"
 CLONING, PULSE, EVALUATION, DEMOS = "cloning runs", "pulse runs", "end of an evaluation", "last demonstrations"
+BEGINNING = "start of the run"  # with nothing to play: demonstrations taken in, or none at all
 STEP, WEIGHTS, GROUPS = "staleness: learner's step", "staleness: weights under way", "staleness: groups under way"
 
 
@@ -71,7 +75,7 @@ def phases(lines: Iterable[Line]) -> Timeline:
 
 def causes(lines: Sequence[Line]) -> Timeline:
     """Why the ledger had no work at every moment, had a seat asked for some."""
-    changes: list[tuple[float, str, Any]] = []
+    changes: list[tuple[float, str, Any]] = [*_evaluations(lines)]
     for line in lines:
         event = line["event"]
         if event == "phase_changed":
@@ -80,21 +84,44 @@ def causes(lines: Sequence[Line]) -> Timeline:
             changes += [(line["t0"], "step", True), (line["t1"], "step", False), (line["t1"], "weights", True)]
         elif event == "weights_loaded":
             changes.append((line["t"], "weights", False))
-        elif event in ("eval_round_opened", "eval_round_closed"):
-            changes.append((line["t"], "eval", event == "eval_round_opened"))
-    state: dict[str, Any] = {"phase": "demo", "step": False, "weights": False, "eval": False}
-    found = []
+    state: dict[str, Any] = {"phase": _first(lines), "step": False, "weights": False, "eval": False}
+    first, found = _cause(state), []
     for moment, key, value in sorted(changes, key=lambda change: change[0]):
         state[key] = value
         found.append((moment, _cause(state)))
-    return Timeline(DEMOS, found)
+    return Timeline(first, found)
+
+
+def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
+    """When rounds were going on. The ledger says nothing of a round that a resume abandons with its weights."""
+    going: set[tuple[str, Version]] = set()
+    parents: dict[int, Version | None] = {0: None}
+    for line in lines:
+        if line["event"] == "eval_round_opened":
+            going.add((line["round"], Version.parse(line["version"])))
+        elif line["event"] == "eval_round_closed":
+            going.discard((line["round"], Version.parse(line["version"])))
+        elif line["event"] == "lineage_started":
+            trained = Version.parse(line["version"])
+            parents[trained.lineage] = Version.parse(line["parent"])
+            tree = Lineages(parents)
+            going = {(name, version) for name, version in going if not tree.abandoned(trained, version)}
+        else:
+            continue
+        yield line["t"], "eval", bool(going)
+
+
+def _first(lines: Iterable[Line]) -> str:
+    """The phase before the first change: none of a run that plays no demonstration in it."""
+    change = next((line for line in lines if line["event"] == "phase_changed"), None)
+    return "" if change is not None and change["evidence"].get("attempts") == 0 else "demo"
 
 
 def _cause(state: dict[str, Any]) -> str:
     if state["eval"]:
         return EVALUATION
     if state["phase"] != "rl":
-        return {"demo": DEMOS, "bc": CLONING, "pulse": PULSE}.get(state["phase"], ABSENT)
+        return {"": BEGINNING, "demo": DEMOS, "bc": CLONING, "pulse": PULSE}.get(state["phase"], ABSENT)
     if state["step"]:
         return STEP
     return WEIGHTS if state["weights"] else GROUPS

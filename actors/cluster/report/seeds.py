@@ -51,6 +51,7 @@ class Seeds(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     runs: list[str]
+    seeds: list[int | None]  # by run; one that repeats is no seed of its own
     rounds: list[SeedsRound]
     gains: list[SeedsGained]
 
@@ -103,7 +104,8 @@ def _seeds(label: str, runs: Sequence[Brief]) -> Seeds:
         )
         for found in evaluated.gains(figures)
     ]  # fmt: skip
-    return Seeds(label=label, runs=[run.name for run in runs], rounds=rounds, gains=gains)
+    seeds = [run.seed for run in runs]
+    return Seeds(label=label, runs=[run.name for run in runs], seeds=seeds, rounds=rounds, gains=gains)
 
 
 def _spread(each: list[float]) -> Spread:
@@ -112,7 +114,8 @@ def _spread(each: list[float]) -> Spread:
 
 def show(found: Seeds) -> None:
     """Print it."""
-    say.line(f"\n{found.label}: {len(found.runs)} seeds ({', '.join(found.runs)})\n")
+    called = gather.called(found.seeds)
+    say.line(f"\n{found.label}: {len(found.runs)} {called} ({', '.join(found.runs)})\n")
     rows = []
     for one in found.rounds:
         low, high = one.together.interval
@@ -123,12 +126,12 @@ def show(found: Seeds) -> None:
              f"{low:.3f}-{high:.3f}")
         )  # fmt: skip
     if rows:
-        say.table(("ROUND", "STEP", "DECODING", "SEEDS", "MEAN", "BAND", "TOGETHER", "95 %"), rows)
+        say.table(("ROUND", "STEP", "DECODING", called.upper(), "MEAN", "BAND", "TOGETHER", "95 %"), rows)
     else:
         say.line("no evaluation round that all of them have played")
     for gained in found.gains:
         spread, pair = gained.gain, gained.together
-        what = f"{gained.decoding}, {gained.before} to {gained.after}, {len(spread.each)} seeds"
+        what = f"{gained.decoding}, {gained.before} to {gained.after}, {len(spread.each)} {called}"
         say.line(
             f"gain      {what}: mean {spread.mean:+.3f}, from {spread.low:+.3f} to {spread.high:+.3f};"
             f" together {pair.value:+.3f} (95 % {pair.low:+.3f} to {pair.high:+.3f}; {pair.instances} instances)"

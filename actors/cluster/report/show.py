@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
+
+import msgspec
 
 from actors.cluster import criterion, places, say
 from actors.cluster.evaluation import Round
@@ -30,7 +33,7 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     if out is None:
         brief, written = [_brief(path) for path in paths], []
     else:
-        runs = [_gathered(path) for path in paths]
+        runs = _told_apart([_gathered(path) for path in paths])
         brief, written = [Brief.of(run) for run in runs], write(runs, paths, out)
     figures, seeds, differences = [run.figures for run in brief], together(brief), apart(brief)
     if as_json:
@@ -71,6 +74,17 @@ def _brief(path: Path) -> Brief:
 def _gathered(path: Path) -> RunData:
     say.line(f"reading {path.name} ...", to=sys.stderr)
     return kept.read(path) if path.is_file() else gather(path)
+
+
+def _told_apart(runs: Sequence[RunData]) -> list[RunData]:
+    """The same with no name twice, since files are called by it: of runs of one name the second gets `-2`."""
+    found: dict[str, RunData] = {}
+    for run in runs:
+        names = (f"{run.name}-{number}" if number > 1 else run.name for number in count(1))
+        name = next(name for name in names if name not in found)
+        figures = msgspec.structs.replace(run.figures, run=name)
+        found[name] = msgspec.structs.replace(run, name=name, figures=figures)
+    return list(found.values())
 
 
 def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Path]:

@@ -8,8 +8,7 @@ from contextlib import closing
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,9 +20,9 @@ from actors.cluster import cli, deployfile, runfolder
 from actors.cluster.config import Deploy, RunConfig
 from actors.cluster.report import show
 from actors.cluster.report.evaluated import gains, pooled
-from actors.cluster.report.gather import RunData, gather
+from actors.cluster.report.gather import gather
 from actors.cluster.report.html import document, join, picture, tag, text
-from actors.cluster.report.page import SECTIONS, around
+from actors.cluster.report.page import SECTIONS
 from actors.replay.messages import StepPayload, StepRef
 from actors.replay.schema import connect
 from runtime.segments import SegmentStore
@@ -338,9 +337,15 @@ def test_seeds_of_one_file_become_one_line_and_arms_several(tmp_path: Path) -> N
     ]
     page = reported(paths, tmp_path / "out")
     words = " ".join(Reader(page).words)
-    assert "2: +0.500, +0.500" in words
+    assert "2 seeds: +0.500, +0.500" in words
     assert page.count("<tr><td>e-") >= 4
     assert (tmp_path / "out" / "curve.png").is_file()
+
+
+def test_what_counts_every_family_is_said_where_it_is_read(tmp_path: Path) -> None:
+    page = reported([whole(tmp_path / "one")], tmp_path / "out")
+    assert "over training episodes. Families that are never trained on are left out" in page
+    assert "All, Feasible, No fault and pass count every family." in page
 
 
 def test_an_experiment_stands_for_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,13 +374,3 @@ def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:
         db.execute("INSERT INTO stays VALUES (0, 0, 'demo', NULL, '0.0', 0, 'begin', '{}', 0.0)")
     page = reported([folder], tmp_path / "out")
     assert "bare" in page
-
-
-def test_what_a_change_of_phase_did_is_read_from_its_own_neighbours() -> None:
-    """Stays of two steps: neither an earlier stay nor what a later pulse did counts."""
-    rl = {1: 1.0, 2: 2.0, 4: 4.0, 5: 6.0, 7: 10.0}
-    steps = [SimpleNamespace(step=step, phase="rl", figures={"entropy": value}) for step, value in rl.items()]
-    switches = [SimpleNamespace(start=start) for start in (0, 0, 2, 3, 5, 6, 7)]  # demo, rl, pulse, rl, pulse, rl, done
-    run = cast("RunData", SimpleNamespace(steps=steps, switches=switches))
-    found = [around(run, "entropy", at) for at in range(len(switches))]
-    assert found == ["-", "-", "1.500 -> 5.000", "1.500 -> 5.000", "5.000 -> 10.000", "5.000 -> 10.000", "-"]

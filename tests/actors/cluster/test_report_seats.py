@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from actors.cluster.report import seats as seats_report
 from actors.cluster.report.bars import shares
 from actors.cluster.report.machine import GUESTS, OTHERS, machine_time
+from actors.cluster.report.read import read_run
 from actors.cluster.report.seats import BUSY, Timeline, causes, seat_time
 from actors.cluster.report.show import show
 from actors.replay.schema import connect
@@ -38,8 +39,12 @@ def told(actor: str, t0: float, idle: float, waited_for: str = "work", **stages:
     }  # fmt: skip
 
 
-def phase(t: float, name: str) -> dict[str, Any]:
-    return {"event": "phase_changed", "t": t, "phase": name}
+def phase(t: float, name: str, **evidence: float) -> dict[str, Any]:
+    return {"event": "phase_changed", "t": t, "phase": name, "evidence": evidence}
+
+
+def evaluated(t: float, change: str, name: str, version: str = "0.5") -> dict[str, Any]:
+    return {"event": f"eval_round_{change}", "t": t, "round": name, "version": version}
 
 
 @given(
@@ -69,8 +74,8 @@ def test_all_of_seats_times_wall_has_a_cause(
 def test_idle_seats_wait_for_what_the_run_does_meanwhile() -> None:
     lines = [
         phase(10.0, "bc"),
-        {"event": "eval_round_opened", "t": 20.0},
-        {"event": "eval_round_closed", "t": 25.0},
+        evaluated(20.0, "opened", "after_bc"),
+        evaluated(25.0, "closed", "after_bc"),
         phase(25.0, "rl"),
         {"event": "learner_step", "t": 33.0, "t0": 30.0, "t1": 32.0, "phase": "rl"},
         {"event": "weights_loaded", "t": 33.5},
@@ -93,6 +98,33 @@ def test_idle_seats_wait_for_what_the_run_does_meanwhile() -> None:
     assert seat_time(lines) is None
 
 
+def test_seats_wait_for_an_evaluation_until_the_last_round_that_goes_on_is_over() -> None:
+    """Of a round whose weights a resume abandons the log says no more; one of weights that stand goes on."""
+    lines = [
+        phase(5.0, "rl", attempts=8.0),
+        evaluated(10.0, "opened", "rl5"),
+        evaluated(10.0, "opened", "rl5_greedy"),
+        evaluated(20.0, "closed", "rl5"),
+        evaluated(30.0, "closed", "rl5_greedy"),
+        evaluated(40.0, "opened", "rl9", "0.9"),
+        {"event": "lineage_started", "t": 50.0, "version": "1.5", "parent": "0.5"},
+        evaluated(60.0, "opened", "rl9", "1.9"),
+        {"event": "lineage_started", "t": 70.0, "version": "2.10", "parent": "1.10"},
+        evaluated(80.0, "closed", "rl9", "1.9"),
+    ]
+    why = causes(lines)
+    evaluation, groups = seats_report.EVALUATION, seats_report.GROUPS
+    assert [why.at(t) for t in (15.0, 25.0, 35.0, 45.0, 55.0, 65.0, 75.0, 85.0)] == [
+        evaluation, evaluation, groups, evaluation, groups, evaluation, evaluation, groups,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("attempts", "cause"), [(0.0, seats_report.BEGINNING), (3.0, seats_report.DEMOS)])
+def test_a_run_that_plays_no_demonstration_waits_for_none(attempts: float, cause: str) -> None:
+    why = causes([phase(5.0, "bc", demos=0.0, attempts=attempts), phase(9.0, "demo"), phase(12.0, "rl", attempts=0.0)])
+    assert [why.at(t) for t in (1.0, 7.0, 10.0)] == [cause, seats_report.CLONING, seats_report.DEMOS]
+
+
 def test_the_processor_is_shared_out_once() -> None:
     lines = [
         {"event": "cpu_used", "t": 10.0, "span_s": 10.0, "cores": 2, "seconds": {"rank": 4.0}, "machine_s": 15.0},
@@ -106,6 +138,56 @@ def test_the_processor_is_shared_out_once() -> None:
     assert found.share("rank") == 0.2
     assert (found.desktops, found.desktops_up, found.spares) == (1, 1.0, 0.6)
     assert machine_time(lines[1:], 0.0) is None
+
+
+def look(t: float) -> dict[str, Any]:
+    return {"event": "cpu_used", "t": t, "span_s": 10.0, "cores": 2, "seconds": {}, "machine_s": 1.0}
+
+
+def test_desktops_of_a_killed_life_end_with_it() -> None:
+    lines = [
+        {"event": "ledger_opened", "t": 0.0},
+        {"event": "desktop_booted", "t": 2.0, "desktop": "a"},
+        look(10.0),
+        {"event": "desktop_booted", "t": 10.0, "desktop": "last"},
+        {"event": "ledger_opened", "t": 10.0},
+        {"event": "desktop_booted", "t": 12.0, "desktop": "b"},
+        {"event": "desktop_booted", "t": 15.0, "desktop": "c"},
+        {"event": "ledger_opened", "t": 16.0},
+        {"event": "desktop_gone", "t": 18.0, "desktop": "b", "holder": "desktop/0", "cpu_s": 0.5},
+        look(20.0),
+    ]
+    found = machine_time(lines, leased_s=5.0)
+    assert found is not None
+    assert found.desktops_up == (8.0 + 6.0 + 1.0) / 20.0, "b was seen to go, whatever was restarted meanwhile"
+    assert found.spares == 0.5
+
+
+def test_a_killed_lifes_rounds_and_desktops_are_over_in_the_report_of_its_run(tmp_path: Path) -> None:
+    """From log lines to figures: what tells that a life or a lineage ended is among what is read."""
+    connection, _ = connect(tmp_path / "ledger.sqlite")
+    connection.close()
+    lines: list[dict[str, Any]] = [
+        {"event": "ledger_opened", "t": 0.0},
+        phase(0.0, "rl", attempts=0.0),
+        {"event": "desktop_booted", "t": 0.0, "desktop": "a"},
+        evaluated(5.0, "opened", "rl9", "0.9"),
+        look(10.0),
+        {"event": "ledger_opened", "t": 500.0},
+        {"event": "lineage_started", "t": 500.0, "version": "1.5", "parent": "0.5"},
+        told("desktop/0", 500.0, 10.0),
+        look(510.0),
+    ]
+    (tmp_path / "logs").mkdir()
+    stamped = [
+        {"ts": f"2026-01-01T00:00:{n:02d}", "level": "info", "actor": "x", **line} for n, line in enumerate(lines)
+    ]
+    (tmp_path / "logs" / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in stamped))
+    found = read_run(tmp_path)
+    assert found.seats is not None
+    assert found.seats.idle_s == {seats_report.GROUPS: 10.0}
+    assert found.machine is not None
+    assert found.machine.desktops_up == 0.5
 
 
 def test_seats_and_processor_are_printed_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
