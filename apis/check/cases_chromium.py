@@ -139,8 +139,7 @@ def _case(function: str, says: str, effect: Callable[[Desk, str], Any], **more: 
 
 CASES = (
     _case("bookmark_page", "'Plum & fig' (file:///", _marked, before=_front(ONE, "Plum & fig"), saved=_kept),
-    _case("bring_back_last_tab", "two.html) is open again", _back, each=_closed,
-          light=False),  # a page is loaded anew
+    _case("bring_back_last_tab", "two.html) is open again", _back, each=_closed),
     _case("open_profile_settings", "chrome://settings/people is open\nprofile: ",
           _shows("Settings - You and Google", "signed in: no")),
     _case("open_password_settings", "chrome://password-manager/settings is open\noffer to save passwords: on",

@@ -152,8 +152,7 @@ async def _caret_moved(desk: Desk, _: str) -> None:
 
 async def _changed(desk: Desk) -> None:
     """Have a text that no file holds yet."""
-    wanted = {"pattern": "wor(d|th)s$", "replacement": "worths", "paragraph_indices": [AT["size"]]}
-    await desk.tool("find_and_replace", **wanted)
+    await desk.tool("find_and_replace", pattern="(?<=of BIG )(words|worths)", replacement="worths")
 
 
 async def _kept(desk: Desk, _: str) -> None:

@@ -57,28 +57,30 @@ def unmeasured() -> list[Target]:
 async def _one(
     desk: RealDesk, folders: dict[str, str], name: str, arguments: Mapping[str, Any], repeats: int
 ) -> Target:
-    times = 5 * repeats
+    rounds = min(FRESH_MOST, repeats)
+    each = 5 * repeats // rounds  # calls of a round
+    call_s = fresh_s = 0.0
     wanted = await desk.tool(name, **arguments)
-    await desk.call("settle", timeout_ms=5000, quiet_ms=200)
-    before_s = cgroups.cpu_s(folders)
-    for _ in range(times):
-        await desk.tool(name, **arguments)
-    call_ms = 1e3 * (cgroups.cpu_s(folders) - before_s) / times
-    await desk.call("settle", timeout_ms=5000, quiet_ms=200)
-    fresh = min(FRESH_MOST, repeats)
-    async with asyncio.timeout(fresh * CALL_S):
+    async with asyncio.timeout(2 * rounds * CALL_S):
         connection = await link.connect(desk.desktop)
         try:
             command = _command(desk.desktop, name, arguments)
-            before_s = cgroups.cpu_s(folders)
-            for _ in range(fresh):
+            for _ in range(rounds):  # in turns, so that an hour in which the machine is slow makes both dearer
+                await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+                before_s = cgroups.cpu_s(folders)
+                for _ in range(each):
+                    await desk.tool(name, **arguments)
+                call_s += cgroups.cpu_s(folders) - before_s
+                await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+                before_s = cgroups.cpu_s(folders)
                 done = await connection.run(command)
+                fresh_s += cgroups.cpu_s(folders) - before_s
                 if done.stdout != wanted:
                     raise NotSo(f"a fresh interpreter says {str(done.stdout or done.stderr)[-300:]!r}, not {wanted!r}")
-            fresh_ms = 1e3 * (cgroups.cpu_s(folders) - before_s) / fresh
         finally:
             connection.close()
             await connection.wait_closed()
+    call_ms, fresh_ms = 1e3 * call_s / (rounds * each), 1e3 * fresh_s / rounds
     label = f"{name}: {call_ms:.2f} ms of CPU a call, {fresh_ms:.0f} by a fresh interpreter"
     return _target(label, fresh_ms / call_ms)
 
