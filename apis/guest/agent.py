@@ -34,6 +34,8 @@ ERROR_TEXT_MAX = 500
 # pcmanfm hears of a choice at most every 200 ms: what acts on one right after a second click acts on the first one.
 LATE_CHOICE = {"pcmanfm"}
 CHOICE_S = 0.25
+# What may leave an application in the middle of something.
+INPUT = ("activate", "click", "close", "drag", "hotkey", "launch", "open_window", "raise_window", "scroll", "type_text")
 
 
 class Agent:
@@ -49,11 +51,12 @@ class Agent:
         self._tools = Tools()
         self._tree: Any = None
         self._terminals = Terminals()
+        self._called: set[str] = set()  # whose functions were called since the last input
         self._programs = Programs(self._link, self._windows, self._accessibility)
 
     def table(self) -> dict[str, Callable[..., Any]]:
         """All that can be called."""
-        return {
+        found = {
             "ping": self.ping,
             "ready": self.ready,
             "launch": self._programs.launch,
@@ -81,6 +84,16 @@ class Agent:
             "write_file": files.write_file,
             "make_folder": files.make_folder,
         }
+        return found | {name: self._input(found[name]) for name in INPUT}
+
+    def _input(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """The method, after which an application may be in the middle of something, as of typing into a cell."""
+
+        def act(**arguments: Any) -> Any:
+            self._called.clear()
+            return method(**arguments)
+
+        return act
 
     def _accessibility(self) -> Any:
         if self._tree is None:
@@ -152,7 +165,9 @@ class Agent:
 
     def tool(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
         """Call an application's function; what it says. Raises Refused `tool_failed`."""
-        return self._tools.call(owner, name, arguments)
+        said = self._tools.call(owner, name, arguments, anew=owner not in self._called)
+        self._called.add(owner)
+        return said
 
     def keep(self) -> None:
         """Wait until open applications have written what was changed in them. Raises Refused `tool_failed`."""

@@ -25,9 +25,7 @@ class CalcTools(Cells, Sheets, Looks, Reports):
 
 def tools(desktop: Any, current: Any) -> CalcTools:
     """The functions on the workbook in front. Raises Refused when there is none."""
-    made = CalcTools(document(desktop, current, SERVICE, "workbook"))
-    made._commit()
-    return made
+    return CalcTools(document(desktop, current, SERVICE, "workbook"))
 
 
 def info(desktop: Any, current: Any) -> str:

@@ -81,8 +81,11 @@ class Book(Document):
         super().__init__(doc)
         self._sheet = self._view.ActiveSheet
 
-    def _commit(self) -> None:
-        """End the typing into a cell: what was typed counts, and can't replace later what is changed now."""
+    def _begin(self) -> None:
+        """End the typing into a cell: what was typed counts, and can't replace later what is changed now.
+
+        The command makes Calc look through its menus and tools again, which costs more than many a call.
+        """
         began_s = time.monotonic()
         self._dispatch("AcceptFormula")
         if time.monotonic() - began_s > ASKED_S:  # whoever called may have given up

@@ -10,8 +10,8 @@ whoever shows another slide) ends the office; nor may GTK and the bus be told of
 
 An object that is handed out over a connection costs its receiver some ten questions on what it can do; here none.
 
-Asked: JSON [what, module, name, arguments], with `what` "tool", "info" or "pid"; answered: JSON [kind, text],
-kind "" where all went well, and else that of a refusal.
+Asked: JSON [what, module, name, arguments, anew], with `what` "tool", "info" or "pid", and `anew` where there was input
+since the last call; answered: JSON [kind, text], kind "" where all went well, and else that of a refusal.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class Inside(unohelper.Base, XJob, XCallback):
 
     def execute(self, arguments: Any) -> str:
         """What came of the call that the first argument describes."""
-        what, module, name, given = json.loads(arguments[0].Value)
+        what, module, name, given, anew = json.loads(arguments[0].Value)
         try:
-            told = ["", str(os.getpid()) if what == "pid" else self._on_main(what, module, name, given)]
+            told = ["", str(os.getpid()) if what == "pid" else self._on_main(what, module, name, given, anew)]
         except Refused as refused:
             told = [refused.kind, str(refused)]
         except Exception as error:  # noqa: BLE001 - whoever asked gets it as a text
@@ -111,11 +111,11 @@ class Inside(unohelper.Base, XJob, XCallback):
             while not self._turns.get_nowait().take():
                 pass
 
-    def _on_main(self, what: str, module: str, name: str, arguments: dict[str, Any]) -> str:
+    def _on_main(self, what: str, module: str, name: str, arguments: dict[str, Any], anew: bool) -> str:
         """Have the main thread carry out one call; again while the document is still being opened."""
         until = time.monotonic() + (DOCUMENT_S if what == "tool" else 0.0)
         while True:
-            turn = _Turn(lambda: self.done(what, module, name, arguments))
+            turn = _Turn(lambda: self.done(what, module, name, arguments, anew=anew))
             self._turns.put(turn)
             self._main.addCallback(self, None)
             try:
@@ -125,14 +125,17 @@ class Inside(unohelper.Base, XJob, XCallback):
                     raise
             time.sleep(LOOK_S)  # here, for the main thread is the one that opens it
 
-    def done(self, what: str, module: str, name: str, arguments: dict[str, Any]) -> str:
+    def done(self, what: str, module: str, name: str, arguments: dict[str, Any], *, anew: bool = True) -> str:
         """Carry out one call; its answer. Raises Refused, and whatever the office raises."""
         if module not in OWNERS.values():
             raise Refused("bad_request", f"no module {module[:80]}")
         application = importlib.import_module(module)
         front = self._desktop, self._desktop.getCurrentComponent()
         if what == "tool":
-            return public(application.tools(*front), name, arguments)
+            tools = application.tools(*front)
+            if anew:
+                tools._begin()
+            return public(tools, name, arguments)
         return str(application.info(*front))
 
 

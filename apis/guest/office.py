@@ -15,7 +15,7 @@ import select
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from guest.errors import Refused
 from guest.lane import Lane
@@ -53,6 +53,16 @@ def _running() -> bool:
     return False
 
 
+class Call(NamedTuple):
+    """What is asked of `guest.inside`, which says what the words mean."""
+
+    what: str
+    module: str = ""
+    name: str = ""
+    arguments: dict[str, Any] = {}
+    anew: bool = True
+
+
 class Office:
     """The connection and the thread that uses it; both are made when first needed."""
 
@@ -63,16 +73,18 @@ class Office:
         self._again_s = self._ask_s = 0.0  # when to try again
         self._messenger: subprocess.Popen[bytes] | None = None
 
-    def call(self, module: str, name: str, arguments: dict[str, Any], timeout_s: float) -> str:
+    def call(self, module: str, name: str, arguments: dict[str, Any], timeout_s: float, *, anew: bool = True) -> str:
         """What a function of a module of the office's says of the document in front.
 
-        Raises Refused `tool_failed`, also at the deadline, and `bad_request` for a function that there is not.
+        `anew`: input may have left the document in the middle of something, which the call has to end first. Raises
+        Refused `tool_failed`, also at the deadline, and `bad_request` for a function that there is not.
         """
-        return str(self._lane.call(name, lambda: self._asked("tool", module, name, arguments, CONNECT_S), timeout_s))
+        asked = Call("tool", module, name, arguments, anew)
+        return str(self._lane.call(name, lambda: self._asked(asked, CONNECT_S), timeout_s))
 
     def info(self, module: str, timeout_s: float) -> str:
         """What a module says the document in front holds. Raises Refused `tool_failed`, also at the deadline."""
-        return str(self._lane.call("info", lambda: self._asked("info", module, "info", {}, 0.0), timeout_s))
+        return str(self._lane.call("info", lambda: self._asked(Call("info", module, "info"), 0.0), timeout_s))
 
     def warm(self, module: str) -> None:
         """Begin to connect and to look, so that the first call finds all of that done; nobody waits for it here."""
@@ -83,19 +95,19 @@ class Office:
 
     def _begin(self, module: str) -> None:
         if module:
-            self._asked("info", module, "info", {}, CONNECT_S)
+            self._asked(Call("info", module, "info"), CONNECT_S)
         else:
             self._connected(CONNECT_S)
 
-    def _asked(self, what: str, module: str, name: str, arguments: dict[str, Any], connect_s: float) -> str:
+    def _asked(self, call: Call, connect_s: float) -> str:
         inside = self._connected(connect_s)
         try:
-            refusal, text = _answer(inside, what, module, name, arguments)
+            refusal, text = _answer(inside, call)
         except Exception as error:
             if not _of_bridge(error):
                 raise
             self._inside = None  # the connection has ended, for all else comes back as a text
-            raise Refused("tool_failed", f"{name}: {self._cut()}") from error
+            raise Refused("tool_failed", f"{call.name}: {self._cut()}") from error
         if refusal:
             raise Refused(refusal, text)
         return text
@@ -115,7 +127,7 @@ class Office:
         loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)
         made = loader.activate(IMPLEMENTATION, "", INSIDE.as_uri(), None)
         inside = made.createInstanceWithContext(there)
-        process = os.pidfd_open(int(_answer(inside, "pid")[1]))
+        process = os.pidfd_open(int(_answer(inside, Call("pid"))[1]))
         if self._process >= 0:
             os.close(self._process)
         self._inside, self._process = inside, process
@@ -156,15 +168,13 @@ class Office:
             self._messenger = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True)
 
 
-def _answer(
-    inside: Any, what: str, module: str = "", name: str = "", arguments: dict[str, Any] | None = None
-) -> tuple[str, str]:
+def _answer(inside: Any, call: Call) -> tuple[str, str]:
     """What `guest.inside` says: "" or the kind of a refusal, and a text."""
     import uno
 
-    call = uno.createUnoStruct("com.sun.star.beans.NamedValue")
-    call.Name, call.Value = "call", json.dumps([what, module, name, arguments or {}])
-    kind, text = json.loads(inside.execute((call,)))
+    asked = uno.createUnoStruct("com.sun.star.beans.NamedValue")
+    asked.Name, asked.Value = "call", json.dumps(call)
+    kind, text = json.loads(inside.execute((asked,)))
     return str(kind), str(text)
 
 

@@ -63,6 +63,9 @@ class Document:
         """Have the document's window carry out a command of its menus; the arguments are named values."""
         _dispatcher().executeDispatch(self._view.Frame, f".uno:{command}", "", 0, arguments)
 
+    def _begin(self) -> None:
+        """End what input may have left the document in the middle of, where that is in the way of every call."""
+
     def _path(self) -> str:
         """The document's file."""
         if not self._doc.hasLocation():

@@ -44,6 +44,7 @@ def environment(run: Path, home: Path, token: str) -> dict[str, str]:
         "QT_ACCESSIBILITY": "1",
         "QT_LINUX_ACCESSIBILITY_ALWAYS_ON": "1",
         "SAL_USE_VCLPLUGIN": "gtk3",
+        "GDK_RENDERING": "image",  # else through XRender, which this X server does in software
     }
 
 

@@ -84,15 +84,18 @@ class Tools:
         self._office = office.Office()
         self._lanes: dict[str, Lane] = {}
 
-    def call(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
-        """Call a function; what it says. Raises Refused `tool_failed`, or `bad_request` for one that there is not."""
+    def call(self, owner: str, name: str, arguments: dict[str, Any], *, anew: bool = True) -> str:
+        """Call a function; what it says. `anew`: there was input since the last call of this owner's.
+
+        Raises Refused `tool_failed`, or `bad_request` for one that there is not.
+        """
         module, app = OWNERS.get(owner), BY_OWNER.get(owner)
         if (module is None and app is None) or name.startswith("_") or not isinstance(arguments, dict):
             raise Refused("bad_request", f"no function {owner[:80]}.{name[:80]}")
         if app is not None:
             return self._beside(app, name, lambda: importlib.import_module(app.module).call(name, arguments), TOOL_S)
 
-        return self._office.call(str(module), name, arguments, TOOL_S)[:TEXT_CHARS]
+        return self._office.call(str(module), name, arguments, TOOL_S, anew=anew)[:TEXT_CHARS]
 
     def _beside(self, app: Beside, name: str, work: Callable[[], Any], timeout_s: float) -> str:
         lane = self._lanes.setdefault(app.module, Lane(app.title))
