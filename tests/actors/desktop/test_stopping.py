@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 
 import pytest
@@ -11,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop.providers.outside import ReadLimits
-from actors.desktop.providers.sandbox import cgroups
-from apis.guest.members import Member, running
+from actors.desktop.providers.sandbox import cgroups, stopping
+from apis.guest.members import Member, descendants, running
 from apis.tasks.verify import Wanted
 
 # Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
-# namespaces of its own, under a name that is no text, and through children that leave their session.
+# namespaces of its own, under a name that is no text, through children that leave their session, and by leaving a child
+# and ending, so that it is hardly ever there any more when its signal comes.
 WRITERS = {
     "vfork": ["sh", "-c", "while :; do head -c 512 /dev/zero; done > WHERE"],
     "thread": [
@@ -35,6 +37,15 @@ WRITERS = {
     ],
     "name": ["sh", "-c", "printf '\\377) R' > /proc/$$/comm; while :; do echo x; done > WHERE"],
     "session": ["sh", "-c", "while :; do setsid sh -c 'echo x >> WHERE'; done"],
+    "chain": [
+        "python3",
+        "-c",
+        "import os\n"
+        "with open('WHERE', 'ab', 0) as f:\n"
+        "    while True:\n"
+        "        f.write(b'x')\n"
+        "        if os.fork(): os._exit(0)\n",
+    ],
 }  # fmt: skip
 
 
@@ -68,7 +79,19 @@ def test_whoever_may_run_is_named(members: dict[int, Member], told: set[int]):
             assert pid not in left
 
 
-@pytest.mark.parametrize("way", ["own", "signals"])
+def test_parents_are_told_before_their_children():
+    """A shell that saw its job stop, and was not yet stopped itself, would go on with the next one."""
+    with subprocess.Popen(["sh", "-c", "sh -c 'echo; cat; true'; true"], stdin=-1, stdout=-1) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        found = descendants(shell.pid)
+        order = running(found, set())
+        shell.communicate()
+    assert len(order) >= 2
+    assert all(order.index(pid) > order.index(found[pid].parent) for pid in order if found[pid].parent in order)
+
+
+@pytest.mark.parametrize("way", ["own", "freezer", "signals"])
 async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: pytest.MonkeyPatch, way: str):
     for name, argv in WRITERS.items():
         await guest("launch", argv=[part.replace("WHERE", name) for part in argv])
@@ -79,7 +102,9 @@ async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: py
         await asyncio.sleep(0.05)
     await guest("settle", timeout_ms=100)
     desktop = guest.desktop
-    if way == "signals":
+    if way == "freezer":
+        monkeypatch.setattr(stopping, "SIGNALS_S", 0.0)
+    elif way == "signals":
         monkeypatch.setattr(cgroups, "can_freeze", lambda _: False)
     await guest.provider.freeze(desktop)
     sizes = []
@@ -89,3 +114,11 @@ async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: py
         await asyncio.sleep(0.2)
     assert sizes[0] == sizes[1]
     assert len(sizes[0]) == len(WRITERS)
+
+
+async def test_desktops_that_obey_signals_are_never_frozen(guest: Guest, monkeypatch: pytest.MonkeyPatch):
+    """A frozen process outlives a host that is killed in that moment."""
+    monkeypatch.setattr(cgroups, "freeze", None)
+    await guest("launch", argv=["sh", "-c", "while :; do head -c 512 /dev/zero; done > busy"])
+    await guest("settle", timeout_ms=100)
+    await guest.provider.freeze(guest.desktop)

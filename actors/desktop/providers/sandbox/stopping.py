@@ -15,6 +15,7 @@ from actors.desktop.providers.abc import Outside
 from actors.desktop.providers.sandbox import cgroups
 from apis.guest.members import descendants, running
 
+SIGNALS_S = 1.0  # what programs that obey take a fraction of, even where they wait for a disk
 STOP_S = 5.0
 _LOOK_S = 0.002
 
@@ -37,31 +38,45 @@ def _stop(pid: int, told: set[int]) -> None:
         return
 
 
-async def _stop_all(init_pid: int, told: set[int]) -> None:
-    """Stop signals until two looks in turn find nothing running: one may miss the child of a process that just ended.
+def _look(outside: Outside, told: set[int]) -> list[int]:
+    """Who may still run, parents before their children: no shell sees its job stop and goes on with the next.
+
+    The groups are read last: whoever forked away from the look at /proc and ended is there by its child.
+    """
+    found = descendants(outside.init_pid)
+    known = found.keys() | {member.parent for pid, member in found.items() if pid == outside.init_pid}
+    return [*running(found, told), *sorted(cgroups.members(outside.cgroups) - known)]
+
+
+async def _all_still(outside: Outside, told: set[int], within_s: float) -> bool:
+    """Stop signals until two looks in turn find nothing running: without groups one may miss a child. False: too late.
 
     The first process can't fork while it is stopped.
     """
-    until = asyncio.get_running_loop().time() + STOP_S
+    until = asyncio.get_running_loop().time() + within_s
     clean = 0
     while clean < 2:
-        left = running(descendants(init_pid), told)
+        left = _look(outside, told)
         clean = 0 if left else clean + 1
         for pid in left:
             _stop(pid, told)
         if left and asyncio.get_running_loop().time() > until:
-            raise fault(FaultCause.OUTSIDE_VIEW, f"{len(left)} processes still run after {STOP_S:g} s")
+            return False
         await asyncio.sleep(_LOOK_S)
+    return True
 
 
 async def freeze(outside: Outside) -> None:
     """Stop all processes of a desktop for good. Raises DesktopFault.
 
-    The freezer holds all of them at once; then each gets a stop signal, which it obeys before it runs again, and the
-    freezer lets go: a frozen process can't be killed, so one whose host dies would outlive it.
+    A frozen process can't be killed, so one whose host dies would outlive it; a stopped one can. The freezer is for
+    desktops that fork away from the signals: it holds all of them at once, each gets a stop signal, which it obeys
+    before it runs again, and the freezer lets go.
     """
     told: set[int] = set()
     try:
+        if await _all_still(outside, told, SIGNALS_S):
+            return
         if cgroups.can_freeze(outside.cgroups):
             try:
                 await cgroups.freeze(outside.cgroups)
@@ -69,6 +84,7 @@ async def freeze(outside: Outside) -> None:
                     _stop(pid, told)
             finally:
                 cgroups.thaw(outside.cgroups)
-        await _stop_all(outside.init_pid, told)
+        if not await _all_still(outside, told, STOP_S):
+            raise fault(FaultCause.OUTSIDE_VIEW, f"{len(_look(outside, told))} processes still run after {STOP_S:g} s")
     except OSError as error:
         raise fault(FaultCause.OUTSIDE_VIEW, f"stopping: {error.strerror}") from error
