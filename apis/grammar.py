@@ -112,6 +112,7 @@ _FLAT = frozenset("0123456789, ")  # they nest nothing, and no more do:
 _VALUES = re.compile(r"\b(?:True|False|None)\b|(?<=\d)\.(?=\d)|(?:(?<=[\[,])|(?<=[\[,] ))-(?=\d)", re.ASCII)
 _ESCAPES = frozenset("\\'\"abfnrtv01234567xNuU")
 _OCTAL = re.compile(r"\\[4-7][0-7][0-7]")
+_LONG_NUMBER = re.compile(r"(?:(\w+)\s*=\s*)?-?(\d{1000,})", re.ASCII)  # Python reads at most 4300 digits
 
 
 _HEX = re.compile(r"0x[0-9A-Fa-f]{1,8}(?!\w)", re.ASCII)
@@ -179,6 +180,8 @@ def _call(code: str) -> ast.Call:
     try:
         tree = ast.parse(code, mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        if long := _LONG_NUMBER.search(code):
+            raise _Refused(f"{long[1] or 'a number'}: {len(long[2])} digits are too many: write a number") from error
         said = error.msg if isinstance(error, SyntaxError) else type(error).__name__
         raise _Refused(f"the last line is not one Python call like Agent.wait() ({said})") from error
     if not isinstance(tree.body, ast.Call):

@@ -11,12 +11,14 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from apis.functions import Param
 
 MAX_COLUMN, MAX_ROW = 16_384, 1 << 20  # of a sheet: column XFD, row 1048576
 MAX_CELL_TEXT, MAX_NAME, MAX_PATH, MAX_FONT = 1000, 100, 240, 64  # characters
+MAX_CELLS = 2 * MAX_ROW  # of a range
 MAX_ITEMS = 500  # of a list of scalars
 MAX_ADDRESS = 300  # characters
 MAX_LINE = 1000  # of a text box
@@ -140,6 +142,8 @@ def _range(param: Param, value: Any) -> str:
     if start is None or end is None:
         raise wrong
     (left, right), (top, bottom) = sorted((start[0], end[0])), sorted((start[1], end[1]))
+    if (right - left + 1) * (bottom - top + 1) > MAX_CELLS:
+        raise Unfit(f"{param.name}: at most {MAX_CELLS} cells, which are two whole columns")
     corner = f"{column_letters(left)}{top}"
     return corner if not colon else f"{corner}:{column_letters(right)}{bottom}"
 
@@ -366,6 +370,19 @@ def _line(param: Param, value: Any) -> str:
     return text
 
 
+def _own_line(param: Param, value: Any) -> str:
+    """One line of text; where it is a path, one below HOME."""
+    text = _line(param, value)
+    _at_home(param, text.strip(), "~/Music")
+    return text
+
+
+def _extension(param: Param, value: Any) -> str:
+    """An extension's publisher and name, or its file below HOME."""
+    text = _one_line(param, value, param.limits[0], "publisher and name like 'bat.theme'").strip()
+    return _path(replace(param, limits=(".vsix",)), text) if "/" in text else text
+
+
 _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "integer": _integer,
     "number": _number,
@@ -395,4 +412,6 @@ _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "media": _media,
     "setting": _setting,
     "line": _line,
+    "own_line": _own_line,
+    "extension": _extension,
 }

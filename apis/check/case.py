@@ -6,6 +6,7 @@ same cases.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -110,3 +111,8 @@ def same(found: Any, wanted: Any, what: str) -> None:
     """Raise NotSo unless both are equal."""
     if found != wanted:
         raise NotSo(f"{what}: {found!r}, not {wanted!r}"[:500])
+
+
+def pages(pdf: bytes) -> int:
+    """Pages of a PDF as LibreOffice writes it, whose page objects are not compressed."""
+    return len(re.findall(rb"/Type\s*/Page\b", pdf)) if pdf.startswith(b"%PDF-") else 0

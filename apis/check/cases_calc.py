@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apis.check.case import Case, Desk, Step, Table, same, told, want
+from apis.check.case import Case, Desk, Step, Table, pages, same, told, want
 from apis.check.sheetfile import SheetFile
 from apis.tasks.workbook import make_xlsx
 
@@ -171,7 +171,7 @@ async def _csv(desk: Desk, _: str) -> None:
 
 
 async def _pdf(desk: Desk, _: str) -> None:
-    want((await desk.contents("out.pdf")).startswith(b"%PDF-"), "out.pdf is no PDF")
+    same(pages(await desk.contents("out.pdf")), 1, "pages of out.pdf, one sheet's")
 
 
 async def _charted(desk: Desk) -> None:
@@ -239,7 +239,7 @@ CASES = (
     _case("create_pivot_table", {"source_sheet": "after", "table_name": "Sums", "value_fields": ["Qty"],
           "row_fields": ["A"], "target_cell": "F1"}, "table 'Sums' is at F1",
           {"source_sheet": "after", "table_name": "T", "value_fields": ["Cost"]},
-          "there is no field 'Cost'; there are", saved=_summed, again=_tables),
+          "value_fields: there is no field 'Cost'; there are", saved=_summed, again=_tables),
     _case("set_zoom_level", {"zoom_percentage": 75}, "75 %", {"zoom_percentage": 5},
           "zoom_percentage: write a whole number", saved=_part("set_zoom_level", 'zoomScale="75"')),
     _case("switch_active_sheet", {"sheet_name": "made"}, "'made' is active (new)", {"sheet_name": "a/b"},

@@ -229,7 +229,7 @@ CASES = (
     _case("set_background_color", _box("set_background_color", 2, color="#00FF88"), "the background #00ff88",
           _box("set_background_color", 2, color="#12"), "color: write a colour like '#ff0000'", saved=_filled),
     _case("set_text_color", _box("set_text_color", 0, color="red"), "is #ff0000",
-          _box("set_text_color", 3, color="red"), "has no box 3; it has boxes 0 to 2",
+          _box("set_text_color", 3, color="red"), f"box_index: slide {_at('set_text_color')} has no box 3; it has",
           saved=_looks("set_text_color", 0, 0, fo__color="#ff0000")),
     _case("delete_content", _box("delete_content", 1), "is empty", _box("delete_content", 9), "box_index: slide 7 has",
           saved=_emptied),

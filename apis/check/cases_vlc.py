@@ -136,6 +136,15 @@ async def _written(desk: Desk, _: str) -> None:
     want(refused.startswith("refused: field: "), refused)
 
 
+async def _as_kept(desk: Desk, answer: str) -> None:
+    text = (await desk.contents(".config/vlc/vlcrc")).decode("utf-8", "replace")
+    kept = dict(line.split("=", 1) for line in text.splitlines() if re.match(r"[a-z0-9-]+=", line))
+    told = dict(line.split(" = ", 1) for line in answer.splitlines() if " = " in line)
+    both = kept.keys() & told.keys()
+    want(bool(both), f"of vlcrc's {', '.join(kept)} nothing is told: {answer}")
+    same({name: told[name] for name in both}, {name: kept[name] for name in both}, "what vlcrc says")
+
+
 CASES = (
     Case(function="get_playlist", says="playlist: 3", effect=_listed),
     Case(function="get_media_duration", before=_at_first, says="60.0 s: one.wav"),
@@ -148,7 +157,7 @@ CASES = (
     Case(function="toggle_fullscreen", right={"enable": True}, before=_at_film, says="fullscreen is on",
          effect=_filled, wrong={"enable": "yes"}, refusal="enable: write True or False",
          again=lambda n: {"enable": n % 2 == 0}),
-    Case(function="get_settings", says="qt-max-volume = "),
+    Case(function="get_settings", says="qt-max-volume = 125", effect=_as_kept),
     Case(function="set_settings", right={"field": "qt-max-volume", "value": "200"}, says="qt-max-volume is 200",
          effect=_written, wrong={"field": "qt-max-volume", "value": "loud"},
          refusal="value: qt-max-volume is a number"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apis.check.case import Case, Desk, Step, Table, same, told, want
+from apis.check.case import Case, Desk, Step, Table, pages, same, told, want
 from apis.check.picture import png
 from apis.check.textfile import TextFile
 from apis.tasks.textdocument import Run, make_docx
@@ -120,6 +120,8 @@ def _default(paper: TextFile) -> None:
 
 def _formula(paper: TextFile) -> None:
     want(any(each.has("oMath") for each in paper.paragraphs), "there is no formula")
+    body = paper.text("word/document.xml")
+    want("<m:f>" in body and "<m:rad>" in body, "the formula has no fraction or no root")
 
 
 def _picture(paper: TextFile) -> None:
@@ -142,7 +144,7 @@ def _numbered(paper: TextFile) -> None:
 
 
 async def _pdf(desk: Desk, _: str) -> None:
-    want((await desk.contents(PDF)).startswith(b"%PDF-"), "out.pdf is no PDF")
+    want(pages(await desk.contents(PDF)) > 0, "out.pdf has no page")
 
 
 async def _caret_moved(desk: Desk, _: str) -> None:

@@ -17,7 +17,7 @@ DATETIME = 2  # com.sun.star.sheet.CellFlags
 FORMULA = 16
 CONTENTS = 1 | DATETIME | 4 | FORMULA  # values, dates, texts, formulas
 ASKED_S = 2.0  # ending the typing takes no time, but for a formula that is not understood: Calc asks about it
-INFO_ROWS, INFO_COLUMNS = 60, 26
+INFO_ROWS, INFO_COLUMNS = 60, 52
 
 
 def shown(value: Any) -> str:

@@ -24,7 +24,7 @@ def _folder(name: str, meaning: str) -> Param:
 
 
 def _extension(meaning: str = "publisher and name, as list_extensions tells them") -> Param:
-    return Param("extension_id", "text", "str", (MAX_ID,), meaning=meaning)
+    return Param("extension_id", "extension", "str", (MAX_ID,), meaning=meaning)
 
 
 FUNCTIONS: tuple[Function, ...] = (

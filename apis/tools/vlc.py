@@ -37,7 +37,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "set_settings",
         "Change a setting and keep it.",
         Param("field", "setting", "str", meaning="a name as in VLC's file vlcrc, like 'qt-max-volume'"),
-        Param("value", "line", "str", (500,), meaning="the new value; 1 and 0 for on and off"),
+        Param("value", "own_line", "str", (500,), meaning="the new value; 1 and 0 for on and off"),
     ),
     _function(
         "get_media_files",

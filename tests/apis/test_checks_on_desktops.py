@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from actors.cluster.apicheck.command import missing
-from actors.cluster.apicheck.desk import opened
+from actors.cluster.apicheck.desk import RealDesk, opened
 from actors.cluster.apicheck.verdicts import functions
 from actors.cluster.bench.stage import provider
 from apis.check import TABLES
-from apis.check.run import run
+from apis.check.run import REFUSED, run
+from apis.tools import declared
+
+
+async def choices(desk: RealDesk, app: str) -> AsyncIterator[tuple[str, str]]:
+    """What each function says to each value that its declaration lets a model choose from, and how a refusal begins.
+
+    The guest has tables of its own of what such a value means: one that lacks it fails here.
+    """
+    for case in TABLES[app].cases:
+        for param in (each for each in declared(TABLES[app].owner, case.function).params if each.kind == "choice"):
+            for n, value in enumerate(param.limits):
+                if case.each is not None:
+                    await case.each(desk)
+                right = case.right if case.again is None else case.again(100 + n)
+                yield f"{REFUSED}{param.name}:", await desk.tool(case.function, **{**right, param.name: value})
 
 
 @pytest.mark.timeout(300)  # VS Code loads its window anew for other folders, a few times
@@ -20,6 +37,8 @@ async def test_every_function_does_what_it_says(app: str, state_dir: str) -> Non
         pytest.skip(lacking)
     async with provider(state_dir) as made, opened(made, TABLES[app]) as desk:
         outcomes = await run(TABLES[app], desk, 0, lambda _: None)
+        refused = [told async for own, told in choices(desk, app) if told.startswith(own)]
+    assert refused == []
     assert {outcome.case.function: outcome.problem for outcome in outcomes if outcome.problem} == {}
 
 

@@ -107,6 +107,10 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
         ("set_cell_value('A1', value)", "value: write a string"),
         ("set_cell_value('A1', '\\x1b')", "control character"),
         ("merge_cells('Sheet2.A1:B2')", "range_str: write a range like 'A1:C10'"),
+        ("merge_cells('A1:XFD1048576')", "range_str: at most 2097152 cells"),
+        (f"set_zoom_level({'9' * 5000})", "a number: 5000 digits are too many"),
+        (f"set_zoom_level(zoom_percentage={'9' * 5000})", "zoom_percentage: 5000 digits are too many"),
+        (f"set_zoom_level({'9' * 2000})", "zoom_percentage: write a whole number from 20 to 600"),
         ("get_column_data('Price')", "column_name: write a column's letters"),
         ("set_column_values('A', 'x')", "data: write a list of 1 to 500"),
         ("set_column_values('A', [])", "data: write a list of 1 to 500"),
@@ -161,10 +165,23 @@ CELLS = st.builds("{}{}".format, COLUMNS, ROWS)
 NUMBERS = st.floats(-(2**53), 2**53, exclude_min=True, exclude_max=True) | st.integers(-(2**53) + 1, 2**53 - 1)
 
 
+@st.composite
+def ranges(draw: st.DrawFn) -> str:
+    """Two corners of at most 64 columns and 30,000 rows, whichever of them is named first."""
+    columns = [draw(st.integers(1, MAX_COLUMN))]
+    rows = [draw(st.integers(1, MAX_ROW))]
+    columns.append(draw(st.integers(columns[0], min(columns[0] + 63, MAX_COLUMN))))
+    rows.append(draw(st.integers(rows[0], min(rows[0] + 29_999, MAX_ROW))))
+    corners = [
+        f"{column_letters(column)}{row}" for column, row in zip(columns, draw(st.permutations(rows)), strict=True)
+    ]
+    return ":".join(draw(st.permutations(corners)))
+
+
 def own(_: Param) -> declared.Strategies:
     return {
         "cell": CELLS,
-        "range": CELLS | st.builds("{}:{}".format, CELLS, CELLS),
+        "range": CELLS | ranges(),
         "column": COLUMNS,
         "columns": COLUMNS | st.builds("{}:{}".format, COLUMNS, COLUMNS),
         "rows": ROWS.map(str) | st.builds("{}:{}".format, ROWS, ROWS),

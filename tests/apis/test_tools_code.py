@@ -47,6 +47,9 @@ def test_names_and_parameters_are_the_published_ones() -> None:
         ("toggle_sync('maybe')", "state: write one of 'on', 'off'"),
         ("install_extension('a.b', 'yes')", "pre_release: write True or False"),
         ("update_extensions(1)", "update_extensions"),
+        ("install_extension('/etc/x.vsix')", "extension_id: the file lies outside the home folder"),
+        ("install_extension('~/x.zip')", "extension_id: the name ends with .vsix"),
+        ("disable_extension(' ')", "extension_id: write publisher and name like 'bat.theme'"),
     ],
 )
 def test_says_which_argument_is_wrong(answer: str, said: str) -> None:

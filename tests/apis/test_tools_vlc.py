@@ -88,6 +88,7 @@ def test_arguments_come_in_one_spelling(answer: str, arguments: dict[str, Any]) 
         ("set_settings('Max Volume', '1')", "field: write a setting's name like 'qt-max-volume'"),
         ("set_settings('a=b', '1')", "field: write a setting's name"),
         ("set_settings('loop', '1\\nhttp-password=')", "value: write one line"),
+        ("set_settings('snapshot-path', '/etc')", "value: the file lies outside the home folder"),
         ("set_settings('loop', None)", "value: write a string"),
         ("get_media_files('/home/agent/..')", "path: write a folder of your home folder"),
         ("get_media_files('~', 'mp3')", "suffix: write a list"),

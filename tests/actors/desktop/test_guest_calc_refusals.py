@@ -286,7 +286,7 @@ async def test_what_covers_a_whole_sheet_ends_soon(calc: Calc) -> None:
     await calc.tool("set_cell_value", cell="A1048576", value="end")
     assert await calc.column("B") == '["Price", 30, 5, 7]'
     assert (await calc.tool("sort_column", column_name="B")) == "B2:B4 sorted, smallest first"
-    told = await calc.tool("create_chart", chart_type="line", data_range="A1:XFD1048576")
+    told = await calc.tool("create_chart", chart_type="line", data_range="A1:A1048576")
     assert told.startswith("refused: data_range: at most 20000 cells")
     assert (await calc.column("A")).endswith(" more")
 
@@ -296,6 +296,16 @@ async def test_a_column_beyond_all_that_is_used_is_empty(calc: Calc) -> None:
     for cell in ("M1", "M2"):
         await calc.tool("set_cell_value", cell=cell, value="2024-02-29")  # the last one that is used, of dates
     assert await calc.column("AB") == '[""]'
+
+
+async def test_what_is_told_of_a_sheet_goes_beyond_column_z(calc: Calc) -> None:
+    await calc.on("plain")
+    await calc.tool("set_cell_value", cell="AB2", value="far away")
+    header, row = (await calc.tool("get_workbook_info")).splitlines()[1:4:2]
+    assert header.endswith("| Z | AA | AB")
+    assert row.startswith("2: plum | 30 |")
+    assert row.endswith("| far away")
+    await calc.tool("set_cell_value", cell="AB2", value="")
 
 
 async def test_a_formula_reads_no_other_file(calc: Calc) -> None:
