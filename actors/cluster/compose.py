@@ -208,6 +208,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         demo_members=demopool.members_of(lanes.demo, pool, space),
         train_kinds=[kind_of(task) for task in lanes.train] if deploy.replay.curriculum != "none" else [],
         rl_steps=deploy.entropulse.rl_steps_in_all,
+        eval_one_in=deploy.evaluation.one_in,
         signal=deploy.learner.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)

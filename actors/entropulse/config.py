@@ -63,12 +63,17 @@ class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     greedy: bool = False  # every round once more at temperature 0, on the very same weights
     enabled: bool = True
     episodes: int = 1  # per instance and round; greedy ones would repeat themselves and are played once
+    # Where RL has work for every seat, one episode in so many is an open round's, which ends sooner and delays RL a
+    # little; 0: none, a round takes only the seats that training leaves idle, in a pulse for one, and delays nothing.
+    one_in: int = 0
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
             raise ConfigError(f"evaluation.episodes is {self.episodes}: it counts from 1")
         if self.every_steps < 0:
             raise ConfigError(f"evaluation.every_steps is {self.every_steps}: it counts steps, and 0 is none")
+        if self.one_in < 0 or self.one_in == 1:
+            raise ConfigError(f"evaluation.one_in is {self.one_in}: 0 for none of RL's episodes, or one in 2 or more")
         if not 0 <= self.temperature < math.inf:
             raise ConfigError(f"evaluation.temperature is {self.temperature}: it is not below 0")
 

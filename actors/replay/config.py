@@ -136,6 +136,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     demo_members: dict[str, list[str]] = {}  # family -> demonstrators that can show its tasks
     train_kinds: list[str] = []  # of each of `train_tasks`, where a curriculum chooses among kinds; else none
     rl_steps: int | None = None  # optimizer steps over all stays in RL, as this incarnation says; None: no bound
+    eval_one_in: int = 0  # `evaluation.one_in`
     signal: str = "step"  # what must differ in a group for the learner to learn from it: "step" or "trajectory" rewards
 
     def __post_init__(self) -> None:

@@ -19,7 +19,6 @@ from runtime.errors import FencedOff, LedgerError
 from runtime.message import Done, Version
 from runtime.seeds import stable_seed
 
-TRAIN_PER_EVAL = 7  # training episodes handed out for one of an open round while training has work for every seat
 ABANDONED = Fault(cause="abandoned", detail="the seat asked for other work", culprit="seat")
 SILENT = Fault(cause="seat_silent", detail="neither committed nor released in time", culprit="seat")
 RUN_KILLED = Fault(cause="run_killed", detail="in flight when the run was killed", culprit="host")
@@ -68,8 +67,8 @@ def _next(book: Book, wish: Reserve) -> Reservation | None:
         return None
     stay = book.stay()
     # A round takes what training leaves idle: between batches, and while a pulse or the end of a stay plays nothing.
-    # Where training always has work, a small share goes to it: else a curve would have no point before the end.
-    train_first = stay.phase is Phase.RL and not _all_trained_of_late(book)
+    # Where training always has work, it is given a share only if the user says so: its curve then has points sooner.
+    train_first = stay.phase is Phase.RL and not _rounds_turn(book)
     if train_first and (found := _next_slot(book, stay)) is not None:
         return _hand_out(book, wish, stay, found)
     if (found := rounds.next_task(book)) is not None:
@@ -81,10 +80,12 @@ def _next(book: Book, wish: Reserve) -> Reservation | None:
     return None
 
 
-def _all_trained_of_late(book: Book) -> bool:
-    """Whether it is an open round's turn: all of the last episodes handed out were for training."""
+def _rounds_turn(book: Book) -> bool:
+    """Whether an open round comes before training: all of the last episodes handed out were for training."""
+    run = book.settings.eval_one_in - 1
+    if run < 1:
+        return False
     last = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
-    run = TRAIN_PER_EVAL
     found = book.number("SELECT COUNT(*) FROM reservations WHERE token > ? AND lane = ?", last - run, Lane.TRAIN)
     return found == run
 

@@ -272,13 +272,16 @@ def test_evaluation_takes_seats_that_training_leaves_and_delays_no_batch(start: 
     assert [group.task for group in batch.groups] == [works[0].task]
 
 
-def test_a_round_goes_on_slowly_beside_training_that_never_leaves_a_seat(start: Start) -> None:
-    play = start(max_staleness=3, groups_per_step=4, group_size=8)
+@pytest.mark.parametrize(("one_in", "turns"), [(0, []), (8, [7, 15, 23])])
+def test_a_round_takes_of_training_what_the_user_gives_it_and_else_nothing(
+    start: Start, one_in: int, turns: list[int]
+) -> None:
+    play = start(max_staleness=3, groups_per_step=4, group_size=8, eval_one_in=one_in)
     play.rl()
     play.open_eval("rl20", "0.0", ["e0", "e1", "e2"])
     lanes = [play.reserve().lane for _ in range(30)]
-    assert [n for n, lane in enumerate(lanes) if lane == Lane.EVAL] == [7, 15, 23]
-    assert lanes[24:] == [Lane.TRAIN] * 6, "the round has nothing left to hand out"
+    assert [n for n, lane in enumerate(lanes) if lane == Lane.EVAL] == turns
+    assert set(lanes[24:]) == {Lane.TRAIN}
 
 
 def test_evaluation_enters_no_group(start: Start) -> None:
