@@ -23,7 +23,8 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     assert "21 steps of RL in 3 stays, 2 x 200 steps of pulse" in local["phases"]
     assert local["rehearsal"].startswith("8 exercises")
     assert local["evaluation"] == (
-        "after cloning, every 21 steps of RL, after each pulse and at the end: 200 instances at temperature 1"
+        "after cloning, every 21 steps of RL, after each pulse and at the end: 200 instances at temperature 1; "
+        "one of RL's episodes in 8 meanwhile"
     )
     assert said("sglang-gpu")["engine"] == "sglang on cuda"
     assert said("sglang-gpu", "samplers.attach=[http://a:1]")["engine"] == "sglang, 1 attached server"
