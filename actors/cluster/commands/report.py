@@ -8,18 +8,19 @@ from pathlib import Path
 SUMMARY = "say what runs achieved, with a page, curves and whole episodes"
 DESCRIPTION = (
     "Print runs' evaluation rounds and gains, phases, group endings and overlap, how seats spent their time (busy\n"
-    "from a granted reservation to its verification, idle by cause) and which part used the processor. With --out\n"
-    "also write one self-contained page, report.html, with curves, causes of phase changes and whole episodes, and\n"
-    "every curve as a PNG. Runs of one deploy file that differ in the seed become a mean and a band; the name of an\n"
-    "experiment stands for its runs. RUN.figures.gz, written beside the page, holds a run's figures without its\n"
-    "episodes and may stand for the run, so that seeds played on several machines can be shown together.\n"
+    "from a granted reservation to its verification, idle by cause) and which part used the processor, and write one\n"
+    "self-contained page, report.html, with curves, causes of phase changes and whole episodes, and every curve as a\n"
+    "PNG (with --text nothing is written, with --json only where --out says so). Runs of one deploy file that differ\n"
+    "in the seed become a mean and a band; the name of an experiment stands for its runs. RUN.figures.gz, written\n"
+    "beside the page, holds a run's figures without its episodes and may stand for the run, so that seeds played on\n"
+    "several machines can be shown together.\n"
     "Exit status: 0, 1 when a run played no evaluation round, 2 bad input."
 )
 EXAMPLES = (
     "examples:\n"
     "  computerrl report last\n"
-    "  computerrl report last --out report/                   also report/report.html and curves\n"
-    "  computerrl report local-0 local-1 local-2 --out report/   three seeds as mean and band\n"
+    "  computerrl report last --text                          no page, no curves\n"
+    "  computerrl report local-0 local-1 local-2 --out seeds/    three seeds as mean and band\n"
     "  computerrl report report/local-0.figures.gz local-1    one of them from its figures alone\n"
 )
 
@@ -28,8 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     named = "a run's or an experiment's name, a path, a file of figures, or `last`"
     parser.add_argument("run", metavar="RUN", nargs="*", default=["last"], help=named)
-    files = "write report.html, a PNG per curve, desktop.jpg and RUN.figures.gz"
+    files = "for report.html, a PNG per curve, desktop.jpg and RUN.figures.gz (default: report)"
     parser.add_argument("--out", type=Path, metavar="DIR", help=files)
+    parser.add_argument("--text", action="store_true", help="print only")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
@@ -38,6 +40,7 @@ def main(args: argparse.Namespace) -> int:
     """Print it; 1 when a run played no evaluation round."""
     from actors.cluster import runfolder
     from actors.cluster.report import kept, show
+    from runtime.errors import ConfigError
 
     runs = Path(args.runs)
 
@@ -48,5 +51,8 @@ def main(args: argparse.Namespace) -> int:
             return files  # of a folder that keeps figures
         return runfolder.of_experiment(runs, name) or [runfolder.find(runs, name)]
 
+    if args.text and args.out is not None:
+        raise ConfigError("--text prints only: leave --out out, or --text")
+    out = args.out if args.text or args.json or args.out is not None else Path("report")
     paths = [path for name in args.run for path in named(name)]
-    return show.show(list(dict.fromkeys(paths)), args.out, as_json=args.json)
+    return show.show(list(dict.fromkeys(paths)), out, as_json=args.json)

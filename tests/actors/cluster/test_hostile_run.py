@@ -105,7 +105,7 @@ COMMANDS = {
     "status --json": ["status", "evil", "--json"],
     "runs": ["runs"],
     "runs --json": ["runs", "--json"],
-    "report": ["report", "evil"],
+    "report --text": ["report", "evil", "--text"],
     "report --json": ["report", "evil", "--json"],
     "demos list": ["demos", "list"],
     "demos show": ["demos", "show", "evil"],

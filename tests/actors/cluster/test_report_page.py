@@ -348,14 +348,23 @@ def test_what_counts_every_family_is_said_where_it_is_read(tmp_path: Path) -> No
     assert "All, Feasible, No fault and pass count every family." in page
 
 
-def test_an_experiment_stands_for_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_experiment_stands_for_its_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for seed in (0, 1):
         whole(tmp_path / f"e-a-{seed}", seed=seed, arm="a")
     assert cli.main(["report", "e", "--runs", str(tmp_path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [one["run"] for one in told["runs"]] == ["e-a-0", "e-a-1"]
-    assert cli.main(["report", "e-a-0", "--runs", str(tmp_path)]) == 0
+    assert cli.main(["report", "e-a-0", "--runs", str(tmp_path), "--text"]) == 0
     assert "gain" in capsys.readouterr().out
+    assert cli.main(["report", "e-a-0", "--text", "--out", "x"]) == 2
+    assert "--text prints only" in capsys.readouterr().err
+    assert not (tmp_path / "report").exists()
+    assert cli.main(["report", "e-a-0", "--runs", str(tmp_path)]) == 0
+    assert "report/report.html" in capsys.readouterr().out
+    assert (tmp_path / "report" / "curve.png").is_file()
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
