@@ -6,12 +6,13 @@ still up at the end are missing and the rest of the machine is never blamed for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from actors.cluster.report.lives import BEGINS
+from actors.cluster.report.seats import phases
 
 Line = dict[str, Any]
 GUESTS, OTHERS = "desktops' guests", "other programs"
@@ -26,10 +27,22 @@ class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
     desktops: int  # used up
     desktops_up: float  # at once, on average over the span
     spares: float  # of them not leased
+    by_phase_s: dict[str, float] = {}  # processor seconds of this run alone, by the phase they fell into
+
+    @property
+    def own_s(self) -> float:
+        """Processor seconds of this run alone."""
+        return sum(seconds for part, seconds in self.cpu_s.items() if part != OTHERS)
 
     def share(self, part: str) -> float:
         """Of all cores over the span."""
         return self.cpu_s.get(part, 0.0) / (self.cores * self.span_s) if self.span_s else 0.0
+
+
+def by_phase(machine: MachineTime) -> str:
+    """`3,790 CPU-seconds of this run: bc 1,100, rl 2,690`."""
+    parts = ", ".join(f"{phase} {seconds:,.0f}" for phase, seconds in machine.by_phase_s.items())
+    return f"{machine.own_s:,.0f} CPU-seconds of this run{f': {parts}' if parts else ''}"
 
 
 def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
@@ -53,7 +66,22 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
         desktops=len(gone),
         desktops_up=up / span if span else 0.0,
         spares=max(0.0, up - leased_s) / span if span else 0.0,
+        by_phase_s=_by_phase(lines, looks, gone.values()),
     )
+
+
+def _by_phase(lines: Sequence[Line], looks: Sequence[Line], gone: Iterable[Line]) -> dict[str, float]:
+    """A look's seconds are shared out by the time of each phase in it; a desktop's fall where it was used up."""
+    when = phases(lines)
+    found: dict[str, float] = {}
+    for line in looks:
+        used, span_s = sum(line["seconds"].values()), line["span_s"]
+        for phase, seconds in when.split((line["t"] - span_s, line["t"])).items():
+            found[phase] = found.get(phase, 0.0) + used * seconds / span_s
+    for line in gone:
+        phase = when.at(line["t"])
+        found[phase] = found.get(phase, 0.0) + line["cpu_s"]
+    return found
 
 
 def _up_s(lines: Sequence[Line], gone: Mapping[str, Line], last: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from actors.cluster import say
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, join, table, tag
+from actors.cluster.report.machine import by_phase
 
 PARTS = ("wait_s", "read_s", "pack_s", "reference_s", "forward_s", "backward_s", "rehearsal_s", "optimizer_s")
 
@@ -54,7 +55,7 @@ def _machine(run: RunData) -> Markup | None:
         ("Processor", "CPU seconds", "Share"),
         rows,
         f"{machine.cores} cores x {say.duration(machine.span_s)}; {machine.desktops} desktops were used up, "
-        f"{machine.desktops_up:.1f} were up at once, {machine.spares:.1f} of them spares",
+        f"{machine.desktops_up:.1f} were up at once, {machine.spares:.1f} of them spares; {by_phase(machine)}",
     )
 
 

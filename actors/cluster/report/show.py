@@ -13,7 +13,7 @@ from actors.cluster import criterion, places, say
 from actors.cluster.evaluation import Round
 from actors.cluster.report import kept
 from actors.cluster.report.gather import RunData, deploy_of, gather, grouped, key_of, record_of
-from actors.cluster.report.machine import MachineTime
+from actors.cluster.report.machine import MachineTime, by_phase
 from actors.cluster.report.page import page
 from actors.cluster.report.pictures import pictures
 from actors.cluster.report.read import RunFigures, last_picture, read_run
@@ -140,6 +140,7 @@ def _print_seats(seats: SeatTime) -> None:
 def _print_machine(machine: MachineTime) -> None:
     used = ", ".join(f"{part} {machine.share(part):.1%}" for part in machine.cpu_s)
     say.line(f"\nprocessor {used} of {machine.cores} cores x {say.duration(machine.span_s)}")
+    say.line(f"          {by_phase(machine)}")
     up = f"{machine.desktops_up:.1f} up at once, {machine.spares:.1f} of them spares"
     say.line(f"desktops  {machine.desktops} used up, {up}")
 

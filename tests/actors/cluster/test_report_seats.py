@@ -137,7 +137,11 @@ def test_the_processor_is_shared_out_once() -> None:
     assert found.cpu_s == {OTHERS: 8.0, "rank": 4.0, GUESTS: 3.0}
     assert found.share("rank") == 0.2
     assert (found.desktops, found.desktops_up, found.spares) == (1, 1.0, 0.6)
+    assert (found.own_s, found.by_phase_s) == (7.0, {"demo": 7.0})
     assert machine_time(lines[1:], 0.0) is None
+    changed = machine_time([*lines, phase(4.0, "bc"), phase(6.0, "rl")], leased_s=4.0)
+    assert changed is not None
+    assert changed.by_phase_s == pytest.approx({"demo": 1.6, "bc": 0.8, "rl": 1.6 + 3.0})
 
 
 def look(t: float) -> dict[str, Any]:
