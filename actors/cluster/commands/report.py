@@ -7,13 +7,13 @@ from pathlib import Path
 
 SUMMARY = "say what runs achieved, with a page, curves and whole episodes"
 DESCRIPTION = (
-    "Print runs' evaluation rounds and gains, phases, group endings and overlap, how seats spent their time (busy\n"
-    "from a granted reservation to its verification, idle by cause) and which part used the processor, and write one\n"
-    "self-contained page, report.html, with curves, causes of phase changes and whole episodes, and every curve as a\n"
-    "PNG (with --text nothing is written, with --json only where --out says so). Runs of one deploy file that differ\n"
-    "in the seed become a mean and a band; the name of an experiment stands for its runs. RUN.figures.gz, written\n"
-    "beside the page, holds a run's figures without its episodes and may stand for the run, so that seeds played on\n"
-    "several machines can be shown together.\n"
+    "Print runs' evaluation rounds and gains, wordings missed most, phases, group endings and overlap, how seats spent\n"
+    "their time (busy from a granted reservation to its verification, idle by cause) and which part used the\n"
+    "processor, and write one self-contained page, report.html, with curves, causes of phase changes and whole\n"
+    "episodes, and every curve as a PNG (with --text nothing is written, with --json only where --out says so).\n"
+    "Runs of one deploy file that differ in the seed become a mean and a band; the name of an experiment stands for\n"
+    "its runs. RUN.figures.gz, written beside the page, holds a run's figures without its episodes and may stand for\n"
+    "the run, so that seeds played on several machines can be shown together.\n"
     "Exit status: 0, 1 when a run played no evaluation round, 2 bad input."
 )
 EXAMPLES = (

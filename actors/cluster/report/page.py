@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from actors.cluster import say
-from actors.cluster.report import evaluated, history
+from actors.cluster.report import evaluated, history, wordings
 from actors.cluster.report.gather import Group, RunData
 from actors.cluster.report.html import Markup, document, join, picture, table, tag
 from actors.cluster.report.pagetime import time_of
@@ -171,7 +171,20 @@ def _rounds(run: RunData) -> Markup:
         ],
         "By family, all episodes",
     )  # fmt: skip
-    return join([head, table(titles, rows), apart])
+    return join([head, table(titles, rows), apart, *_wordings(run)])
+
+
+def _wordings(run: RunData) -> list[Markup]:
+    beside = wordings.alike(run.rounds)
+    rows = wordings.by_wording(beside)
+    if not rows:
+        return []
+    titles = ("Family", "Wording", *(f"{found.name} ({found.decoding})" for found in beside))
+    shown = [
+        (row.family, row.wording, *(f"{solved}/{played}" if played else "-" for solved, played in row.rounds))
+        for row in rows
+    ]
+    return [table(titles, shown, "By wording, episodes without faults, what the last round missed most first")]
 
 
 def _short(found: Rate) -> str:

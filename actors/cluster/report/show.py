@@ -11,7 +11,7 @@ import msgspec
 
 from actors.cluster import criterion, places, say
 from actors.cluster.evaluation import Round
-from actors.cluster.report import kept
+from actors.cluster.report import kept, wordings
 from actors.cluster.report.gather import RunData, deploy_of, gather, grouped, key_of, record_of
 from actors.cluster.report.machine import MachineTime, by_phase
 from actors.cluster.report.page import page
@@ -109,6 +109,8 @@ def _print(figures: RunFigures) -> None:
     say.table((*titles, "FAMILIES"), rows)
     for compared in figures.gains:
         say.line(f"gain      {criterion.told(compared)}")
+    if said := wordings.told(figures.rounds):
+        say.line(f"wordings  {said}")
     phases = [f"{stay.phase} from step {stay.start} ({stay.cause})" for stay in figures.stays]
     say.line(f"\nphases    {', '.join(phases)}")
     say.line(f"groups    {_counts(figures.endings)}")
