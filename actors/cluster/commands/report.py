@@ -7,8 +7,8 @@ from pathlib import Path
 
 SUMMARY = "say what runs achieved, with a page, curves and whole episodes"
 DESCRIPTION = (
-    "Print runs' evaluation rounds and gains, wordings missed most, phases, group endings and overlap, how seats spent\n"
-    "their time (busy from a granted reservation to its verification, idle by cause) and which part used the\n"
+    "Print runs' rounds of evaluation and gains, wordings missed most, phases, group endings and overlap, how seats\n"
+    "spent their time (busy from a granted reservation to its verification, idle by cause) and which part used the\n"
     "processor, and write one self-contained page, report.html, with curves, causes of phase changes and whole\n"
     "episodes, and every curve as a PNG (with --text nothing is written, with --json only where --out says so).\n"
     "Runs of one deploy file that differ in the seed become a mean and a band; the name of an experiment stands for\n"
