@@ -112,7 +112,7 @@ _FLAT = frozenset("0123456789, ")  # they nest nothing, and no more do:
 _VALUES = re.compile(r"\b(?:True|False|None)\b|(?<=\d)\.(?=\d)|(?:(?<=[\[,])|(?<=[\[,] ))-(?=\d)", re.ASCII)
 _ESCAPES = frozenset("\\'\"abfnrtv01234567xNuU")
 _OCTAL = re.compile(r"\\[4-7][0-7][0-7]")
-_LONG_NUMBER = re.compile(r"(?:(\w+)\s*=\s*)?-?(\d{1000,})", re.ASCII)  # Python reads at most 4300 digits
+_LONG_NUMBER = re.compile(r"(?:(?<!\w)(\w{1,64}) ?= ?)?-?(\d{1000,})", re.ASCII)  # Python reads at most 4300 digits
 
 
 _HEX = re.compile(r"0x[0-9A-Fa-f]{1,8}(?!\w)", re.ASCII)

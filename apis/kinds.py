@@ -371,16 +371,17 @@ def _line(param: Param, value: Any) -> str:
 
 
 def _own_line(param: Param, value: Any) -> str:
-    """One line of text; where it is a path, one below HOME."""
+    """One line of text; none that begins like a path elsewhere. Where a path leads is the guest's to look at."""
     text = _line(param, value)
     _at_home(param, text.strip(), "~/Music")
     return text
 
 
 def _extension(param: Param, value: Any) -> str:
-    """An extension's publisher and name, or its file below HOME."""
-    text = _one_line(param, value, param.limits[0], "publisher and name like 'bat.theme'").strip()
-    return _path(replace(param, limits=(".vsix",)), text) if "/" in text else text
+    """An extension's publisher and name or, where an ending is among the limits, its file below HOME."""
+    longest, *endings = param.limits
+    text = _one_line(param, value, longest, "publisher and name like 'bat.theme'").strip()
+    return _path(replace(param, limits=tuple(endings)), text) if endings and "/" in text else text
 
 
 _FITS: dict[str, Callable[[Param, Any], Any]] = {

@@ -64,7 +64,8 @@ class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     enabled: bool = True
     episodes: int = 1  # per instance and round; greedy ones would repeat themselves and are played once
     # Where RL has work for every seat, one episode in so many is an open round's, which ends sooner and delays RL a
-    # little; 0: none, a round takes only the seats that training leaves idle, in a pulse for one, and delays nothing.
+    # little; 0: none, a round takes only the seats that RL leaves idle, in a pulse for one. Where RL never leaves any,
+    # rounds are then played after it, and of the periodic ones only those that engines have room for are opened.
     one_in: int = 0
 
     def __post_init__(self) -> None:

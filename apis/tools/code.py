@@ -23,8 +23,8 @@ def _folder(name: str, meaning: str) -> Param:
     return Param(name, "folder", "str", (), meaning=meaning)
 
 
-def _extension(meaning: str = "publisher and name, as list_extensions tells them") -> Param:
-    return Param("extension_id", "extension", "str", (MAX_ID,), meaning=meaning)
+def _extension(meaning: str = "publisher and name, as list_extensions tells them", *endings: str) -> Param:
+    return Param("extension_id", "extension", "str", (MAX_ID, *endings), meaning=meaning)
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -57,7 +57,7 @@ FUNCTIONS: tuple[Function, ...] = (
     _function(
         "install_extension",
         "Install an extension.",
-        _extension("publisher and name, or a .vsix file of yours"),
+        _extension("publisher and name, or a .vsix file of yours", ".vsix"),
         Param("pre_release", "boolean", "bool", (), False, "True for its version under test"),
     ),
     _function("uninstall_extension", "Remove an extension.", _extension()),

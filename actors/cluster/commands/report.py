@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print it; 1 when a run played no evaluation round."""
-    from actors.cluster import runfolder
+    from actors.cluster import places, runfolder
     from actors.cluster.report import kept, show
     from runtime.errors import ConfigError
 
@@ -53,6 +53,12 @@ def main(args: argparse.Namespace) -> int:
 
     if args.text and args.out is not None:
         raise ConfigError("--text prints only: leave --out out, or --text")
-    out = args.out if args.text or args.json or args.out is not None else Path("report")
+    out = args.out
+    if out is None and not args.text and not args.json:
+        out = Path("report")
+        try:
+            places.refuse_unwritable(out, "the folder")
+        except ConfigError as error:
+            raise ConfigError(f"{error}; --out names another for the page, --text prints only") from None
     paths = [path for name in args.run for path in named(name)]
     return show.show(list(dict.fromkeys(paths)), out, as_json=args.json)

@@ -45,8 +45,12 @@ def smooth(values: Sequence[float], window: int) -> list[float]:
 
 
 # What a run is asked to reach, or how long it may take, changes nothing of what it learns; nor where its seed's
-# demonstrations come from.
-_ASIDE = (("run", ("seed", "require", "limit_s", "log_level", "expert")), ("demos", ("source",)))
+# demonstrations come from, or how soon a round is over.
+_ASIDE = (
+    ("run", ("seed", "require", "limit_s", "log_level", "expert")),
+    ("demos", ("source",)),
+    ("evaluation", ("one_in",)),
+)
 
 
 def key(deploy: Mapping[str, Any]) -> str:

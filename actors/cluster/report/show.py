@@ -21,6 +21,7 @@ from actors.cluster.report.seats import SeatTime
 from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
 from actors.replay.intervals import Rate
+from runtime.errors import ConfigError
 
 
 def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
@@ -89,6 +90,11 @@ def _told_apart(runs: Sequence[RunData]) -> list[RunData]:
 
 def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Path]:
     """Write report.html, a PNG per curve, the last screenshot and every run's figures; returns what was written."""
+    given = {path.resolve() for path in paths}
+    for run, path in zip(runs, paths, strict=True):
+        target = (out / f"{run.name}{kept.SUFFIX}").resolve()
+        if target in given and target != path.resolve():
+            raise ConfigError(f"{target.name} of another run would be written over: name another --out than {out}")
     out.mkdir(parents=True, exist_ok=True)
     groups = grouped(runs)
     drawn = list(pictures(groups))

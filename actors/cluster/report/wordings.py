@@ -14,6 +14,7 @@ from typing import NamedTuple
 from actors.cluster.evaluation import Round
 from apis import tasks
 from apis.tasks import FAMILIES
+from runtime.errors import ConfigError
 
 _HOLE = re.compile(r"\\\{\w+\\\}")
 MOST_TOLD = 3
@@ -37,18 +38,30 @@ class Worded(NamedTuple):
 def wording_of(task: str) -> str:
     """The text with holes that the task's instruction was made of; "" where its family has none that fits."""
     family, _, rest = task.partition("/")
-    split, _, number = rest.partition("/")
-    if family not in FAMILIES or not number.isdigit():
+    split = rest.partition("/")[0]
+    if family not in FAMILIES:
         return ""
-    said = tasks.goal(task).instruction
+    try:
+        said = tasks.goal(task).instruction
+    except ConfigError:  # an instance of another build, say of a family that is trained on no more
+        return ""
     found = (text for kind in FAMILIES[family].templates.values() for text in kind.get(split, ()))
     fits = [text for text in found if re.fullmatch(_HOLE.sub("(.+)", re.escape(text)), said, re.DOTALL)]
     return max(fits, key=lambda text: len(_HOLE.sub("", re.escape(text))), default="")
 
 
+def _of_today(found: Round) -> bool:
+    try:
+        return tasks.digest(episode.task for episode in found.episodes) == found.task_set
+    except ConfigError:
+        return False
+
+
 def alike(rounds: Sequence[Round]) -> list[Round]:
-    """The closed rounds that the last of them can be set beside, itself included."""
+    """The closed rounds that the last can be set beside, itself included; none where those tasks are others today."""
     closed = [found for found in rounds if found.closed]
+    if not closed or not _of_today(closed[-1]):
+        return []
     return [f for f in closed if (f.task_set, f.decoding) == (closed[-1].task_set, closed[-1].decoding)]
 
 

@@ -177,6 +177,14 @@ def test_a_curriculum_gets_the_kind_of_every_train_task() -> None:
     assert {kind.partition("/")[0] for kind in found.train_kinds} == {"file_manager", "text_editor"}  # type: ignore[attr-defined]
 
 
+def test_a_rounds_share_of_rls_episodes_reaches_the_ledger() -> None:
+    assert specs(planned())["replay"].config.eval_one_in == 8  # type: ignore[attr-defined]
+    assert specs(planned("evaluation.one_in=5"))["replay"].config.eval_one_in == 5  # type: ignore[attr-defined]
+    for share in (-1, 1):
+        with pytest.raises(ConfigError, match=f"evaluation.one_in is {share}: 0 for none"):
+            planned(f"evaluation.one_in={share}")
+
+
 def test_weights_go_by_disk_or_by_collective() -> None:
     assert specs(planned())["learner"].config.groups is None  # type: ignore[attr-defined]
     sglang = ["run.expert=true", "samplers.engine={kind: sglang}", "samplers.publish=collective"]

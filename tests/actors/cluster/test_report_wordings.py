@@ -7,18 +7,25 @@ import pytest
 from actors.cluster.evaluation import Round
 from actors.cluster.report import wordings
 from actors.replay.evaluation import Episode, summarise
-from apis.tasks import FAMILIES, TRAIN
+from apis.tasks import FAMILIES, TRAIN, digest
 
 MOVED = "The file {file} belongs in {folder}, move it"
 
 
-def played(name: str, solved: dict[str, bool | None], *, closed: bool = True, task_set: str = "t") -> Round:
+def played(name: str, solved: dict[str, bool | None], *, closed: bool = True, task_set: str = "") -> Round:
     """A round of these instances; None is one that was lost to a fault."""
     episodes = [Episode(task=task, success=bool(won), fault=won is None) for task, won in solved.items()]
     return Round(
-        name=name, version="0.1", step=1, temperature=1.0, max_new_tokens=64, task_set=task_set, closed=closed,
-        summary=summarise(episodes), episodes=episodes,
-    )  # fmt: skip
+        name=name,
+        version="0.1",
+        step=1,
+        temperature=1.0,
+        max_new_tokens=64,
+        task_set=task_set or digest(solved),
+        closed=closed,
+        summary=summarise(episodes),
+        episodes=episodes,
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -29,7 +36,14 @@ def test_every_instance_has_a_wording_of_its_split(family: str) -> None:
 
 
 def test_what_is_no_instance_of_a_family_has_none() -> None:
-    assert [wordings.wording_of(task) for task in ("x/held-out/1", "vlc", "files_move/held-out/x", "")] == [""] * 4
+    strange = ("x/held-out/1", "vlc", "", "files_move/held-out/x", "files_move/held-out/²", "files_move/bogus/1")
+    assert {wordings.wording_of(task) for task in (*strange, "slides_same/train/1")} == {""}
+
+
+def test_nothing_is_said_of_instances_that_ask_for_something_else_today() -> None:
+    then = played("final", {"files_move/held-out/1": True}, task_set="0123456789abcdef")
+    assert wordings.alike([then]) == []
+    assert wordings.told([then, played("x", {"files_move/bogus/1": True}, task_set="x")]) == ""
 
 
 def test_rounds_alike_stand_side_by_side_what_is_missed_most_first() -> None:
@@ -40,7 +54,7 @@ def test_rounds_alike_stand_side_by_side_what_is_missed_most_first() -> None:
     after = played(
         "final", {**dict.fromkeys(others, True), **dict(zip(belongs, (True, False, False, None), strict=True))}
     )
-    apart = [played("other", {belongs[0]: True}, task_set="u"), played("open", {belongs[0]: True}, closed=False)]
+    apart = [played("other", {belongs[0]: True}), played("open", {belongs[0]: True}, closed=False)]
     beside = wordings.alike([before, apart[0], after, apart[1]])
     assert [found.name for found in beside] == ["after_bc", "final"]
     first, *rest = wordings.by_wording(beside)

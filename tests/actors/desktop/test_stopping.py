@@ -106,6 +106,7 @@ async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: py
         monkeypatch.setattr(stopping, "SIGNALS_S", 0.0)
     elif way == "signals":
         monkeypatch.setattr(cgroups, "can_freeze", lambda _: False)
+        monkeypatch.setattr(cgroups, "members", lambda _: set())
     await guest.provider.freeze(desktop)
     sizes = []
     for _ in range(2):
@@ -119,6 +120,7 @@ async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: py
 async def test_desktops_that_obey_signals_are_never_frozen(guest: Guest, monkeypatch: pytest.MonkeyPatch):
     """A frozen process outlives a host that is killed in that moment."""
     monkeypatch.setattr(cgroups, "freeze", None)
+    monkeypatch.setattr(stopping, "SIGNALS_S", 30.0)  # this machine may be slow
     await guest("launch", argv=["sh", "-c", "while :; do head -c 512 /dev/zero; done > busy"])
     await guest("settle", timeout_ms=100)
     await guest.provider.freeze(guest.desktop)

@@ -38,26 +38,28 @@ def _stop(pid: int, told: set[int]) -> None:
         return
 
 
-def _look(outside: Outside, told: set[int]) -> list[int]:
-    """Who may still run, parents before their children: no shell sees its job stop and goes on with the next.
+def _look(outside: Outside, told: set[int]) -> tuple[list[int], set[int]]:
+    """Who may still run, parents before their children (no shell sees its job stop and goes on with the next); and all.
 
     The groups are read last: whoever forked away from the look at /proc and ended is there by its child.
     """
     found = descendants(outside.init_pid)
     known = found.keys() | {member.parent for pid, member in found.items() if pid == outside.init_pid}
-    return [*running(found, told), *sorted(cgroups.members(outside.cgroups) - known)]
+    strangers = cgroups.members(outside.cgroups) - known
+    return [*running(found, told), *sorted(strangers)], found.keys() | strangers
 
 
 async def _all_still(outside: Outside, told: set[int], within_s: float) -> bool:
-    """Stop signals until two looks in turn find nothing running: without groups one may miss a child. False: too late.
+    """Stop signals until two looks in turn find the same processes and none of them running. False: not in time.
 
-    The first process can't fork while it is stopped.
+    Without groups one look may miss the child of a process that just ended. The first one can't fork while stopped.
     """
     until = asyncio.get_running_loop().time() + within_s
-    clean = 0
+    clean, before = 0, set[int]()
     while clean < 2:
-        left = _look(outside, told)
-        clean = 0 if left else clean + 1
+        left, there = _look(outside, told)
+        clean = 0 if left else clean + 1 if there == before else 1
+        before = there
         for pid in left:
             _stop(pid, told)
         if left and asyncio.get_running_loop().time() > until:
@@ -85,6 +87,7 @@ async def freeze(outside: Outside) -> None:
             finally:
                 cgroups.thaw(outside.cgroups)
         if not await _all_still(outside, told, STOP_S):
-            raise fault(FaultCause.OUTSIDE_VIEW, f"{len(_look(outside, told))} processes still run after {STOP_S:g} s")
+            left, _ = _look(outside, told)
+            raise fault(FaultCause.OUTSIDE_VIEW, f"{len(left)} processes still run after {STOP_S:g} s")
     except OSError as error:
         raise fault(FaultCause.OUTSIDE_VIEW, f"stopping: {error.strerror}") from error
