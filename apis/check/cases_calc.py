@@ -259,6 +259,7 @@ CASES = (
           light=False),
     _case("set_chart_legend_position", {"position": "bottom"}, "legend: bottom", {"position": "middle"},
           "position: write one of 'top'", before=_charted, saved=_legend),
+    # Not bounded: the office's filter takes milliseconds per sheet, and here every case has one.
     _case("save", {}, "saved book.xlsx", effect=_stored, light=False),
 )  # fmt: skip
 

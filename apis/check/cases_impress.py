@@ -264,7 +264,7 @@ CASES = (
           effect=_drawn, light=False),
     _case("duplicate_slide", {"slide_index": _at("duplicate_slide")}, "slide 15 is a copy of slide 14",
           {"slide_index": 99}, "slide_index: there is no slide 99", saved=_doubled),
-    Case(function="save", before=_noted("kept ü"), says="saved deck.odp", effect=_saved, light=False),
+    Case(function="save", before=_noted("kept ü"), says="saved deck.odp", effect=_saved),
     _case("save_as", {"file_path": f"~/{COPY}"}, "saved as copy.pptx", {"file_path": f"~/{DECK}"},
           "file_path: there is a file deck.odp already", before=_noted("copied ü"), effect=_copied, light=False,
           again=lambda _: {"file_path": f"~/{COPY}", "overwrite": True}),
