@@ -180,6 +180,7 @@ EXPERT = frozenset(
         "entropulse.pulse",
         "entropulse.rl_steps_for_pulse",
         "evaluation.episodes",
+        "evaluation.one_in",
         "run.require.gain_above",
     }
 )
