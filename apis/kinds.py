@@ -7,20 +7,17 @@ parameter's name and what would be right.
 
 from __future__ import annotations
 
-import math
 import re
-import unicodedata
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+from apis import kinds_text
 from apis.functions import Param
+from apis.kinds_text import MAX_NAME, Unfit
 
 MAX_COLUMN, MAX_ROW = 16_384, 1 << 20  # of a sheet: column XFD, row 1048576
-MAX_CELL_TEXT, MAX_NAME, MAX_PATH, MAX_FONT = 1000, 100, 240, 64  # characters
 MAX_CELLS = 2 * MAX_ROW  # of a range
 MAX_ITEMS = 500  # of a list of scalars
-MAX_ADDRESS = 300  # characters
 MAX_LINE = 1000  # of a text box
 MIN_CM, MAX_CM = 0.1, 300.0  # of what stands on a slide
 NOT_LITERAL = object()  # stands for an argument that is no literal
@@ -33,12 +30,7 @@ COLOURS = {
 _CELL = re.compile(r"\$?([A-Za-z]{1,3})\$?([1-9]\d{0,6})", re.ASCII)
 _LETTERS = re.compile(r"\$?([A-Za-z]{1,3})", re.ASCII)
 _ROW = re.compile(r"\$?([1-9]\d{0,6})", re.ASCII)
-_SETTING = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}", re.ASCII)
 _HEX = re.compile(r"#?([0-9A-Fa-f]{6})", re.ASCII)
-
-
-class Unfit(Exception):  # noqa: N818 - it becomes a refusal and goes no further
-    """The argument is not what the parameter takes."""
 
 
 def fit(param: Param, value: Any) -> Any:
@@ -97,26 +89,6 @@ def _boolean(param: Param, value: Any) -> bool:
     if type(value) is not bool:
         raise Unfit(f"{param.name}: write True or False")
     return value
-
-
-def _string(param: Param, value: Any, limit: int) -> str:
-    if not isinstance(value, str):
-        raise Unfit(f"{param.name}: write a string in quotes")
-    if len(value) > limit:
-        raise Unfit(f"{param.name}: at most {limit} characters, not {len(value)}")
-    bad = next((c for c in value if (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") or _no_xml(c)), None)
-    if bad is not None:
-        raise Unfit(f"{param.name}: the control character {bad!r} can't be typed, only \\n and \\t")
-    return value
-
-
-def _no_xml(char: str) -> bool:
-    """Whether it is one of the two characters below U+10000 that no XML, and so no office's file, can hold."""
-    return char in "\ufffe\uffff"
-
-
-def _text(param: Param, value: Any) -> str:
-    return _string(param, value, param.limits[0])
 
 
 def _choice(param: Param, value: Any) -> str:
@@ -191,39 +163,29 @@ def _letters(param: Param, value: Any) -> list[str]:
 
 
 def _sheet(param: Param, value: Any) -> str:
-    name = _string(param, value, MAX_NAME)
+    name = kinds_text.string(param, value, MAX_NAME)
     if not name.strip() or any(c in "[]*?:/\\\n\t" for c in name) or name[0] == "'" or name[-1] == "'":
         raise Unfit(f"{param.name}: a sheet's name is not empty, has none of []*?:/\\ and no ' at its ends")
     return name
 
 
-def _scalar(param: Param, value: Any) -> Any:
-    if isinstance(value, str):
-        return _string(param, value, MAX_CELL_TEXT)
-    if value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
-        if type(value) in (int, float) and abs(value) >= 1 << 53:
-            raise Unfit(f"{param.name}: a number this long is written as a string in quotes")
-        return value
-    raise Unfit(f"{param.name}: the list holds strings, numbers, True, False and None only")
-
-
 def _scalars(param: Param, value: Any) -> list[Any]:
     if not isinstance(value, list) or not 1 <= len(value) <= param.limits[0]:
         raise Unfit(f"{param.name}: write a list of 1 to {param.limits[0]} values like ['a', 2]")
-    return [_scalar(param, item) for item in value]
+    return [kinds_text.scalar(param, item) for item in value]
 
 
 def _names(param: Param, value: Any) -> list[str]:
     if not isinstance(value, list) or not 1 <= len(value) <= param.limits[0]:
         raise Unfit(f"{param.name}: write a list of 1 to {param.limits[0]} names in quotes like ['Sales']")
-    return [_string(param, item, MAX_NAME) for item in value]
+    return [kinds_text.string(param, item, MAX_NAME) for item in value]
 
 
 def _entry(param: Param, value: Any) -> str:
     """What goes into a cell, as a user types it; a number stands for its digits."""
     if not isinstance(value, str | int | float):
         raise Unfit(f"{param.name}: write a string in quotes like '42' or '=SUM(B2:B5)'")
-    scalar = _scalar(param, value)
+    scalar = kinds_text.scalar(param, value)
     return scalar if isinstance(scalar, str) else str(scalar).upper() if isinstance(scalar, bool) else str(scalar)
 
 
@@ -239,28 +201,6 @@ def _colour(param: Param, value: Any) -> str:
     if found is None:
         raise Unfit(f"{param.name}: write a colour like '#ff0000' or one of {', '.join(COLOURS)}")
     return f"#{found[1]}"
-
-
-def _at_home(param: Param, path: str, like: str, what: str = "file") -> None:
-    """Raise Unfit for a path that leads elsewhere by its words: from the root past no folder `home`, or another user's.
-
-    Where a desktop's HOME lies is its provider's affair, but every one of them has that name on its way.
-    """
-    outside = path.startswith("/") and "home" not in path.split("/")[1:-1]
-    if outside or (path.startswith("~") and not path.startswith("~/") and path != "~"):
-        raise Unfit(f"{param.name}: the {what} lies outside the home folder: write a path like {like}")
-
-
-def _path(param: Param, value: Any) -> str:
-    """A file below HOME, as a path relative to it or an absolute one; the guest checks where it leads."""
-    path = _string(param, value, MAX_PATH)
-    parts = path.split("/")
-    if not parts[-1] or ".." in parts or "\n" in path or "\t" in path or "://" in path:
-        raise Unfit(f"{param.name}: write a file of your home folder like '~/Documents/report.pdf', without '..'")
-    _at_home(param, path, "~/Documents/name")
-    if param.limits and not path.lower().endswith(param.limits):
-        raise Unfit(f"{param.name}: the name ends with {' or '.join(param.limits)}")
-    return path
 
 
 def _lines(param: Param, value: Any) -> list[int]:
@@ -310,85 +250,11 @@ def _indices(param: Param, value: Any) -> list[int]:
     return sorted(set(value))
 
 
-def _font(param: Param, value: Any) -> str:
-    name = _string(param, value, MAX_FONT).strip()
-    if not name or any(c in ";,\n\t" for c in name):
-        raise Unfit(f"{param.name}: write one font's name like 'Liberation Serif'")
-    return name
-
-
-def _folder(param: Param, value: Any) -> str:
-    """A folder below HOME, or a file there with one of the endings allowed; the guest tells which."""
-    path = _string(param, value, MAX_PATH)
-    if not path.strip() or ".." in path.split("/") or "\n" in path or "\t" in path or "://" in path:
-        raise Unfit(f"{param.name}: write a folder of your home folder like '~/Documents', without '..'")
-    _at_home(param, path, "~/Music", "folder")
-    return path
-
-
-def _file_name(param: Param, value: Any) -> str:
-    """A file's name alone; the ending is added where it lacks."""
-    name = _string(param, value, MAX_NAME)
-    if not name.strip(" .") or any(c in "/\\\n\t" for c in name):
-        raise Unfit(f"{param.name}: write a file's name without a folder, like 'report{param.limits[0]}'")
-    return _string(param, name if name.lower().endswith(param.limits) else name + str(param.limits[0]), MAX_NAME)
-
-
-def _one_line(param: Param, value: Any, limit: int, wanted: str) -> str:
-    text = _string(param, value, limit)
-    if not text.strip() or "\n" in text or "\t" in text:
-        raise Unfit(f"{param.name}: write {wanted}")
-    return text
-
-
-def _media(param: Param, value: Any) -> str:
-    """A file below HOME by its path or file:// address, or an address of the web; the guest checks where it leads."""
-    wanted = "a file like 'file:///home/agent/Music/a.mp3' or '~/Music/a.mp3', or an https address"
-    text = _one_line(param, value, MAX_ADDRESS, wanted).strip()
-    scheme, mark, _ = text.partition("://")
-    if (mark and scheme.lower() not in ("file", "http", "https")) or ".." in text.split("/") or text.endswith("/"):
-        raise Unfit(f"{param.name}: write {wanted}, without '..'")
-    if not mark or scheme.lower() == "file":
-        _at_home(param, text[len("file://") :].removeprefix("localhost") if mark else text, "~/Music/a.mp3")
-    return scheme.lower() + text[len(scheme) :] if mark else text
-
-
-def _setting(param: Param, value: Any) -> str:
-    name = value.strip().removeprefix("--") if isinstance(value, str) else ""
-    if not _SETTING.fullmatch(name):
-        raise Unfit(f"{param.name}: write a setting's name like 'qt-max-volume'")
-    return name
-
-
-def _line(param: Param, value: Any) -> str:
-    """One line of text; a number stands for its digits, True and False for 1 and 0."""
-    if isinstance(value, bool | int | float):
-        value = str(int(value)) if isinstance(value, bool) else str(_scalar(param, value))
-    text = _string(param, value, param.limits[0])
-    if "\n" in text or "\t" in text:
-        raise Unfit(f"{param.name}: write one line in quotes")
-    return text
-
-
-def _own_line(param: Param, value: Any) -> str:
-    """One line of text; none that begins like a path elsewhere. Where a path leads is the guest's to look at."""
-    text = _line(param, value)
-    _at_home(param, text.strip(), "~/Music")
-    return text
-
-
-def _extension(param: Param, value: Any) -> str:
-    """An extension's publisher and name or, where an ending is among the limits, its file below HOME."""
-    longest, *endings = param.limits
-    text = _one_line(param, value, longest, "publisher and name like 'bat.theme'").strip()
-    return _path(replace(param, limits=tuple(endings)), text) if endings and "/" in text else text
-
-
 _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "integer": _integer,
     "number": _number,
     "boolean": _boolean,
-    "text": _text,
+    "text": kinds_text.text,
     "choice": _choice,
     "cell": _cell,
     "range": _range,
@@ -402,17 +268,17 @@ _FITS: dict[str, Callable[[Param, Any], Any]] = {
     "entry": _entry,
     "rgb": _rgb,
     "colour": _colour,
-    "path": _path,
+    "path": kinds_text.path,
     "indices": _indices,
-    "font": _font,
-    "folder": _folder,
-    "file_name": _file_name,
+    "font": kinds_text.font,
+    "folder": kinds_text.folder,
+    "file_name": kinds_text.file_name,
     "lines": _lines,
     "spot": _spot,
     "extent": _extent,
-    "media": _media,
-    "setting": _setting,
-    "line": _line,
-    "own_line": _own_line,
-    "extension": _extension,
+    "media": kinds_text.media,
+    "setting": kinds_text.setting,
+    "line": kinds_text.line,
+    "own_line": kinds_text.own_line,
+    "extension": kinds_text.extension,
 }
