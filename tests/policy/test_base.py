@@ -158,7 +158,16 @@ def test_shipped_model_loads_in_transformers(shipped: Tokenizer) -> None:
 def test_shipped_model_points_and_copies(shipped: Tokenizer) -> None:
     from policy.megatron.trainer import OptimConfig, Trainer
 
-    figures = measure(Trainer(MODEL, OptimConfig()), shipped, seed=0)  # as README gives them
+    figures = measure(Trainer(MODEL, OptimConfig()), shipped, seed=99, sequences=24)
+    assert figures["point_accuracy"] > 0.8  # of questions that name a line, its tag only, or the next one of a sentence
+    assert figures["copy_accuracy"] > 0.95
+    assert figures["sentence_accuracy"] > 0.8
+
+
+def test_shipped_model_is_as_good_as_readme_says(shipped: Tokenizer) -> None:
+    from policy.megatron.trainer import OptimConfig, Trainer
+
+    figures = measure(Trainer(MODEL, OptimConfig()), shipped, seed=0)
     assert figures["point_accuracy"] > 0.77  # of questions that name a line, its tag only, or a sentence's next one
     assert figures["copy_accuracy"] > 0.965
     assert figures["sentence_accuracy"] > 0.89

@@ -105,6 +105,7 @@ COMMANDS = {
     "status --json": ["status", "evil", "--json"],
     "runs": ["runs"],
     "runs --json": ["runs", "--json"],
+    "report": ["report", "evil"],
     "report --text": ["report", "evil", "--text"],
     "report --json": ["report", "evil", "--json"],
     "demos list": ["demos", "list"],
@@ -118,7 +119,10 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_print_hostile_text_escaped(run: Path, capsys: pytest.CaptureFixture[str], command: str):
+def test_commands_print_hostile_text_escaped(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+):
+    monkeypatch.chdir(tmp_path)  # `report` writes its page there
     assert cli.main([*COMMANDS[command], "--runs", str(run.parent)]) in (0, 1, 2)
     out, err = capsys.readouterr()
     assert "plum" in out + err or command in ("demos list", "demos show")

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from apis.apps import app_named
 from apis.check.sheetfile import SheetFile
+from apis.kinds import Unfit
 from apis.observation import from_guest
 from apis.tasks.workbook import make_xlsx
 from runtime.errors import GuestRefused
@@ -286,6 +287,8 @@ async def test_what_covers_a_whole_sheet_ends_soon(calc: Calc) -> None:
     await calc.tool("set_cell_value", cell="A1048576", value="end")
     assert await calc.column("B") == '["Price", 30, 5, 7]'
     assert (await calc.tool("sort_column", column_name="B")) == "B2:B4 sorted, smallest first"
+    with pytest.raises(Unfit, match="data_range: at most 2097152 cells"):  # before it reaches the desktop
+        await calc.tool("create_chart", chart_type="line", data_range="A1:XFD1048576")
     told = await calc.tool("create_chart", chart_type="line", data_range="A1:A1048576")
     assert told.startswith("refused: data_range: at most 20000 cells")
     assert (await calc.column("A")).endswith(" more")
