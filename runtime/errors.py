@@ -54,6 +54,10 @@ class SamplerError(ComputerRLError):
     """An engine refused, failed or answered nonsense."""
 
 
+class PutOff(SamplerError):
+    """Engines that hold one version serve RL now: what an evaluation round asked for is drawn later, from the start."""
+
+
 class LearnerError(ComputerRLError):
     """A rank process failed or a step could not be computed."""
 

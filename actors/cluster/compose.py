@@ -97,6 +97,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     lanes = lanes_of(deploy.tasks)
     _refuse_idle_phases(deploy, lanes)
     _refuse_out_of_reach(deploy)
+    _refuse_shared_round(deploy)
     samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
     replay = _replay(deploy, lanes, model, run_dir, incarnation)
     learner = deploy.learner
@@ -209,6 +210,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         train_kinds=[kind_of(task) for task in lanes.train] if deploy.replay.curriculum != "none" else [],
         rl_steps=deploy.entropulse.rl_steps_in_all,
         eval_one_in=deploy.evaluation.one_in,
+        eval_apart=deploy.samplers.sglang,
         signal=deploy.learner.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
@@ -235,6 +237,15 @@ def _refuse_out_of_reach(deploy: Deploy) -> None:
     ):
         if wanted > most:
             raise ConfigError(f"run.require.{name} is {wanted}: the phases of entropulse have {most} such steps")
+
+
+def _refuse_shared_round(deploy: Deploy) -> None:
+    """Raise ConfigError where a round is to get a share of RL's episodes from engines that hold one version."""
+    if deploy.samplers.sglang and deploy.evaluation.one_in:
+        raise ConfigError(
+            f"evaluation.one_in is {deploy.evaluation.one_in}, and SGLang holds one version: its rounds are played"
+            " while RL draws nothing; leave it at 0"
+        )
 
 
 def _groups(deploy: Deploy) -> GroupSettings | None:

@@ -91,8 +91,7 @@ def _evaluation(deploy: Deploy, lanes: Lanes) -> str:
     episodes = f" x {evaluated.episodes}" if evaluated.episodes > 1 else ""
     how = "greedily" if evaluated.temperature == 0 else f"at temperature {evaluated.temperature:g}"
     twin = ", and greedily" if evaluated.greedy and evaluated.temperature else ""
-    share = (
-        f"; one of RL's episodes in {evaluated.one_in} meanwhile" if evaluated.one_in else "; on seats RL leaves idle"
-    )
+    idle = "; while RL draws nothing" if deploy.samplers.sglang else "; on seats RL leaves idle"
+    share = f"; one of RL's episodes in {evaluated.one_in} meanwhile" if evaluated.one_in else idle
     share *= bool(phases.rl_steps_in_all)
     return f"{rounds}: {count(len(lanes.eval), 'instance')}{episodes} {how}{twin}{share}"

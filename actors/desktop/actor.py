@@ -32,7 +32,7 @@ from actors.desktop.pool import Pool
 from actors.desktop.quarantine import Quarantine
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
-from actors.replay.messages import Commit, Fault, Lane, NoWork, Release, Reservation, Reserve
+from actors.replay.messages import PUT_OFF, Commit, Fault, Lane, NoWork, Release, Reservation, Reserve
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.errors import (
@@ -172,12 +172,14 @@ class DesktopController(Actor):
         try:
             played = await self._play(work, trace)
         except DesktopFault as fault:
-            self._faults += 1
             self._enter(Stage.REPORTING)
             cause = Fault(cause=fault.cause, detail=fault.detail[:400], culprit=fault.culprit)
-            self.ctx.log.emit(
-                EPISODE_FAULTED, trace=trace, task=work.task, cause=cause.cause, detail=cause.detail, token=work.token
-            )
+            if fault.cause != PUT_OFF:  # nothing broke, and the ledger says so
+                self._faults += 1
+                self.ctx.log.emit(
+                    EPISODE_FAULTED, trace=trace, task=work.task, cause=cause.cause, detail=cause.detail,
+                    token=work.token,
+                )  # fmt: skip
             await self._report(Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
             if self._held:  # what kept a desktop from being had is counted by the pool itself
                 self._pool.faulted(fault)

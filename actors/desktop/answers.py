@@ -10,14 +10,14 @@ from typing import Protocol
 
 import msgspec
 
-from actors.replay.messages import Lane, Reservation, VersionSpan
+from actors.replay.messages import PUT_OFF, Lane, Reservation, VersionSpan
 from actors.sampler.messages import Generate, Refused
 from apis.forms import Turn
 from apis.observation import Observation
 from apis.space import ActionSpace
 from apis.tasks import oracle
 from policy.tokenizer import Tokenizer
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, DesktopFault, MailboxFull, SamplerError
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, DesktopFault, MailboxFull, PutOff, SamplerError
 from runtime.refs import Ref
 from runtime.seeds import stable_seed
 
@@ -84,6 +84,8 @@ class SampledAnswers:
         start = time.monotonic()
         try:
             reply = await self._sampler.ask(request, timeout_s=self._timeout_s, trace=self._trace)
+        except PutOff as error:
+            raise DesktopFault(PUT_OFF, str(error), "sampler") from error
         except (DeadlineExceeded, ActorGone, ActorFailed, MailboxFull, SamplerError) as error:
             raise DesktopFault("sampler_unavailable", str(error), "sampler") from error
         if isinstance(reply, Refused):

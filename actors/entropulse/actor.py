@@ -39,6 +39,7 @@ class EntropulseActor(Actor):
         self._doing = "starting"
         self._kept: set[Version] = set()  # of the rounds in KEPT_ROUNDS that the ledger knows
         self._told: dict[Version, float] = {}  # when samplers were last told a pin, by the actor's clock
+        self._withdrawn: set[Version] = set()  # of open rounds, that samplers were told to let go meanwhile
 
     async def on_start(self) -> None:
         self._pins = PinnedFolders(self.ctx.run_dir)
@@ -78,6 +79,8 @@ class EntropulseActor(Actor):
                     self.ctx.log.emit(
                         events.PHASE_DECIDED, phase=change.next.phase, cause=change.cause, evidence=change.evidence
                     )
+                    if self._told:  # engines of one version are to draw for RL at once
+                        await self._keep_pins(await self.ctx.ref(self.config.replay).ask(GetFigures(), timeout_s=ASK_S))
             case OpenRound():
                 self._doing = f"opens evaluation {decision.name}"
                 try:
@@ -107,7 +110,14 @@ class EntropulseActor(Actor):
         await asyncio.to_thread(self._pins.pin, state.version, Path(state.location))
         if wanted.name in KEPT_ROUNDS:
             await asyncio.to_thread(self._pins.keep, state.version, Path(state.location))
-        await self._pin(state.version, wanted.name)
+        if not figures.rounds_wait:
+            await self._pin(state.version)
+        self.ctx.log.emit(
+            events.ROUND_WEIGHTS_KEPT,
+            version=str(state.version),
+            round=wanted.name,
+            samplers=list(self.config.samplers),
+        )
         rounds = {wanted.name: wanted.temperature} | ({wanted.name + GREEDY: 0.0} if wanted.greedy else {})
         for name, temperature in rounds.items():
             opened = OpenEval(
@@ -120,30 +130,33 @@ class EntropulseActor(Actor):
             )
             await self.ctx.ref(self.config.replay).ask(opened, timeout_s=ASK_S)
 
-    async def _pin(self, version: Version, round_name: str) -> None:
+    async def _pin(self, version: Version) -> None:
         pin = Pin(version=version, location=str(self._pins.location(version)))
         await asyncio.gather(*(self.ctx.ref(name).ask(pin, timeout_s=PIN_S) for name in self.config.samplers))
-        first = version not in self._told
         self._told[version] = self.ctx.clock.now()
-        if not first:
-            return
-        self.ctx.log.emit(
-            events.ROUND_WEIGHTS_KEPT, version=str(version), round=round_name, samplers=list(self.config.samplers)
-        )
+        self._withdrawn.discard(version)
+
+    async def _unpin(self, version: Version) -> None:
+        unpin = Unpin(version=version)
+        await asyncio.gather(*(self.ctx.ref(name).ask(unpin, timeout_s=ASK_S) for name in self.config.samplers))
+        self._told.pop(version, None)
 
     async def _keep_pins(self, figures: Figures) -> None:
-        """Tell samplers the pins of open rounds once more; let go of the others."""
+        """Tell samplers the pins of open rounds once more, or to let them go while rounds wait; drop the others."""
         wanted = {found.version for found in figures.evals if found.round in KEPT_ROUNDS}
         if wanted != self._kept:
             await asyncio.to_thread(self._pins.forget, wanted)
             self._kept = wanted
-        open_rounds = {found.version: found.round for found in figures.evals if not found.closed}
-        for version, name in open_rounds.items():
-            if self.ctx.clock.now() - self._told.get(version, -math.inf) >= WAIT_S:
-                await self._pin(version, name)
-        for version in await asyncio.to_thread(self._pins.surplus, open_rounds.keys()):
-            self._told.pop(version, None)
-            unpin = Unpin(version=version)
-            await asyncio.gather(*(self.ctx.ref(name).ask(unpin, timeout_s=ASK_S) for name in self.config.samplers))
+        # In the order of opening: an engine of one version holds the first.
+        open_rounds = dict.fromkeys(found.version for found in figures.evals if not found.closed).keys()
+        for version in open_rounds:
+            if figures.rounds_wait and version not in self._withdrawn:
+                await self._unpin(version)
+                self._withdrawn.add(version)
+            elif not figures.rounds_wait and self.ctx.clock.now() - self._told.get(version, -math.inf) >= WAIT_S:
+                await self._pin(version)
+        self._withdrawn &= open_rounds
+        for version in await asyncio.to_thread(self._pins.surplus, open_rounds):
+            await self._unpin(version)
             await asyncio.to_thread(self._pins.release, version)  # only now: until then it is asked again
             self.ctx.log.emit(events.ROUND_WEIGHTS_RELEASED, version=str(version))

@@ -66,6 +66,7 @@ class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     # Where RL has work for every seat, one episode in so many is an open round's, which ends sooner and delays RL a
     # little; 0: none, a round takes only the seats that RL leaves idle, in a pulse for one. Where RL never leaves any,
     # rounds are then played after it, and of the periodic ones only those that engines have room for are opened.
+    # SGLang holds one version: with it rounds are played while RL draws nothing, so this stays 0.
     one_in: int = 0
 
     def __post_init__(self) -> None:

@@ -137,6 +137,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     train_kinds: list[str] = []  # of each of `train_tasks`, where a curriculum chooses among kinds; else none
     rl_steps: int | None = None  # optimizer steps over all stays in RL, as this incarnation says; None: no bound
     eval_one_in: int = 0  # `evaluation.one_in`
+    eval_apart: bool = False  # engines hold one version: no round is played while RL draws
     signal: str = "step"  # what must differ in a group for the learner to learn from it: "step" or "trajectory" rewards
 
     def __post_init__(self) -> None:

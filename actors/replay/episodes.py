@@ -14,7 +14,19 @@ from actors.replay import admission, curriculum, events, evidence, groups, phase
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
 from actors.replay.memory import keep_success, store_steps
-from actors.replay.messages import Commit, Fault, Lane, NoWork, Phase, Release, Reservation, Reserve, Sampling, StepRef
+from actors.replay.messages import (
+    PUT_OFF,
+    Commit,
+    Fault,
+    Lane,
+    NoWork,
+    Phase,
+    Release,
+    Reservation,
+    Reserve,
+    Sampling,
+    StepRef,
+)
 from runtime.errors import FencedOff, LedgerError
 from runtime.message import Done, Version
 from runtime.seeds import stable_seed
@@ -68,12 +80,16 @@ def _next(book: Book, wish: Reserve) -> Reservation | None:
     stay = book.stay()
     # A round takes what training leaves idle: between batches, and while a pulse or the end of a stay plays nothing.
     # Where training always has work, it is given a share only if the user says so: its curve then has points sooner.
-    train_first = stay.phase is Phase.RL and not _rounds_turn(book)
+    # Engines that hold one version play rounds where RL draws nothing any more, or it would wait for them.
+    apart = book.settings.eval_apart
+    waits = rounds.wait(book)
+    train = stay.phase is Phase.RL and (waits or not apart)
+    train_first = train and not _rounds_turn(book)
     if train_first and (found := _next_slot(book, stay)) is not None:
         return _hand_out(book, wish, stay, found)
-    if (found := rounds.next_task(book)) is not None:
+    if not waits and (found := rounds.next_task(book)) is not None:
         return _hand_out(book, wish, stay, found)
-    if stay.phase is Phase.RL and not train_first and (found := _next_slot(book, stay)) is not None:
+    if train and not train_first and (found := _next_slot(book, stay)) is not None:
         return _hand_out(book, wish, stay, found)
     if stay.phase is Phase.DEMO and (found := _next_demo(book)) is not None:
         return _hand_out(book, wish, stay, found)
@@ -326,6 +342,14 @@ def release_all(book: Book) -> int:
 
 def _release(book: Book, row: Row, fault: Fault, *, counts: bool) -> None:
     book.execute("UPDATE reservations SET state = 'released' WHERE token = ?", row["token"])
+    if row["lane"] == Lane.EVAL and fault.cause == PUT_OFF:
+        rounds.faulted(book, row, counts=False)
+        book.emit(
+            events.EPISODE_PUT_OFF, trace=_reservation(row).trace, token=row["token"], seat=row["seat"],
+            task=row["task"], detail=fault.detail,
+        )  # fmt: skip
+        wards.broken(book, row, fault)
+        return
     book.count(f"fault:{fault.cause}")
     book.emit(
         events.EPISODE_RELEASED, trace=_reservation(row).trace, token=row["token"], seat=row["seat"], lane=row["lane"],

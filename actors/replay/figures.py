@@ -58,6 +58,7 @@ def figures(book: Book, revision: int) -> Figures:
         train_success=[row["success"] for row in told],
         entropy=[row["entropy"] for row in told],
         evals=rounds.figures(book),
+        rounds_wait=rounds.wait(book),
         seats_busy=book.number("SELECT COUNT(*) FROM reservations WHERE state = 'out'"),
         staleness=_named(counters, "staleness:"),
         tasks_resting=len(wards.resting_tasks(book)),

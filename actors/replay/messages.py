@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from actors.replay.snapshot import EvalFigures, Figures, StepEvidence
 from actors.replay.values import (
+    PUT_OFF,
     Fault,
     GroupRef,
     Lane,
@@ -23,6 +24,7 @@ from actors.replay.values import (
 from runtime.message import Done, Message, Request, Version
 
 __all__ = [
+    "PUT_OFF",
     "SERVING_AGAIN_S",
     "Batch",
     "Checkpointed",

@@ -11,7 +11,7 @@ import msgspec
 from actors.replay import events
 from actors.replay.book import Book, Row
 from actors.replay.evaluation import Episode, summarise
-from actors.replay.messages import EvalFigures, Lane, OpenEval, Sampling
+from actors.replay.messages import EvalFigures, Lane, OpenEval, Phase, Sampling
 from runtime.errors import LedgerError
 from runtime.message import Done, Version
 from runtime.seeds import stable_seed
@@ -31,6 +31,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     route: str = ""
     member: str = ""
     pin: Version | None = None
+
+
+def wait(book: Book) -> bool:
+    """Whether rounds stand back: RL has steps to make, and engines that hold one version hold its newest."""
+    stay = book.stay()
+    if not book.settings.eval_apart or stay.phase is not Phase.RL:
+        return False
+    limit = book.step_limit(stay)
+    return limit is None or book.steps_in(stay.root, "trained") < limit
 
 
 def open_round(book: Book, msg: OpenEval) -> Done:

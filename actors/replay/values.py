@@ -94,6 +94,9 @@ class Fault(Value):
     culprit: str  # "seat", "host", "image", "task", "sampler" or "verifier": what quarantine counts it against
 
 
+PUT_OFF = "put_off"  # cause of a release that nothing broke: an episode of a round stands back for RL
+
+
 class Outcome(Value):
     """How an episode ended on its own account."""
 

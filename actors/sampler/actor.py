@@ -99,7 +99,7 @@ class SamplerActor(Actor):
     async def _draw(self, msg: Generate) -> Generated:
         began, attempt, delay = time.monotonic(), 0, _RETRY_FIRST_S
         while True:
-            if msg.elsewhere and not self._keeper.takes(msg.pin):
+            if msg.elsewhere and not self._keeper.takes(msg.pin) and not self._keeper.pins.put_off(msg.pin):
                 up = self._keeper.takes(None)
                 raise (EngineBusy if up else EngineGone)(f"{self.ctx.name} is {self.doing()}")
             await self._keeper.ready(msg.pin)

@@ -21,10 +21,11 @@ from actors.sampler.joining import Joining
 from actors.sampler.latest import Latest, recall, remember
 from actors.sampler.limits import Limits
 from actors.sampler.loader import Loader, Verdict
+from actors.sampler.pinning import Pins
 from actors.sampler.probing import silence
 from actors.sampler.telling import Telling
 from runtime.actor import Context
-from runtime.errors import EngineBusy, EngineError, EngineGone, SamplerError
+from runtime.errors import EngineBusy, EngineError, EngineGone, PutOff, SamplerError
 from runtime.message import Version
 from runtime.supervision import GiveUp, RestartBudget
 
@@ -41,8 +42,8 @@ class EngineKeeper:
     def __init__(self, settings: SamplerSettings, ctx: Context) -> None:
         self._settings, self._ctx = settings, ctx
         self._memory = ctx.run_dir / "samplers" / f"{ctx.name.replace('/', '-')}.json"
-        first = Latest(version=settings.version, location=settings.model)
-        self.latest, self.pins = recall(self._memory, first)
+        self.latest, pinned = recall(self._memory, Latest(version=settings.version, location=settings.model))
+        self.pins = Pins(pinned, single=settings.sglang)
         self.health = Health(target=self.latest.version)
         self.limits = Limits(vocabulary=0, context=0)
         self.gate = Gate()
@@ -101,10 +102,9 @@ class EngineKeeper:
         An SGLang server holds one version: it goes to the pinned one, those pinned first before others, and takes
         newer weights only when nothing is pinned any more.
         """
-        new = self.pins.get(version) != location
-        self.pins[version] = location
+        new = self.pins.take(version, location)
         self._remember()
-        if self._single:
+        if self._settings.sglang:
             self._aim()
         elif not await self._pin_resident(version, location):
             return
@@ -117,18 +117,20 @@ class EngineKeeper:
         except EngineGone as error:
             self.suspect(error)  # its successor pins before it takes requests
         except EngineError as error:
-            self.pins.pop(version, None)
+            self.pins.drop(version)
             raise SamplerError(f"{version} can't be pinned: {error}") from error
         else:
             self._known.append(str(version))
         return True
 
     async def unpin(self, version: Version) -> None:
-        """Let a version go; unknown ones are no error."""
-        if self.pins.pop(version, None) is None:
+        """Let a version go; unknown ones are no error. What still asks an engine of one version for it is put off."""
+        dropped = self.pins.drop(version)
+        self._wake()
+        if not dropped:
             return
         self._remember()
-        if self._single:
+        if self._settings.sglang:
             self._aim()
         else:
             try:
@@ -138,15 +140,17 @@ class EngineKeeper:
         self._ctx.log.emit(events.WEIGHTS_UNPINNED, version=str(version))
 
     async def ready(self, pin: Version | None) -> None:
-        """Return once the engine may be asked, and holds `pin` if it can hold only one version."""
+        """Return once the engine may be asked, and holds `pin` if it can hold only one version. Raises PutOff."""
         while not self.takes(pin):
+            if self.pins.put_off(pin):
+                raise PutOff(f"the round on {pin} stands back for RL")
             await self._seen.wait()
 
     def takes(self, pin: Version | None) -> bool:
         """Whether the engine may be asked now."""
         if self.health.state is not State.HEALTHY:
             return False
-        return pin is None or not self._single or self.health.served == pin
+        return pin is None or not self._settings.sglang or self.health.served == pin
 
     async def vouch(self, versions: list[str], doubts: int) -> None:
         """Return once what was drawn from `versions` may be handed on; `doubts` is from before it was asked.
@@ -185,26 +189,21 @@ class EngineKeeper:
         if self.health.served is not None:
             self._known.append(str(self.health.served))
         self._telling.served = self.health.served
+        self._wake()
+
+    def _wake(self) -> None:
         self._seen.set()
         self._seen = asyncio.Event()
 
-    @property
-    def _single(self) -> bool:
-        """Whether the engine holds one version at a time."""
-        return self._settings.sglang
-
     def _wanted(self) -> Latest:
         """The weights that the engine is to hold."""
-        if not self._single or not self.pins:
-            return self.latest
-        version, location = next(iter(self.pins.items()))
-        return self.latest if version == self.latest.version else Latest(version=version, location=location)
+        return self.pins.wanted(self.latest)
 
     def _remember(self) -> None:
-        remember(self._memory, self.latest, self.pins)
+        remember(self._memory, self.latest, self.pins.held)
 
     def _aim(self) -> None:
-        self._see(Target(self._wanted().version, exact=self._single))
+        self._see(Target(self._wanted().version, exact=self._settings.sglang))
         self._newer.set()
 
     async def _bring_up(self) -> None:
@@ -217,7 +216,7 @@ class EngineKeeper:
             client = self.engine.client
             self.limits = await client.limits(self._settings.model)
             verdict = await (self.loader.load if self._settings.attach else self.loader.judge)(client, latest)
-            if not self._single:
+            if not self._settings.sglang:
                 await self._pin_again()
             self._judge(verdict, "start", latest)
         except EngineError as error:
@@ -229,11 +228,11 @@ class EngineKeeper:
 
     async def _pin_again(self) -> None:
         """Pin what the engine's predecessor had pinned; whoever needs a version that is gone pins it anew or fails."""
-        for version, location in list(self.pins.items()):
+        for version, location in list(self.pins.held.items()):
             try:
                 await self.engine.client.pin(str(version), location, self._settings.load_timeout_s)
             except EngineError as error:
-                self.pins.pop(version, None)
+                self.pins.drop(version)
                 self._refused(Latest(version=version, location=location), error)
             else:
                 self._known.append(str(version))
@@ -330,8 +329,8 @@ class EngineKeeper:
                     self.suspect(error)
                     return False
             self._broken = 0
-            if latest.version in self.pins and self._single:
-                self.pins.pop(latest.version)
+            if latest.version in self.pins.held and self._settings.sglang:
+                del self.pins.held[latest.version]  # refused, not put off: what asks for it waits for its deadline
                 self._aim()
             self._see(Refusal(latest.version))
             self._refused(latest, error)

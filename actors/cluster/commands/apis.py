@@ -16,7 +16,8 @@ CHECK = (
     "Open each application on a real desktop and call every function: rightly, reading what it did back from the\n"
     "saved file or the application's own state, and wrongly, which must be refused with the argument's name. Then\n"
     "every call is repeated and timed. Verdicts: ok, failed, unavailable (the application is not installed here).\n"
-    "For Calc the processor time of a call is measured beside that of a fresh interpreter per call.\n"
+    "For Calc the processor time of a call is measured beside that of a fresh interpreter per call, and that of\n"
+    "saves by the number of sheets.\n"
     "Exit status 1 when a function failed, and when a target is missed: 150 ms at the 95th percentile for calls that\n"
     "neither start nor export anything, and a fresh interpreter at least 50 times as dear as a call. Needs root."
 )

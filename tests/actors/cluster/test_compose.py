@@ -178,11 +178,21 @@ def test_a_curriculum_gets_the_kind_of_every_train_task() -> None:
 
 
 def test_a_rounds_share_of_rls_episodes_reaches_the_ledger() -> None:
-    assert specs(planned())["replay"].config.eval_one_in == 8  # type: ignore[attr-defined]
+    assert specs(planned())["replay"].config.eval_one_in == 0  # type: ignore[attr-defined]
     assert specs(planned("evaluation.one_in=5"))["replay"].config.eval_one_in == 5  # type: ignore[attr-defined]
     for share in (-1, 1):
         with pytest.raises(ConfigError, match=f"evaluation.one_in is {share}: 0 for none"):
             planned(f"evaluation.one_in={share}")
+
+
+def test_rounds_stand_apart_from_rl_on_engines_of_one_version() -> None:
+    sglang = ["run.expert=true", "samplers.engine={kind: sglang}"]
+    assert not specs(planned())["replay"].config.eval_apart  # type: ignore[attr-defined]
+    assert specs(planned(*sglang))["replay"].config.eval_apart  # type: ignore[attr-defined]
+    attached = planned("run.expert=true", "samplers.attach=['http://localhost:1']")
+    assert specs(attached)["replay"].config.eval_apart  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"evaluation\.one_in is 8, and SGLang holds one version"):
+        planned(*sglang, "evaluation.one_in=8")
 
 
 def test_weights_go_by_disk_or_by_collective() -> None:

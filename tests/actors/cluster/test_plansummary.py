@@ -22,10 +22,10 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     local = said("local")
     assert "21 steps of RL in 3 stays, 2 x 200 steps of pulse" in local["phases"]
     assert local["rehearsal"].startswith("8 exercises")
-    assert local["evaluation"] == (
-        "after cloning, every 21 steps of RL, after each pulse and at the end: 200 instances at temperature 1; "
-        "one of RL's episodes in 8 meanwhile"
-    )
+    rounds = "after cloning, every 21 steps of RL, after each pulse and at the end: 200 instances at temperature 1; "
+    assert local["evaluation"] == rounds + "on seats RL leaves idle"
+    assert said("local-sglang")["evaluation"] == rounds + "while RL draws nothing"
+    assert said("local", "evaluation.one_in=8")["evaluation"] == rounds + "one of RL's episodes in 8 meanwhile"
     assert said("sglang-gpu")["engine"] == "sglang on cuda"
     assert said("sglang-gpu", "samplers.attach=[http://a:1]")["engine"] == "sglang, 1 attached server"
     alone = said("bc-alone")

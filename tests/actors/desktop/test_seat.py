@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from actors.desktop import actor
@@ -19,14 +20,26 @@ from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, Scr
 from actors.desktop.quarantine import QuarantinePolicy
 from actors.desktop.seat_config import SeatConfig
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
-from actors.replay.messages import GetFigures, Lane, NoWork, Phase, PhaseRef, Reservation, Reserve, Sampling
+from actors.replay.messages import (
+    PUT_OFF,
+    GetFigures,
+    Lane,
+    NoWork,
+    Phase,
+    PhaseRef,
+    Release,
+    Reservation,
+    Reserve,
+    Sampling,
+)
 from actors.sampler.messages import Generate, Generated
 from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
-from runtime.errors import DesktopFault
+from runtime.errors import DesktopFault, PutOff
 from runtime.logs_read import read_logs
+from runtime.message import Done
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
 
 SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)
@@ -168,6 +181,49 @@ async def test_a_sampler_that_fails_is_a_fault_and_no_defect_of_the_seat(tmp_pat
         answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 9.0)
         with pytest.raises(DesktopFault, match=r"sampler_unavailable: .*a defect"):
             await answers.answer(0, Prompt(user="x"), Observation(windows=(), elements=()), [], None)
+
+
+class OnesOwn(Actor):
+    """A ledger with one episode of a round, which remembers how it ended."""
+
+    given = False
+    released: asyncio.Queue[Release]
+
+    async def on_start(self) -> None:
+        type(self).given = False
+        type(self).released = asyncio.Queue()
+
+    @handles(Reserve)
+    async def reserve(self, msg: Reserve) -> Reservation | NoWork:
+        """The episode once, then nothing."""
+        first, type(self).given = not type(self).given, True
+        return reserved(lane=Lane.EVAL) if first else NoWork(final=True)
+
+    @handles(Release)
+    async def release(self, msg: Release) -> Done:
+        """Remember it."""
+        self.released.put_nowait(msg)
+        return Done()
+
+
+class StandsBack(Actor):
+    """A sampler whose engine has gone on to RL."""
+
+    @handles(Generate)
+    async def generate(self, msg: Generate) -> Generated:
+        """Put it off."""
+        raise PutOff("the round on 0.0 stands back for RL")
+
+
+async def test_an_episode_that_stands_back_for_rl_is_given_back_and_is_no_fault(tmp_path, state_dir):
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="replay", factory=OnesOwn))
+        await system.spawn(ActorSpec(name="sampler/0", factory=StandsBack))
+        config = msgspec.structs.replace(seat_config(state_dir, spares=1), samplers=["sampler/0"])
+        await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=config))
+        back = await asyncio.wait_for(OnesOwn.released.get(), 60)
+        assert (back.fault.cause, back.fault.culprit) == (PUT_OFF, "sampler")
+        assert not lines(tmp_path, "episode_faulted")
 
 
 class Told(Actor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -20,12 +20,14 @@ from actors.replay.messages import (
     Batch,
     Checkpointed,
     Commit,
+    EvalFigures,
     Figures,
     GetFigures,
     Lane,
     LearnerResumed,
     Outcome,
     Phase,
+    PhaseRef,
     Reservation,
     Reserve,
     Serving,
@@ -39,8 +41,8 @@ from runtime.errors import StoreError
 from runtime.logs_read import read_logs
 from runtime.message import Done, Request, Version
 from runtime.system import ActorSpec, ActorSystem
+from tests.actors.replay.ledger_tools import Play, step
 from tests.actors.replay.ledger_tools import settings as ledger_settings
-from tests.actors.replay.ledger_tools import step
 
 SETTINGS = EntropulseSettings(
     phases=EntropulseConfig(bc_steps=2, total_rl_steps=2, rl_steps=1, pulses=1, pulse_steps=1),
@@ -277,6 +279,93 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
     assert [line["cause"] for line in changes] == [
         "demos_complete", "bc_complete", "counted", "pulse_complete", "counted",
     ]  # fmt: skip
+
+
+class Script(Actor):
+    """A ledger in RL with one open round, which stands back while `waits` says so."""
+
+    figures: ClassVar[Figures]
+    looked: ClassVar[asyncio.Queue[None]]
+
+    @handles(WaitFigures, concurrent=True)
+    async def wait(self, _msg: WaitFigures) -> Figures:
+        self.looked.put_nowait(None)
+        await asyncio.sleep(0.01)
+        return self.figures
+
+    @classmethod
+    async def until(cls, looks: int) -> None:
+        """Return once the supervisor has looked so often from now on."""
+        cls.looked = asyncio.Queue()
+        for _ in range(looks):
+            await cls.looked.get()
+
+    @handles(GetFigures, concurrent=True)
+    async def get(self, _msg: GetFigures) -> Figures:
+        return self.figures
+
+
+class Ordered(Sampler):
+    """Remembers the order, too."""
+
+    told: ClassVar[list[str]] = []
+
+    @handles(Pin)
+    async def pin(self, msg: Pin) -> Done:
+        self.told.append(f"pin {msg.version}")
+        return await super().pin(msg)
+
+    @handles(Unpin)
+    async def unpin(self, msg: Unpin) -> Done:
+        self.told.append(f"unpin {msg.version}")
+        return await super().unpin(msg)
+
+
+async def test_pins_of_a_round_are_let_go_while_it_stands_back_and_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
+    (tmp_path / "ledger").mkdir()
+    version = Version(lineage=0, step=2)
+    round_ = EvalFigures(
+        round="after_bc", version=version, temperature=1.0, tasks=2, played=0, successes=0, feasible=2, faults=0
+    )
+    playing = msgspec.structs.replace(
+        Play(tmp_path / "ledger").figures(), phase=PhaseRef(phase=Phase.RL, index=2), phase_limit=2, phase_steps=0,
+        steps={"bc": 2}, stays={"bc": 1, "rl": 1}, evals=[round_],
+    )  # fmt: skip
+    export = tmp_path / "weights"
+    export.mkdir()
+    (export / "model.safetensors").write_text(str(version))
+    folder = PinnedFolders(tmp_path).pin(version, export)
+
+    async def seen_with(figures: Figures) -> list[str]:
+        """What samplers were told until the supervisor had looked twice at `figures`."""
+        Script.figures = figures
+        async with asyncio.timeout(20):
+            await Script.until(3)
+        told, Ordered.told = Ordered.told, []
+        return told
+
+    Script.figures, Script.looked, Ordered.told = playing, asyncio.Queue(), []
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(
+            ActorSpec(name="replay", factory=Script),
+            ActorSpec(name="sampler/0", factory=Ordered),
+            ActorSpec(name="entropulse", factory=Mortal, config=SETTINGS),
+        )
+        waiting = msgspec.structs.replace(playing, rounds_wait=True)
+        assert await seen_with(playing) == ["pin 0.2"]
+        assert await seen_with(waiting) == ["unpin 0.2"]
+        with pytest.raises(Exception, match="crash"):
+            await system.ref("entropulse").ask(Crash(), timeout_s=5)
+        assert await seen_with(waiting) == ["unpin 0.2"], "its successor can't know that they were told"
+        assert folder.exists(), "the round needs it later"
+        assert await seen_with(playing) == ["pin 0.2"]
+        assert await seen_with(waiting) == ["unpin 0.2"]
+        closed = msgspec.structs.replace(round_, closed=True)
+        assert await seen_with(msgspec.structs.replace(waiting, evals=[closed])) == ["unpin 0.2"]
+        assert not folder.exists()
 
 
 async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weights(

@@ -35,6 +35,17 @@ def test_counted_run_with_a_pulse(tmp_path: Path) -> None:
     assert all(found.closed and found.successes == 2 for found in figures.evals)
 
 
+def test_rounds_on_engines_of_one_version_take_nothing_from_rl(tmp_path: Path) -> None:
+    world = World(
+        tmp_path, settings(every_steps=2, pulses=1, rl_steps=2, total_rl_steps=4), eval_apart=True, max_staleness=0
+    )
+    world.run()
+    lanes = [(left > 0, lane) for phase, left, lane in world.lanes if phase is Phase.RL]
+    assert set(lanes) == {(True, Lane.TRAIN), (False, Lane.EVAL)}
+    assert world.rounds == [("after_bc", "0.2"), ("rl2", "0.4"), ("after_pulse1", "0.6"), ("final", "0.8")]
+    assert all(found.closed and found.played == 2 for found in world.play.figures().evals)
+
+
 def test_a_round_due_at_a_stays_last_step_sees_that_stays_weights(tmp_path: Path) -> None:
     world = World(tmp_path, settings(every_steps=2, pulses=1, rl_steps=2, total_rl_steps=4))
     world.run()

@@ -9,7 +9,7 @@ from typing import Any
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.entropulse.machine import GREEDY, Finished, OpenRound, Stay, Switch, decide
 from actors.replay import phases
-from actors.replay.messages import Batch, Lane, NothingToTake, Reservation
+from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation
 from tests.actors.replay.ledger_tools import Play, step
 
 
@@ -32,6 +32,7 @@ class World:
     def __init__(self, folder: Path, config: EntropulseSettings, **rules: Any) -> None:
         self.config = config
         self.play = Play(folder, demos=config.demos, rl_steps=config.phases.rl_steps_in_all, **rules)
+        self.lanes: list[tuple[Phase, int, Lane]] = []  # of what was handed out: phase, steps left to it, lane
         self.causes: list[tuple[str, str]] = []
         self.rounds: list[tuple[str, str]] = []
         self.entropy = 1.0
@@ -63,6 +64,8 @@ class World:
         for seat in range(2):
             work = self.play.ask(f"desktop/{seat}")
             if isinstance(work, Reservation):
+                seen = self.play.figures()
+                self.lanes.append((seen.phase.phase, (seen.phase_limit or 0) - seen.phase_steps, work.lane))
                 drawn = [step(trained, surprisal=self.entropy)] if work.lane is Lane.TRAIN else None
                 self.play.commit(work, self.solves(work), drawn)
         taken = self.play.take()

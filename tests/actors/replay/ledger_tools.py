@@ -43,7 +43,13 @@ _numbers = itertools.count(1)
 
 
 def settings(
-    *, demos: int = 0, incarnation: str = "", rl_steps: int | None = None, eval_one_in: int = 0, **rules: Any
+    *,
+    demos: int = 0,
+    incarnation: str = "",
+    rl_steps: int | None = None,
+    eval_one_in: int = 0,
+    eval_apart: bool = False,
+    **rules: Any,
 ) -> LedgerSettings:
     """Small groups: G = 2, one group per step, S = 1 unless said otherwise."""
     small = {"group_size": 2, "group_min": 2, "groups_per_step": 1, "retries": 1, "samples_per_step": 4} | rules
@@ -57,6 +63,7 @@ def settings(
         incarnation=incarnation,
         rl_steps=rl_steps,
         eval_one_in=eval_one_in,
+        eval_apart=eval_apart,
     )
 
 

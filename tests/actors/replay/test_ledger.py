@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ledger_tools import Play, step
 
-from actors.replay.messages import Batch, Lane, NothingToTake, NoWork, Phase, Reservation
+from actors.replay.messages import PUT_OFF, Batch, Fault, Lane, NothingToTake, NoWork, Phase, Reservation
 from runtime.errors import FencedOff, LedgerError
 
 Start = Callable[..., Play]
@@ -282,6 +282,37 @@ def test_a_round_takes_of_training_what_the_user_gives_it_and_else_nothing(
     lanes = [play.reserve().lane for _ in range(30)]
     assert [n for n, lane in enumerate(lanes) if lane == Lane.EVAL] == turns
     assert set(lanes[24:]) == {Lane.TRAIN}
+
+
+def test_rounds_on_engines_of_one_version_are_played_while_rl_draws_nothing(start: Start) -> None:
+    play = start(max_staleness=0, groups_per_step=1, group_size=2, group_min=2, eval_apart=True, retries=0)
+    play.open_eval("after_bc", "0.0", ["e0", "e1"])
+    early = play.reserve()
+    assert (early.lane, play.figures().rounds_wait) == (Lane.EVAL, False)
+    play.rl(steps=1)
+    assert play.figures().rounds_wait
+    works = [play.reserve() for _ in range(2)]
+    assert [work.lane for work in works] == [Lane.TRAIN, Lane.TRAIN]
+    assert play.ask("desktop/idle") is None, "this seat stays idle: for the round engines would leave the policy"
+    play.release(early, Fault(cause=PUT_OFF, detail="RL goes on", culprit="sampler"))
+    assert not play.figures().faults
+    (said,) = play.events("episode_put_off")
+    assert (said["task"], said["token"]) == ("e0", early.token)
+    assert not play.events("episode_released")
+    for work, success in zip(works, (True, False), strict=True):
+        play.commit(work, success)
+    batch = play.batch()
+    assert play.ask("desktop/idle") is None, "the step is not made yet"
+    play.trained(batch)
+    play.serving("0.1")
+    assert not play.figures().rounds_wait
+    again = [play.reserve() for _ in range(2)]
+    assert [(work.lane, work.task) for work in again] == [(Lane.EVAL, "e0"), (Lane.EVAL, "e1")], "nothing was lost"
+    assert play.ask("desktop/idle") is None, "the stay has no step left to play for"
+    for work in again:
+        play.commit(work, True)
+    (seen,) = play.figures().evals
+    assert (seen.played, seen.faults, seen.closed) == (2, 0, True)
 
 
 def test_evaluation_enters_no_group(start: Start) -> None:

@@ -19,7 +19,7 @@ from actors.sampler.loader import Loader
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
 from policy.hf_folder import digest
 from runtime.actor import Actor, handles
-from runtime.errors import EngineError, EngineGone, SamplerError
+from runtime.errors import EngineError, EngineGone, PutOff, SamplerError
 from runtime.logs_read import read_logs
 from runtime.message import Done, Version
 from runtime.supervision import RestartPolicy
@@ -223,6 +223,16 @@ async def test_an_attached_server(tmp_path, models):
             while await asyncio.wait_for(Ledger.told.get(), 20) != SECOND:
                 pass
             check(models[2], await ask(ref, "e"), SECOND)
+            with pytest.raises(PutOff, match=r"the round on 0\.0 stands back"):
+                await ask(ref, "f", pin=BASE)
+            waiting = asyncio.create_task(ask(ref, "g", pin=FIRST))  # handed out before its pin was told
+            await asyncio.sleep(0.2)
+            assert not waiting.done()
+            await ref.ask(Unpin(version=FIRST), timeout_s=20)
+            with pytest.raises(PutOff):
+                await waiting
+            await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
+            check(models[0], await ask(ref, "h", pin=BASE), BASE)
     (ready,) = events(tmp_path, "sampler_ready")
     assert (ready["engine"], ready["version"]) == ("attach", "0.0")
 

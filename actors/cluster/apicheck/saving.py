@@ -1,0 +1,56 @@
+"""What saving a workbook costs in processor time, by its number of sheets.
+
+Calc's `save` has no bound, since it writes through an export filter, whose work grows with the sheets.
+
+Invariant: it is counted like every cost here, by the control group of one desktop, the office and the SSH server in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+
+from actors.cluster.apicheck.cost import APP
+from actors.cluster.apicheck.desk import RealDesk, opened
+from actors.desktop.providers.sandbox import cgroups
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from apis.check import TABLES
+from apis.check.case import NotSo
+from apis.check.cases_calc import BOOK
+from apis.tasks.workbook import make_xlsx
+
+SHEETS = (1, 11, 21)
+SAVES = 7  # of each number of sheets
+
+
+async def measure(provider: SandboxProvider) -> str:
+    """A line for people, from a desktop of its own. Raises as `opened`."""
+    first = {BOOK: make_xlsx({"1": [[f"{row}.{column}" for column in range(3)] for row in range(5)]})}
+    async with opened(provider, dataclasses.replace(TABLES[APP], files=lambda: first)) as desk:
+        spent = [await _saves(desk, sheets) for sheets in SHEETS]
+    slope, start = statistics.linear_regression(SHEETS, spent)
+    counts = ", ".join(map(str, SHEETS))
+    return (
+        f"save: {start + slope:.0f} ms of CPU for a workbook of one sheet, {slope:.1f} for each further, empty one"
+        f" (a line through {counts} sheets, medians of {SAVES})"
+    )
+
+
+async def _saves(desk: RealDesk, sheets: int) -> float:
+    """Milliseconds of processor time that a save of so many sheets takes."""
+    folders = desk.desktop.outside.cgroups if desk.desktop.outside is not None else {}
+    if not cgroups.cpu_s(folders):
+        raise NotSo("the processor time of desktops can't be counted here: their control groups are not writable")
+    for number in range(1, sheets + 1):
+        await desk.tool("switch_active_sheet", sheet_name=str(number))
+    await desk.tool("switch_active_sheet", sheet_name="1")
+    spent = []
+    for number in range(SAVES):
+        await desk.tool("set_cell_value", cell="E1", value=str(number))
+        await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+        before_s = cgroups.cpu_s(folders)
+        said = await desk.tool("save")
+        spent.append(1e3 * (cgroups.cpu_s(folders) - before_s))
+        if not said.startswith("saved"):
+            raise NotSo(f"save: {said}")
+    return statistics.median(spent)
