@@ -244,7 +244,7 @@ def _refuse_shared_round(deploy: Deploy) -> None:
     if deploy.samplers.sglang and deploy.evaluation.one_in:
         raise ConfigError(
             f"evaluation.one_in is {deploy.evaluation.one_in}, and SGLang holds one version: its rounds are played"
-            " while RL draws nothing; leave it at 0"
+            " while RL draws nothing; set evaluation.one_in to 0"
         )
 
 

@@ -86,7 +86,8 @@ async def _all(
                     mine, timed = await _one(made, app, wanted, args.repeats, shown)
                     found += mine
                     targets += timed
-                    notes += [await _saving(made, shown)] * (app == cost.APP and "save" in wanted and args.repeats > 0)
+                    if app == cost.APP and "save" in wanted and args.repeats:
+                        notes.append(await _saving(made, shown))
                 except (DesktopFault, LinkDown, NotSo, TimeoutError) as error:
                     found += verdicts.without(app, wanted, "failed", str(error) or "it took too long")
             else:
