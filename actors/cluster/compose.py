@@ -133,6 +133,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
                 demo_attempts=int(deploy.demos.count * deploy.demos.attempts_per_demo),
                 max_new_tokens=deploy.replay.max_new_tokens,
                 samplers=samplers,
+                apart=deploy.samplers.sglang,
                 resample_rounds=deploy.demos.resample_rounds,
                 resample_bc_steps=deploy.demos.resample_bc_steps,
             ),

@@ -38,8 +38,8 @@ class EntropulseActor(Actor):
         super().__init__(config)
         self._doing = "starting"
         self._kept: set[Version] = set()  # of the rounds in KEPT_ROUNDS that the ledger knows
-        self._told: dict[Version, float] = {}  # when samplers were last told a pin, by the actor's clock
-        self._withdrawn: set[Version] = set()  # of open rounds, that samplers were told to let go meanwhile
+        # What samplers were last told of open rounds' versions: to keep them or not, and when, by the actor's clock.
+        self._told: dict[Version, tuple[bool, float]] = {}
 
     async def on_start(self) -> None:
         self._pins = PinnedFolders(self.ctx.run_dir)
@@ -79,7 +79,7 @@ class EntropulseActor(Actor):
                     self.ctx.log.emit(
                         events.PHASE_DECIDED, phase=change.next.phase, cause=change.cause, evidence=change.evidence
                     )
-                    if self._told:  # engines of one version are to draw for RL at once
+                    if self.config.apart:  # to draw for RL, or to play rounds, at once
                         await self._keep_pins(await self.ctx.ref(self.config.replay).ask(GetFigures(), timeout_s=ASK_S))
             case OpenRound():
                 self._doing = f"opens evaluation {decision.name}"
@@ -99,7 +99,7 @@ class EntropulseActor(Actor):
         return False
 
     async def _open(self, wanted: OpenRound, figures: Figures) -> None:
-        """Pin the learner's weights at all samplers, then open the round on them."""
+        """Keep the learner's weights, pin them where engines have room, then open the round on them."""
         state = await self.ctx.ref(self.config.learner).ask(GetLearnerState(), timeout_s=ASK_S)
         # The learner names the newest weights it has exported, which may be one step behind what the ledger knows.
         # One of another lineage is what a resume has just abandoned.
@@ -110,14 +110,8 @@ class EntropulseActor(Actor):
         await asyncio.to_thread(self._pins.pin, state.version, Path(state.location))
         if wanted.name in KEPT_ROUNDS:
             await asyncio.to_thread(self._pins.keep, state.version, Path(state.location))
-        if not figures.rounds_wait:
-            await self._pin(state.version)
-        self.ctx.log.emit(
-            events.ROUND_WEIGHTS_KEPT,
-            version=str(state.version),
-            round=wanted.name,
-            samplers=list(self.config.samplers),
-        )
+        if not self.config.apart:
+            await self._tell(state.version, keep=True)
         rounds = {wanted.name: wanted.temperature} | ({wanted.name + GREEDY: 0.0} if wanted.greedy else {})
         for name, temperature in rounds.items():
             opened = OpenEval(
@@ -129,34 +123,44 @@ class EntropulseActor(Actor):
                 episodes=self.config.evaluation.episodes if temperature else 1,
             )
             await self.ctx.ref(self.config.replay).ask(opened, timeout_s=ASK_S)
+        self.ctx.log.emit(
+            events.ROUND_WEIGHTS_KEPT, version=str(state.version), round=wanted.name,
+            samplers=[] if self.config.apart else list(self.config.samplers),
+        )  # fmt: skip
 
-    async def _pin(self, version: Version) -> None:
-        pin = Pin(version=version, location=str(self._pins.location(version)))
-        await asyncio.gather(*(self.ctx.ref(name).ask(pin, timeout_s=PIN_S) for name in self.config.samplers))
-        self._told[version] = self.ctx.clock.now()
-        self._withdrawn.discard(version)
-
-    async def _unpin(self, version: Version) -> None:
-        unpin = Unpin(version=version)
-        await asyncio.gather(*(self.ctx.ref(name).ask(unpin, timeout_s=ASK_S) for name in self.config.samplers))
-        self._told.pop(version, None)
+    async def _tell(self, version: Version, *, keep: bool) -> None:
+        """Have all samplers keep a version, or let it go. Raises what the first of them raised, once all were told."""
+        self._told.pop(version, None)  # one that raises may have done it nevertheless: what it holds is not known
+        message = Pin(version=version, location=str(self._pins.location(version))) if keep else Unpin(version=version)
+        asked = [self.ctx.ref(name).ask(message, timeout_s=PIN_S if keep else ASK_S) for name in self.config.samplers]
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
+        self._told[version] = keep, self.ctx.clock.now()
 
     async def _keep_pins(self, figures: Figures) -> None:
-        """Tell samplers the pins of open rounds once more, or to let them go while rounds wait; drop the others."""
+        """Tell samplers what to keep for open rounds once more, and what not; delete what no round needs any more.
+
+        Engines that hold one version keep that of the oldest round, and none while rounds stand back for RL.
+        """
         wanted = {found.version for found in figures.evals if found.round in KEPT_ROUNDS}
         if wanted != self._kept:
             await asyncio.to_thread(self._pins.forget, wanted)
             self._kept = wanted
-        # In the order of opening: an engine of one version holds the first.
-        open_rounds = dict.fromkeys(found.version for found in figures.evals if not found.closed).keys()
-        for version in open_rounds:
-            if figures.rounds_wait and version not in self._withdrawn:
-                await self._unpin(version)
-                self._withdrawn.add(version)
-            elif not figures.rounds_wait and self.ctx.clock.now() - self._told.get(version, -math.inf) >= WAIT_S:
-                await self._pin(version)
-        self._withdrawn &= open_rounds
+        open_rounds = list(dict.fromkeys(found.version for found in figures.evals if not found.closed))
+        most = 0 if figures.rounds_wait else 1 if self.config.apart else len(open_rounds)
+        failed: list[Exception] = []
+        for number, version in reversed(list(enumerate(open_rounds))):  # what is to be let go first
+            told, when = self._told.get(version, (None, -math.inf))
+            if told != (number < most) or self.ctx.clock.now() - when >= WAIT_S:
+                try:
+                    await self._tell(version, keep=number < most)
+                except TRANSIENT as error:  # the others are told nevertheless
+                    failed.append(error)
+        if failed:
+            raise failed[0]
         for version in await asyncio.to_thread(self._pins.surplus, open_rounds):
-            await self._unpin(version)
+            await self._tell(version, keep=False)
+            del self._told[version]
             await asyncio.to_thread(self._pins.release, version)  # only now: until then it is asked again
             self.ctx.log.emit(events.ROUND_WEIGHTS_RELEASED, version=str(version))

@@ -91,6 +91,7 @@ class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     demo_attempts: int  # recording stops after this many
     max_new_tokens: int
     samplers: list[str]
+    apart: bool = False  # engines hold one version: the oldest open round's, while RL draws nothing
     resample_rounds: int = 0  # after cloning, the policy tries what was sometimes solved, and is cloned again
     resample_bc_steps: int = 0  # of that cloning; 0: as many as of the first
     replay: str = "replay"

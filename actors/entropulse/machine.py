@@ -185,7 +185,7 @@ def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exac
     """
     every = settings.evaluation.every_steps
     due = done // every * every if every else 0
-    if due <= done - figures.phase_steps or len(_pinned(figures)) >= MOST_PINNED - 1:
+    if due <= done - figures.phase_steps or len(_pinned(figures, settings)) >= MOST_PINNED - 1:
         return None
     found = _next_round(figures, settings, [f"rl{due}"], exact=exact)
     if not isinstance(found, OpenRound) or found.exact:
@@ -193,9 +193,9 @@ def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exac
     return msgspec.structs.replace(found, least=figures.trained.step - (done - due))
 
 
-def _pinned(figures: Figures) -> set[Version]:
-    """The weights of open rounds."""
-    return {found.version for found in figures.evals if not found.closed}
+def _pinned(figures: Figures, settings: EntropulseSettings) -> set[Version]:
+    """The weights of open rounds that engines keep beside the newest; those that hold one version keep none."""
+    return set() if settings.apart else {found.version for found in figures.evals if not found.closed}
 
 
 def _next_round(
@@ -203,7 +203,7 @@ def _next_round(
 ) -> OpenRound | Stay | None:
     """The first of `names` (and of their greedy twins) that was not opened yet, once engines have room for it."""
     found = _unopened(figures, settings, names, exact=exact)
-    pinned = _pinned(figures)
+    pinned = _pinned(figures, settings)
     if found is not None and exact and figures.trained not in pinned and len(pinned) >= MOST_PINNED:
         return Stay("an open evaluation round to close")
     return found

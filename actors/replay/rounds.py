@@ -34,12 +34,19 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wait(book: Book) -> bool:
-    """Whether rounds stand back: RL has steps to make, and engines that hold one version hold its newest."""
+    """Whether rounds stand back: RL has steps to make, and engines that hold one version hold its newest.
+
+    Between two stays in RL, too: what follows a stay's last step may be another, which is not to wait for a round.
+    """
     stay = book.stay()
-    if not book.settings.eval_apart or stay.phase is not Phase.RL:
+    if not book.settings.eval_apart or stay.phase is not Phase.RL or book.step_limit(stay) == 0:
         return False
-    limit = book.step_limit(stay)
-    return limit is None or book.steps_in(stay.root, "trained") < limit
+    total = book.settings.rl_steps
+    made = book.number(
+        "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'trained' AND s.phase = ?",
+        Phase.RL,
+    )
+    return total is None or made < total
 
 
 def open_round(book: Book, msg: OpenEval) -> Done:
@@ -74,20 +81,24 @@ def open_round(book: Book, msg: OpenEval) -> Done:
 
 
 def next_task(book: Book) -> Work | None:
-    """A task of the oldest round that has one free; marks it as out. A task at rest counts as a fault of its round."""
+    """A task of the oldest round that has one free; marks it as out. A task at rest counts as a fault of its round.
+
+    Of engines that hold one version only the oldest open round's is asked: they hold no other until it is closed.
+    """
     for left_out in book.rows(
         "SELECT t.round_id, t.n FROM wards w JOIN round_tasks t ON t.task = w.task "
         "WHERE w.state = 'resting' AND w.probe_at > ? AND t.state = 'free'",
         book.now,
     ):
         _set_task(book, left_out["round_id"], left_out["n"], "fault", book.rules.retries + 1)
+    oldest = book.row("SELECT version FROM rounds WHERE closed = 0 ORDER BY id LIMIT 1")
     row = book.row(
         "SELECT t.round_id, t.n, t.task, r.name, r.version, r.temperature, r.max_new_tokens, r.tasks "
         "FROM round_tasks t JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' AND t.task NOT IN "
         "(SELECT task FROM wards WHERE state = 'probing' OR (state = 'resting' AND probe_at > ?)) "
-        "ORDER BY t.round_id, t.n LIMIT 1",
-        book.now,
-    )
+        "AND (? OR r.version = ?) ORDER BY t.round_id, t.n LIMIT 1",
+        book.now, not book.settings.eval_apart, oldest and oldest["version"],
+    )  # fmt: skip
     if row is None:
         return None
     book.execute("UPDATE round_tasks SET state = 'out' WHERE round_id = ? AND n = ?", row["round_id"], row["n"])

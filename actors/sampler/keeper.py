@@ -126,10 +126,10 @@ class EngineKeeper:
     async def unpin(self, version: Version) -> None:
         """Let a version go; unknown ones are no error. What still asks an engine of one version for it is put off."""
         dropped = self.pins.drop(version)
+        self._remember()
         self._wake()
         if not dropped:
             return
-        self._remember()
         if self._settings.sglang:
             self._aim()
         else:
@@ -331,6 +331,7 @@ class EngineKeeper:
             self._broken = 0
             if latest.version in self.pins.held and self._settings.sglang:
                 del self.pins.held[latest.version]  # refused, not put off: what asks for it waits for its deadline
+                self._remember()
                 self._aim()
             self._see(Refusal(latest.version))
             self._refused(latest, error)

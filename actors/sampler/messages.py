@@ -62,6 +62,6 @@ class Pin(Request[Done]):
 
 
 class Unpin(Request[Done]):
-    """The round is over."""
+    """No round needs the version now: it is over, or stands back for RL."""
 
     version: Version

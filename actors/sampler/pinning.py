@@ -1,7 +1,7 @@
 """The versions that evaluation rounds need of an engine.
 
 Invariant: of an engine that holds one version, the one pinned first is wanted before others, and what still asks for
-a version that was let go is put off; nothing else ever is.
+a version that this sampler was told to let go is put off; nothing else ever is.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ class Pins:
         return new
 
     def drop(self, version: Version) -> bool:
-        """Let it go; whether it was pinned."""
+        """Let it go; whether that is news."""
+        new = self.held.pop(version, None) is not None
         if self._single and version not in self._let_go:
             self._let_go.append(version)
-        return self.held.pop(version, None) is not None
+            new = True
+        return new
 
     def put_off(self, version: Version | None) -> bool:
         """Whether a request for `version` is to come again later."""

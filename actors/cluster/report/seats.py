@@ -93,8 +93,13 @@ def causes(lines: Sequence[Line]) -> Timeline:
 
 
 def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
-    """When rounds were going on. The ledger says nothing of a round that a resume abandons with its weights."""
+    """When rounds were being played: open, and with weights that an engine keeps for them.
+
+    The ledger says nothing of a round that a resume abandons with its weights. Engines that hold one version let a
+    round's go while it stands back for RL; with them it is not what seats wait for.
+    """
     going: set[tuple[str, Version]] = set()
+    let_go: set[Version] = set()
     parents: dict[int, Version | None] = {0: None}
     for line in lines:
         if line["event"] == "eval_round_opened":
@@ -106,9 +111,13 @@ def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
             parents[trained.lineage] = Version.parse(line["parent"])
             tree = Lineages(parents)
             going = {(name, version) for name, version in going if not tree.abandoned(trained, version)}
+        elif line["event"] == "weights_unpinned":
+            let_go.add(Version.parse(line["version"]))
+        elif line["event"] == "weights_pinned":
+            let_go.discard(Version.parse(line["version"]))
         else:
             continue
-        yield line["t"], "eval", bool(going)
+        yield line["t"], "eval", any(version not in let_go for _, version in going)
 
 
 def _first(lines: Iterable[Line]) -> str:

@@ -98,6 +98,19 @@ def test_idle_seats_wait_for_what_the_run_does_meanwhile() -> None:
     assert seat_time(lines) is None
 
 
+def test_seats_do_not_wait_for_a_round_that_stands_back_for_rl() -> None:
+    lines = [
+        phase(0.0, "rl", attempts=8.0),
+        evaluated(0.0, "opened", "after_bc", "0.5"),
+        {"event": "weights_unpinned", "t": 10.0, "version": "0.5"},
+        {"event": "weights_pinned", "t": 20.0, "version": "0.5"},
+        evaluated(30.0, "closed", "after_bc", "0.5"),
+    ]
+    why = causes(lines)
+    evaluation, groups = seats_report.EVALUATION, seats_report.GROUPS
+    assert [why.at(t) for t in (5.0, 15.0, 25.0, 35.0)] == [evaluation, groups, evaluation, groups]
+
+
 def test_seats_wait_for_an_evaluation_until_the_last_round_that_goes_on_is_over() -> None:
     """Of a round whose weights a resume abandons the log says no more; one of weights that stand goes on."""
     lines = [

@@ -368,6 +368,51 @@ async def test_pins_of_a_round_are_let_go_while_it_stands_back_and_told_again(
         assert not folder.exists()
 
 
+@pytest.mark.parametrize("apart", [True, False])
+async def test_engines_of_one_version_are_told_the_oldest_open_rounds_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, apart: bool
+) -> None:
+    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
+    (tmp_path / "ledger").mkdir()
+    export = tmp_path / "weights"
+    export.mkdir()
+    versions = [Version(lineage=0, step=step) for step in (2, 4)]
+    for version in versions:
+        (export / "model.safetensors").write_text(str(version))
+        folder = tmp_path / "pinned" / str(version)
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_text(str(version))
+    rounds = [
+        EvalFigures(
+            round=f"round {version}", version=version, temperature=1.0, tasks=2, played=0, successes=0, feasible=2,
+            faults=0,
+        )
+        for version in versions
+    ]  # fmt: skip
+    ends = msgspec.structs.replace(
+        Play(tmp_path / "ledger").figures(), phase=PhaseRef(phase=Phase.PULSE, index=3), phase_limit=9, phase_steps=0,
+        steps={"bc": 2, "rl": 1}, stays={"bc": 1, "rl": 1, "pulse": 1}, evals=rounds,
+    )  # fmt: skip
+    Script.figures, Script.looked, Ordered.told = ends, asyncio.Queue(), []
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(
+            ActorSpec(name="replay", factory=Script),
+            ActorSpec(name="sampler/0", factory=Ordered),
+            ActorSpec(
+                name="entropulse", factory=EntropulseActor, config=msgspec.structs.replace(SETTINGS, apart=apart)
+            ),
+        )
+        async with asyncio.timeout(20):
+            await Script.until(3)
+        assert Ordered.told == (["unpin 0.4", "pin 0.2"] if apart else ["pin 0.4", "pin 0.2"])
+        Ordered.told = []
+        closed = msgspec.structs.replace(rounds[0], closed=True)
+        Script.figures = msgspec.structs.replace(ends, evals=[closed, rounds[1]])
+        async with asyncio.timeout(20):
+            await Script.until(3)
+        assert Ordered.told == (["pin 0.4", "unpin 0.2"] if apart else ["unpin 0.2"])
+
+
 async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

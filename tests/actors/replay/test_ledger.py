@@ -285,7 +285,7 @@ def test_a_round_takes_of_training_what_the_user_gives_it_and_else_nothing(
 
 
 def test_rounds_on_engines_of_one_version_are_played_while_rl_draws_nothing(start: Start) -> None:
-    play = start(max_staleness=0, groups_per_step=1, group_size=2, group_min=2, eval_apart=True, retries=0)
+    play = start(max_staleness=0, group_size=2, group_min=2, eval_apart=True, retries=0, rl_steps=1)
     play.open_eval("after_bc", "0.0", ["e0", "e1"])
     early = play.reserve()
     assert (early.lane, play.figures().rounds_wait) == (Lane.EVAL, False)
@@ -309,10 +309,30 @@ def test_rounds_on_engines_of_one_version_are_played_while_rl_draws_nothing(star
     again = [play.reserve() for _ in range(2)]
     assert [(work.lane, work.task) for work in again] == [(Lane.EVAL, "e0"), (Lane.EVAL, "e1")], "nothing was lost"
     assert play.ask("desktop/idle") is None, "the stay has no step left to play for"
-    for work in again:
-        play.commit(work, True)
-    (seen,) = play.figures().evals
+    play.open_eval("final", "0.1", ["e0"])
+    play.commit(again[0], True)
+    assert play.ask("desktop/idle") is None, "engines hold the older round's version until it is closed"
+    play.commit(again[1], True)
+    (seen, _) = play.figures().evals
     assert (seen.played, seen.faults, seen.closed) == (2, 0, True)
+    last = play.reserve()
+    assert (last.round, str(last.pin)) == ("final", "0.1")
+
+
+def test_between_two_stays_in_rl_rounds_of_engines_of_one_version_go_on_waiting(start: Start) -> None:
+    play = start(max_staleness=0, group_size=2, group_min=2, eval_apart=True, rl_steps=2)
+    play.open_eval("after_bc", "0.0", ["e0"])
+    play.rl(steps=1)
+    play.group([True, False])
+    play.trained(play.batch())
+    play.serving("0.1")
+    assert play.figures().rounds_wait, "another stay may follow at once"
+    assert play.ask("desktop/idle") is None
+    play.phase(Phase.PULSE)
+    assert not play.figures().rounds_wait
+    assert play.reserve().lane == Lane.EVAL
+    play.rl(steps=0)
+    assert not play.figures().rounds_wait, "a stay without steps: RL is over"
 
 
 def test_evaluation_enters_no_group(start: Start) -> None:
