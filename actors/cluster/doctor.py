@@ -323,10 +323,15 @@ def check_learner() -> Iterator[Check]:
 
 def check_profile() -> Check:
     """LibreOffice's finished profile; without it every spreadsheet takes seconds longer to open."""
+    from deploy.guest.make_home import complete
+
     profile = home.office_profile()
+    ok = profile is not None and complete(profile)
     found = str(profile) if profile else "none: LibreOffice starts as if for the first time on every desktop"
-    mend = f"{sys.executable} -P -m deploy.guest.make_home"
-    return Check(name="office profile", ok=profile is not None, found=found, mend=mend, needed=False)
+    if profile and not ok:
+        found += " is of another version of this program: settings are missing in it"
+    mend = f"make setup   (or: {sys.executable} -P -m deploy.guest.make_home)"
+    return Check(name="office profile", ok=ok, found=found, mend=mend, needed=False)
 
 
 def check_base(deploy: Deploy) -> Check:

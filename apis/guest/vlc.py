@@ -123,12 +123,14 @@ class VLCTools:
     def toggle_fullscreen(self, *, enable: bool | None) -> str:
         """Fill the screen, or not."""
         wanted = not ask()["fullscreen"] if enable is None else enable
+        order = {"do": "fullscreen", "value": "1" if wanted else "0"}
         for wait_s in WINDOW_S:  # an order that comes while VLC sets its picture up is lost
-            ask(do="fullscreen", value="1" if wanted else "0")
-            now = ask_until(lambda now: now["fullscreen"] == wanted, CHANGE_S)
+            now = ask(**order)
+            if now["fullscreen"] != wanted:
+                now = ask_until(lambda now: now["fullscreen"] == wanted, CHANGE_S)
             if not now["video"] or _window_becomes(wanted, wait_s):
                 break
-            ask(do="fullscreen", value="0" if wanted else "1")
+            order["again"] = "1"
         else:
             raise wrong("VLC's window does not change: wait until the picture shows, and try again")
         later = "" if now["video"] else "; it counts for the next video: nothing with a picture is playing"

@@ -50,6 +50,17 @@ def settings_lines() -> str:
     )
 
 
+def registry_of(profile: Path) -> Path:
+    """The file of a profile that holds its settings."""
+    return profile / "4" / "user" / "registrymodifications.xcu"
+
+
+def complete(profile: Path) -> bool:
+    """Whether a profile was made with the settings above."""
+    registry = registry_of(profile)
+    return registry.is_file() and settings_lines() in registry.read_text()
+
+
 async def start_office(out: Path) -> None:
     """Let LibreOffice make its profile in a desktop and copy it into `out`."""
     with tempfile.TemporaryDirectory(prefix="crl-") as state_dir:
@@ -71,7 +82,7 @@ async def start_office(out: Path) -> None:
                 )
         finally:
             await provider.close()
-    registry = out / home.OFFICE_PROFILE / "4" / "user" / "registrymodifications.xcu"
+    registry = registry_of(out / home.OFFICE_PROFILE)
     text = registry.read_text()
     registry.write_text(text.replace("</oor:items>", settings_lines() + "</oor:items>"))
     shutil.rmtree(out / home.OFFICE_PROFILE / "4" / "crash", ignore_errors=True)

@@ -44,6 +44,9 @@ def check(args: argparse.Namespace) -> int:
     bad = [found for found in doctor.examine(Deploy()) if found.fatal]
     if bad:
         raise ConfigError(f"no desktops here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")
+    profile = doctor.check_profile()
+    if not profile.ok and any(app.startswith("libreoffice") for app in names):
+        say.line(f"{profile.name}: {profile.found}, so times are other ones: {profile.mend}", to=sys.stderr)
     with Progress(stream(as_json=args.json)) as shown:
         found, targets, notes = run_loop(_all(names, args, shown))
     kept = [] if args.no_targets else targets

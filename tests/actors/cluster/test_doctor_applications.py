@@ -1,8 +1,11 @@
 """What doctor says of applications that are not installed."""
 
+from pathlib import Path
+
 import pytest
 
 from actors.cluster import deployfile, doctor
+from deploy.guest import make_home
 
 
 def test_missing_applications_are_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,3 +68,17 @@ def test_a_learner_that_leaves_the_gpu_idle_is_told(monkeypatch: pytest.MonkeyPa
     assert [check.ok for check in doctor.check_learner()] == [True]
     monkeypatch.setattr(doctor, "_output", lambda command: (1, ""))
     assert list(doctor.check_learner()) == []
+
+
+def test_an_office_profile_of_another_version_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = tmp_path / "profile"
+    registry = make_home.registry_of(profile)
+    registry.parent.mkdir(parents=True)
+    monkeypatch.setattr(doctor.home, "office_profile", lambda: profile)
+    registry.write_text(f"<oor:items>{make_home.settings_lines()}</oor:items>")
+    assert doctor.check_profile().ok
+    monkeypatch.setitem(make_home.SETTINGS, "/org.openoffice.Office.Common/New", {"Setting": "true"})
+    check = doctor.check_profile()
+    assert (check.ok, check.fatal) == (False, False)
+    assert "is of another version of this program" in check.found
+    assert (check.mend or "").startswith("make setup")
