@@ -14,7 +14,7 @@ import msgspec
 from actors.cluster.criterion import RequireConfig
 from actors.desktop.config import DesktopsConfig, HostsConfig, PoolConfig, SandboxConfig
 from actors.desktop.members import EndpointMember, OracleMember
-from actors.desktop.seat_config import SeatConfig
+from actors.desktop.seat_config import Screenshots, SeatConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
 from actors.replay.config import DemosConfig, ReplayConfig, TasksConfig
@@ -47,7 +47,7 @@ class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     provider: SandboxConfig | HostsConfig = SandboxConfig()
     form: Literal["compact", "paper"] = "compact"  # of prompts and answers
     actions: ActionSpace = "both"  # that the agent and its demonstrators have: all, "gui" or "api" (apis/space.py)
-    screenshots: Literal["none", "last", "all"] = "last"  # which of an episode's are stored
+    screenshots: Screenshots = "some"  # stored: of each episode its last, and with "some" all of one episode in 16
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
 
     def __post_init__(self) -> None:

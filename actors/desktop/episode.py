@@ -16,7 +16,7 @@ from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
 from actors.desktop.body import Body
 from actors.desktop.machine import Ending, Stage, ending_after, judge, needs_verifier
 from actors.desktop.recorder import Recorder
-from actors.desktop.seat_config import SeatConfig
+from actors.desktop.seat_config import WHOLE_ONE_IN, SeatConfig
 from actors.replay.messages import Outcome, Reservation, StepPayload, StepRef
 from apis.actions import Action, line
 from apis.execute import Call, Plan, plan, setup
@@ -187,7 +187,9 @@ class Episode:
         Nor does an agent that breaks under the last one take back what the policy has claimed: files are read from
         outside. Raises AgentBrokeDesktop from any other one, for there would be no next step.
         """
-        if self._config.screenshots == "none" or (self._config.screenshots == "last" and ending is None):
+        wanted = self._config.screenshots
+        whole = wanted == "all" or (wanted == "some" and self._work.token % WHOLE_ONE_IN == 0)
+        if wanted == "none" or (ending is None and not whole):
             return None
         try:
             return await self._body.call("screenshot", {"format": "jpeg", "quality": 60}, self._config.call_timeout_s)

@@ -9,13 +9,18 @@ import msgspec
 from actors.desktop.quarantine import QuarantinePolicy
 from apis.space import ActionSpace
 
+# Which of an episode's screenshots are kept: the last, and with "some" all of one episode in `WHOLE_ONE_IN`, so that a
+# report has whole episodes to show.
+Screenshots = Literal["none", "last", "some", "all"]
+WHOLE_ONE_IN = 16
+
 
 class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a seat plays episodes."""
 
     form: Literal["compact", "paper"] = "compact"  # of prompts and answers
     actions: ActionSpace = "both"  # that the agent has
-    screenshots: Literal["none", "last", "all"] = "last"  # of an episode's steps, kept with their payloads
+    screenshots: Screenshots = "some"  # of an episode's steps, kept with their payloads
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
     call_timeout_s: float = 20.0  # one call of the guest agent; typing alone may take it 16 s
     lease_timeout_s: float = 60.0  # for a booted desktop

@@ -1,7 +1,7 @@
-"""Reads whole episodes: prompts, answers, what came of them, and the picture that was kept.
+"""Reads whole episodes: prompts, answers, what came of them, and the screenshots that were kept.
 
-Invariant: the newest of each kind whose steps are still stored are taken; one whose payload is gone is left out, never
-shown in part.
+Invariant: of each kind one whose steps are still stored is taken; one whose payload is gone is left out, never shown
+in part.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import ledgers
+from actors.desktop.seat_config import WHOLE_ONE_IN
 from actors.replay.messages import StepRef
 from runtime.errors import StoreError
 from runtime.message import BlobRef
@@ -51,13 +52,17 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose(run: Path, most: int = 24) -> list[Episode]:
-    """One success and one failure per family, evaluation before training, newest first; at most `most`."""
+    """One success and one failure per family; at most `most`.
+
+    Evaluation before training, then those of which every screenshot was kept, newest first.
+    """
     with ledgers.opened(run) as db:
         rows = db.execute(
             "SELECT e.token, e.task, e.lane, e.success, e.reason, coalesce(r.name, s.phase) AS whereto FROM episodes e"
             " LEFT JOIN rounds r ON r.id = e.round_id LEFT JOIN stays s ON s.idx = e.stay"
-            " WHERE e.live = 1 AND e.lane != 'demo' ORDER BY e.lane = 'eval' DESC, e.seq DESC LIMIT ?",
-            (MOST_LOOKED_AT,),
+            " WHERE e.live = 1 AND e.lane != 'demo'"
+            " ORDER BY e.lane = 'eval' DESC, e.token % ? = 0 DESC, e.seq DESC LIMIT ?",
+            (WHOLE_ONE_IN, MOST_LOOKED_AT),
         )
         found: dict[tuple[str, bool], Episode] = {}
         for row in rows:

@@ -18,7 +18,7 @@ from actors.desktop.episode import Episode, Played
 from actors.desktop.machine import Stage, StageClock
 from actors.desktop.pool import Pool
 from actors.desktop.recorder import Recorder
-from actors.desktop.seat_config import SeatConfig
+from actors.desktop.seat_config import WHOLE_ONE_IN, SeatConfig
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
 from apis.forms import Turn
 from apis.observation import Observation
@@ -138,6 +138,13 @@ async def test_a_demonstrator_succeeds_and_its_steps_can_be_read_back(stand: Sta
     assert last.response_ids[-1] == tokenizer.eos_id
     assert last.screenshot is not None
     assert read_blob(stand.segments, last.screenshot).startswith(b"\xff\xd8")
+
+
+@pytest.mark.parametrize(("token", "kept"), [(WHOLE_ONE_IN - 1, [False, True]), (WHOLE_ONE_IN, [True, True])])
+async def test_of_one_episode_in_so_many_every_screenshot_is_kept(stand: Stand, token: int, kept: list[bool]) -> None:
+    work = msgspec.structs.replace(reservation(), token=token)
+    played = await stand.play(Scripted("Agent.wait(seconds=1)", "Agent.exit(success=False)"), work)
+    assert [stand.payload(played, n).screenshot is not None for n in range(len(played.steps))] == kept
 
 
 async def test_a_refusal_is_told_in_the_very_next_observation(stand: Stand) -> None:
