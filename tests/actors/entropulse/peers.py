@@ -1,0 +1,141 @@
+"""Peers that pretend, around a real supervisor: a seat, a learner and a sampler, and how a run is set."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from actors.entropulse.actor import EntropulseActor
+from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
+from actors.learner.messages import GetLearnerState, LearnerState
+from actors.replay.messages import (
+    Batch,
+    Checkpointed,
+    Commit,
+    GetFigures,
+    Lane,
+    Outcome,
+    Reservation,
+    Reserve,
+    Serving,
+    Take,
+    Trained,
+)
+from actors.sampler.messages import Pin, Unpin
+from runtime.actor import Actor, handles
+from runtime.message import Done, Request, Version
+from tests.actors.replay.ledger_tools import step
+
+SETTINGS = EntropulseSettings(
+    phases=EntropulseConfig(bc_steps=2, total_rl_steps=2, rl_steps=1, pulses=1, pulse_steps=1),
+    evaluation=EvaluationConfig(greedy=True),
+    eval_tasks=["e0", "e1"],
+    task_set="e",
+    demos=2,
+    demo_attempts=8,
+    max_new_tokens=16,
+    samplers=["sampler/0"],
+)
+
+
+class Crash(Request[Done]):
+    """End the supervisor as a defect would."""
+
+
+class Mortal(EntropulseActor):
+    """A supervisor that can be made to crash."""
+
+    @handles(Crash)
+    async def crash(self, _msg: Crash) -> Done:
+        raise RuntimeError("crash")
+
+
+class Seat(Actor):
+    """Every second training episode succeeds, everything else always."""
+
+    async def on_start(self) -> None:
+        self.ctx.spawn(self.live(), "live")
+
+    async def live(self) -> None:
+        replay, number = self.ctx.ref("replay"), 0
+        while True:
+            number += 1
+            wish = Reserve(seat=self.ctx.name, request_id=f"{self.ctx.name}.{number}", wait_s=5.0)
+            work = await replay.ask(wish, timeout_s=15)
+            if not isinstance(work, Reservation):
+                if work.final:
+                    return
+                continue
+            figures = await replay.ask(GetFigures(), timeout_s=15)
+            version = work.pin or figures.served
+            success = work.lane is not Lane.TRAIN or work.slot == 0
+            played = step(
+                None if work.lane is Lane.DEMO else str(version), surprisal=0.5**version.step if version else 0
+            )
+            outcome = Outcome(success=success, reason="verified")
+            commit = Commit(token=work.token, seat="s", outcome=outcome, steps=[played], wall_s=1.0, busy_s=1.0)
+            await replay.ask(commit, timeout_s=15)
+
+
+class Learner(Actor):
+    """Makes versions out of batches, exports each, tells the ledger that the sampler serves it."""
+
+    async def on_start(self) -> None:
+        await self.export(Version(lineage=0, step=0))
+        self.ctx.spawn(self.live(), "live")
+
+    async def export(self, version: Version) -> None:
+        location = self.ctx.run_dir / "weights" / str(version)
+        location.mkdir(parents=True)
+        (location / "model.safetensors").write_text(str(version))
+        self.version, self.location = version, location
+        await self.ctx.ref("replay").ask(Serving(sampler="sampler/0", version=self.version), timeout_s=15)
+
+    async def live(self) -> None:
+        replay, number = self.ctx.ref("replay"), 0
+        while True:
+            number += 1
+            wish = Take(learner="learner", request_id=str(number), trained=self.version, wait_s=5.0)
+            taken = await replay.ask(wish, timeout_s=15)
+            if isinstance(taken, Batch):
+                made = Version(lineage=0, step=self.version.step + 1)
+                await replay.ask(Trained(lease=taken.lease, version=made, figures={}), timeout_s=15)
+                await self.export(made)
+            elif taken.checkpoint:
+                await replay.ask(Checkpointed(version=self.version, location="c"), timeout_s=15)
+            elif taken.final:
+                return
+
+    @handles(GetLearnerState, concurrent=True)
+    async def state(self, _msg: GetLearnerState) -> LearnerState:
+        return LearnerState(version=self.version, location=str(self.location), busy_s=0.0)
+
+
+class GetPins(Request[LearnerState]):
+    """Which pins there were, as JSON in `location`."""
+
+
+class Sampler(Actor):
+    """Checks that what is pinned is there, and keeps a record."""
+
+    async def on_start(self) -> None:
+        self.pinned: Counter[str] = Counter()
+        self.unpinned: Counter[str] = Counter()
+
+    @handles(Pin)
+    async def pin(self, msg: Pin) -> Done:
+        assert (Path(msg.location) / "model.safetensors").read_text() == str(msg.version)
+        self.pinned[str(msg.version)] += 1
+        return Done()
+
+    @handles(Unpin)
+    async def unpin(self, msg: Unpin) -> Done:
+        self.unpinned[str(msg.version)] += 1
+        return Done()
+
+    @handles(GetPins)
+    async def pins(self, _msg: GetPins) -> LearnerState:
+        record = msgspec.json.encode([self.pinned, self.unpinned]).decode()
+        return LearnerState(version=Version(lineage=0, step=0), location=record, busy_s=0.0)
