@@ -42,11 +42,17 @@ sys.stdout.write(Inside(Office().reached(CONNECT_S)).done("tool", "guest.calc", 
 
 async def measure(desk: RealDesk, repeats: int) -> list[Target]:
     """A target per function of `CALLS`. Raises NotSo and LinkDown."""
+    folders = counted(desk)
+    await desk.tool("switch_active_sheet", sheet_name="after")
+    return [await _one(desk, folders, name, arguments, repeats) for name, arguments in CALLS]
+
+
+def counted(desk: RealDesk) -> dict[str, str]:
+    """The control groups that tell the desktop's processor time. Raises NotSo where they don't."""
     folders = desk.desktop.outside.cgroups if desk.desktop.outside is not None else {}
     if not cgroups.cpu_s(folders):
         raise NotSo("the processor time of desktops can't be counted here: their control groups are not writable")
-    await desk.tool("switch_active_sheet", sheet_name="after")
-    return [await _one(desk, folders, name, arguments, repeats) for name, arguments in CALLS]
+    return folders
 
 
 def unmeasured() -> list[Target]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-from actors.cluster.apicheck.cost import APP
+from actors.cluster.apicheck.cost import APP, counted
 from actors.cluster.apicheck.desk import RealDesk, opened
 from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.check import TABLES
 from apis.check.case import NotSo
 from apis.check.cases_calc import BOOK
+from apis.check.run import REFUSED
 from apis.tasks.workbook import make_xlsx
 
 SHEETS = (1, 11, 21)
@@ -38,19 +39,21 @@ async def measure(provider: SandboxProvider) -> str:
 
 async def _saves(desk: RealDesk, sheets: int) -> float:
     """Milliseconds of processor time that a save of so many sheets takes."""
-    folders = desk.desktop.outside.cgroups if desk.desktop.outside is not None else {}
-    if not cgroups.cpu_s(folders):
-        raise NotSo("the processor time of desktops can't be counted here: their control groups are not writable")
-    for number in range(1, sheets + 1):
-        await desk.tool("switch_active_sheet", sheet_name=str(number))
-    await desk.tool("switch_active_sheet", sheet_name="1")
+    folders = counted(desk)
+    for number in (*range(1, sheets + 1), 1):
+        await _done(desk, "switch_active_sheet", sheet_name=str(number))
     spent = []
     for number in range(SAVES):
-        await desk.tool("set_cell_value", cell="E1", value=str(number))
+        await _done(desk, "set_cell_value", cell="E1", value=str(number))
         await desk.call("settle", timeout_ms=5000, quiet_ms=200)
         before_s = cgroups.cpu_s(folders)
-        said = await desk.tool("save")
+        await _done(desk, "save")
         spent.append(1e3 * (cgroups.cpu_s(folders) - before_s))
-        if not said.startswith("saved"):
-            raise NotSo(f"save: {said}")
     return statistics.median(spent)
+
+
+async def _done(desk: RealDesk, name: str, **arguments: str) -> None:
+    """Call a function. Raises NotSo with what it said where it refuses."""
+    said = await desk.tool(name, **arguments)
+    if said.startswith(REFUSED):
+        raise NotSo(f"{name}: {said}")
