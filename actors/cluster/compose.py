@@ -212,6 +212,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         rl_steps=deploy.entropulse.rl_steps_in_all,
         eval_one_in=deploy.evaluation.one_in,
         eval_apart=deploy.samplers.sglang,
+        keeps_optimizer=deploy.entropulse.pulse == "reference_reset",
         signal=deploy.learner.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)

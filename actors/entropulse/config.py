@@ -22,7 +22,8 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     rl_steps: int = 0  # a stay in RL with a pulse still to come ends after this many; 0: by its plateau alone
     pulses: int = 1
     pulse_steps: int = 40
-    pulse: Literal["full", "reference_reset", "none"] = "full"  # the others are for comparison, see `rl_steps_in_all`
+    # `full` is Entropulse, the others are for comparison, see `rl_steps_in_all`
+    pulse: Literal["full", "restart", "reference_reset", "none"] = "full"
     rl_steps_for_pulse: int = 0  # RL steps in place of a pulse, in an arm without; 0: as many as `pulse_steps`
     min_stay: int = 20  # a plateau is not looked for before this many steps of a stay
     window: int = 20  # the fewest steps that the slope of success is fitted over
@@ -45,8 +46,9 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         """RL steps of the whole run. An arm without pulses gets `rl_steps_for_pulse` more in place of each.
 
         A pulse's step costs no episodes and so a fraction of an RL step's processor time: at equal compute a pulse
-        stands for few RL steps. `reference_reset` begins a new stay at the same triggers (new reference, fresh
-        optimizer); `none` has one stay.
+        stands for few RL steps. `restart` and `reference_reset` begin a new stay of RL at the same triggers: the one
+        with all that a pulse's end renews (reference, optimizer, warm-up of the rate), the other with a new reference
+        alone. `none` has one stay.
         """
         instead = 0 if self.pulse == "full" else self.pulses * (self.rl_steps_for_pulse or self.pulse_steps)
         return self.total_rl_steps and self.total_rl_steps + instead

@@ -160,7 +160,7 @@ def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
 def _pulse(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> Switch:
     if settings.phases.pulse == "full":
         return _switch(figures, Phase.PULSE, cause, evidence, settings.phases.pulse_steps)
-    # A new stay in RL is all that a reset is: its first batch makes a new reference and a fresh optimizer.
+    # A new stay in RL is all that a reset is; what its first batch renews, the ledger's settings say.
     return _to_rl(figures, settings, cause, evidence, resets=1)
 
 

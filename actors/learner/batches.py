@@ -70,7 +70,7 @@ def plan(
             version=version,
             micro_batches=micro_batches,
             rehearsal=list(rehearsal),
-            lr=learning_rate(config, batch.phase.phase, batch.stay_step, batch.stay_limit),
+            lr=_rate(config, batch),
             fresh_optimizer=batch.fresh_optimizer,
             new_reference=batch.new_reference,
             kl_coef=config.kl_coef if rl else 0.0,
@@ -84,6 +84,13 @@ def plan(
         without_signal=without_signal,
         figures=figures,
     )
+
+
+def _rate(config: LearnerConfig, batch: Batch) -> float:
+    """The step's learning rate. A stay that goes on with an optimizer goes on with its rate, too."""
+    joined, limit = batch.steps_joined, batch.stay_limit
+    of_all = None if limit is None else joined + limit
+    return learning_rate(config, batch.phase.phase, joined + batch.stay_step, of_all)
 
 
 def _advantages(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:

@@ -138,6 +138,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     rl_steps: int | None = None  # optimizer steps over all stays in RL, as this incarnation says; None: no bound
     eval_one_in: int = 0  # `evaluation.one_in`
     eval_apart: bool = False  # engines hold one version: no round is played while RL draws
+    keeps_optimizer: bool = False  # where a stay of RL follows one of RL: the reference alone is renewed
     signal: str = "step"  # what must differ in a group for the learner to learn from it: "step" or "trajectory" rewards
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ a step counts while its weights are an ancestor of the learner's, so what a cras
 from __future__ import annotations
 
 from collections import Counter
+from itertools import takewhile
 
 import msgspec
 
@@ -117,6 +118,7 @@ def _lease(
     staleness: list[int] | None = None,
 ) -> Batch:
     groups, samples, staleness = groups or [], samples or [], staleness or []
+    joined = _joined(book, stay)
     lease = 1 + book.number("SELECT seq FROM sqlite_sequence WHERE name = 'leases'")
     batch = Batch(
         lease=lease,
@@ -124,10 +126,11 @@ def _lease(
         groups=groups,
         samples=samples,
         staleness=staleness,
-        fresh_optimizer=done == 0 and stay.phase is not Phase.BC,
+        fresh_optimizer=done + joined == 0 and stay.phase is not Phase.BC,
         new_reference=done == 0 and stay.phase is Phase.RL,
         stay_step=done,
         stay_limit=book.step_limit(stay),
+        steps_joined=joined,
     )
     book.execute(
         "INSERT INTO leases(id, request_id, learner, stay, state, reply) VALUES(?, ?, ?, ?, 'out', ?)",
@@ -138,6 +141,14 @@ def _lease(
         staleness=dict(Counter(map(str, staleness))),
     )  # fmt: skip
     return batch
+
+
+def _joined(book: Book, stay: Stay) -> int:
+    """Steps of the stays of RL that `stay` follows at once, where a reset renews nothing but the reference."""
+    if not book.settings.keeps_optimizer or stay.phase is not Phase.RL:
+        return 0
+    before = takewhile(lambda found: found.phase is Phase.RL, book.path()[1:])
+    return sum(book.steps_in(found.root, "trained") for found in before)
 
 
 def trained(book: Book, msg: Trained) -> Done:

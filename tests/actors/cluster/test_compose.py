@@ -195,6 +195,12 @@ def test_rounds_stand_apart_from_rl_on_engines_of_one_version() -> None:
         planned(*sglang, "evaluation.one_in=8")
 
 
+@pytest.mark.parametrize("arm", ["full", "restart", "reference_reset", "none"])
+def test_only_a_reset_of_the_reference_keeps_the_optimizer(arm: str) -> None:
+    found = specs(planned(f"entropulse.pulse={arm}"))["replay"].config
+    assert found.keeps_optimizer == (arm == "reference_reset")  # type: ignore[attr-defined]
+
+
 def test_weights_go_by_disk_or_by_collective() -> None:
     assert specs(planned())["learner"].config.groups is None  # type: ignore[attr-defined]
     sglang = ["run.expert=true", "samplers.engine={kind: sglang}", "samplers.publish=collective"]

@@ -119,14 +119,14 @@ def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:
     assert world.play.figures().steps["rl"] == 12
 
 
-@pytest.mark.parametrize(("arm", "stays"), [("reference_reset", 2), ("none", 1)])
+@pytest.mark.parametrize(("arm", "stays"), [("restart", 2), ("reference_reset", 2), ("none", 1)])
 def test_arms_without_a_pulse_take_as_many_steps(tmp_path: Path, arm: str, stays: int) -> None:
     world = World(tmp_path, settings(pulses=1, rl_steps=2, total_rl_steps=5, pulse=arm))
     world.run()
     figures = world.play.figures()
     assert figures.steps == {"bc": 2, "rl": 7}, "as many in all as with 5 of RL and 2 of pulse"
     assert figures.stays["rl"] == stays
-    resets = [("rl", "counted")] if arm == "reference_reset" else []
+    resets = [("rl", "counted")] if arm != "none" else []
     assert world.causes == [("bc", "demos_complete"), ("rl", "bc_complete"), *resets, ("done", "counted")]
 
 
@@ -166,13 +166,20 @@ def test_a_run_without_signal_ends_on_the_weights_of_the_step_under_way(tmp_path
     assert world.play.figures().steps["rl"] == 1
 
 
-def test_a_reset_makes_a_new_reference_and_a_fresh_optimizer_without_tuning(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(pulses=2, rl_steps=2, total_rl_steps=5, pulse="reference_reset"))
+@pytest.mark.parametrize(
+    ("arm", "fresh", "places"),
+    [("restart", [0, 2, 4], [0, 1, 0, 1, 0, 1, 2, 3, 4]), ("reference_reset", [0], [0, 1, 2, 3, 4, 5, 6, 7, 8])],
+)
+def test_a_reset_renews_the_reference_and_a_restart_the_optimizer_too(
+    tmp_path: Path, arm: str, fresh: list[int], places: list[int]
+) -> None:
+    world = World(tmp_path, settings(pulses=2, rl_steps=2, total_rl_steps=5, pulse=arm))
     world.run()
     rl = [batch for batch in world.taken if batch.phase.phase is Phase.RL]
     firsts = [n for n, batch in enumerate(rl) if batch.new_reference]
     assert firsts == [0, 2, 4], "5 + 2 * 2 steps, of which two stays are counted to 2"
-    assert [n for n, batch in enumerate(rl) if batch.fresh_optimizer] == firsts
+    assert [n for n, batch in enumerate(rl) if batch.fresh_optimizer] == fresh
+    assert [batch.steps_joined + batch.stay_step for batch in rl] == places, "which the rate goes by"
     assert not any(batch.phase.phase is Phase.PULSE for batch in world.taken)
 
 

@@ -31,7 +31,9 @@ class World:
 
     def __init__(self, folder: Path, config: EntropulseSettings, **rules: Any) -> None:
         self.config = config
-        self.play = Play(folder, demos=config.demos, rl_steps=config.phases.rl_steps_in_all, **rules)
+        keeps = config.phases.pulse == "reference_reset"  # as `compose` says it to the ledger
+        total = config.phases.rl_steps_in_all
+        self.play = Play(folder, demos=config.demos, rl_steps=total, keeps_optimizer=keeps, **rules)
         self.lanes: list[tuple[Phase, int, Lane]] = []  # of what was handed out: phase, steps left to it, lane
         self.causes: list[tuple[str, str]] = []
         self.rounds: list[tuple[str, str]] = []

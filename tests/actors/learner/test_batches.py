@@ -133,6 +133,8 @@ def test_the_objective_s_settings_reach_the_plan() -> None:
     made = plan(rl, stored.payloads, config, plan_id="p", version=V1).plan
     assert (made.epochs, made.dual_clip, made.mismatch_cap, made.clip_low, made.clip_high) == (3, 4.0, 5.0, 0.1, 0.4)
     assert (made.policy, made.lr) == ("decoupled", 0.25)
+    joined = msgspec.structs.replace(rl, stay_step=1, stay_limit=5, steps_joined=12)  # steps 12 to 16 of 17
+    assert plan(joined, stored.payloads, config, plan_id="p", version=V1).plan.lr == 1 - 13 / 16
     cloning = msgspec.structs.replace(batch(Phase.BC, [], [stored.step(4)]), stay_step=1, stay_limit=3)
     made = plan(cloning, stored.payloads, config, plan_id="p", version=V1).plan
     assert (made.epochs, made.lr) == (1, 0.5)

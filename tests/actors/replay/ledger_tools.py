@@ -49,6 +49,7 @@ def settings(
     rl_steps: int | None = None,
     eval_one_in: int = 0,
     eval_apart: bool = False,
+    keeps_optimizer: bool = False,
     **rules: Any,
 ) -> LedgerSettings:
     """Small groups: G = 2, one group per step, S = 1 unless said otherwise."""
@@ -64,6 +65,7 @@ def settings(
         rl_steps=rl_steps,
         eval_one_in=eval_one_in,
         eval_apart=eval_apart,
+        keeps_optimizer=keeps_optimizer,
     )
 
 
