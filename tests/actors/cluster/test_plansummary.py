@@ -20,9 +20,9 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     assert (smoke["engine"], smoke["evaluation"]) == ("embedded on cpu", "none")
     assert "rehearsal" not in smoke
     local = said("local")
-    assert "21 steps of RL in 3 stays, 2 x 200 steps of pulse" in local["phases"]
+    assert "74 steps of RL in 5 stays, 4 x 200 steps of pulse" in local["phases"]
     assert local["rehearsal"].startswith("8 exercises")
-    rounds = "after cloning, every 21 steps of RL, after each pulse and at the end: 200 instances at temperature 1; "
+    rounds = "after cloning, every 74 steps of RL, after each pulse and at the end: 200 instances at temperature 1; "
     assert local["evaluation"] == rounds + "on seats RL leaves idle"
     assert said("local-sglang")["evaluation"] == rounds + "while RL draws nothing"
     assert said("local", "evaluation.one_in=8")["evaluation"] == rounds + "one of RL's episodes in 8 meanwhile"
@@ -36,17 +36,17 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["entropulse.total_rl_steps=8"], "8 steps of RL in 1 stay, no room for 2 pulses"),
+        (["entropulse.total_rl_steps=8"], "8 steps of RL in 1 stay, no room for 4 pulses"),
         (
-            ["entropulse.total_rl_steps=14"],
-            "14 steps of RL in 2 stays, 1 x 200 steps of pulse, no room for 1 more pulse",
+            ["entropulse.total_rl_steps=56"],
+            "56 steps of RL in 4 stays, 3 x 200 steps of pulse, no room for 1 more pulse",
         ),
         (
             ["entropulse.rl_steps=0", "entropulse.total_rl_steps=30", "entropulse.pulses=1"],
             "30 steps of RL in up to 2 stays, up to 1 x 200 steps of pulse",
         ),
-        (["entropulse.rl_steps=0", "entropulse.total_rl_steps=20"], "20 steps of RL in 1 stay, no room for 2 pulses"),
-        (["run.expert=true", "entropulse.pulse=none"], "421 steps of RL in 1 stay"),
+        (["entropulse.rl_steps=0", "entropulse.total_rl_steps=20"], "20 steps of RL in 1 stay, no room for 4 pulses"),
+        (["run.expert=true", "entropulse.pulse=none"], "874 steps of RL in 1 stay"),
     ],
 )
 def test_phases_that_the_total_leaves_no_room_for_are_not_announced(overrides: list[str], expected: str) -> None:
