@@ -226,6 +226,9 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
     if not lanes.eval and deploy.evaluation.enabled:
         raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
+    again, has_any = deploy.replay.pulse_demos, deploy.demos.count or deploy.demos.source
+    if again and not has_any:
+        raise ConfigError(f"replay.pulse_demos is {again}, but demos.count is 0: a pulse has no demonstration to learn")
 
 
 def _refuse_out_of_reach(deploy: Deploy) -> None:

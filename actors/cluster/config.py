@@ -152,6 +152,7 @@ EXPERT = frozenset(
         "replay.retries",
         "replay.reservoir_per_task",
         "replay.pulse_tasks",
+        "replay.pulse_demos",
         "replay.keep_payload_steps",
         "replay.reservation_s",
         "replay.sampler_silent_s",

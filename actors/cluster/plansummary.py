@@ -64,7 +64,9 @@ def _phases(deploy: Deploy) -> str:
     if phases.total_rl_steps:
         parts.append(f"{count(phases.rl_steps_in_all, 'step')} of RL in {bound}{count(most + 1, 'stay')}")
     if most and phases.pulse == "full":
-        parts.append(f"{bound}{most} x {count(phases.pulse_steps, 'step')} of pulse")
+        shown = deploy.replay.pulse_demos
+        beside = f" with {count(shown, 'demonstration')} each" if shown else ""
+        parts.append(f"{bound}{most} x {count(phases.pulse_steps, 'step')} of pulse{beside}")
     if most < phases.pulses and phases.pulse == "full" and phases.total_rl_steps and phases.pulse_steps:
         parts.append(f"no room for {count(phases.pulses - most, 'more pulse' if most else 'pulse')}")
     return ", ".join(parts) or "none"

@@ -92,6 +92,7 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     reservoir_per_task: int = 16  # successful trajectories kept per RL stay and task
     pulse_per_task: int = 8  # of them, at most so many per task go into a pulse
     pulse_tasks: Literal["all", "unmastered"] = "all"  # or only those of which an episode failed in its stay
+    pulse_demos: int = 0  # demonstrations that a pulse learns beside them, other ones each time: what RL did not play
     keep_payload_steps: int = 4  # optimizer steps that payloads of failures outlive their group
     sampler_silent_s: float = 180.0  # a sampler that has said nothing for so long holds admission back no more
     reservation_s: float = 900.0  # one neither committed nor released by then is taken back, and so is its desktop
@@ -99,7 +100,7 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
             raise ConfigError(f"replay.max_new_tokens is {self.max_new_tokens}: it counts from 1")
-        for name in ("retries", "keep_payload_steps"):
+        for name in ("retries", "keep_payload_steps", "pulse_demos"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"replay.{name} is {getattr(self, name)}: it counts, from 0")
         if not 0 < self.reservation_s < math.inf:

@@ -1,8 +1,12 @@
 """The steps that cross-entropy phases learn from.
 
 Invariant: behaviour cloning sees well-formed steps of successful demonstrations, a pulse well-formed steps of
-successful training episodes; what was committed after a stay began is not in it, so its epochs stay the same. An
-answer longer than those that are drawn is not learned: the policy could begin it and never end it.
+successful training episodes and, where the file says so, of some demonstrations; what was committed after a stay began
+is not in it, so its epochs stay the same. An answer longer than those that are drawn is not learned: the policy could
+begin it and never end it.
+
+Why demonstrations again: RL plays few tasks of a kind that it hardly solves, so a pulse on successes alone has next to
+none of that kind, and unlearns there what cloning had taught (it answers as in the kinds that it has many of).
 """
 
 from __future__ import annotations
@@ -58,23 +62,24 @@ def _kept_successes(book: Book, stays: list[Stay], bound: int) -> list[Row]:
 
 def tokens(book: Book, stay: Stay) -> list[int]:
     """The episodes that `stay`, the current one, learns from."""
-    root = book.stay(stay.root)
+    root, seed = book.stay(stay.root), book.settings.seed
+    rows = book.rows(
+        "SELECT token FROM episodes WHERE lane = ? AND success = 1 AND seq <= ? ORDER BY seq",
+        Lane.DEMO,
+        root.seq_bound,
+    )
+    shown = [row["token"] for row in rows]
     if stay.phase is Phase.BC:
-        rows = book.rows(
-            "SELECT token FROM episodes WHERE lane = ? AND success = 1 AND seq <= ? ORDER BY seq",
-            Lane.DEMO,
-            root.seq_bound,
-        )
-        return [row["token"] for row in rows]
+        return shown
     by_task: dict[str, list[int]] = {}
     for row in _kept_successes(book, book.path()[1:], root.seq_bound):
         by_task.setdefault(row["task"], []).append(row["token"])
-    seed = book.settings.seed
-    return [
+    own = [
         token
         for task, found in by_task.items()
         for token in choose(found, book.rules.pulse_per_task, stable_seed(seed, "pulse", root.idx, task))
     ]
+    return own + choose(shown, book.rules.pulse_demos, stable_seed(seed, "pulse's demonstrations", root.idx))
 
 
 def _places(book: Book, stay: Stay) -> list[tuple[int, int]]:

@@ -131,6 +131,7 @@ def test_the_same_file_gives_the_same_plan() -> None:
         ("run.require.gain_above=-1.5", "run.require.gain_above is -1.5"),
         ("run.require.bc_steps=901", "run.require.bc_steps is 901: the phases of entropulse have 900 such steps"),
         ("run.require.rl_steps=75", "run.require.rl_steps is 75: .* have 74 such steps"),
+        ("replay.pulse_demos=-1", "replay.pulse_demos is -1: it counts, from 0"),
         ("desktops.seats=0", "desktops.seats is 0"),
         ("desktops.hosts=9", "more processes than desktops.seats"),
         ("replay.group_min=9", "replay.group_min is 9"),
@@ -193,6 +194,13 @@ def test_rounds_stand_apart_from_rl_on_engines_of_one_version() -> None:
     assert specs(attached)["replay"].config.eval_apart  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"evaluation\.one_in is 8, and SGLang holds one version"):
         planned(*sglang, "evaluation.one_in=8")
+
+
+def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> None:
+    none = ["run.expert=true", "demos.count=0", "demos.resample_rounds=0", "run.require.bc_steps=0"]
+    assert specs(planned(*none))["replay"].config.rules.pulse_demos == 0  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"^replay\.pulse_demos is 9, but demos\.count is 0"):
+        planned(*none, "replay.pulse_demos=9")
 
 
 @pytest.mark.parametrize("arm", ["full", "restart", "reference_reset", "none"])

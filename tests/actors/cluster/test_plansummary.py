@@ -46,6 +46,7 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
             "30 steps of RL in up to 2 stays, up to 1 x 200 steps of pulse",
         ),
         (["entropulse.rl_steps=0", "entropulse.total_rl_steps=20"], "20 steps of RL in 1 stay, no room for 4 pulses"),
+        (["replay.pulse_demos=9"], "4 x 200 steps of pulse with 9 demonstrations each"),
         (["run.expert=true", "entropulse.pulse=none"], "874 steps of RL in 1 stay"),
     ],
 )

@@ -184,3 +184,32 @@ def test_uncommitted_and_faulted_episodes_are_not_in_it(tmp_path: Path) -> None:
     run.play.release(run.play.reserve())
     run.play.phase(Phase.PULSE, steps=1)
     assert run.tokens() == sorted(run.task)
+
+
+def test_and_some_demonstrations_where_the_file_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path, demos=6, pulse_demos=2)
+    shown: set[int] = set()
+    for success in (True, True, False, True, True, True, True):
+        work = run.play.reserve()
+        assert work.lane is Lane.DEMO
+        run.commit(work, success, None)
+        shown |= {work.token} if success else set()
+    run.play.rl()
+    run.group()
+    own = set(run.task)
+    seen: set[int] = set()
+    for _ in range(6):
+        run.play.phase(Phase.PULSE, steps=5)
+        book = run.play.ledger.book
+        tokens = pools.tokens(book, book.stay())
+        assert own < set(tokens)
+        assert len(set(tokens) & shown) == 2 == len(set(tokens) - own), "successful ones alone"
+        run.play.reopen()
+        book = run.play.ledger.book
+        assert pools.tokens(book, book.stay()) == tokens, "the same after a restart"
+        seen |= set(tokens) & shown
+        before = set(run.task)
+        run.play.rl()
+        run.group()
+        own = set(run.task) - before
+    assert len(seen) > 2, "other ones each time"
