@@ -1,7 +1,7 @@
 """Runs that begin where another run has cloned: its weights, in place of cloning the same once more.
 
 Invariant: they were cloned as the deploy file says, seed and recording of demonstrations apart; what is left out of
-a run is its demonstrations and its cloning, and nothing else.
+a run is its demonstrations (where its pulses learn none of them) and its cloning, and nothing else.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class Cloned(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: str
     run: str  # its name
+    path: str  # its folder
     seed: int
 
 
@@ -44,7 +45,7 @@ def locate(name: str, runs: Path, deploy: Deploy) -> Cloned:
         found = weights.locate(str(path), runs, "" if record.arm == runfolder.CLONING else AFTER)
     except ConfigError as error:
         raise ConfigError(f"{FLAG} {name}: {str(error).removeprefix(f'--at {AFTER}: ')}") from None
-    return Cloned(folder=found.folder, run=path.name, seed=record.seed)
+    return Cloned(folder=found.folder, run=path.name, path=str(path.resolve()), seed=record.seed)
 
 
 def of_seed(name: str, runs: Path, deploy: Deploy) -> Cloned:

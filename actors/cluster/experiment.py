@@ -131,13 +131,19 @@ def cloning_alone(deploy: Deploy) -> Deploy:
     )
 
 
-def after_cloning(deploy: Deploy, weights: str) -> Deploy:
-    """Of `deploy`, what follows cloning, from the model folder `weights` on."""
+def after_cloning(deploy: Deploy, weights: str, run: str) -> Deploy:
+    """Of `deploy`, what follows cloning, from the model folder `weights` on, which the run in folder `run` has cloned.
+
+    Where pulses learn demonstrations again, they are that run's.
+    """
     change = msgspec.structs.replace
+    again = deploy.replay.pulse_demos and deploy.entropulse.pulse == "full" and deploy.entropulse.pulses
+    source, count = (run, deploy.demos.count) if again else ("", 0)
     return change(
         deploy,
         run=change(deploy.run, base=weights, require=change(deploy.run.require, bc_steps=0)),
-        demos=change(deploy.demos, source="", count=0, resample_rounds=0),
+        demos=change(deploy.demos, source=source, count=count, resample_rounds=0),
+        replay=deploy.replay if again else change(deploy.replay, pulse_demos=0),
         entropulse=change(deploy.entropulse, bc_steps=0),
     )
 

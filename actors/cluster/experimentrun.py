@@ -107,7 +107,7 @@ def start(args: argparse.Namespace) -> int:
             if isinstance(source, int):
                 return source
             sources[footing] = source
-    worst, begin = 0, dict[int, str]()  # cloned weights by seed
+    worst, begin = 0, dict[int, tuple[str, str]]()  # by seed: cloned weights, and the run that cloned them
     for number, one in enumerate(runs, 1):
         deploy = one.deploy if args.cloned else _with_source(one.deploy, sources[footings[one.arm]])
         if shared and not args.cloned and one.seed not in begin:
@@ -115,9 +115,9 @@ def start(args: argparse.Namespace) -> int:
             say.news(f"\ncloning for all arms of seed {one.seed}")
             if status := _carry_out(path, experiment.cloning_alone(deploy), CLONING, told):
                 return status
-            begin[one.seed] = weights.locate(str(path), folder).folder
+            begin[one.seed] = weights.locate(str(path), folder).folder, str(path.resolve())
         if one.seed in begin:
-            deploy = experiment.after_cloning(deploy, begin[one.seed])
+            deploy = experiment.after_cloning(deploy, *begin[one.seed])
         say.news(f"\n{number} of {len(runs)}: {_said(one) or 'no arm'}, seed {one.seed}")
         status = _carry_out(folder / one.name(name), deploy, one.arm, told)
         worst = max(worst, status)
@@ -180,7 +180,7 @@ def _asked(args: argparse.Namespace, begun: float) -> tuple[str, list[OneRun], l
 def _begun_at(one: OneRun, name: str, folder: Path) -> OneRun:
     """`one` from the weights on that run `name` has cloned. Raises ConfigError where those are of another seed."""
     found = cloned.of_seed(name, folder, one.deploy)
-    return msgspec.structs.replace(one, deploy=experiment.after_cloning(one.deploy, found.folder))
+    return msgspec.structs.replace(one, deploy=experiment.after_cloning(one.deploy, found.folder, found.path))
 
 
 def _carry_out(path: Path, deploy: Deploy, arm: str, begun: _Begun) -> int:

@@ -88,7 +88,8 @@ def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
     runfolder.refuse_taken(folder)
     deploy = deployfile.load(args.file, args.overrides)[0]
     if args.cloned:
-        deploy = experiment.after_cloning(deploy, cloned.of_seed(args.cloned, runs, deploy).folder)
+        begin = cloned.of_seed(args.cloned, runs, deploy)
+        deploy = experiment.after_cloning(deploy, begin.folder, begin.path)
     return folder, deploy
 
 

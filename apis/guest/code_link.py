@@ -22,6 +22,7 @@ from guest.paths import wrong
 
 MOST_BYTES = 1 << 20
 LOOK_S = 0.02
+HANGS_S = 1.0  # a window that answered before and now says nothing for so long is held by something
 State = dict[str, Any]
 _FLOCK = "hhqqi4x"  # struct flock of Linux on 64 bits: type, whence, start, length, process
 _WHOLE = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -83,12 +84,20 @@ def ask(method: str, until: float, **words: Any) -> State:
 
 def wait(true: Callable[[State], bool], until: float) -> State:
     """The first state that is as wanted. Raises Refused, Late at `until`."""
+    late, answered = Late("tool_failed", "VS Code has not shown it yet: look again later"), False
     while True:
-        found = ask("state", until)
+        asked = time.monotonic()
+        try:
+            found = ask("state", until)
+        except Late:
+            if answered and time.monotonic() - asked < HANGS_S:  # the deadline cut the last question short
+                raise late from None
+            raise
         if true(found):
             return found
+        answered = True
         if time.monotonic() + LOOK_S >= until:
-            raise Late("tool_failed", "VS Code has not shown it yet: look again later")
+            raise late
         time.sleep(LOOK_S)
 
 

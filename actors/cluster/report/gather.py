@@ -194,6 +194,8 @@ def key_of(path: Path, deploy: dict[str, Any]) -> str:
     run = deploy.get("run", {})
     if record and (record.experiment or record.cloned) and record.cloned_in in Path(run.get("base", "")).parts:
         deploy = {**deploy, "run": {**run, "base": runfolder.CLONING}}
+        if record.cloned_in in Path((demos := deploy.get("demos", {})).get("source", "")).parts:
+            deploy["demos"] = {**demos, "source": runfolder.CLONING}
     return bands.key(deploy)
 
 

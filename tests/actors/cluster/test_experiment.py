@@ -264,6 +264,27 @@ def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(
     assert gather.key_of(runs / "e-far-5", elsewhere) != keys[0], "weights of another seed, or from elsewhere"
 
 
+@pytest.mark.parametrize(("pulse", "kept"), [("full", True), ("restart", False), ("none", False)])
+def test_pulses_that_learn_demonstrations_find_those_of_the_run_that_cloned(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pulse: str, kept: bool
+) -> None:
+    more = (
+        f"run: {{expert: true}}\nentropulse: {{bc_steps: 9, pulses: 2, pulse: {pulse}}}\nreplay: {{pulse_demos: 8}}\n"
+    )
+    Path(file).write_text(FILE.replace("count: 1", "count: 30") + more)
+    runs, simulated = tmp_path / "runs", SimulatedRuns({})
+    monkeypatch.setattr(runcommand, "carry_out", simulated)
+    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
+    monkeypatch.setattr(show, "show", lambda *_, **__: 0)
+    assert experimentrun.start(arguments(file, runs, name="e", arm=["far"])) == 0
+    arm = simulated.deploys["e-far-5"]
+    where = str((runs / "e-cloning-5").resolve())
+    assert (arm.demos.source, arm.demos.count, arm.replay.pulse_demos) == ((where, 30, 8) if kept else ("", 0, 0))
+    assert arm.entropulse.bc_steps == 0
+    keys = [gather.key_of(path, gather.deploy_of(path)) for path in (runs / "e-far-3", runs / "e-far-5")]
+    assert keys[0] == keys[1], "a report takes the seeds of an arm together"
+
+
 @pytest.mark.parametrize(
     ("far", "shared"),
     [("learner.kl_coef: 0.1", True), ("learner.bc_lr: 0.1", False), ("entropulse.bc_steps: 3", False),

@@ -121,6 +121,23 @@ def test_a_state_that_does_not_come_is_late(link: Any, window: Callable[[Answer]
         link.wait(lambda state: bool(state["folders"]), time.monotonic() + 0.5)
 
 
+@pytest.mark.parametrize(("hangs_s", "said"), [(60.0, "has not shown it yet"), (0.0, "does not answer")])
+def test_a_question_that_the_deadline_cuts_short_is_no_window_that_hangs(
+    link: Any, window: Callable[[Answer], None], monkeypatch: pytest.MonkeyPatch, hangs_s: float, said: str
+) -> None:
+    monkeypatch.setattr(link, "HANGS_S", hangs_s)
+    answers = iter([_line(value={"folders": []})])
+
+    def answer(_: dict[str, Any]) -> bytes:
+        if (found := next(answers, None)) is None:
+            time.sleep(1.2)  # beyond the deadline
+        return found or b""
+
+    window(answer)
+    with pytest.raises(link.Late, match=said):
+        link.wait(lambda state: bool(state["folders"]), time.monotonic() + 1)
+
+
 @pytest.mark.parametrize("said", [b"", b"{}", b"not json\n", b"x" * (2 << 20)])
 def test_what_is_no_answer_is_no_window(said: bytes, link: Any, window: Callable[[Answer], None]) -> None:
     window(lambda asked: said)
