@@ -227,8 +227,9 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
     if not lanes.eval and deploy.evaluation.enabled:
         raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
     again, has_any = deploy.replay.pulse_demos, deploy.demos.count or deploy.demos.source
-    if again and not has_any:
-        raise ConfigError(f"replay.pulse_demos is {again}, but demos.count is 0: a pulse has no demonstration to learn")
+    if again and deploy.entropulse.pulses and not has_any:
+        nothing = "but demos.count is 0: a pulse has no demonstration to learn (replay.pulse_demos=0 asks for none)"
+        raise ConfigError(f"replay.pulse_demos is {again}, {nothing}")
 
 
 def _refuse_out_of_reach(deploy: Deploy) -> None:

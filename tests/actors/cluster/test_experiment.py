@@ -130,7 +130,11 @@ OWN = {  # what an ablation may say otherwise than the main job
     "demos.resample_rounds", "demos.resamples", "demos.resample_bc_steps", "demos.source",
 }  # fmt: skip
 # Calc's families cost four times as much, and a pool's members would not make as many demonstrations for each arm.
-OF_ACTIONS = {"tasks.train", "tasks.demo", "demos", "desktops.actions", "replay.groups_per_step"}
+# Its few steps of RL are plain GRPO, without pulses: half of what they learn from is what an action space does wrong.
+OF_ACTIONS = {
+    "tasks.train", "tasks.demo", "demos", "desktops.actions", "replay.groups_per_step", "replay.pulse_demos",
+    "learner.rl_lr", "learner.rl_warmup_steps", "learner.epochs", "learner.negative_scale",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["ablation-async", "ablation-entropulse", "ablation-advantage", "ablation-actions"])

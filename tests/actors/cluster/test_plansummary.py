@@ -39,11 +39,11 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
         (["entropulse.total_rl_steps=8"], "8 steps of RL in 1 stay, no room for 4 pulses"),
         (
             ["entropulse.total_rl_steps=56"],
-            "56 steps of RL in 4 stays, 3 x 200 steps of pulse, no room for 1 more pulse",
+            "56 steps of RL in 4 stays, 3 x 200 steps of pulse with 240 demonstrations each, no room for 1 more pulse",
         ),
         (
             ["entropulse.rl_steps=0", "entropulse.total_rl_steps=30", "entropulse.pulses=1"],
-            "30 steps of RL in up to 2 stays, up to 1 x 200 steps of pulse",
+            "30 steps of RL in up to 2 stays, up to 1 x 200 steps of pulse with 240 demonstrations each",
         ),
         (["entropulse.rl_steps=0", "entropulse.total_rl_steps=20"], "20 steps of RL in 1 stay, no room for 4 pulses"),
         (["replay.pulse_demos=9"], "4 x 200 steps of pulse with 9 demonstrations each"),
