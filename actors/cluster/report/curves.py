@@ -198,17 +198,26 @@ def _dress(axes: Any, stretches: Sequence[Stretch], last: int, axis: str, *, who
     first = 0.0 if whole else _first_shown(stretches, last)
     if narrowed:
         _narrow(axes, narrowed, [one.start for one in told if one.start >= first] + [last])
+    axes.set_xlim(first, last + 1)
     for one in told:
         if (end := one.end) > first:
             axes.axvspan(max(one.start, first), end, color=SHADES[one.phase], lw=0, zorder=0)
-            said = f"{one.phase}\n{one.cause}" if causes and one.cause and one.start >= first else one.phase
-            # Between its ends as they are drawn, which is not half of its steps where a part is narrower.
-            ends = axes.transData.transform([(max(one.start, first), 0), (end, 0)])
-            place = axes.transData.inverted().transform((ends[:, 0].mean(), 0))[0]
-            axes.text(place, 1.02, said, ha="center", fontsize=8, transform=axes.get_xaxis_transform())
-    axes.set_xlim(first, last + 1)
+            cause = one.cause if causes and one.start >= first else ""
+            _name(axes, [f"{one.phase}\n{cause}", one.phase] if cause else [one.phase], max(one.start, first), end)
     axes.grid(alpha=0.25)
     return NARROWED if narrowed else axis
+
+
+def _name(axes: Any, names: Sequence[str], start: float, end: float) -> None:
+    """Over [start, end] the first of `names` that it has room for, so that none lies on a neighbour's; or none."""
+    # Between its ends as they are drawn, which is not half of its steps where a part is narrower.
+    left, right = axes.transData.transform([(start, 0), (end, 0)])[:, 0]
+    place = axes.transData.inverted().transform(((left + right) / 2, 0))[0]
+    for name in names:
+        text = axes.text(place, 1.02, name, ha="center", fontsize=8, transform=axes.get_xaxis_transform())
+        if text.get_window_extent().width <= right - left:
+            return
+        text.remove()
 
 
 def _told(stretches: Sequence[Stretch], last: int) -> tuple[list[Stretch], list[tuple[float, float]]]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.cluster.report import curves
 from actors.cluster.report.narrow import SHARE, knots
 
 STAYS = st.lists(st.tuples(st.sampled_from(["bc", "rl", "pulse"]), st.integers(1, 900)), min_size=1, max_size=8)
@@ -38,3 +41,28 @@ def test_the_axis_increases_strictly(stays: list[tuple[str, int]]) -> None:
     for (step, place), (later, further) in pairwise(knots(laid(stays))):
         assert later > step
         assert further > place
+
+
+def test_the_names_of_phases_never_lie_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[Any] = []
+
+    def look(figure: Any) -> bytes:
+        names.extend((one.get_text(), one.get_window_extent()) for one in figure.axes[0].texts)
+        curves.pyplot().close(figure)
+        return b""
+
+    monkeypatch.setattr(curves, "png", look)
+    stays, at = [curves.Stretch("bc", 0, 900)], 900
+    for _ in range(4):
+        stays += [
+            curves.Stretch("rl", at, at + 18, "pulse_complete"),
+            curves.Stretch("pulse", at + 18, at + 218, "counted"),
+        ]
+        at += 218
+    stays.append(curves.Stretch("rl", at, at + 2, "pulse_complete"))
+    dots = curves.Dots("T=1", [900, at + 2], [0.4, 0.6], [0.3, 0.5], [0.5, 0.7], [[], []])
+    curves.success({}, [dots], stays)
+    assert [name for name, _ in names].count("rl\npulse_complete") == 4
+    assert names[-1][0] == "rl", "two batches have no room for their cause"
+    for (_, one), (_, other) in pairwise(names):
+        assert one.x1 <= other.x0
