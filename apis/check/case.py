@@ -53,7 +53,8 @@ class Case:
     `says` is part of the answer. `before` prepares; `effect` looks at the application's state right after the call;
     `saved` looks at what `Table.read` made of the files when all cases were called. Both raise NotSo. `refusal` is part
     of what is said to the call with `wrong`, with the name of the argument that is wrong; a function that takes none is
-    given one that there is not. `again` gives the arguments of the n-th repetition that is timed.
+    given one that there is not. The right call with any value of a choice, and with what `chosen` has for it, is right,
+    but for those in `never`. `again` gives the arguments of the n-th repetition that is timed.
     """
 
     function: str
@@ -66,6 +67,8 @@ class Case:
     wrong: Mapping[str, Any] = field(default_factory=lambda: {"nothing": 1})
     refusal: str = "no argument nothing"
     again: Callable[[int], Mapping[str, Any]] | None = None  # None: the right call's
+    chosen: Mapping[Any, Mapping[str, Any]] = field(default_factory=dict)  # what goes with a value of a choice
+    never: Mapping[Any, str] = field(default_factory=dict)  # values of a choice that are refused here, and how
     repeat: bool = True
     light: bool = True  # neither starts nor exports anything: its time is bounded
 

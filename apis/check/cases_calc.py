@@ -17,6 +17,7 @@ BOOK = "Documents/book.xlsx"
 GRID = (("Name", "Price", "Qty"), ("plum", 30, 4), ("fig", 5, 9), ("N/A", 20, 1), ("pear", 7, 2))
 EXTRA = ("after", "before", "empty")
 # These work on the workbook, or on a sheet of another name.
+WITHOUT_DECIMALS = ("general", "date", "time", "fraction", "text")
 ELSEWHERE = {"switch_active_sheet", "copy_sheet", "rename_sheet", "reorder_sheets", "export_to_pdf", "save"}
 Seen = Callable[[SheetFile], None]
 
@@ -228,14 +229,14 @@ CASES = (
           "rows: write a whole number", saved=_part("freeze_panes", 'xSplit="2" ySplit="1"')),
     _case("set_number_format", {"range_str": "B2:B5", "format_type": "percentage", "decimal_places": 1}, "percentage",
           {"range_str": "B2", "format_type": "date", "decimal_places": 1}, "decimal_places: date has none",
-          saved=_percent),
+          saved=_percent, chosen={each: {"decimal_places": None} for each in WITHOUT_DECIMALS}),
     _case("adjust_column_width", {"columns": "B:C", "width": 30}, "30 characters", {"columns": "B"}, "width: give",
           saved=_widths),
     _case("adjust_row_height", {"rows": "2:3", "height": 36}, "36 points", {"rows": "2"}, "height: give",
           saved=_heights),
     _case("create_chart", {"chart_type": "line", "data_range": "A1:C5", "title": "Fruit <b>", "x_axis_title": "what"},
           "'Chart 1' (line) shows A1:C5", {"chart_type": "pie", "data_range": "A1:C5", "x_axis_title": "x"},
-          "x_axis_title: a pie has no axes", saved=_line_chart),
+          "x_axis_title: a pie has no axes", saved=_line_chart, chosen={"pie": {"x_axis_title": None}}),
     _case("create_pivot_table", {"source_sheet": "after", "table_name": "Sums", "value_fields": ["Qty"],
           "row_fields": ["A"], "target_cell": "F1"}, "table 'Sums' is at F1",
           {"source_sheet": "after", "table_name": "T", "value_fields": ["Cost"]},

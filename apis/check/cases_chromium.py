@@ -153,7 +153,7 @@ CASES = (
     _case("open_extensions", "chrome://extensions/ is open", _shows("Extensions", "Desktop functions 1.0: on")),
     _case("open_bookmarks", "chrome://bookmarks/ is open", _shows("Bookmarks", "Bookmarks bar: Plum & fig | file:///"),
           before=_one_marked),
-    _case("delete_browsing_data", "ticked: Browsing history", _dialog("Delete from this device")),
+    _case("delete_browsing_data", "\nticked: Browsing history", _dialog("Delete from this device")),
     _case("print", "destination: Save as PDF\nsheets: 1 page", _dialog("Save"), before=_front(ONE, "Plum & fig"),
           light=False),
 )  # fmt: skip

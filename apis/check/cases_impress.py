@@ -7,11 +7,12 @@ slides' orientation is changed first, for it moves what stands on them.
 from __future__ import annotations
 
 import io
-import struct
 import wave
 import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from PIL import Image
 
 from apis.check.case import Case, Desk, Step, Table, same, told, want
 from apis.check.deckfile import Box, DeckFile
@@ -28,6 +29,7 @@ SLIDES = (
     "set_textbox_alignment", "duplicate_slide",
 )  # fmt: skip
 LINES = ("one", "two", "three")
+KINDS = {"png": "PNG", "jpeg": "JPEG", "jpg": "JPEG", "gif": "GIF", "bmp": "BMP", "tiff": "TIFF"}
 WIDE, HIGH = 15.75, 28.0  # cm, once the slides stand upright
 
 
@@ -173,9 +175,17 @@ async def _upright(desk: Desk) -> None:
     await desk.tool("set_slide_orientation", orientation="portrait")
 
 
+def _picture(ending: str) -> dict[str, Any]:
+    return {"file_path": f"~/Pictures/out.{ending}"}
+
+
 async def _drawn(desk: Desk, _: str) -> None:
-    data = await desk.contents("Pictures/out.png")
-    same((data[:8], struct.unpack(">II", data[16:24])), (b"\x89PNG\r\n\x1a\n", (720, 1280)), "the picture")
+    for ending, kind in KINDS.items():
+        await desk.tool("export_to_image", format=ending, slide_index=1, **_picture(ending))
+        with Image.open(io.BytesIO(await desk.contents(f"Pictures/out.{ending}"))) as found:
+            same((found.format, found.size), (kind, (720, 1280)), f"the picture out.{ending}")
+            counts = found.convert("L").histogram()
+            want(any(counts[:64]) and any(counts[192:]), f"out.{ending} shows no text")
 
 
 async def _every(desk: Desk, _: str) -> None:
@@ -261,7 +271,7 @@ CASES = (
           {}, "use_presenter_view: give it", effect=_screens),
     _case("export_to_image", {"file_path": "~/Pictures/out.png", "format": "png", "slide_index": 1}, "wrote out.png",
           {"file_path": "~/Pictures/out.jpg", "format": "png"}, "file_path: for the format png the name ends with .png",
-          effect=_drawn, light=False),
+          effect=_drawn, light=False, chosen={each: _picture(each) for each in KINDS}),
     _case("duplicate_slide", {"slide_index": _at("duplicate_slide")}, "slide 15 is a copy of slide 14",
           {"slide_index": 99}, "slide_index: there is no slide 99", saved=_doubled),
     Case(function="save", before=_noted("kept ü"), says="saved deck.odp", effect=_saved),

@@ -18,6 +18,7 @@ FORMULA = 16
 CONTENTS = 1 | DATETIME | 4 | FORMULA  # values, dates, texts, formulas
 ASKED_S = 2.0  # ending the typing takes no time, but for a formula that is not understood: Calc asks about it
 INFO_ROWS, INFO_COLUMNS = 60, 52
+MIN_ROW = 40  # characters; of a row that does not fit, less says nothing
 
 
 def shown(value: Any) -> str:
@@ -182,9 +183,10 @@ class Book(Document):
         length = sum(map(len, lines)) + 1
         for number, row in enumerate(self._values(self._part(area)), 1):
             line = f"{number}: " + " | ".join(shown(value) for value in row)
+            left = limit - 20 - length
             length += len(line) + 1
             if length > limit - 20:
-                lines.append("...")
+                lines += [f"{line[: left - 3]}..."] if left > MIN_ROW else ["..."]
                 break
             lines.append(line)
         else:

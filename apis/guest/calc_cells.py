@@ -16,8 +16,9 @@ from guest.errors import Refused
 from guest.office_base import RESULT_CHARS
 from guest.paths import wrong
 
-# A formula's ways to another file or program.
-OUTSIDE = re.compile(r"'\s*#|\b(WEBSERVICE|DDE)\s*\(|\bINDIRECT\s*\(.*(#|file:|\bCHAR\b)", re.IGNORECASE | re.DOTALL)
+# A formula's ways to another file or program. What INDIRECT computes may name a file, so it takes what is written.
+OUTSIDE = re.compile(r"'\s*#|\b(WEBSERVICE|DDE)\s*\(", re.IGNORECASE)
+COMPUTED = re.compile(r'\bINDIRECT\w*\s*\((?!\s*"[^"#\[]*"\s*[,;)])', re.IGNORECASE)
 MAX_TRANSPOSED = 20_000  # cells
 NOT_UNDERSTOOD = range(501, 526)  # error codes of formulas that do not parse or name what there is not
 CALCULATED = {502, 503, 504, 519, 522, 523, 524}  # of those, what a formula can come to by its cells' values
@@ -39,6 +40,9 @@ class Cells(Book):
             formula = value.startswith("=")
             if formula and OUTSIDE.search(value):
                 raise wrong(f"{argument}: a formula reads this workbook only, no other file")
+            if formula and COMPUTED.search(value):
+                text = 'INDIRECT takes a quoted reference within this workbook, like INDIRECT("B2")'
+                raise wrong(f"{argument}: {text}")
             before = cell.Formula if formula else ""
             cell.FormulaLocal = value
             code = cell.getError() if formula else 0

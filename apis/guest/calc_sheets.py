@@ -6,13 +6,16 @@ Invariant: files are written below HOME only, and the workbook itself only in it
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import tempfile
 
 import uno
 from guest.calc_base import Book
 from guest.office_base import RESULT_CHARS, prop
-from guest.paths import in_home, wrong
+from guest.paths import to_write, url_of, wrong
 
+VIEWERS = ("chromium", "chromium-browser")  # set up with the flags of any other start of it
 CSV = "Text - txt - csv (StarCalc)"
 BY_VALUE = 3  # com.sun.star.view.DocumentZoomType
 
@@ -96,14 +99,14 @@ class Sheets(Book):
 
     def export_to_csv(self) -> str:
         """Write the active sheet beside the workbook: commas, quotes, UTF-8, values as shown."""
-        target = in_home(os.path.splitext(self._path())[0] + ".csv", "the workbook")
+        target = to_write(os.path.splitext(self._path())[0] + ".csv", "the workbook")
         if target == self._path():
             raise wrong("the workbook is that CSV file itself: use save")
         number = self._sheet.RangeAddress.Sheet + 1
         options = f"44,34,76,1,,0,false,true,false,false,false,{number}"
         with tempfile.TemporaryDirectory(prefix=".csv-", dir=os.path.dirname(target)) as folder:
             # Where a sheet is named by its number, its name is added to the file's, and no other is touched.
-            self._write(os.path.join(folder, "sheet.csv"), CSV, prop("FilterOptions", options))
+            self._write(os.path.join(folder, "sheet.csv"), "the workbook", CSV, prop("FilterOptions", options))
             (written,) = os.listdir(folder)
             os.replace(os.path.join(folder, written), target)
         return f"wrote {os.path.basename(target)}"
@@ -111,7 +114,7 @@ class Sheets(Book):
     def export_to_pdf(self, *, file_path: str | None, sheets: list[str] | None, open_after_export: bool) -> str:
         """Write a PDF."""
         where = file_path if file_path is not None else os.path.splitext(self._path())[0] + ".pdf"
-        target = in_home(where, "file_path")
+        target = to_write(where, "file_path")
         data = []
         if sheets is not None:
             chosen = self._doc.createInstance("com.sun.star.sheet.SheetCellRanges")
@@ -119,8 +122,17 @@ class Sheets(Book):
                 sheet = self._sheet_named(name, "sheets")
                 chosen.addRangeAddress(self._part(self._used(sheet), sheet).RangeAddress, False)
             data.append(prop("Selection", chosen))
-        self._write(
-            target, "calc_pdf_Export", prop("FilterData", uno.Any("[]com.sun.star.beans.PropertyValue", tuple(data)))
-        )
-        unseen = "; no program here shows it" if open_after_export else ""
-        return f"wrote {os.path.basename(target)}{unseen}"
+        chosen_data = uno.Any("[]com.sun.star.beans.PropertyValue", tuple(data))
+        self._write(target, "file_path", "calc_pdf_Export", prop("FilterData", chosen_data))
+        return f"wrote {os.path.basename(target)}{_opened(target) if open_after_export else ''}"
+
+
+def _opened(path: str) -> str:
+    """Have a program show a file, and go on at once; what is said of it."""
+    viewer = next((found for name in VIEWERS if (found := shutil.which(name))), None)
+    if viewer is None:
+        return "; no program here shows it"
+    null = subprocess.DEVNULL
+    # Twice removed: the office would never ask how its child had ended.
+    subprocess.run(["setsid", "-f", viewer, url_of(path)], stdin=null, stdout=null, stderr=null, check=True, timeout=5)
+    return "; Chromium is opening it"

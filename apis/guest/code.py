@@ -20,7 +20,7 @@ from guest.code_link import State
 from guest.code_open import show
 from guest.devtools import soon
 from guest.errors import Refused
-from guest.paths import any_in_home, below_home, folder_in_home, in_home, short, there_in_home, wrong
+from guest.paths import any_in_home, below_home, folder_in_home, short, there_in_home, to_write, wrong
 from guest.tools import public
 
 CALL_S = 8.0  # less than the agent waits
@@ -114,7 +114,7 @@ class CodeTools:
 
     def perform_merge(self, *, path1: str, path2: str, base: str, result: str) -> str:
         one, two, old = (there_in_home(*each) for each in ((path1, "path1"), (path2, "path2"), (base, "base")))
-        new = in_home(result, "result")
+        new = to_write(result, "result")
         if not os.path.exists(new):
             shutil.copyfile(old, new)
         code_link.ask("merge", self._until, one=one, two=two, base=old, result=new)

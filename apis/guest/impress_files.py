@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import uno
 from guest.impress_base import Show
-from guest.office_base import prop, props, service
-from guest.paths import in_home, url_of, wrong
+from guest.office_base import prop, props, service, writing
+from guest.paths import to_write, url_of, wrong
 
 FORMATS = {".odp": "impress8", ".pptx": "Impress MS PowerPoint 2007 XML", ".ppt": "MS PowerPoint 97"}
 MEDIA_TYPES = {
@@ -37,21 +36,19 @@ class Files(Show):
 
     def save_as(self, *, file_path: str, overwrite: bool) -> str:
         """Write another file and go on with it."""
-        target = in_home(file_path, "file_path")
+        target = to_write(file_path, "file_path")
         name = os.path.basename(target)
         if os.path.exists(target) and not overwrite:
             raise wrong(f"file_path: there is a file {name[:80]} already: choose another name, or overwrite=True")
         self._rest()
         filter_name = FORMATS[os.path.splitext(target)[1].lower()]
-        try:
+        with writing(target, "file_path"):
             self._doc.storeAsURL(url_of(target), (prop("FilterName", filter_name), prop("Overwrite", True)))
-        except uno.getClass("com.sun.star.io.IOException") as error:
-            raise wrong(f"file_path: {name[:80]} can't be written; if another window shows it, close that") from error
         return f"saved as {name}"
 
     def export_to_image(self, *, file_path: str, format: str, slide_index: int | None) -> str:  # noqa: A002 - as published
         """Write one slide, or all, as pictures."""
-        target = in_home(file_path, "file_path")
+        target = to_write(file_path, "file_path")
         stem, ending = os.path.splitext(target)
         right = ENDINGS.get(format, (f".{format}",))
         if ending.lower() not in right:
@@ -62,7 +59,7 @@ class Files(Show):
         if slide_index is not None:
             wanted = {target: slide_index}
         else:
-            wanted = {in_home(f"{stem}-{n}{ending}", "file_path"): n for n in range(1, count + 1)}
+            wanted = {to_write(f"{stem}-{n}{ending}", "file_path"): n for n in range(1, count + 1)}
         self._rest()
         for path, number in wanted.items():
             self._export(path, MEDIA_TYPES[format], self._slide(number))

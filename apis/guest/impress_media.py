@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 import uno
-from guest.images import MAX_PIXELS, too_large
+from guest.images import MAX_BYTES, refuse_large
 from guest.impress_base import Show, paragraphs, struct
 from guest.office_base import prop, service
 from guest.paths import there_in_home, url_of, wrong
@@ -19,7 +19,6 @@ from PIL import Image, ImageDraw
 
 MM100 = 1000  # 1/100 mm in a cm
 MM100_PER_PIXEL = 2540 / 96
-MAX_BYTES = 64 << 20
 MAX_MM100 = 300_000  # of a side, as of one that is given
 SOUNDS = (".mp3", ".m4a", ".wav", ".ogg", ".oga", ".flac", ".opus", ".aac")
 READWRITE, WRITE, TRUNCATE = 7, 4, 8  # com.sun.star.embed.ElementModes
@@ -69,9 +68,13 @@ class Media(Show):
         wanted = size or {}
         own = (2 * MM100, 2 * MM100) if sound else (page.Width // 2, page.Width * 9 // 32)
         said = self._add(page, shape, own, (wanted.get("width"), wanted.get("height")), position)
-        shape.Graphic = _poster()  # or the office plays the file to get one
-        shape.MediaURL = self._embedded(path)
-        shape.MediaMimeType = mimetypes.guess_type(path)[0] or ("audio/mpeg" if sound else "video/mp4")
+        try:
+            shape.Graphic = _poster()  # or the office plays the file to get one
+            shape.MediaURL = self._embedded(path)
+            shape.MediaMimeType = mimetypes.guess_type(path)[0] or ("audio/mpeg" if sound else "video/mp4")
+        except Exception:
+            page.remove(shape)  # nothing half-done stays
+            raise
         if autoplay:
             _start_with_slide(page, shape)
         start = "; it starts with the slide" if autoplay else ""
@@ -79,10 +82,7 @@ class Media(Show):
 
     def _graphic(self, path: str, argument: str) -> Any:
         """A picture from a file."""
-        if os.path.getsize(path) > MAX_BYTES:
-            raise wrong(f"{argument}: at most {MAX_BYTES >> 20} MiB, and {os.path.basename(path)[:80]} is larger")
-        if too_large(path):
-            raise wrong(f"{argument}: {os.path.basename(path)[:80]} has more than {MAX_PIXELS} pixels")
+        refuse_large(path, argument)
         graphic = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
         if graphic is None or not graphic.SizePixel.Width:
             raise wrong(f"{argument}: {os.path.basename(path)[:80]} is no picture that Impress can read")

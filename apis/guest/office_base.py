@@ -6,8 +6,10 @@ document itself is written in its own format only.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import uno
@@ -43,6 +45,17 @@ def service(name: str, *arguments: Any) -> Any:
     """One of the office's own services."""
     here = uno.getComponentContext()
     return here.ServiceManager.createInstanceWithArgumentsAndContext(f"com.sun.star.{name}", arguments, here)
+
+
+@contextlib.contextmanager
+def writing(path: str, argument: str = "") -> Iterator[None]:
+    """Make the office's own error in writing a file a refusal, with the name of the argument that gave the path."""
+    try:
+        yield
+    except uno.getClass("com.sun.star.io.IOException") as error:
+        which = f"{argument}: " if argument else ""
+        text = f"{which}{os.path.basename(path)[:80]} can't be written; if another window shows it, close that"
+        raise wrong(text) from error
 
 
 @functools.cache
@@ -81,10 +94,12 @@ class Document:
         path = self._path()
         if self._doc.isReadonly():
             raise wrong(f"{os.path.basename(path)} is open for reading only")
-        self._doc.store()
+        with writing(path):
+            self._doc.store()
         return f"saved {os.path.basename(path)}"
 
-    def _write(self, path: str, filter_name: str, *more: Any) -> None:
-        """Write a copy in another format; `more` are the filter's own properties."""
+    def _write(self, path: str, argument: str, filter_name: str, *more: Any) -> None:
+        """Write a copy in another format; `more` are the filter's own properties. Raises Refused."""
         wanted = (prop("FilterName", filter_name), prop("Overwrite", True), *more)
-        uno.invoke(self._doc, "storeToURL", (url_of(path), wanted))
+        with writing(path, argument):
+            uno.invoke(self._doc, "storeToURL", (url_of(path), wanted))

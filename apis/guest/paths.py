@@ -11,6 +11,8 @@ from urllib.parse import quote, unquote
 
 from guest.errors import Refused
 
+FILES, FOLDERS = 2000, 500  # that are looked at for their endings
+
 
 def wrong(text: str) -> Refused:
     """A refusal that the model reads: the argument's name and what would be right."""
@@ -45,6 +47,17 @@ def there_in_home(path: str, argument: str) -> str:
     full = in_home(path, argument)
     if not os.path.isfile(full):
         raise wrong(f"{argument}: there is no file {path[:80]}")
+    if not os.access(full, os.R_OK):
+        raise wrong(f"{argument}: {os.path.basename(full)[:80]} may not be read")
+    return full
+
+
+def to_write(path: str, argument: str) -> str:
+    """The absolute path of a file below HOME that can be made there, or written over."""
+    full = in_home(path, argument)
+    there = [full] if os.path.lexists(full) else []
+    if not all(os.access(each, os.W_OK) for each in (os.path.dirname(full), *there)):
+        raise wrong(f"{argument}: {os.path.basename(full)[:80]} may not be written there: choose another folder")
     return full
 
 
@@ -84,3 +97,19 @@ def path_of(place: str) -> str:
 def short(path: str) -> str:
     """A path below HOME as a model writes it: ~/Music/a.mp3."""
     return "~" + path.removeprefix(home()) if _inside(path) else path
+
+
+def with_endings(folder: str, wanted: set[str]) -> tuple[list[str], bool]:
+    """Paths with these endings, in order, and whether there was too much to look at; links are not followed."""
+    found: list[str] = []
+    left = FILES
+    for number, (above, folders, names) in enumerate(os.walk(folder)):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if number >= FOLDERS:
+            return found, True
+        looked = sorted(names)[:left]
+        found += [os.path.join(above, n) for n in looked if n.rpartition(".")[2].lower() in wanted and "." in n]
+        left -= len(names)
+        if left < 0:
+            return found, True
+    return found, False

@@ -7,13 +7,12 @@ answer says how VLC is after the call, in one bounded text.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
 from typing import Any
 
 from guest import vlc_start
-from guest.paths import any_in_home, folder_in_home, path_of, short, there_in_home, url_of, wrong
+from guest.paths import any_in_home, folder_in_home, path_of, short, there_in_home, url_of, with_endings, wrong
 from guest.tools import public
 from guest.vlc_link import LOOK_S, ask, ask_until
 from Xlib import X, display, error
@@ -25,7 +24,6 @@ INFO_S = 0.25
 # For the window to follow an order. One that is lost is as good as never followed and the others take some 10 ms, so
 # the first waits are short; a later one leaves a busy machine its time.
 WINDOW_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-FILES, FOLDERS = 2000, 500  # that are looked at for media
 MEDIA = {
     "3gp", "aac", "ac3", "aif", "aiff", "amr", "ape", "asf", "avi", "divx", "dts", "dv", "flac", "flv", "m2ts", "m2v",
     "m3u", "m3u8", "m4a", "m4b", "m4v", "mid", "mka", "mkv", "mov", "mp2", "mp3", "mp4", "mpeg", "mpg", "mts", "oga",
@@ -159,7 +157,8 @@ class VLCTools:
         given = _fit(field, kind, value)
         found = _shown(ask(do="set", name=field, value=given, names=field)["settings"][field])
         vlc_start.write_settings({field: found})
-        limited = "" if found == given or kind != "number" or float(found) == float(given) else f"; {given} is too much"
+        taken = found == given or kind != "number" or float(found) == float(given)
+        limited = "" if taken else f"; {given} is beyond what VLC takes"
         start = "; VLC's window goes by it from its next start on" if field.startswith("qt-") else ""
         return f"{field} is {found}{limited}{start}"
 
@@ -169,7 +168,7 @@ class VLCTools:
         wanted = MEDIA if suffix is None else {ending.strip().lstrip("*.").lower() for ending in suffix}
         if not all(wanted):
             raise wrong("suffix: write endings like ['mp3', 'mp4']")
-        found, cut = _files(folder, wanted)
+        found, cut = with_endings(folder, wanted)
         lines = [f"{len(found)}{' or more' if cut else ''} media files in {short(folder)}"]
         for number, name in enumerate(found):
             if sum(map(len, lines)) + len(lines) + len(name) > RESULT_CHARS - 30:
@@ -200,19 +199,6 @@ def _window_becomes(full: bool, wait_s: float) -> bool:
             time.sleep(LOOK_S)
     finally:
         screen.close()
-
-
-def _files(folder: str, wanted: set[str]) -> tuple[list[str], bool]:
-    """Paths with these endings, in order, and whether there was too much to look at; links are not followed."""
-    found: list[str] = []
-    seen = 0
-    for number, (above, folders, names) in enumerate(os.walk(folder)):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        seen += len(names)
-        if seen > FILES or number >= FOLDERS:
-            return found, True
-        found += [os.path.join(above, n) for n in sorted(names) if n.rpartition(".")[2].lower() in wanted and "." in n]
-    return found, False
 
 
 def _fit(field: str, kind: str, value: str) -> str:

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from guest.office_base import enum, prop, props
-from guest.paths import home, in_home, wrong
+from guest.paths import home, to_write, wrong
 from guest.writer_base import Paper, one_line
 
 OURS = re.compile(r"(Page )?\d*( of \d*)?")  # a paragraph that is nothing but a page number
@@ -59,7 +59,10 @@ class Pages(Paper):
         """Write a PDF."""
         target = self._target(output_path, output_filename)
         self._write(
-            target, "writer_pdf_Export", prop("FilterData", props(ExportNotes=include_comments, **QUALITY[quality]))
+            target,
+            "output_path" if output_path is not None else "output_filename",
+            "writer_pdf_Export",
+            prop("FilterData", props(ExportNotes=include_comments, **QUALITY[quality])),
         )
         return f"wrote {target.removeprefix(home() + os.sep)}"
 
@@ -69,12 +72,12 @@ class Pages(Paper):
         if output_path is not None and output_path.lower().endswith(".pdf"):
             if output_filename is not None:
                 raise wrong("output_filename: leave it out, for output_path names the file already")
-            return in_home(output_path, argument)
+            return to_write(output_path, argument)
         if output_path is None or output_filename is None:
             own = self._path()
         name = output_filename or os.path.splitext(os.path.basename(own))[0] + ".pdf"
         folder = os.path.dirname(own) if output_path is None else output_path
-        return in_home(os.path.join(folder, name), argument)
+        return to_write(os.path.join(folder, name), argument)
 
     def insert_page_break(self, *, position: str) -> str:
         """Begin a page at the caret or at the end."""

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any
 
-from guest.images import size_of
+from guest.images import refuse_large, size_of
 from guest.matching import Match
 from guest.office_base import enum, prop, service
 from guest.paths import there_in_home, url_of, wrong
@@ -122,6 +122,7 @@ class Writing(Paper):
         """Insert an image, not larger than the page unless it is asked for."""
         path = there_in_home(image_path, "image_path")
         name = os.path.basename(path)
+        refuse_large(path, "image_path")
         size = size_of(path)
         if size is None:
             raise wrong(f"image_path: {name[:80]} is no image that can be read")

@@ -15,8 +15,8 @@ from apis.check.run import REFUSED, run
 from apis.tools import declared
 
 
-async def choices(desk: RealDesk, app: str) -> AsyncIterator[tuple[str, str]]:
-    """What each function says to each value that its declaration lets a model choose from, and how a refusal begins.
+async def choices(desk: RealDesk, app: str) -> AsyncIterator[tuple[str, str, str]]:
+    """Each value that a declaration lets a model choose from, what the call says, and the refusal it should be or "".
 
     The guest has tables of its own of what such a value means: one that lacks it fails here.
     """
@@ -26,7 +26,13 @@ async def choices(desk: RealDesk, app: str) -> AsyncIterator[tuple[str, str]]:
                 if case.each is not None:
                     await case.each(desk)
                 right = case.right if case.again is None else case.again(100 + n)
-                yield f"{REFUSED}{param.name}:", await desk.tool(case.function, **{**right, param.name: value})
+                given = {**right, **case.chosen.get(value, {}), param.name: value}
+                wanted = f"{REFUSED}{case.never[value]}" if value in case.never else ""
+                yield f"{case.function}({param.name}={value!r})", await desk.tool(case.function, **given), wanted
+
+
+def _right(told: str, wanted: str) -> bool:
+    return told.startswith(wanted) if wanted else not told.startswith(REFUSED) and "Error" not in told
 
 
 @pytest.mark.timeout(300)  # VS Code loads its window anew for other folders, a few times
@@ -37,8 +43,8 @@ async def test_every_function_does_what_it_says(app: str, state_dir: str) -> Non
         pytest.skip(lacking)
     async with provider(state_dir) as made, opened(made, TABLES[app]) as desk:
         outcomes = await run(TABLES[app], desk, 0, lambda _: None)
-        refused = [told async for own, told in choices(desk, app) if told.startswith(own) or "Error" in told]
-    assert refused == []
+        said = [each async for each in choices(desk, app)]
+    assert [(call, told) for call, told, wanted in said if not _right(told, wanted)] == []
     assert {outcome.case.function: outcome.problem for outcome in outcomes if outcome.problem} == {}
 
 

@@ -49,10 +49,7 @@ def check(args: argparse.Namespace) -> int:
         say.line(f"{profile.name}: {profile.found}, so times are other ones: {profile.mend}", to=sys.stderr)
     with Progress(stream(as_json=args.json)) as shown:
         found, targets, notes = run_loop(_all(names, args, shown))
-    kept = [] if args.no_targets else targets
-    said = verdicts.complaints(found, kept)
-    if args.no_targets:
-        said = [text for one in found if not one.slow for text in verdicts.complaints([one], [])]
+    said = verdicts.failures(found) if args.no_targets else verdicts.complaints(found, targets)
     _show(found, targets, notes, said, as_json=args.json)
     return 1 if said else 0
 

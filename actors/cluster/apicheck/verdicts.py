@@ -75,17 +75,25 @@ def _rounded(ms: float | None) -> float | None:
     return None if ms is None else round(ms, 2)
 
 
+def failures(found: Iterable[Found]) -> list[str]:
+    """What does not do what it should, however long it took. An application that is not here has not failed."""
+    return [f"{_called(one)}: {one.problem}" for one in found if one.verdict.verdict == "failed"]
+
+
 def complaints(found: Iterable[Found], targets: Iterable[Target]) -> list[str]:
-    """Why the whole is not good; empty when it is. An application that is not here is no complaint."""
-    said = []
-    for one in found:
-        name = f"{one.verdict.app} {one.verdict.function}"
-        if one.verdict.verdict == "failed":
-            said.append(f"{name}: {one.problem}")
-        elif one.slow:
-            said.append(f"{name}: {one.verdict.p95_ms:.0f} ms at the 95th percentile, {LIGHT_MS:.0f} is the most")
-    return said + [
+    """Why the whole is not good, times included; empty when it is."""
+    found = list(found)
+    slow = [
+        f"{_called(one)}: {one.verdict.p95_ms:.0f} ms at the 95th percentile, {LIGHT_MS:.0f} is the most"
+        for one in found
+        if one.slow and one.verdict.verdict != "failed"
+    ]
+    return [*failures(found), *slow] + [
         f"{target.name}: {target.measured}, {target.bound:g} is the {'least' if target.at_least else 'most'}"
         for target in targets
         if not target.met
     ]
+
+
+def _called(one: Found) -> str:
+    return f"{one.verdict.app} {one.verdict.function}"

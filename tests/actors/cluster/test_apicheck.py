@@ -42,6 +42,13 @@ def test_slow_calls_are_complained_of_unless_they_start_or_export() -> None:
         assert found[0].verdict.verdict == "ok"
 
 
+def test_a_failure_is_one_however_long_it_took_and_whatever_is_forgiven() -> None:
+    assert verdicts.failures(verdicts.judged("vlc", [outcome(ms=[8000.0])], ["play"])) == []
+    hung = verdicts.judged("vlc", [outcome("it did not answer", ms=[8000.0])], ["play"])
+    assert hung[0].slow
+    assert verdicts.failures(hung) == verdicts.complaints(hung, []) == ["vlc play: it did not answer"]
+
+
 def test_a_failure_keeps_its_first_problem_and_an_absent_application_is_none() -> None:
     made = outcome("first")
     made.hold("second")

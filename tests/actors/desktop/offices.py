@@ -26,6 +26,16 @@ class Office:
     async def __call__(self, method: str, **args: Any) -> Any:
         return await self.link.call(method, timeout_s=25, **args)
 
+    async def run(self, script: str) -> None:
+        """Have a shell carry out a script in HOME, and wait until it has."""
+        await self("write_file", path="script.sh", data=f"{script}\n".encode())
+        number = await self("launch", argv=["sh", "script.sh"])
+        for _ in range(100):
+            if number not in await self("running"):
+                return
+            await self("settle", timeout_ms=100)
+        raise AssertionError(script)
+
     async def tool(self, name: str, **arguments: Any) -> str:
         """What the function says, a refusal's text included."""
         made = call(self.owner, name, **arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import zipfile
 from collections.abc import AsyncIterator
@@ -52,7 +53,14 @@ def workbook() -> bytes:
     return made.getvalue()
 
 
-TOLD = '=INDIRECT("\'file:///etc/passwd"&CHAR(39)&"#$Sheet1.A1")'
+FILE = "'file:///etc/passwd'#$Sheet1.A1"
+COMPUTED = (
+    '=INDIRECT("\'file:///etc/passwd"&CHAR(39)&"#$Sheet1.A1")',
+    '=1+indirect ( "\'/etc/hosts\'"&UNICHAR(35)&"$Sheet1.A1")',
+    "=INDIRECT(\"'file:///etc/passwd'#$Sheet1.A1\")",
+    '=INDIRECT("[passwd]Sheet1!A1", 0)',
+    "=INDIRECT(P2)",  # which a later call may fill
+)
 SPACES = " ".join(
     f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
 )
@@ -314,10 +322,46 @@ async def test_what_is_told_of_a_sheet_goes_beyond_column_z(calc: Calc) -> None:
 async def test_a_formula_reads_no_other_file(calc: Calc) -> None:
     await calc.on("doubled")
     direct = "='file:///etc/passwd'#$Sheet1.A1", "='/etc/passwd' #$a.A1"
-    for formula in (*direct, '=WEBSERVICE("file:///etc/passwd")', TOLD):
+    for formula in (*direct, '=WEBSERVICE("file:///etc/passwd")'):
         told = await calc.tool("set_cell_value", cell="P1", value=formula)
         assert told == "refused: value: a formula reads this workbook only, no other file"
+    await calc.tool("set_cell_value", cell="P2", value="'" + FILE)
+    for formula in COMPUTED:
+        told = await calc.tool("set_cell_value", cell="P1", value=formula)
+        assert re.match(
+            "refused: value: (INDIRECT takes a quoted reference within|a formula reads) this workbook", told
+        )
+    await calc.tool("set_cell_value", cell="P2", value="")
+    assert await calc.tool("set_cell_value", cell="P1", value='=INDIRECT("plain.B2")') == "P1 = 30"
     assert await calc.tool("set_cell_value", cell="P1", value="=plain.B2&\"#\"&'wide'.C2") == "P1 = 30#a"
+
+
+async def test_of_a_row_that_is_too_long_its_beginning_is_told(calc: Calc) -> None:
+    await calc.on("long")
+    for column in range(20):
+        await calc.tool("set_cell_value", cell=f"{chr(65 + column)}1", value=f"{column} " + "x" * 98)
+    told = await calc.tool("get_workbook_info")
+    assert told.splitlines()[2].startswith("1: 0 xxx")
+    assert told.endswith("x...")
+    assert 1800 < len(told) <= 1900
+
+
+async def test_a_folder_that_may_not_be_written_is_refused_by_name(calc: Calc) -> None:
+    await calc.run("mkdir ro; chmod 555 ro")
+    told = await calc.tool("export_to_pdf", file_path="~/ro/x.pdf")
+    assert told == "refused: file_path: x.pdf may not be written there: choose another folder"
+    await calc.run("chmod 555 Documents")
+    told = await calc.tool("export_to_csv")
+    assert told == "refused: the workbook: book.csv may not be written there: choose another folder"
+    await calc.run("chmod 755 Documents")
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+async def test_a_pdf_is_shown_where_there_is_a_viewer(calc: Calc) -> None:
+    told = await calc.tool("export_to_pdf", file_path="~/shown.pdf", sheets=["plain"], open_after_export=True)
+    assert told == "wrote shown.pdf; Chromium is opening it"
+    await calc("wait_window", title="shown.pdf", timeout_ms=25_000)
+    await calc.run("pkill chromium; while pgrep chromium; do sleep 0.1; done")
 
 
 async def test_a_workbook_whose_sheets_are_protected_keeps_them(calc: Calc) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import re
 import shutil
 import time
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from PIL import Image
 
 from apis.check.picture import png
 from apis.execute import setup
@@ -217,6 +219,23 @@ async def test_while_a_picture_is_selected_there_is_no_caret(writer: Writer) -> 
     await writer.press("Escape", "Escape", "ctrl+Home")
 
 
+async def test_a_picture_that_would_fill_the_memory_is_refused(writer: Writer) -> None:
+    bomb = io.BytesIO()
+    Image.new("1", (9000, 9000)).save(bomb, "PNG")
+    await writer("write_file", path="bomb.png", data=bomb.getvalue())
+    told = await writer.tool("insert_image_at_cursor", image_path="~/bomb.png")
+    assert told == "refused: image_path: bomb.png has more than 50000000 pixels"
+
+
+async def test_files_that_may_not_be_read_or_written_are_refused_by_name(writer: Writer) -> None:
+    await writer("write_file", path="ro/red.png", data=png(30, 10, 0xFF0000))
+    await writer.run("chmod 000 ro/red.png && chmod 555 ro")
+    told = await writer.tool("insert_image_at_cursor", image_path="~/ro/red.png")
+    assert told == "refused: image_path: red.png may not be read"
+    told = await writer.tool("export_to_pdf", output_path="~/ro/x.pdf")
+    assert told == "refused: output_path: x.pdf may not be written there: choose another folder"
+
+
 async def test_a_long_document_is_told_in_part_and_in_time(writer: Writer) -> None:
     await writer.to_the_end()
     for _ in range(2):
@@ -258,3 +277,23 @@ async def test_a_broken_drawing_takes_the_place_of_nothing(writer: Writer) -> No
     told = await writer.tool("insert_image_at_cursor", image_path="~/cut.svg")
     assert told == "refused: image_path: cut.svg is no image that can be read"
     assert "0: a" in await writer.info()
+
+
+async def test_a_pdf_has_comments_and_pictures_as_it_was_asked_for(writer: Writer) -> None:
+    note = "<office:annotation><dc:creator>me</dc:creator><text:p>see here</text:p></office:annotation>"
+    body = f'<text:p xmlns:dc="http://purl.org/dc/elements/1.1/">a{note}b</text:p><text:p/>'
+    await writer("write_file", path="Documents/noted.odt", data=odt(body))
+    await writer.open("Documents/noted.odt")
+    picture = io.BytesIO()
+    Image.frombytes("RGB", (300, 300), random.Random(0).randbytes(270_000)).save(picture, "PNG")
+    await writer("write_file", path="grain.png", data=picture.getvalue())
+    await writer.press("ctrl+End")
+    assert (await writer.tool("insert_image_at_cursor", image_path="~/grain.png")).startswith("inserted grain.png")
+    pdfs = {}
+    for quality, comments in (("standard", False), ("high", True), ("print", False)):
+        told = await writer.tool("export_to_pdf", output_path="~/x.pdf", quality=quality, include_comments=comments)
+        assert told == "wrote x.pdf"
+        pdfs[quality] = await writer("read_file", path="x.pdf")
+    assert [b"/Subtype /Text " in pdf for pdf in pdfs.values()] == [False, True, False]
+    assert [b"/DCTDecode" in pdf for pdf in pdfs.values()] == [True, True, False]
+    assert len(pdfs["standard"]) < len(pdfs["high"]) < len(pdfs["print"])

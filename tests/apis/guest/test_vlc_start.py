@@ -83,6 +83,19 @@ def test_paths_that_lead_out_of_home_are_refused(home: Path) -> None:
     for wrong in ("/etc/passwd", "out/passwd", "Music/link.mp3", "Music/pipe.mp3", "~/nothing/a", "Music", "../x"):
         with pytest.raises(Exception, match=r"^uri: "):
             paths.there_in_home(wrong, "uri")
+    assert paths.to_write("Music/new.mp3", "file_path") == str(home / "Music" / "new.mp3")
     for wrong in ("/", "out", "..", "Music/a b.mp3", "/etc"):
         with pytest.raises(Exception, match=r"^path: "):
             paths.folder_in_home(wrong, "path")
+
+
+def test_files_of_a_folder_that_holds_too_many_are_listed_as_far_as_it_was_looked_at(home: Path) -> None:
+    from apis.guest import paths
+
+    for n in range(paths.FILES + 1):
+        (home / f"{n:05d}.mp3").touch()
+    (home / "z").mkdir()
+    (home / "z" / "late.mp3").touch()
+    found, cut = paths.with_endings(str(home), {"mp3"})
+    assert (len(found), cut) == (paths.FILES, True)
+    assert found[0] == str(home / "00000.mp3")
