@@ -6,12 +6,14 @@ a run is its demonstrations (where its pulses learn none of them) and its clonin
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import msgspec
 
 from actors.cluster import experiment, runfolder, typed, weights
 from actors.cluster.config import Deploy
+from actors.replay import demofiles
 from runtime.errors import ConfigError
 
 FLAG = "--cloned"
@@ -56,3 +58,15 @@ def of_seed(name: str, runs: Path, deploy: Deploy) -> Cloned:
             f"{FLAG} {name}: it was cloned with seed {found.seed}, not {deploy.run.seed}: say --seed {found.seed}"
         )
     return found
+
+
+def begin(deploy: Deploy, weights_folder: str, run: str) -> Deploy:
+    """`deploy` from the model folder `weights_folder` on, which the run in folder `run` has cloned."""
+    demos = demonstrations(run) if experiment.learns_again(deploy) else 0
+    return experiment.after_cloning(deploy, weights_folder, run, demos)
+
+
+@functools.cache
+def demonstrations(run: str) -> int:
+    """How many different demonstrations the run in folder `run` has: an import passes by what it holds already."""
+    return len({demo.digest for demo in demofiles.read(Path(run))[1]})

@@ -131,14 +131,21 @@ def cloning_alone(deploy: Deploy) -> Deploy:
     )
 
 
-def after_cloning(deploy: Deploy, weights: str, run: str) -> Deploy:
+def learns_again(deploy: Deploy) -> bool:
+    """Whether pulses learn demonstrations again."""
+    pulses = deploy.entropulse.pulses if deploy.entropulse.pulse == "full" else 0
+    return bool(deploy.replay.pulse_demos and pulses)
+
+
+def after_cloning(deploy: Deploy, weights: str, run: str, demos: int) -> Deploy:
     """Of `deploy`, what follows cloning, from the model folder `weights` on, which the run in folder `run` has cloned.
 
-    Where pulses learn demonstrations again, they are that run's.
+    Where pulses learn demonstrations again, they are all `demos` of that run's: what its own policy solved when it
+    tried again are among them.
     """
     change = msgspec.structs.replace
-    again = deploy.replay.pulse_demos and deploy.entropulse.pulse == "full" and deploy.entropulse.pulses
-    source, count = (run, deploy.demos.count) if again else ("", 0)
+    again = learns_again(deploy)
+    source, count = (run, demos) if again else ("", 0)
     return change(
         deploy,
         run=change(deploy.run, base=weights, require=change(deploy.run.require, bc_steps=0)),

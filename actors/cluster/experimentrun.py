@@ -117,7 +117,7 @@ def start(args: argparse.Namespace) -> int:
                 return status
             begin[one.seed] = weights.locate(str(path), folder).folder, str(path.resolve())
         if one.seed in begin:
-            deploy = experiment.after_cloning(deploy, *begin[one.seed])
+            deploy = cloned.begin(deploy, *begin[one.seed])
         say.news(f"\n{number} of {len(runs)}: {_said(one) or 'no arm'}, seed {one.seed}")
         status = _carry_out(folder / one.name(name), deploy, one.arm, told)
         worst = max(worst, status)
@@ -180,7 +180,7 @@ def _asked(args: argparse.Namespace, begun: float) -> tuple[str, list[OneRun], l
 def _begun_at(one: OneRun, name: str, folder: Path) -> OneRun:
     """`one` from the weights on that run `name` has cloned. Raises ConfigError where those are of another seed."""
     found = cloned.of_seed(name, folder, one.deploy)
-    return msgspec.structs.replace(one, deploy=experiment.after_cloning(one.deploy, found.folder, found.path))
+    return msgspec.structs.replace(one, deploy=cloned.begin(one.deploy, found.folder, found.path))
 
 
 def _carry_out(path: Path, deploy: Deploy, arm: str, begun: _Begun) -> int:

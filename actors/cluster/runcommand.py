@@ -88,8 +88,8 @@ def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
     runfolder.refuse_taken(folder)
     deploy = deployfile.load(args.file, args.overrides)[0]
     if args.cloned:
-        begin = cloned.of_seed(args.cloned, runs, deploy)
-        deploy = experiment.after_cloning(deploy, begin.folder, begin.path)
+        found = cloned.of_seed(args.cloned, runs, deploy)
+        deploy = cloned.begin(deploy, found.folder, found.path)
     return folder, deploy
 
 

@@ -186,7 +186,8 @@ def record_of(path: Path) -> tuple[runfolder.RunRecord | None, str]:
 def key_of(path: Path, deploy: dict[str, Any]) -> str:
     """What the run at `path` shares with the other seeds of its deploy file; its name where there is no such file.
 
-    Weights that its experiment cloned for its seed are the same to all seeds: made in the same way.
+    Weights that its experiment cloned for its seed are the same to all seeds, and so are that run's demonstrations,
+    however many: made in the same way.
     """
     if not deploy:
         return path.name
@@ -195,7 +196,7 @@ def key_of(path: Path, deploy: dict[str, Any]) -> str:
     if record and (record.experiment or record.cloned) and record.cloned_in in Path(run.get("base", "")).parts:
         deploy = {**deploy, "run": {**run, "base": runfolder.CLONING}}
         if record.cloned_in in Path((demos := deploy.get("demos", {})).get("source", "")).parts:
-            deploy["demos"] = {**demos, "source": runfolder.CLONING}
+            deploy["demos"] = {**demos, "source": runfolder.CLONING, "count": 0}
     return bands.key(deploy)
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster import cli, deployfile, experiment, experimentrun, models, runcommand, runfolder
+from actors.cluster import cli, cloned, deployfile, experiment, experimentrun, models, runcommand, runfolder
 from actors.cluster.config import Deploy
 from actors.cluster.report import gather, show
 from actors.replay.schema import connect
@@ -140,7 +140,7 @@ OF_ACTIONS = {
 @pytest.mark.parametrize("name", ["ablation-async", "ablation-entropulse", "ablation-advantage", "ablation-actions"])
 def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None:
     main, _ = deployfile.load("local")
-    own = OWN | (OF_ACTIONS if name == "ablation-actions" else set())
+    own = OWN | {"ablation-actions": OF_ACTIONS, "ablation-advantage": {"learner.negative_scale"}}.get(name, set())
     for one in experiment.expand(name):
         for section in main.__struct_fields__:
             ours, theirs = getattr(one.deploy, section), getattr(main, section)
@@ -280,10 +280,12 @@ def test_pulses_that_learn_demonstrations_find_those_of_the_run_that_cloned(
     monkeypatch.setattr(runcommand, "carry_out", simulated)
     monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
     monkeypatch.setattr(show, "show", lambda *_, **__: 0)
+    found = {str((runs / f"e-cloning-{seed}").resolve()): 30 + seed for seed in (3, 5)}  # with the policy's own
+    monkeypatch.setattr(cloned, "demonstrations", found.__getitem__)
     assert experimentrun.start(arguments(file, runs, name="e", arm=["far"])) == 0
     arm = simulated.deploys["e-far-5"]
     where = str((runs / "e-cloning-5").resolve())
-    assert (arm.demos.source, arm.demos.count, arm.replay.pulse_demos) == ((where, 30, 8) if kept else ("", 0, 0))
+    assert (arm.demos.source, arm.demos.count, arm.replay.pulse_demos) == ((where, 35, 8) if kept else ("", 0, 0))
     assert arm.entropulse.bc_steps == 0
     keys = [gather.key_of(path, gather.deploy_of(path)) for path in (runs / "e-far-3", runs / "e-far-5")]
     assert keys[0] == keys[1], "a report takes the seeds of an arm together"
