@@ -135,10 +135,12 @@ def _overlap(a: Element, b: Element) -> float:
 def from_guest(frame: Any) -> Observation:
     """The guest agent's answer to `observe`, checked, cut and filtered.
 
-    `frame` is `{"windows": [{"id", "class", "title", "active"}], "elements": [[tag, name, text, x, y, w, h, states,
-    window]], "info": text}`, the last one not always; unknown keys are ignored. Raises ProtocolError when it is
-    anything else.
+    `frame`, or what its struct stands for, is `{"windows": [{"id", "class", "title", "active"}], "elements": [[tag,
+    name, text, x, y, w, h, states, window]], "info": text}`, the last one not always; unknown keys are ignored. Raises
+    ProtocolError when it is anything else.
     """
+    if isinstance(frame, msgspec.Struct):
+        frame = msgspec.to_builtins(frame)
     try:
         windows = tuple(_window(row) for row in frame["windows"][:MAX_WINDOWS])
         elements = [_element(row) for row in frame["elements"][:MAX_ELEMENTS] if not _vast(row)]

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from actors.desktop.faults import LinkState, judge
+from actors.desktop.faults import BrokenBy, FaultCause, LinkState, judge
 from actors.desktop.link import LinkDown, seen_of
 from actors.desktop.pool import BootedDesktop
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
 from apis.tasks.verify import FileView, Wanted
-from runtime.errors import DesktopFault, ProtocolError
+from runtime.errors import AgentBrokeDesktop, DesktopFault, ProtocolError
+
+CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
 
 
 class Body:
@@ -33,6 +35,7 @@ class Body:
         self._link = booted.link
         self.home = booted.desktop.home
         self._acted = False
+        self._left_s = CALLS_SHARE * (booted.lease.until - booted.lease.since)
 
     @property
     def acted(self) -> bool:
@@ -48,13 +51,19 @@ class Body:
 
     async def call(self, method: str, args: dict[str, Any], timeout_s: float) -> Any:
         """Call the in-guest agent. Raises GuestRefused, AgentBrokeDesktop, DesktopFault (LeaseLost among them)."""
-        self._lives.may_call(self._lease, time.monotonic())
+        began = time.monotonic()
+        self._lives.may_call(self._lease, began)
+        if self._left_s <= 0:
+            raise AgentBrokeDesktop(BrokenBy.TOO_SLOW, f"calls took over {100 * CALLS_SHARE:.0f} % of the lease's time")
         try:
             return await self._link.call(method, timeout_s=timeout_s, **args)
         except LinkDown as down:
             self._lives.may_call(self._lease, time.monotonic())  # taken back and killed under the call
             health = await self._provider.probe(self._desktop)
             raise judge(seen_of(health, down, acted=self.acted, ready=True)) from down
+        finally:
+            if self.acted:
+                self._left_s -= time.monotonic() - began
 
     async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Callable[[str], FileView]:
         """Freeze the desktop for good and read what is `wanted` of its HOME from outside.
@@ -77,6 +86,8 @@ class Body:
             await self._provider.freeze(self._desktop)
         except DesktopFault as error:
             health = await self._provider.probe(self._desktop)
+            if health.alive and self.acted and error.cause == FaultCause.STILL_RUNNING:
+                raise AgentBrokeDesktop(BrokenBy.STILL_RUNNING, error.detail) from error
             if health.alive:
                 raise
             down = LinkDown(LinkState.LOST, error.detail)

@@ -68,6 +68,7 @@ class Endpoint:
 
     def __init__(self, member: EndpointMember, key: str) -> None:
         self._member = member
+        self._key = key
         headers = {"Content-Type": "application/json"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
@@ -126,7 +127,8 @@ class Endpoint:
         if reply.status in AGAIN:
             raise _AgainError(f"status {reply.status}", _retry_after_s(reply.headers))
         if reply.status != 200:
-            said = ascii(raw[:MAX_SAID].decode("utf-8", "replace"))
+            told = raw.decode("utf-8", "replace")  # some servers tell the key that they refuse
+            said = ascii((told.replace(self._key, "***") if self._key else told)[:MAX_SAID])
             raise EndpointDown(f"{member.name}: status {reply.status}: {said}")
         return _text(raw, member.name)
 

@@ -35,6 +35,7 @@ class FaultCause(StrEnum):
     HOST_STALLED = "host_stalled"  # this process itself did not get to run
     MACHINE_UNREACHABLE = "machine_unreachable"  # a machine of its own, reached by SSH
     OUTSIDE_VIEW = "outside_view"  # the host could not look into HOME
+    STILL_RUNNING = "still_running"  # programs in it did not stay stopped
     LEASE_EXPIRED = "lease_expired"  # the pool took the desktop back; raised as LeaseLost
 
     @property
@@ -55,6 +56,7 @@ _CULPRITS = {
     FaultCause.HOST_STALLED: Culprit.HOST,
     FaultCause.MACHINE_UNREACHABLE: Culprit.HOST,
     FaultCause.OUTSIDE_VIEW: Culprit.SEAT,
+    FaultCause.STILL_RUNNING: Culprit.SEAT,
     FaultCause.LEASE_EXPIRED: Culprit.SEAT,
 }
 
@@ -67,6 +69,8 @@ class BrokenBy(StrEnum):
     NONSENSE = "nonsense"  # a frame or a reply that the agent never sends
     LINK_CLOSED = "link_closed"  # the agent or its SSH server was ended inside
     NO_ANSWER = "no_answer"
+    TOO_SLOW = "too_slow"  # each call was answered in time, all of them together were not
+    STILL_RUNNING = "still_running"  # its programs woke as often as they were stopped
 
 
 class LinkState(StrEnum):

@@ -31,6 +31,28 @@ class Window(msgspec.Struct, frozen=True):
     pid: int = 0
 
 
+class Listed(msgspec.Struct, frozen=True):
+    """A window as an observation lists it."""
+
+    id: int
+    class_: str | None = msgspec.field(name="class")
+    title: str | None
+    active: bool
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """An observation; `apis.observation.from_guest` cuts it to its bounds.
+
+    What else a guest adds is passed by without being built: keys that hash alike would cost as many seconds.
+    """
+
+    windows: list[Listed]
+    elements: list[
+        tuple[str | None, str | None, str | None, int, int, int, int, list[str | None], int]
+    ]  # tag, name, text, x, y, width, height, states, window's place in the list
+    info: str | None = None
+
+
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer: a result, or an error's kind and text."""
 
@@ -58,7 +80,7 @@ RESULTS: dict[str, Any] = {
     "hotkey": None,
     "screenshot": bytes,
     "checksum": int,
-    "observe": dict[str, Any],  # checked field by field by `apis.observation.from_guest`
+    "observe": Frame,
     "tool": Told,
     "keep": None,
     "info": Told,

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from guest.attach import DOOR, FDS
-from guest.members import ENDED, Member, descendants, running
+from guest.members import ENDED, NOT_STOPPED, Member, descendants, running
 from guest.session import MARK, Session
 
 ATTACH_S = 5.0  # for whoever knocks to say what it wants
@@ -85,7 +85,7 @@ def _hold(session: Session, door: socket.socket, token: str) -> None:
             if not said:
                 return
             if said == b"freeze\n":
-                _say("frozen" if stop(token) else f"not stopped within {STOP_S:g} s")
+                _say("frozen" if stop(token) else f"{NOT_STOPPED} within {STOP_S:g} s")
 
 
 def _say(word: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+NOT_STOPPED = "not stopped"  # how a keeper's answer begins where programs did not stay so
 STOPPED = frozenset("TtZX")
 ENDED = frozenset("ZX")
 _WAITS = frozenset("D")

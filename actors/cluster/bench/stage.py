@@ -126,4 +126,4 @@ async def carry_out(link: GuestLink, calls: list[Call]) -> None:
 async def observe(link: GuestLink) -> Observation:
     """What the model would be shown."""
     frame = await link.call("observe", timeout_s=CALL_S)
-    return from_guest(msgspec.to_builtins(frame))
+    return from_guest(frame)

@@ -23,6 +23,7 @@ from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import outside, remote
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health, Provider
 from actors.desktop.providers.outside import FileSeen, ReadLimits
+from apis.guest.members import NOT_STOPPED
 from apis.tasks.verify import Wanted
 from runtime.errors import ConfigError, DesktopFault
 
@@ -150,6 +151,8 @@ class _Session(msgspec.Struct):
                 said = await self.keeper.stdout.readline()
                 if said == answer + "\n":
                     return
+                if said.startswith(NOT_STOPPED):
+                    raise fault(FaultCause.STILL_RUNNING, said.strip()[:200])
                 error = (await self.keeper.stderr.read(2000)).strip().splitlines()[-1:]
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"{self.folder}: no {answer!r} within {ANSWER_S:g} s") from None

@@ -115,13 +115,16 @@ async def test_it_is_asked_again_after_what_passes() -> None:
 )
 async def test_what_does_not_pass_is_down(status: int, tries: int, said: str) -> None:
     async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return web.Response(status=status, headers={"Location": "http://127.0.0.1:1/"}, text="no\x1b[2J sesame")
+        return web.Response(
+            status=status, headers={"Location": "http://127.0.0.1:1/"}, text="no\x1b[2J sesame for secret-key"
+        )
 
     async with StandIn(script) as server:
         with pytest.raises(EndpointDown, match=said) as caught:
             await asked(server, key="secret-key", retries=2)
         assert len(server.bodies) == tries
     assert "secret-key" not in str(caught.value)
+    assert status != 401 or "sesame for ***" in str(caught.value)
     assert "\x1b" not in str(caught.value)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.faults import LinkState
 from actors.desktop.link import GuestLink, LinkDown
-from actors.desktop.wire import MAX_FRAME_BYTES, RESULTS
+from actors.desktop.wire import MAX_FRAME_BYTES, RESULTS, Frame
 from apis.forms import render_compact
 from apis.observation import MAX_ELEMENTS, MAX_INFO, MAX_TEXT, MAX_WINDOWS, Observation, from_guest
 from runtime.errors import GuestRefused, ProtocolError
@@ -93,7 +93,8 @@ LEAVES = (
 ANY = st.recursive(
     LEAVES,
     lambda inner: (
-        st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=6) | st.integers(-9, 9), inner, max_size=6)
+        st.lists(inner, max_size=6)
+        | st.dictionaries(st.text(max_size=6) | st.integers(-9, 9) | st.tuples(st.integers(0, 9)), inner, max_size=6)
     ),
     max_leaves=12,
 )
@@ -125,7 +126,7 @@ def test_any_answer_ends_in_a_declared_way(said: bytes, method: str, last: bytes
     elif isinstance(result, GuestRefused):
         assert len(str(result)) <= 3000
     elif method == "observe":
-        assert isinstance(result, dict)
+        assert isinstance(result, Frame)
         within_bounds(result)
     elif isinstance(result, str) and method in ("tool", "info"):
         assert len(result) <= MAX_INFO
@@ -164,6 +165,10 @@ def test_answers_that_cost_much():
     assert heard(nobody, "ping").state is LinkState.NONSENSE
     wide = {"windows": [], "elements": [["text", "x" * 500, "", 1, 1, 1, 1, [], 0]] * 1500}
     within_bounds(heard(answer(wide), "observe"))
+    # What nobody asked for is passed by without being built: keys that hash alike, or, here, that have no hash.
+    keys = b"".join(msgspec.msgpack.encode(key) + value for key, value in (("windows", b"\x90"), ("elements", b"\x90")))
+    odd = b"\x82\xa1i\x01\xa1r\x83" + keys + b"\xa1x\x81\x91\x80\xc0"
+    assert heard(framed(odd), "observe") == Frame(windows=[], elements=[])
     many = {"windows": [], "elements": [[]] * 3_000_000}  # a byte each, and as objects sixty
     assert isinstance(heard(answer(many), "observe"), LinkDown)
 

@@ -16,7 +16,7 @@ from actors.desktop.pool import Pool
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.quarantine import QuarantinePolicy
-from runtime.errors import DesktopFault, LeaseLost, ProtocolError
+from runtime.errors import AgentBrokeDesktop, DesktopFault, LeaseLost, ProtocolError
 from tests.heard import Heard, until
 
 SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)
@@ -112,3 +112,17 @@ async def test_an_image_that_does_not_come_up_rests(sandbox: SandboxProvider) ->
     assert heard.of(events.HOST_RESTS) == []
     await pool.close()
     sandbox._folder.mkdir()  # the fixture closes it once more
+
+
+async def test_an_agent_that_answers_every_call_late_is_the_policys_doing(state_dir: str, tmp_path: Path) -> None:
+    config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1, lease_s=8.0))
+    pool = await Pool.open(config, tmp_path)
+    booted = await pool.acquire(30.0)
+    body = Body(booted)
+    body.acted = True
+    for _ in range(2):
+        await body.call("settle", {"timeout_ms": 3100, "quiet_ms": 9000}, 10.0)
+    with pytest.raises(AgentBrokeDesktop, match=r"^too_slow: calls took over 75 % of the lease's time"):
+        await body.call("ping", {}, 10.0)
+    pool.retire(booted)
+    await pool.close()

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from conftest import Guest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.desktop.body import Body
+from actors.desktop.config import DesktopsConfig, SandboxConfig
+from actors.desktop.pool import Pool
 from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox import cgroups, stopping
 from apis.guest.members import Member, descendants, running
 from apis.tasks.verify import Wanted
+from runtime.errors import AgentBrokeDesktop, DesktopFault
 
 # Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
 # namespaces of its own, under a name that is no text, through children that leave their session, and by leaving a child
@@ -124,3 +129,40 @@ async def test_desktops_that_obey_signals_are_never_frozen(guest: Guest, monkeyp
     await guest("launch", argv=["sh", "-c", "while :; do head -c 512 /dev/zero; done > busy"])
     await guest("settle", timeout_ms=100)
     await guest.provider.freeze(guest.desktop)
+
+
+# The kernel itself wakes a stopped program where that has asked for it.
+WAKES = """
+import ctypes, signal, struct, time
+c = ctypes.CDLL(None)
+signal.signal(signal.SIGCONT, lambda *_: None)
+for n in range(2000):  # one each: a stop signal takes back a waking one that is on its way
+    timer, at_ms = ctypes.c_void_p(), 2 * n + 1
+    assert c.timer_create(1, struct.pack("Qii48x", 0, signal.SIGCONT, 0), ctypes.byref(timer)) == 0
+    at = struct.pack("qqqq", 0, 0, at_ms // 1000, at_ms % 1000 * 1_000_000)
+    assert c.timer_settime(timer, 0, at, None) == 0
+open("awake", "w").close()
+while True: pass
+"""
+
+
+@pytest.mark.parametrize("acted", [True, False])
+async def test_a_program_that_wakes_itself_is_the_policys_doing(
+    state_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acted: bool
+):
+    monkeypatch.setattr(stopping, "SIGNALS_S", 0.5)
+    monkeypatch.setattr(stopping, "STOP_S", 1.0)
+    pool = await Pool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
+    try:
+        booted = await pool.acquire(30.0)
+        body = Body(booted)
+        await body.call("launch", {"argv": ["python3", "-c", WAKES]}, 10.0)
+        until = time.monotonic() + 10
+        while (await booted.provider.read_home(booted.desktop, [Wanted("awake")], ReadLimits()))[0].data is None:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.05)
+        body.acted = acted or body.acted
+        with pytest.raises(AgentBrokeDesktop if acted else DesktopFault, match=r"^still_running: "):
+            await body.frozen_files([], 30.0)
+    finally:
+        await pool.close()

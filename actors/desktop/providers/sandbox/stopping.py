@@ -1,6 +1,7 @@
 """Holding a desktop still, and what the host has left.
 
-Invariant: when `freeze` returns, no process of the desktop runs, so what it stored holds still while it is read.
+Invariant: when `freeze` returns, no process of the desktop runs, so what it stored holds still while it is read. A
+program that had the kernel wake it later changes its own files meanwhile: reading them is bounded whatever they do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from apis.guest.members import descendants, running
 SIGNALS_S = 1.0  # what programs that obey take a fraction of, even where they wait for a disk
 STOP_S = 5.0
 _LOOK_S = 0.002
+_LOOKS_LEAST = 20  # in `STOP_S`: a host that has no time for more has not seen that a program does not obey
 
 
 def memory_left() -> float:
@@ -49,23 +51,25 @@ def _look(outside: Outside, told: set[int]) -> tuple[list[int], set[int]]:
     return [*running(found, told), *sorted(strangers)], found.keys() | strangers
 
 
-async def _all_still(outside: Outside, told: set[int], within_s: float) -> bool:
-    """Stop signals until two looks in turn find the same processes and none of them running. False: not in time.
+async def _all_still(outside: Outside, told: set[int], within_s: float) -> int:
+    """Stop signals until two looks in turn find the same processes and none of them running: 0; not in time: how often
+    it was looked.
 
     Without groups one look may miss the child of a process that just ended. The first one can't fork while stopped.
     """
     until = asyncio.get_running_loop().time() + within_s
-    clean, before = 0, set[int]()
+    clean, looks, before = 0, 0, set[int]()
     while clean < 2:
+        looks += 1
         left, there = _look(outside, told)
         clean = 0 if left else clean + 1 if there == before else 1
         before = there
         for pid in left:
             _stop(pid, told)
         if left and asyncio.get_running_loop().time() > until:
-            return False
+            return looks
         await asyncio.sleep(_LOOK_S)
-    return True
+    return 0
 
 
 async def freeze(outside: Outside) -> None:
@@ -77,7 +81,7 @@ async def freeze(outside: Outside) -> None:
     """
     told: set[int] = set()
     try:
-        if await _all_still(outside, told, SIGNALS_S):
+        if not await _all_still(outside, told, SIGNALS_S):
             return
         if cgroups.can_freeze(outside.cgroups):
             try:
@@ -86,8 +90,9 @@ async def freeze(outside: Outside) -> None:
                     _stop(pid, told)
             finally:
                 cgroups.thaw(outside.cgroups)
-        if not await _all_still(outside, told, STOP_S):
+        if looks := await _all_still(outside, told, STOP_S):
             left, _ = _look(outside, told)
-            raise fault(FaultCause.OUTSIDE_VIEW, f"{len(left)} processes still run after {STOP_S:g} s")
+            cause = FaultCause.STILL_RUNNING if looks >= _LOOKS_LEAST else FaultCause.HOST_STALLED
+            raise fault(cause, f"{len(left)} processes still run after {STOP_S:g} s and {looks} looks")
     except OSError as error:
         raise fault(FaultCause.OUTSIDE_VIEW, f"stopping: {error.strerror}") from error
