@@ -66,7 +66,7 @@ def begin(deploy: Deploy, weights_folder: str, run: str) -> Deploy:
     return experiment.after_cloning(deploy, weights_folder, run, demos)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def demonstrations(run: str) -> int:
     """How many different demonstrations the run in folder `run` has: an import passes by what it holds already."""
     return len({demo.digest for demo in demofiles.read(Path(run))[1]})

@@ -226,8 +226,11 @@ def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
     if not lanes.eval and deploy.evaluation.enabled:
         raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
-    again, has_any = deploy.replay.pulse_demos, deploy.demos.count or deploy.demos.source
-    if again and deploy.entropulse.pulses and not has_any:
+    again, cloning = deploy.replay.pulse_demos, deploy.entropulse.bc_steps
+    if cloning and not deploy.demos.count:
+        nothing = "but demos.count is 0: it says how many demonstrations are recorded, or taken from demos.source"
+        raise ConfigError(f"entropulse.bc_steps is {cloning}, {nothing}")
+    if again and deploy.entropulse.pulses and not deploy.demos.count:
         nothing = "but demos.count is 0: a pulse has no demonstration to learn (replay.pulse_demos=0 asks for none)"
         raise ConfigError(f"replay.pulse_demos is {again}, {nothing}")
 

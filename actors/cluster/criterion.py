@@ -79,13 +79,17 @@ def headline(compared: Compared) -> Gain:
     return compared.trained or compared.whole
 
 
+def instances(found: Gain) -> str:
+    """Over how many instances, and how many faults have left out."""
+    return f"{found.instances} instances" + (f", {found.left_out} left out for faults" if found.left_out else "")
+
+
 def told(compared: Compared) -> str:
     """The gain with its numbers in one line."""
     found = headline(compared)
     kind = "trained families, " if compared.trained and compared.untrained else ""
-    left_out = f", {found.left_out} left out for faults" if found.left_out else ""
     return (
         f"held-out success {found.before.value:.3f} -> {found.after.value:.3f} from {compared.before} to"
         f" {compared.after}: {found.value:+.3f} (95 % {found.low:+.3f} to {found.high:+.3f}; {kind}"
-        f"{found.instances} instances{left_out}, {compared.decoding}, task set {compared.task_set[:12]})"
+        f"{instances(found)}, {compared.decoding}, task set {compared.task_set[:12]})"
     )

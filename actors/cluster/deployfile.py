@@ -38,6 +38,11 @@ def locate(name: str) -> Path:
     raise ConfigError(f"{name}: no such deploy file; {hint(bare, known)}")
 
 
+def lasting(name: str) -> str:
+    """`name`, or where it is a path, what means that file from any folder."""
+    return str(Path(name).resolve()) if os.path.isfile(name) else name
+
+
 def same(one: str, other: str) -> bool:
     """Whether both names mean one deploy file; a file that is gone is known by its name alone."""
     try:

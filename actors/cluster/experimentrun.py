@@ -9,6 +9,7 @@ started again; what is begun later has the settings that the first runs were beg
 from __future__ import annotations
 
 import argparse
+import functools
 import shlex
 import time
 import uuid
@@ -244,7 +245,7 @@ def _to_resume(folder: Path, name: str | None, file: str) -> tuple[str, Asked | 
         raise ConfigError(f"--name {name}: no such experiment of {file} in {folder}; {hint(name, set(names))}")
     _refuse_changed(file, [record for record in mine if record.experiment == name])
     begun = [record.asked for record in mine if record.experiment == name and record.asked]
-    return name, begun[-1] if begun else None
+    return name, functools.reduce(Asked.joined, begun) if begun else None
 
 
 def _refuse_others(folder: Path, name: str, args: argparse.Namespace) -> None:
@@ -254,7 +255,7 @@ def _refuse_others(folder: Path, name: str, args: argparse.Namespace) -> None:
     """
     known = [record for _, record in runfolder.all_runs(folder) if record.experiment == name]
     for record in known:
-        if not deployfile.same(record.file, args.file):
+        if not deployfile.same(record.found, args.file):
             raise ConfigError(f"--name {name}: experiment {name} is of {record.file}; give another --name")
         if record.asked is not None and record.asked.overrides != args.overrides:
             was = shlex.join(Asked(overrides=record.asked.overrides).words()) or "no --set"
@@ -274,7 +275,7 @@ def _refuse_changed(file: str, known: Sequence[RunRecord]) -> None:
 
 def _of_file(folder: Path, file: str) -> list[RunRecord]:
     """The runs below `folder` of deploy file `file`, newest last."""
-    return [record for _, record in runfolder.all_runs(folder) if deployfile.same(record.file, file)]
+    return [record for _, record in runfolder.all_runs(folder) if deployfile.same(record.found, file)]
 
 
 def _row(one: OneRun) -> dict[str, object]:

@@ -97,9 +97,12 @@ def _origin(weights: Weights) -> str:
         overrides=record.asked.overrides if record.asked else [],
         cloned=record.cloned,
     ).words()
-    command = shlex.join(["computerrl", "run", record.file, "--seed", str(record.seed), *words])
+    if record.verb == runfolder.RUN:
+        command, how = ["computerrl", "run", record.file, "--seed", str(record.seed), *words], "Trained"
+    else:
+        command, how = ["computerrl", *record.file.split(" ")], "Not trained here, used"
     return (
-        f"Trained by `{say.clean(command)}`: run {say.clean(record.name)} of {record.started}, seed"
+        f"{how} by `{say.clean(shlex.join(command))}`: run {say.clean(record.name)} of {record.started}, seed"
         f" {record.seed}, build {record.build}, weights {weights.version} ({say.clean(weights.at)}). Form of prompts:"
         f" {deploy.desktops.form}. Actions: {MEANING[deploy.desktops.actions]}.\n"
     )

@@ -86,7 +86,7 @@ def _evaluation(deploy: Deploy, lanes: Lanes) -> str:
         return "none"
     when = ["after cloning" if phases.bc_steps else "at the beginning"]
     if evaluated.every_steps:
-        if evaluated.every_steps <= phases.rl_steps_in_all:
+        if evaluated.every_steps < phases.rl_steps_in_all:
             when.append(f"every {count(evaluated.every_steps, 'step').removeprefix('1 ')} of RL")
         when += ["after each pulse"] * (phases.pulse == "full" and pulses(phases)[1] > 0)
     rounds = f"{', '.join(when)} and at the end"

@@ -63,7 +63,8 @@ def start(args: argparse.Namespace) -> int:
         return compose.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
 
     settings = experiment.settings_of(args.file, "")
-    labels = Labels(args.file, args.runs, begun, cloned=cloned_by(args), settings=settings)
+    asked_for = runfolder.Asked(overrides=args.overrides, cloned=cloned_by(args))
+    labels = Labels(args.file, args.runs, begun, cloned=cloned_by(args), settings=settings, asked=asked_for)
     return carry_out(deploy, folder, planned, labels, resume=args.resume)
 
 
@@ -110,7 +111,7 @@ class Labels(NamedTuple):
     arm: str = ""
     cloned: str = ""  # the run whose cloned weights it begins from
     settings: str = ""  # names what the file says to it
-    asked: runfolder.Asked | None = None  # of the experiment
+    asked: runfolder.Asked | None = None  # of the experiment, or of the one run
 
 
 def carry_out(
@@ -130,6 +131,7 @@ def carry_out(
     record = runfolder.RunRecord(
         name=folder.name,
         file=labels.file,
+        path=deployfile.lasting(labels.file),
         seed=deploy.run.seed,
         build=check_origin().build,
         versions=_versions(),

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
@@ -37,6 +37,19 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     overrides: list[str] = []  # PATH=VALUE
     cloned: str = ""  # the run whose cloned weights they begin from
 
+    def joined(self, later: Asked) -> Asked:
+        """What both said together; no arms and no seeds are all of them."""
+
+        def both(one: list[Any], two: list[Any]) -> list[Any]:
+            return [*one, *(each for each in two if each not in one)]
+
+        return Asked(
+            arms=both(self.arms, later.arms) if self.arms and later.arms else [],
+            seeds=both(self.seeds, later.seeds) if self.seeds and later.seeds else [],
+            overrides=both(self.overrides, later.overrides),
+            cloned=self.cloned or later.cloned,
+        )
+
     def words(self) -> list[str]:
         """The flags that say it."""
         of_arms = ["--arm", *self.arms] if self.arms else []
@@ -50,6 +63,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
     name: str
     file: str  # the deploy file as the user named it
+    path: str = ""  # what means it from any folder; "" in older builds
     seed: int
     build: str  # runtime.origin
     versions: dict[str, str]  # package -> version
@@ -63,7 +77,12 @@ class RunRecord(msgspec.Struct, kw_only=True):
     arm: str = ""
     cloned: str = ""  # the run whose cloned weights it begins from, where that is another
     settings: str = ""  # names what the deploy file said to this run when it was begun; "" in older builds
-    asked: Asked | None = None  # of the experiment, by the command that last went on with this run; older builds: None
+    asked: Asked | None = None  # of the experiment, by all commands that went on with this run; older builds: None
+
+    @property
+    def found(self) -> str:
+        """The deploy file as it is found from here: as the user named it, where that is the same one."""
+        return self.file if not self.path or os.path.realpath(self.file) == self.path else self.path
 
     @property
     def verb(self) -> str:
@@ -132,6 +151,8 @@ def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
         record.seed, record.cloned = before.seed, record.cloned or before.cloned
         record.started, record.started_s = before.started, before.started_s
         record.settings = before.settings or record.settings
+        if before.asked is not None:  # a resume that named some of its runs did not give up the others
+            record.asked = before.asked.joined(record.asked or before.asked)
     folder = RunFolder(path, record, lock)
     folder.save()
     return folder
@@ -196,7 +217,7 @@ def to_continue(record: RunRecord, path: Path) -> str:
     if record.verb == IMPORT:  # it passes by what the run holds
         words += [record.file.removeprefix(f"{IMPORT} "), record.name]
     else:
-        words += [record.file] if record.verb == RUN else []
+        words += [record.found] if record.verb == RUN else []
         if record.experiment:  # of an older build's at least this run
             words += (record.asked or Asked(seeds=[record.seed])).words()
         words += ["--resume", "--name", record.experiment or record.name]

@@ -27,7 +27,7 @@ _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<at>.*)`)?$", re.DOTALL)
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that reads 2e-4 as a number and refuses a key written twice."""
+    """SafeLoader that reads 2e-4 as a number, a date as a text and no key twice or that is no text."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -38,10 +38,17 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
             line = key_node.start_mark.line + 1
             raise ConfigError(f"line {line}: key {key} is written twice")
         seen.add(key)
+        if (kind := key_node.tag.rpartition(":")[2]) not in ("str", "merge"):
+            line = key_node.start_mark.line + 1
+            raise ConfigError(f"line {line}: key {key} is no text but a {kind}: put it in quotes")
     return loader.construct_mapping(node, deep=True)
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in found if not tag.endswith(":timestamp")]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
 
 
@@ -50,6 +57,8 @@ def parse_yaml(text: str, source: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    except ValueError as error:  # a number of thousands of digits
         raise ConfigError(f"{source}: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

@@ -80,6 +80,8 @@ class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             raise ConfigError(f"evaluation.one_in is {self.one_in}: 0 for none of RL's episodes, or one in 2 or more")
         if not 0 <= self.temperature < math.inf:
             raise ConfigError(f"evaluation.temperature is {self.temperature}: it is not below 0")
+        if self.temperature == 0 and self.episodes > 1:
+            raise ConfigError(f"evaluation.episodes is {self.episodes}: at temperature 0 they would repeat each other")
 
 
 class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -216,7 +216,7 @@ def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], 
     known = {found.round: found for found in figures.evals}
     for name in names:
         twin = name + GREEDY
-        missing = evaluation.greedy and twin not in known
+        missing = evaluation.greedy and evaluation.temperature > 0 and twin not in known
         if name not in known:
             return OpenRound(name, evaluation.temperature, exact, greedy=missing)
         # The supervisor was killed between the two. Where training goes on, the learner's weights are others by now:

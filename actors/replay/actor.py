@@ -102,7 +102,11 @@ class ReplayActor(Actor):
 
     @handles(Reserve, concurrent=True, limit=16_384)
     async def reserve(self, msg: Reserve) -> Reservation | NoWork:
-        """Park the seat until there is work."""
+        """Park the seat until there is work.
+
+        What it wished for in a life that is over gets none: nobody would play it, and it would count as a fault.
+        """
+        self._seats.give_up(lambda older: older.seat == msg.seat and older.request_id != msg.request_id)
         return await self._seats.park(msg, msg.wait_s) or NoWork(final=False)
 
     async def _reserve(self, wishes: list[Reserve]) -> list[Reservation | NoWork | None]:

@@ -6,6 +6,7 @@ file that was cut short is refused, and a file appears under its name only when 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -104,6 +105,20 @@ def _checked(path: Path, header: Header, demos: Iterable[Demo]) -> Iterator[Demo
         yield demo
     if count != header.demos:
         raise StoreError(f"{path} holds {count} of the {header.demos} demonstrations that it says it holds")
+
+
+def unfit(demo: Demo) -> str:
+    """Why nothing could be learned from it; "" where it can."""
+    if not any(step.well_formed for step in demo.steps):
+        return "no step of it is well-formed"
+    for number, step in enumerate(demo.steps):
+        for name in ("prompt_ids", "response_ids"):
+            ids = getattr(step.payload, name)
+            if not ids or min(ids) < 0:
+                return f"{name} of step {number} are {'empty' if not ids else 'below 0'}"
+    if not (math.isfinite(demo.wall_s) and math.isfinite(demo.busy_s)):
+        return "its times are no numbers"
+    return ""
 
 
 def _read_lines(path: Path) -> tuple[Header, Iterator[Demo]]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actors.replay.demofiles import Demo, DemoStep, Header
-from actors.replay.messages import StepPayload
 from runtime.errors import StoreError
 
 if TYPE_CHECKING:
@@ -102,19 +101,12 @@ def _demos(path: Path) -> Iterator[Demo]:
 
 def _demo(rows: list[dict[str, Any]]) -> Demo:
     steps = [
-        DemoStep(
-            digest=row["digest"],
-            well_formed=row["well_formed"],
-            payload=msgspec.convert(
-                {
-                    **{name: row[name] for name in (*_OF_STEP, *_TIMES)},
-                    "logprobs": [],
-                    "spans": [],
-                    "screenshot": None,
-                },
-                StepPayload,
-            ),
-        )
+        {
+            "digest": row["digest"],
+            "well_formed": row["well_formed"],
+            "payload": {name: row[name] for name in (*_OF_STEP, *_TIMES)}
+            | {"logprobs": [], "spans": [], "screenshot": None},
+        }
         for row in rows
     ]
-    return Demo(**{name: rows[0][name] for name in _OF_DEMO}, steps=steps)
+    return msgspec.convert({name: rows[0][name] for name in _OF_DEMO} | {"steps": steps}, Demo)

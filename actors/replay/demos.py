@@ -17,7 +17,7 @@ from actors.replay.demofiles import Demo, DemoStep, Header, Tried
 from actors.replay.memory import store_steps
 from actors.replay.messages import DemosMoved, Lane, PhaseRef, Reservation, Sampling, StepRef
 from actors.replay.strata import family_of, name_of
-from runtime.errors import LedgerError
+from runtime.errors import LedgerError, StoreError
 from runtime.segments import SegmentStore
 
 
@@ -46,6 +46,8 @@ def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) 
     added = 0
     solved: set[str] = set()
     for demo in found:  # to its end: one that was cut short adds nothing
+        if problem := demofiles.unfit(demo):
+            raise StoreError(f"{path}: {demo.task}: {problem}")
         if added < wanted and demo.digest not in held:
             _add(book, demo, [_stored(step, segments) for step in demo.steps])
             held.add(demo.digest)

@@ -68,11 +68,27 @@ def summarise(episodes: Iterable[Episode], untrained: Collection[str] = ()) -> S
 
 
 def gain(before: Sequence[Episode], after: Sequence[Episode]) -> Gain:
-    """The paired gain over the instances that both rounds played; how many were left out is part of it."""
-    one, two = (_tallies([episode for episode in found if not episode.fault]) for found in (before, after))
-    both = sorted(one.keys() & two.keys())
-    instances = {episode.task for episode in (*before, *after)}
-    return paired([one[task] for task in both], [two[task] for task in both], len(instances) - len(both))
+    """The paired gain over the instances that both rounds played without a fault; how many were left out is part of it.
+
+    An instance of which a fault took one episode would weigh otherwise in one round than in the other.
+    """
+    return gain_of_pairs([(before, after)])
+
+
+def gain_of_pairs(pairs: Iterable[tuple[Sequence[Episode], Sequence[Episode]]]) -> Gain:
+    """The same of several pairs of rounds, e.g. of seeds: instances are left out of the pair that lacks them."""
+    one, two = list[Episode](), list[Episode]()
+    left_out = 0
+    for before, after in pairs:
+        every = [*before, *after]
+        faulty = {episode.task for episode in every if episode.fault}
+        sound = {episode.task for episode in before} & {episode.task for episode in after} - faulty
+        left_out += len({episode.task for episode in every} - sound)
+        one += [episode for episode in before if episode.task in sound]
+        two += [episode for episode in after if episode.task in sound]
+    first, last = _tallies(one), _tallies(two)
+    both = sorted(first)
+    return paired([first[task] for task in both], [last[task] for task in both], left_out)
 
 
 def _rates(episodes: Sequence[Episode]) -> Rates:

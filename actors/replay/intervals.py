@@ -81,7 +81,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
     instances: int  # played in both
-    left_out: int  # not played in one of them because of faults
+    left_out: int  # because of a fault in one of them; of several seeds, counted for each
 
 
 def paired(before: Sequence[Tally], after: Sequence[Tally], left_out: int = 0) -> Gain:

@@ -202,7 +202,7 @@ class Serving(Request[Done]):
 class OpenEval(Request[Done]):
     """Entropulse opens an evaluation round: `tasks`, `episodes` of each, at `sampling` with weights `version`.
 
-    `task_set` says which tasks these are, verifiers included (`apis.tasks.digest`).
+    `task_set` says which tasks these are and what they are checked for (`apis.tasks.digest`).
     """
 
     round: str

@@ -69,6 +69,12 @@ class ParkingLot(Generic[AskT, AnswerT]):
     def __len__(self) -> int:
         return len(self._queue)
 
+    def give_up(self, over: Callable[[AskT], bool]) -> None:
+        """Answer None to those asks that are `over`, but for the ones that are being served."""
+        for entry in self._queue:
+            if not entry.in_service and not entry.answer.done() and over(entry.ask):
+                entry.answer.set_result(None)
+
     async def park(self, ask: AskT, wait_s: float) -> AnswerT | None:
         """The answer to `ask`, or None after `wait_s` seconds without one."""
         entry: _Parked[AskT, AnswerT] = _Parked(ask)

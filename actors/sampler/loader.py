@@ -88,17 +88,22 @@ class Loader:
 
     async def judge(self, client: EngineClient, latest: Latest) -> Verdict:
         """Read the version back, and the canary's log-probabilities when the version is `latest`'s."""
-        info = await client.model_info()
-        try:
-            version = Version.parse(info.weight_version)
-        except ValueError:
-            version = None
+        version = await self._version(client)
         self.mixed = self.mixed and version != latest.version
         if latest.canary is None or version != latest.version:
             return Verdict(version, None, sound=True)
         found = await self._score(client, latest.canary.ids)
+        if (now := await self._version(client)) != version:  # others were loaded meanwhile: they were scored, in part
+            return Verdict(now, None, sound=True)
         off_by = difference(found, latest.canary.logprobs)
         return Verdict(version, off_by, sound=off_by <= self._settings.samplers.canary_tolerance)
+
+    async def _version(self, client: EngineClient) -> Version | None:
+        info = await client.model_info()
+        try:
+            return Version.parse(info.weight_version)
+        except ValueError:
+            return None
 
     async def _score(self, client: EngineClient, ids: list[int]) -> list[float]:
         """A line that is full says nothing of the weights: ask again, as a request would. Raises EngineGone."""

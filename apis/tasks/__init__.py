@@ -133,7 +133,8 @@ def task(task_id: str) -> Task:
 def digest(task_ids: Iterable[str]) -> str:
     """Which tasks these are: blake2b-64 (hex) of the tasks themselves, set-up and verifier included, by their ids.
 
-    Two sets with one digest ask for the same and are judged alike. Raises ConfigError like `family`.
+    Two sets with one digest ask for the same and are checked for the same; how a check reads a file is code, and no
+    part of it. Raises ConfigError like `family`.
     """
     found = hashlib.blake2b(digest_size=8)
     for task_id in sorted(set(task_ids)):

@@ -51,13 +51,9 @@ WITHOUT = {
     "runtime/node.py:Node.ask": CALLER,
     "runtime/actor.py:Context.shared": "Shared.get bounds it",
     "runtime/system.py:ActorSystem.failed": STOP,
-    "actors/cluster/execute.py:_start_and_watch": "the run itself: its time limit or a signal ends it",
     "actors/cluster/tensorboard.py:_keep_up": DISK,
     "policy/engine/__main__.py:_serve": STOP,
     "policy/engine/control.py:_read": "the HTTP server drops clients that don't send",
-    "actors/desktop/pool.py:Pool.close": "cancelled or bounded tasks of its own",
-    "actors/desktop/pool.py:Pool._boot_one": "each kill inside is bounded",
-    "actors/desktop/providers/hosts.py:HostsProvider._start": "the session's end is bounded",
     "actors/sampler/engine.py:StartedEngine.up": "the first token's own limit ends it",
     "actors/sampler/child.py:Child.start": "waits for the kernel, never for a peer",
     "actors/sampler/child.py:Child.exited": STOP,
@@ -68,7 +64,6 @@ WITHOUT = {
     "actors/sampler/keeper.py:EngineKeeper.vouch": CALLER,
     "actors/sampler/keeper.py:EngineKeeper._keep_loaded": IDLE,
     "actors/sampler/probing.py:silence": "a load ends within its own limits",
-    "actors/sampler/telling.py:Telling.keep_told": IDLE,
     "policy/engine/generate.py:Generate.__call__": "the HTTP server drops clients that don't send",
     "policy/engine/worker.py:Ticket.next": "the engine's loop ends or fails every sequence",
     "policy/engine/worker.py:EngineThread.call": DISK,
@@ -76,7 +71,6 @@ WITHOUT = {
     "actors/desktop/link.py:connect": CALLER,
     "actors/desktop/link.py:GuestLink._read": IDLE,
     "actors/desktop/link.py:GuestLink.close": "a cancelled task of its own",
-    "actors/desktop/providers/sandbox/provider.py:SandboxProvider.start": DISK,
     "actors/desktop/providers/sandbox/provider.py:SandboxProvider.boot": "each kill inside is bounded",
     "actors/desktop/providers/sandbox/provider.py:SandboxProvider.destroy": "each kill inside is bounded",
     "actors/replay/actor.py:ReplayActor._collect": IDLE,
@@ -139,8 +133,7 @@ def test_every_wait_has_a_deadline_in_the_code():
                 if waits and not has_limit(node) and not bounded(tree_of(path), node):
                     found.add(place(path, node))
     assert sorted(found - WITHOUT.keys()) == [], "wrap these in waiting(...) or asyncio.timeout(...)"
-    stale = {where for where in WITHOUT.keys() - found if where.startswith("runtime/")}
-    assert sorted(stale) == [], "these exceptions are not needed any more"
+    assert sorted(WITHOUT.keys() - found) == [], "these exceptions are not needed any more"
 
 
 def test_every_wait_has_a_deadline_in_asks():

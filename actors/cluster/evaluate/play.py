@@ -26,6 +26,7 @@ from actors.cluster.config import Deploy
 from actors.cluster.evaluate import settings, show
 from actors.cluster.weights import Weights
 from actors.entropulse.pins import PinnedFolders
+from actors.replay.ledgerfile import LEDGER
 from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling, WaitFigures
 from actors.sampler.messages import Pin
 from runtime.errors import ConfigError, StoreError
@@ -77,6 +78,8 @@ def play(args: argparse.Namespace) -> int:
     job = execute.Job(lambda system, plan, shown: _watch(system, plan, shown, version), _judge)
     with elsewhere, _kept(weights, folder) if not args.resume else contextlib.nullcontext():
         status = runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
+    if not (folder / LEDGER).is_file():  # it ended before it played anything, and has said so
+        return status
     show.result(folder, weights, deploy, before, Path(args.out) if args.out else None, as_json=args.json)
     return status
 

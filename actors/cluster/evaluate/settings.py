@@ -97,6 +97,9 @@ def deploy_of(args: argparse.Namespace, weights: Weights) -> Deploy:
 def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
     found = msgspec.structs.replace(like.samplers, attach=list(args.attach), publish="disk")  # nothing is trained
     if args.engine is None:
+        if like.samplers.attach and not args.attach:
+            gone = "not again, for they may serve another's training: name servers by --attach, or say --engine"
+            raise ConfigError(f"the run's answers were drawn by servers that it attached, {gone}")
         return found
     engine = SglangConfig() if args.engine == "sglang" else EmbeddedConfig()
     same = isinstance(found.engine, type(engine))

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from actors.cluster.evaluation import Round
-from actors.replay.evaluation import Episode, gain, summarise
+from actors.replay.evaluation import Episode, gain, gain_of_pairs, summarise
 from actors.replay.intervals import Gain, Rate
 
 Kind = tuple[str, str, int]  # decoding, task set, tokens of an answer at most
@@ -73,7 +73,7 @@ def gains(runs: Sequence[Played]) -> list[SeedsGain]:
         pairs = [(of[names[0]], of[names[-1]]) for run in told if (of := _of(run, kind))]
         if any(one.step != two.step for one, two in pairs):
             each = [gain(one.judged, two.judged) for one, two in pairs]
-            together = gain(_judged([one for one, _ in pairs]), _judged([two for _, two in pairs]))
+            together = gain_of_pairs((one.judged, two.judged) for one, two in pairs)
             found.append(SeedsGain(kind[0], names[0], names[-1], each, together))
     return found
 
@@ -101,10 +101,12 @@ def differences(groups: Mapping[str, Seeded]) -> list[Difference]:
     for (less, one), (more, two) in combinations(list(groups.items())[::-1], 2):
         told = [[(seed, run) for seed, run in runs if run.closed()] for runs in (one, two)]
         seeds = sorted(set.intersection(*({seed for seed, _ in runs} for runs in told)))
-        before, after = ([run for seed, run in runs if seed in seeds] for runs in told)
-        for kind, names in _shared([*after, *before]).items():
+        before, after = ([(seed, run) for seed, run in runs if seed in seeds] for runs in told)
+        for kind, names in _shared([run for _, run in (*after, *before)]).items():
             last = names[-1]
-            paired = gain(*(_judged([_of(run, kind)[last] for run in runs]) for runs in (before, after)))
+            ends = [[(seed, _of(run, kind)[last]) for seed, run in runs] for runs in (before, after)]
+            first, second = ([_judged([one for of, one in rounds if of == s]) for s in seeds] for rounds in ends)
+            paired = gain_of_pairs(zip(first, second, strict=True))
             found.append(Difference(decoding=kind[0], round=last, more=more, less=less, seeds=seeds, together=paired))
     return found
 

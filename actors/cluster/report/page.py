@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from importlib import resources
 
-from actors.cluster import say
+from actors.cluster import criterion, say
 from actors.cluster.report import evaluated, history, wordings
 from actors.cluster.report.gather import Group, RunData
 from actors.cluster.report.html import Markup, document, join, picture, table, tag
@@ -108,7 +108,7 @@ def _gains(groups: Sequence[Group]) -> Markup:
             )
             rows.append(
                 (group.label, found.decoding, f"{found.before} to {found.after}", rate_said(together.before),
-                 rate_said(together.after), said, together.instances, seeds)
+                 rate_said(together.after), said, criterion.instances(together), seeds)
             )  # fmt: skip
     if not rows:
         return tag("p", "No gain yet: it takes two evaluation rounds over the same instances.")
@@ -125,7 +125,7 @@ def _differences(groups: Sequence[Group]) -> Markup:
     rows = [
         (one.decoding, one.round, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)),
          rate_said(one.together.after), rate_said(one.together.before), gain_said(one.together),
-         one.together.instances)
+         criterion.instances(one.together))
         for one in evaluated.differences(seeded)
     ]  # fmt: skip
     if not rows:

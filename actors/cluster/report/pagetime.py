@@ -22,8 +22,8 @@ def time_of(run: RunData) -> Markup:
             tag(
                 "p",
                 f"Desktops played training episodes during {overlap.share:.0%} of the learner's"
-                f" {overlap.learner_s:.1f} s in RL steps, {overlap.episodes_at_once:.1f} at once; RL took"
-                f" {say.duration(overlap.rl_s)}.",
+                f" {overlap.learner_s:.1f} s in RL steps, {overlap.episodes_at_once:.1f} at once;"
+                f" {say.duration(overlap.rl_s)} of RL with its pulses.",
             )
         )
     parts += [part for part in (_seats(run), _machine(run), _steps(run)) if part]

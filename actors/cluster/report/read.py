@@ -20,6 +20,7 @@ from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
 from actors.replay.messages import StepPayload, StepRef
+from actors.replay.values import Phase
 from runtime.errors import StoreError
 from runtime.logs import log_file
 from runtime.logs_read import read_logs
@@ -47,8 +48,9 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One optimizer step."""
 
     step: int
-    success: float | None
-    entropy: float | None
+    phase: str = ""  # "" in figures of an older build
+    success: float | None  # of the batch's training episodes; None where none are played
+    entropy: float | None  # nats per token: of the batch's answers in RL, the learner's own otherwise
 
 
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,8 +85,19 @@ def read_run(path: Path) -> RunFigures:
         stays = [
             Stay(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"]) for row in standing(db)
         ]
-        made = db.execute("SELECT made, success, entropy FROM leases WHERE state = 'trained' ORDER BY id")
-        points = [Point(step=Version.parse(r["made"]).step, success=r["success"], entropy=r["entropy"]) for r in made]
+        made = db.execute(
+            "SELECT l.made, l.success, l.entropy, s.phase FROM leases l JOIN stays s ON s.idx = l.stay"
+            " WHERE l.state = 'trained' ORDER BY l.id"
+        )
+        points = [
+            Point(
+                step=Version.parse(row["made"]).step,
+                phase=row["phase"],
+                success=row["success"] if row["phase"] == Phase.RL else None,
+                entropy=row["entropy"],
+            )
+            for row in made
+        ]
         rounds = evaluation.rounds_of(db)
         ended = db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")
         played = db.execute("SELECT lane, count(*) FROM episodes GROUP BY 1")

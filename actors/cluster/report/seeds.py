@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from actors.cluster import say
+from actors.cluster import criterion, say
 from actors.cluster.report import evaluated, gather
 from actors.cluster.report.read import RunFigures
 from actors.replay.intervals import Gain, Rate
@@ -134,7 +134,7 @@ def show(found: Seeds) -> None:
         what = f"{gained.decoding}, {gained.before} to {gained.after}, {len(spread.each)} {called}"
         say.line(
             f"gain      {what}: mean {spread.mean:+.3f}, from {spread.low:+.3f} to {spread.high:+.3f};"
-            f" together {pair.value:+.3f} (95 % {pair.low:+.3f} to {pair.high:+.3f}; {pair.instances} instances)"
+            f" together {pair.value:+.3f} (95 % {pair.low:+.3f} to {pair.high:+.3f}; {criterion.instances(pair)})"
         )
 
 
@@ -143,9 +143,9 @@ def show_apart(found: Sequence[evaluated.Difference]) -> None:
     rows = [
         (one.decoding, one.round, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)),
          f"{one.together.after.value:.3f} - {one.together.before.value:.3f}", f"{one.together.value:+.3f}",
-         f"{one.together.low:+.3f} to {one.together.high:+.3f}", one.together.instances)
+         f"{one.together.low:+.3f} to {one.together.high:+.3f}", criterion.instances(one.together))
         for one in found
     ]  # fmt: skip
     if rows:
         say.line()
-        say.table(("DECODING", "ROUND", "OF", "SEEDS", "SUCCESS", "DIFFERENCE", "95 %", "INSTANCES"), rows)
+        say.table(("DECODING", "ROUND", "OF", "SEEDS", "SUCCESS", "DIFFERENCE", "95 %", "OVER"), rows)

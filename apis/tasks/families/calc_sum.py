@@ -20,7 +20,7 @@ TEMPLATES = {
             "Put the total of '{column}' below it, with a formula, and save",
             "Add up the column '{column}' in {file}, the formula goes below the last number",
             "Below the numbers of '{column}', write a formula for their sum",
-            "Sum the '{column}' of {file} in the cell under the column",
+            "Sum the '{column}' of {file} with a formula in the cell under the column",
             "The total of '{column}' is missing under it, add it with a formula and save {file}",
             "Write the sum of '{column}' under its last number, as a formula",
         ),

@@ -197,7 +197,10 @@ def test_rounds_stand_apart_from_rl_on_engines_of_one_version() -> None:
 
 
 def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> None:
-    none = ["run.expert=true", "demos.count=0", "demos.resample_rounds=0", "run.require.bc_steps=0"]
+    cloning = ["run.expert=true", "demos.count=0", "demos.resample_rounds=0", "run.require.bc_steps=0"]
+    with pytest.raises(ConfigError, match=r"^entropulse\.bc_steps is \d+, but demos\.count is 0: it says how many"):
+        planned(*cloning, "demos.source=cold")
+    none = [*cloning, "entropulse.bc_steps=0"]
     assert specs(planned(*none, "replay.pulse_demos=0"))["replay"].config.rules.pulse_demos == 0  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"^replay\.pulse_demos is 9, but demos\.count is 0"):
         planned(*none, "replay.pulse_demos=9")

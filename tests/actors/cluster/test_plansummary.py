@@ -22,7 +22,7 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     local = said("local")
     assert "74 steps of RL in 5 stays, 4 x 200 steps of pulse" in local["phases"]
     assert local["rehearsal"].startswith("8 exercises")
-    rounds = "after cloning, every 74 steps of RL, after each pulse and at the end: 200 instances at temperature 1; "
+    rounds = "after cloning, after each pulse and at the end: 200 instances at temperature 1; "
     assert local["evaluation"] == rounds + "on seats RL leaves idle"
     assert said("local-sglang")["evaluation"] == rounds + "while RL draws nothing"
     assert said("local", "evaluation.one_in=8")["evaluation"] == rounds + "one of RL's episodes in 8 meanwhile"

@@ -40,6 +40,27 @@ def test_an_existing_run_is_only_continued_on_request(tmp_path: Path) -> None:
     again.end("ok", None)
 
 
+def test_a_resume_of_some_gives_the_others_not_up(tmp_path: Path) -> None:
+    path, begun = tmp_path / "a", runfolder.Asked(seeds=[0, 1, 2], overrides=["a=1"])
+    runfolder.claim(path, msgspec.structs.replace(record("a"), asked=begun), resume=False).end("stopped", None)
+    some = runfolder.Asked(seeds=[1], arms=["near"], overrides=["a=1", "b=2"])
+    again = runfolder.claim(path, msgspec.structs.replace(record("a"), asked=some), resume=True)
+    again.end("ok", None)
+    assert runfolder.read_record(path).asked == runfolder.Asked(seeds=[0, 1, 2], overrides=["a=1", "b=2"])
+    assert runfolder.Asked(seeds=[1]).joined(runfolder.Asked(seeds=[3, 1])).seeds == [1, 3]
+    assert runfolder.Asked(seeds=[1]).joined(runfolder.Asked()).seeds == [], "none named are all"
+
+
+def test_a_run_is_continued_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my.yaml").touch()
+    begun = msgspec.structs.replace(record("a"), file="my.yaml", path=str(tmp_path / "my.yaml"))
+    monkeypatch.chdir(tmp_path)
+    assert runfolder.to_continue(begun, tmp_path / "runs" / "a") == "computerrl run my.yaml --resume --name a"
+    monkeypatch.chdir("/")
+    line = f"computerrl run {tmp_path}/my.yaml --resume --name a --runs {str(tmp_path)[1:]}/runs"
+    assert runfolder.to_continue(begun, tmp_path / "runs" / "a") == line
+
+
 def test_a_killed_owner_leaves_a_killed_run(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom actors.cluster import runfolder\n"

@@ -91,6 +91,11 @@ def test_yaml_errors_name_the_line() -> None:
         typed.parse_yaml("a: 1\n  b: [", "f.yaml")
     with pytest.raises(ConfigError, match=r"^f\.yaml: line 3: key a is written twice"):
         typed.parse_yaml("a: 1\nb: 2\na: 3\n", "f.yaml")
+    with pytest.raises(ConfigError, match=r"^f\.yaml: line 2: key 1 is no text but a int: put it in quotes"):
+        typed.parse_yaml("arms:\n  1: {}\n", "f.yaml")
+    with pytest.raises(ConfigError, match=r"^f\.yaml: "):
+        typed.parse_yaml("a: " + "9" * 5000, "f.yaml")
+    assert typed.parse_yaml("{a: 2026-02-30, b: 2026-11-23}", "f.yaml") == {"a": "2026-02-30", "b": "2026-11-23"}
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

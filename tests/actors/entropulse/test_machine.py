@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.entropulse.config import EvaluationConfig
 from actors.entropulse.machine import MOST_PINNED, OpenRound, Stay, Switch, decide
 from actors.replay import shown
 from actors.replay.config import DemosConfig
 from actors.replay.messages import EvalFigures, Lane, Phase, PhaseRef, Reservation
-from runtime.errors import LedgerError
+from runtime.errors import ConfigError, LedgerError
 from runtime.message import Version
 from tests.actors.entropulse.world import Busy, World, settings
 from tests.actors.replay.ledger_tools import Play, step
@@ -104,6 +105,16 @@ def test_greedy_twins_see_the_same_weights(tmp_path: Path) -> None:
     assert names["after_bc"] == names["after_bc.greedy"] == "0.2"
     assert names["final"] == names["final.greedy"] == "0.4"
     assert names["rl1"] == names["rl1.greedy"]
+
+
+def test_a_round_that_is_greedy_already_has_no_twin(tmp_path: Path) -> None:
+    config = settings(total_rl_steps=2)
+    config = msgspec.structs.replace(config, evaluation=EvaluationConfig(greedy=True, temperature=0.0))
+    world = World(tmp_path, config)
+    world.run()
+    assert sorted(dict(world.rounds)) == ["after_bc", "final"]
+    with pytest.raises(ConfigError, match=r"evaluation\.episodes is 4: at temperature 0 they would repeat"):
+        EvaluationConfig(temperature=0, episodes=4)
 
 
 def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:

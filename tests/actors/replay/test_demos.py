@@ -119,6 +119,13 @@ def test_one_that_is_held_is_not_taken_in_again_whatever_file_it_comes_in(tmp_pa
     assert more.take_in(mine) == 0, "its own recording"
 
 
+def foreign(demo: Demo, **changed: object) -> DemoStep:
+    """The first step of it with another payload, and the digest of that."""
+    content = msgspec.structs.replace(demo.steps[0].payload, **changed)
+    digest = digest_of(msgspec.msgpack.encode(content)).hex()
+    return msgspec.structs.replace(demo.steps[0], digest=digest, payload=content)
+
+
 def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
     one = Recorder(tmp_path / "one", 3)
     one.record(3)
@@ -141,6 +148,15 @@ def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
     refused(b"\n".join(text.splitlines()[:3]) + b"\n", StoreError, "2 of the 3 demonstrations")
     refused(text[:-50], StoreError, "line 4")
     refused(b"", StoreError, "no demonstrations")
+    for said, change in (
+        ("no step of it is well-formed", lambda demo: {"steps": []}),
+        ("response_ids of step 0 are empty", lambda demo: {"steps": [foreign(demo, response_ids=[])]}),
+        ("prompt_ids of step 0 are below 0", lambda demo: {"steps": [foreign(demo, prompt_ids=[3, -5])]}),
+    ):
+        header, found = demofiles.read(good)
+        first, *rest = found
+        demofiles.write(bad, header, [msgspec.structs.replace(first, **change(first)), *rest])
+        refused(bad.read_bytes(), StoreError, f"{first.task}: {said}")
     for name in ("absent.jsonl", "absent.parquet", "demos.csv"):
         with pytest.raises(StoreError):
             other.take_in(tmp_path / name)

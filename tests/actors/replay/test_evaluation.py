@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.replay.evaluation import Episode, gain, summarise
+from actors.replay.evaluation import Episode, gain, gain_of_pairs, summarise
 from actors.replay.intervals import Rate, Tally, paired, pass_at, rate
 
 TALLIES = st.lists(st.integers(1, 5).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=30)
@@ -93,6 +93,12 @@ def test_instances_that_faulted_leave_the_gain_and_are_counted() -> None:
     after = [Episode(task="a/held-out/0", success=True), Episode(task="a/held-out/1", fault=True)]
     found = gain(before, after)
     assert (found.value, found.instances, found.left_out) == (1.0, 1, 1)
+    half = [Episode(task="a/held-out/0", success=True), Episode(task="a/held-out/0", fault=True)]
+    whole = [Episode(task="a/held-out/1"), Episode(task="a/held-out/1", success=True)]
+    found = gain([*half, *whole], [*half[:1], *half[:1], *whole])  # of two episodes, one with a fault
+    assert (found.value, found.instances, found.left_out) == (0.0, 1, 1)
+    found = gain_of_pairs([(half, half), (half[:1] * 2, half[:1] * 2)])  # of two seeds, one with a fault
+    assert (found.instances, found.before.n, found.left_out) == (1, 2, 1)
     empty = gain(before, [])
     assert (empty.low, empty.high, empty.instances, empty.left_out) == (-1.0, 1.0, 0, 2)
 

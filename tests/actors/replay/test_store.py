@@ -129,6 +129,35 @@ async def test_parked_asks_are_answered_in_order_and_by_their_deadline() -> None
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_asks_of_a_life_that_is_over_are_given_up_unless_they_are_being_served() -> None:
+    change, work, served = Change(), list[int](), list[list[str]]()
+
+    async def serve(asks: list[str]) -> list[int | None]:
+        served.append(asks)
+        await asyncio.sleep(0.02)
+        return [work.pop(0) if work else None for _ in asks]
+
+    lot: ParkingLot[str, int] = ParkingLot(serve, change)
+    task = asyncio.ensure_future(lot.run())
+    try:
+        old = asyncio.ensure_future(lot.park("seat's first life", 30.0))
+        await asyncio.sleep(0.01)
+        assert len(served) == 1
+        lot.give_up(lambda ask: "first" in ask)
+        assert not old.done(), "the answer under way may hold work"
+        await asyncio.sleep(0.1)
+        lot.give_up(lambda ask: "first" in ask)
+        assert await old is None
+        new = asyncio.ensure_future(lot.park("its second", 30.0))
+        work.append(7)
+        change.happened()
+        assert await new == 7
+        assert all("first" not in ask for asks in served[1:] for ask in asks)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_an_answer_in_the_turn_of_its_deadline_is_not_lost() -> None:
     deadlines: list[asyncio.Timeout] = []
 

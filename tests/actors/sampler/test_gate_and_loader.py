@@ -14,7 +14,7 @@ from actors.sampler.collective import differing
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.gate import Gate
 from actors.sampler.latest import Latest
-from actors.sampler.loader import Loader, check_digest, difference
+from actors.sampler.loader import Loader, Verdict, check_digest, difference
 from actors.sampler.messages import Canary
 from actors.sampler.wire import ModelInfo
 from policy.hf_folder import digest
@@ -158,6 +158,20 @@ async def test_weights_that_score_otherwise_are_not_sound() -> None:
     assert (await loader().judge(server, Latest(version=TWO, location=""))).version == ONE
     server.held = "default"
     assert (await loader().judge(server, latest)).version is None
+
+
+async def test_weights_that_were_changed_while_they_were_scored_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server({"0.1": [-1.0], "0.2": [-9.0]})
+    server.held = "0.1"
+    score = server.score
+
+    async def late(ids: list[int], timeout_s: float) -> list[float]:
+        server.held = str(TWO)  # loaded by another task, meanwhile
+        return await score(ids, timeout_s)
+
+    monkeypatch.setattr(server, "score", late)
+    told = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
+    assert await loader().judge(server, told) == Verdict(TWO, None, sound=True)
 
 
 async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
