@@ -23,7 +23,7 @@ def time_of(run: RunData) -> Markup:
                 "p",
                 f"Desktops played training episodes during {overlap.share:.0%} of the learner's"
                 f" {overlap.learner_s:.1f} s in RL steps, {overlap.episodes_at_once:.1f} at once;"
-                f" {say.duration(overlap.rl_s)} of RL with its pulses.",
+                f" {say.duration(overlap.rl_s)} of RL and pulses.",
             )
         )
     parts += [part for part in (_seats(run), _machine(run), _steps(run)) if part]

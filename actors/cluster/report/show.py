@@ -124,7 +124,7 @@ def _print(figures: RunFigures) -> None:
     found = figures.overlap
     say.line(
         f"overlap   desktops played training episodes during {found.share:.0%} of the learner's {found.learner_s:.1f} s"
-        f" in RL steps, {found.episodes_at_once:.1f} at once; RL took {say.duration(found.rl_s)} with pulses"
+        f" in RL steps, {found.episodes_at_once:.1f} at once; RL and pulses took {say.duration(found.rl_s)}"
     )
     if figures.seats is not None:
         _print_seats(figures.seats)
