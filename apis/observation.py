@@ -139,9 +139,9 @@ def from_guest(frame: Any) -> Observation:
     name, text, x, y, w, h, states, window]], "info": text}`, the last one not always; unknown keys are ignored. Raises
     ProtocolError when it is anything else.
     """
-    if isinstance(frame, msgspec.Struct):
-        frame = msgspec.to_builtins(frame)
     try:
+        if isinstance(frame, msgspec.Struct):
+            frame = msgspec.to_builtins(frame)
         windows = tuple(_window(row) for row in frame["windows"][:MAX_WINDOWS])
         elements = [_element(row) for row in frame["elements"][:MAX_ELEMENTS] if not _vast(row)]
         info = _text(frame.get("info"), MAX_INFO)

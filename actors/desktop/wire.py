@@ -50,6 +50,7 @@ class Frame(msgspec.Struct, frozen=True):
     elements: list[
         tuple[str | None, str | None, str | None, int, int, int, int, list[str | None], int]
     ]  # tag, name, text, x, y, width, height, states, window's place in the list
+    cut: bool = False  # the deadline had come before all was listed
     info: str | None = None
 
 

@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from actors.desktop.link import GuestLink
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.wire import Frame
 from apis.apps import app_named, app_of_class
 from apis.check.case import NotSo, Table
 from apis.check.run import REFUSED
@@ -78,7 +81,8 @@ class RealDesk:
     async def call(self, method: str, **arguments: Any) -> Any:
         """What the agent's method returns. Raises NotSo where it refuses, LinkDown."""
         try:
-            return await self._link.call(method, timeout_s=CALL_S, **arguments)
+            found = await self._link.call(method, timeout_s=CALL_S, **arguments)
+            return msgspec.to_builtins(found) if isinstance(found, Frame) else found
         except GuestRefused as refused:
             raise NotSo(f"{method}: {refused}") from refused
 

@@ -20,6 +20,7 @@ from actors.desktop.link import GuestLink
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.wire import Frame
 from apis.execute import setup
 from apis.observation import Observation, from_guest
 from apis.tasks.osworld import Evaluator, Step, Task
@@ -51,7 +52,8 @@ class Guest:
         self.provider, self.desktop, self.link = provider, desktop, link
 
     async def __call__(self, method: str, **args: Any) -> Any:
-        return await self.link.call(method, timeout_s=20, **args)
+        found = await self.link.call(method, timeout_s=20, **args)
+        return msgspec.to_builtins(found) if isinstance(found, Frame) else found
 
     async def act(self, method: str, **args: Any) -> None:
         await self(method, **args)
@@ -90,7 +92,7 @@ class Guest:
             await self(call.method, **call.args)
 
     async def look(self) -> Observation:
-        return from_guest(msgspec.to_builtins(await self("observe")))
+        return from_guest(await self("observe"))
 
     async def titles(self) -> list[str]:
         return [window.title for window in await self("windows")]

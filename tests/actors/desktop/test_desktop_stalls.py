@@ -95,9 +95,9 @@ async def test_a_hung_application_does_not_hang_its_desktop(pool: Pool) -> None:
     for pid in processes(booted, b"mousepad"):
         os.kill(pid, signal.SIGSTOP)
     seen = await body.call("observe", {}, 20.0)
-    assert [row["class"] for row in seen["windows"]] == ["Mousepad"]
-    assert seen["elements"] == []
-    assert seen["cut"]  # said to be incomplete, not to be empty
+    assert [row.class_ for row in seen.windows] == ["Mousepad"]
+    assert seen.elements == []
+    assert seen.cut  # said to be incomplete, not to be empty
     for method, args in (("click", {"x": 300, "y": 300}), ("settle", {"timeout_ms": 500})):
         with contextlib.suppress(GuestRefused):  # what can't be seen may be refused, in time
             await body.call(method, args, 20.0)

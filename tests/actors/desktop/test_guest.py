@@ -25,7 +25,7 @@ async def test_an_editor_is_seen_typed_into_and_saved(guest: Guest):
     await guest("write_file", path="Documents/plum.txt", data=b"hello\nworld")
     await guest.open("mousepad", "Documents/plum.txt", title="plum.txt")
     frame = await guest("observe")
-    assert ["text", "", "hello\nworld"] in [element[:3] for element in frame["elements"]]
+    assert ("text", "", "hello\nworld") in [element[:3] for element in frame["elements"]]
     assert [(w["class"], w["title"], w["active"]) for w in frame["windows"]] == [
         ("Mousepad", "plum.txt - Mousepad", True)
     ]
@@ -112,7 +112,7 @@ async def test_what_a_dialog_covers_is_not_said(guest: Guest):
     dialog = next(n for n, window in enumerate(frame["windows"]) if window["title"] == "Save As")
     covered = [element for element in frame["elements"] if element[0] == "text" and element[2] == "hello"]
     assert covered == []
-    assert any(element[8] == dialog and element[:2] == ["push-button", "Cancel"] for element in frame["elements"])
+    assert any(element[8] == dialog and element[:2] == ("push-button", "Cancel") for element in frame["elements"])
 
 
 async def test_a_terminal_runs_what_is_typed(guest: Guest):
