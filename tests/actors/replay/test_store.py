@@ -100,16 +100,22 @@ def test_a_ledger_that_does_not_add_up_is_not_opened(tmp_path: Path) -> None:
         Ledger(path, settings())
 
 
-async def test_parked_asks_are_answered_in_order_and_by_their_deadline() -> None:
-    change, work = Change(), [1, 2]
-    served: list[list[str]] = []
+def slow_lot(work: list[int], served: list[list[str]], change: Change) -> ParkingLot[str, int]:
+    """A lot that takes 20 ms to hand out `work`, and notes whom it served."""
 
     async def serve(asks: list[str]) -> list[int | None]:
         served.append(asks)
         await asyncio.sleep(0.02)
         return [work.pop(0) if work else None for _ in asks]
 
-    lot: ParkingLot[str, int] = ParkingLot(serve, change)
+    return ParkingLot(serve, change)
+
+
+async def test_parked_asks_are_answered_in_order_and_by_their_deadline() -> None:
+    change, work = Change(), [1, 2]
+    served: list[list[str]] = []
+
+    lot = slow_lot(work, served, change)
     task = asyncio.ensure_future(lot.run())
     try:
         first, second, third = (asyncio.ensure_future(lot.park(name, 0.3)) for name in "abc")
@@ -132,12 +138,7 @@ async def test_parked_asks_are_answered_in_order_and_by_their_deadline() -> None
 async def test_asks_of_a_life_that_is_over_are_given_up_unless_they_are_being_served() -> None:
     change, work, served = Change(), list[int](), list[list[str]]()
 
-    async def serve(asks: list[str]) -> list[int | None]:
-        served.append(asks)
-        await asyncio.sleep(0.02)
-        return [work.pop(0) if work else None for _ in asks]
-
-    lot: ParkingLot[str, int] = ParkingLot(serve, change)
+    lot = slow_lot(work, served, change)
     task = asyncio.ensure_future(lot.run())
     try:
         old = asyncio.ensure_future(lot.park("seat's first life", 30.0))
