@@ -1,8 +1,8 @@
 """Whether a workbook says what it should.
 
 Invariant: strict. Every cell of every sheet is compared, so a task is solved only if no other cell changed: numbers are
-compared as numbers and text as text, "42" in quotes is not 42; a formula counts only where one is asked for. Looks,
-charts, merged cells and hidden rows are not compared.
+compared as numbers and text as text, "42" in quotes is not 42; a formula counts only where one is asked for, and only
+one that has its number from the cells it refers to. Looks, charts, merged cells and hidden rows are not compared.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ _PLACE = r"\$?([A-Z]{1,3})\$?([1-9][0-9]{0,6})"
 _TEXT = re.compile(r'"[^"]*"')
 _REFERENCE = re.compile(rf"(?<![A-Za-z0-9_]){_PLACE}(?::\.?{_PLACE})?(?![A-Za-z0-9_(])")
 _MOST_CELLS = 10_000  # of all ranges of a formula that are expanded
+_SUBTOTAL = re.compile(r"\bSUBTOTAL\((?:9|109)[;,]")  # its first argument says that it is a sum
+_NAME = re.compile(r"'[^']*'|[A-Za-z_][A-Za-z0-9_.]*")  # of a sheet or a function
+_DIGIT = re.compile(r"[0-9]")
 
 
 def workbook_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
     """The workbook's sheets are `expected`, in this order, none hidden, and with nothing else in them.
 
     Each is {"name", "cells": {address: value}, "formulas": {address: range}}. A formula stands exactly in the cells of
-    `formulas`; together its references name exactly the cells of the range, and its value is the one in `cells`.
+    `formulas`; together its references name exactly the cells of the range, it holds no number itself, and its value is
+    the one in `cells`.
     """
     if view.kind != "workbook" or view.workbook is None:
         return Verdict(False, view.reason or f"it is {view.kind}")
@@ -55,6 +59,8 @@ def _troubles(sheet: Sheet, wanted: Mapping[str, Any], formulas: Mapping[str, st
             yield f"{place} has a formula"
         elif place in formulas and references(sheet.formulas[place]) != references(formulas[place]):
             yield f"the formula in {place} refers to other cells"
+        elif place in formulas and holds_number(sheet.formulas[place]):
+            yield f"the formula in {place} holds a number itself"
 
 
 def same(found: str | float | bool, wanted: str | float | bool) -> bool:
@@ -80,6 +86,12 @@ def references(formula: str) -> set[tuple[str, int]]:
             expanded += len(columns) * len(rows)
             cells |= {(column, row) for column in columns for row in rows}
     return cells
+
+
+def holds_number(formula: str) -> bool:
+    """Whether a digit stands in it, in a text too, beside references and names, as in `=10+0*SUM(B2:B3)`."""
+    rest = _REFERENCE.sub("", _SUBTOTAL.sub("(", formula))
+    return bool(_DIGIT.search(_NAME.sub("", rest)))
 
 
 def _columns(first: str, last: str) -> list[str]:

@@ -54,14 +54,40 @@ def test_a_number_is_no_text_and_no_truth_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "formula", ["=SUM(B2:B3)", "=B2+B3", "=SUM($B$3:$B$2)", "of:=SUM([.B2:.B3])", '=SUM(B2;B3)&""']
+    "formula",
+    [
+        "=SUM(B2:B3)",
+        "=B2+B3",
+        "=SUM($B$3:$B$2)",
+        "of:=SUM([.B2:.B3])",
+        '=SUM(B2;B3)&""',
+        "SUBTOTAL(9,B2:B3)",
+        "of:=SUBTOTAL(109;[.B2:.B3])",
+        "=SUM(Sheet1!B2:B3)",
+        "=SUM('my sheet 2'!B2,B3)",
+        "_xlfn.SUMIFS(B2:B3,B2:B3,B2)+B3",
+    ],
 )
 def test_a_formula_over_the_right_cells_is_accepted(formula: str) -> None:
     assert verdict(Sheet("Sheet1", TOTAL, {"B4": formula}), TOTAL, {"B4": "B2:B3"})
 
 
 @pytest.mark.parametrize(
-    "formula", ["=10", "=4+6", "=SUM(B2:B2)+6", "=SUM(B1:B3)", "=SUM(B2:C3)", '="B2:B3"', "=B2+10-4", ""]
+    "formula",
+    [
+        "=10",
+        "=4+6",
+        "=SUM(B2:B2)+6",
+        "=SUM(B1:B3)",
+        "=SUM(B2:C3)",
+        '="B2:B3"',
+        "=B2+10-4",
+        "=10+0*COUNT(B2:B3)",
+        '=VALUE("10")+(SUM(B2:B3)-SUM(B2:B3))',
+        "of:=IF([.B2:.B3];10;1E1)",
+        "SUBTOTAL(9,B2:B3)+10-SUM(B2:B3)",
+        "",
+    ],
 )
 def test_a_number_or_other_cells_in_its_place_are_not(formula: str) -> None:
     assert not verdict(Sheet("Sheet1", TOTAL, {"B4": formula}), TOTAL, {"B4": "B2:B3"})
