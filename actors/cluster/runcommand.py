@@ -144,7 +144,7 @@ def carry_out(
         asked=labels.asked,
     )
     run = runfolder.claim(folder, record, resume=resume)
-    (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
+    run.write("deploy.yaml", deployfile.dump(deploy).encode())
     named = f"{folder.name}{runfolder.runs_flag(folder.parent)}"
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"

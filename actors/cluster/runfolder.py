@@ -126,11 +126,14 @@ class RunFolder:
         self._lock = lock
 
     def save(self) -> None:
-        """Write `run.json` atomically."""
-        target = self.path / "run.json"
-        partial = target.with_suffix(".json.part")
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(self.record), indent=2) + b"\n")
-        partial.replace(target)
+        """Write `run.json`."""
+        self.write("run.json", msgspec.json.format(msgspec.json.encode(self.record), indent=2) + b"\n")
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write one of the folder's own files, the whole of it or nothing."""
+        partial = self.path / f"{name}.part"
+        partial.write_bytes(content)
+        partial.replace(self.path / name)
 
     def end(self, verdict: str, reason: str | None) -> None:
         """Record how it ended and give the folder back."""

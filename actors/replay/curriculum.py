@@ -23,6 +23,7 @@ from runtime.seeds import stable_seed
 
 WINDOW = 40
 LEAST = 0.15
+_NO_LAST = (1 << 63) - 1
 _EVERY = "train tasks"  # the one kind of a run without a curriculum; seeds are made of it
 
 
@@ -42,11 +43,12 @@ class Tally(NamedTuple):
 
 def weights(sizes: Mapping[str, int], seen: Mapping[str, Tally]) -> dict[str, float]:
     """How likely each kind is to be next, up to a common factor: its number of tasks times its learnability."""
-    found = {}
-    for kind, size in sizes.items():
-        success = seen.get(kind, Tally()).success
-        found[kind] = size * max(LEAST, 4 * success * (1 - success))
-    return found
+    return {kind: size * _favour(seen.get(kind, Tally())) for kind, size in sizes.items()}
+
+
+def _favour(tally: Tally) -> float:
+    """How much likelier a task of a kind is drawn than its share of all tasks, up to a common factor."""
+    return max(LEAST, 4 * tally.success * (1 - tally.success))
 
 
 def order(likely: Mapping[str, float], seed: int) -> list[str]:
@@ -78,11 +80,11 @@ def _next_of(book: Book, kind: str, tasks: Sequence[str]) -> str | None:
     return task
 
 
-def tallies(book: Book) -> dict[str, Tally]:
-    """The last training episodes by kind, `WINDOW` times as many as there are kinds."""
+def tallies(book: Book, upto: int | None = None) -> dict[str, Tally]:
+    """The last training episodes by kind, `WINDOW` times as many as there are kinds; none later than number `upto`."""
     rows = book.rows(
-        "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? ORDER BY seq DESC LIMIT ?",
-        Lane.TRAIN, WINDOW * len(book.train_kinds),
+        "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
+        Lane.TRAIN, _NO_LAST if upto is None else upto, WINDOW * len(book.train_kinds),
     )  # fmt: skip
     return _tallied(book, rows)
 
@@ -107,8 +109,7 @@ def played(book: Book, first: int, last: int) -> Played | None:
     mu that drew them, at its temperature. Groups of equal rewards are in it: those that are trained on are of tasks
     that the policy is unsure of, so their entropy hardly falls while that of all answers does.
 
-    With a curriculum they are not of the tasks' own mixture: both are then means over kinds, each weighed by its number
-    of tasks, and a kind that was not played counts with what the last episodes tell of it.
+    With a curriculum they are not of the tasks' own mixture: `of_mixture` says how they count then.
     """
     rows = book.rows(
         "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?",
@@ -116,20 +117,28 @@ def played(book: Book, first: int, last: int) -> Played | None:
     )  # fmt: skip
     if not rows:
         return None
-    if not book.train_kinds:
-        tokens = sum(row["tokens"] for row in rows)
-        share = sum(row["success"] for row in rows) / len(rows)
-        return Played(share, sum(row["surprisal"] for row in rows) / tokens if tokens else None)
-    now = _tallied(book, rows)
-    seen = tallies(book) | now
-    success = tokens = surprisal = 0.0
-    for kind, tasks in book.train_kinds.items():
-        tally = seen.get(kind, Tally())
-        tries = max(1, tally.tries)
-        success += len(tasks) * (tally.wins / tally.tries if kind in now else tally.success)
-        tokens += len(tasks) * tally.tokens / tries
-        surprisal += len(tasks) * tally.surprisal / tries
-    return Played(success / sum(map(len, book.train_kinds.values())), surprisal / tokens if tokens else None)
+    if book.train_kinds:
+        return of_mixture(_tallied(book, rows), tallies(book, first))
+    tokens = sum(row["tokens"] for row in rows)
+    share = sum(row["success"] for row in rows) / len(rows)
+    return Played(share, sum(row["surprisal"] for row in rows) / tokens if tokens else None)
+
+
+def of_mixture(now: Mapping[str, Tally], before: Mapping[str, Tally]) -> Played | None:
+    """What `now`, drawn by what was known `before`, says of all tasks in their own mixture. None of no episode.
+
+    Each episode counts by one over how much its kind was favoured (importance sampling with weights made to sum to one,
+    Hesterberg 1995). Episodes before these count for nothing, so that neighbouring steps err independently and what a
+    step says does not trail behind the policy.
+    """
+    worth = {kind: 1 / _favour(before.get(kind, Tally())) for kind in now}
+    tries = sum(worth[kind] * tally.tries for kind, tally in now.items())
+    if not tries:
+        return None
+    tokens = sum(worth[kind] * tally.tokens for kind, tally in now.items())
+    surprisal = sum(worth[kind] * tally.surprisal for kind, tally in now.items())
+    wins = sum(worth[kind] * tally.wins for kind, tally in now.items())
+    return Played(wins / tries, surprisal / tokens if tokens else None)
 
 
 def _tallied(book: Book, episodes: Sequence[Row]) -> dict[str, Tally]:

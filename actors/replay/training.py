@@ -31,6 +31,8 @@ from actors.replay.staleness import Lineages, too_stale
 from runtime.errors import FencedOff, LedgerError
 from runtime.message import Done, Version
 
+_UNDONE = "undone"  # sequence number of the last episode that stood when steps were last undone
+
 
 def take(book: Book, msg: Take) -> Batch | NothingToTake | None:
     """The next batch; None while there is none yet.
@@ -164,7 +166,7 @@ def trained(book: Book, msg: Trained) -> Done:
         raise LedgerError(f"lease {msg.lease} made {msg.version}, which does not follow {book.trained}")
     stay = book.stay(row["stay"])
     batch = msgspec.msgpack.decode(row["reply"], type=Batch)
-    last = book.number("SELECT MAX(seq_bound) FROM leases WHERE state = 'trained'")
+    last = max(book.number("SELECT MAX(seq_bound) FROM leases WHERE state = 'trained'"), int(book.meta(_UNDONE) or 0))
     now = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")
     played = _played_since(book, last, now, batch)
     rl = stay.phase is Phase.RL
@@ -251,6 +253,7 @@ def resumed(book: Book, msg: LearnerResumed) -> Done:
     for lease in book.rows("SELECT * FROM leases WHERE state = 'trained'"):
         if lineages.abandoned(msg.version, Version.parse(lease["made"])):
             returned += _undo(book, lease)
+            book.set_meta(_UNDONE, str(book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")))
     orphaned = 0
     for row in book.groups_in(GroupState.OPEN, GroupState.READY):
         if row["newest"] and lineages.abandoned(msg.version, Version.parse(row["newest"])):
