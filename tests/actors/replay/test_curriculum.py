@@ -196,6 +196,30 @@ def test_a_step_before_which_no_episode_ended_is_in_neither_curve(tmp_path: Path
     assert play.events("rl_evidence")[-1]["sampled_entropy_nats"] is None
 
 
+def test_a_step_made_again_tells_of_no_episode_that_undone_weights_played(tmp_path: Path) -> None:
+    """One group before the checkpoint, one lost with the step that it made, and one after the learner came back."""
+    play = Play(tmp_path, max_staleness=1)
+    play.rl()
+
+    def group(*outcomes: bool) -> None:
+        for won in outcomes:
+            play.commit(play.reserve(), won)
+
+    group(True, False)
+    play.trained(play.batch())
+    play.checkpointed("0.1")
+    group(False, True)
+    play.trained(play.batch())
+    play.serving("0.2")
+    group(False, False)
+    play.resumed("1.1", "0.1")
+    play.serving("1.1")
+    batch = play.batch()
+    group(True, True)
+    play.trained(batch)
+    assert play.figures().train_success == [0.5, 1.0]
+
+
 def test_as_many_kinds_as_tasks() -> None:
     with pytest.raises(ConfigError, match="16 train tasks have 1 kinds"):
         msgspec.structs.replace(with_kinds(), train_kinds=["easy"])
