@@ -122,7 +122,8 @@ def render_compact(
         lines.append(f"w{n} {'* ' if window.active else ''}{escaped(window.title, COMPACT_TEXT)}".rstrip())
     elements = element_names(observation)
     lines += [f"{name} {row(element)}" for name, element in elements.items()]
-    if observation.info and not any(element.tag == "table-cell" for element in elements.values()):
+    sheet = observation.app == "libreoffice_calc" and any(element.tag == "table-cell" for element in elements.values())
+    if observation.info and not sheet:  # what the info says of a sheet, its cells say
         lines.append(f"info: {escaped(observation.info, COMPACT_TEXT * 5)}")
     lines.append(f"last: {escaped(last, 2 * COMPACT_TEXT) if last else 'None'}")
     return "\n".join(lines)

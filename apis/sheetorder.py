@@ -36,11 +36,18 @@ def _rank(element: Element) -> int:
 
 
 def nearest(cells: Sequence[Element]) -> list[Element]:
-    """At most `CELLS` cells in reading order: the first row, then whole rows from the current cell's outwards."""
+    """At most `CELLS` cells in reading order: the first row, then whole rows from the current cell's outwards.
+
+    Where the first row and the current one do not both fit, each is shown by its cells nearest to the current column.
+    """
     if len(cells) <= CELLS:
         return list(cells)
     rows = [list(row) for _, row in groupby(sorted(cells, key=lambda cell: (cell.y, cell.x)), key=lambda cell: cell.y)]
     now = next((at for at, row in enumerate(rows) if any("foc" in cell.states for cell in row)), 0)
+    both = sorted({0, now})
+    if sum(len(rows[at]) for at in both) > CELLS:
+        x = next((cell.x for cell in rows[now] if "foc" in cell.states), rows[now][0].x)
+        return [cell for at in both for cell in _around(x, rows[at], CELLS // len(both))]
     kept: list[int] = []
     left = CELLS
     for at in sorted(range(len(rows)), key=lambda at: (at != 0, abs(at - now), at)):
@@ -48,6 +55,9 @@ def nearest(cells: Sequence[Element]) -> list[Element]:
             break
         kept.append(at)
         left -= len(rows[at])
-    if not kept:
-        return rows[0][:CELLS]
     return [cell for at in sorted(kept) for cell in rows[at]]
+
+
+def _around(x: int, row: Sequence[Element], count: int) -> list[Element]:
+    """The `count` cells of a row that are nearest to a place, from left to right."""
+    return sorted(sorted(row, key=lambda cell: abs(cell.x - x))[:count], key=lambda cell: cell.x)

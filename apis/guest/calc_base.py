@@ -5,6 +5,7 @@ Invariant: a sheet is found by its name before anything is changed; a refusal li
 
 from __future__ import annotations
 
+import functools
 import time
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ FORMULA = 16
 CONTENTS = 1 | DATETIME | 4 | FORMULA  # values, dates, texts, formulas
 ASKED_S = 2.0  # ending the typing takes no time, but for a formula that is not understood: Calc asks about it
 INFO_ROWS, INFO_COLUMNS = 60, 52
+MAX_NAMES = 20  # of sheets in a list
 MIN_ROW = 40  # characters; of a row that does not fit, less says nothing
 
 
@@ -78,9 +80,17 @@ class Book(Document):
 
     _kind = "workbook"
 
-    def __init__(self, doc: Any) -> None:
-        super().__init__(doc)
-        self._sheet = self._view.ActiveSheet
+    @functools.cached_property
+    def _grid(self) -> Any:
+        """The view of the cells. Raises Refused where the window shows the print preview instead."""
+        if not hasattr(self._view, "ActiveSheet"):
+            raise wrong("the window shows the print preview: close that first, by File > Print Preview")
+        return self._view
+
+    @functools.cached_property
+    def _sheet(self) -> Any:
+        """The active sheet. Raises Refused as the view does."""
+        return self._grid.ActiveSheet
 
     def _begin(self) -> None:
         """End the typing into a cell: what was typed counts, and can't replace later what is changed now.
@@ -115,16 +125,26 @@ class Book(Document):
         filled = filled_in(self._range(f"{column}{start}:{column}{end}"), CONTENTS)
         return self._range(f"{column}{start}:{column}{max((area.EndRow + 1 for area in filled), default=start)}")
 
+    def _editable(self, argument: str) -> None:
+        """Raise Refused where the workbook may only be read."""
+        if self._doc.isReadonly():
+            raise wrong(f"{argument}: the workbook is open for reading only: end that by Edit > Edit Mode")
+
     def _changeable(self, cells: Any, argument: str) -> None:
         """Raise Refused where the office would leave cells as they are without a word."""
+        self._editable(argument)
         if self._sheet.isProtected() and cells.CellProtection.IsLocked:
             raise wrong(f"{argument}: the sheet {self._sheet.Name!r} is protected: end that by Tools > Protect Sheet")
 
-    def _whole(self, cells: Any, argument: str) -> None:
-        """Raise Refused where a merged cell lies partly within `cells` and partly beside them."""
+    def _merged(self, cells: Any) -> Any:
+        """The address of `cells`, grown by the merged cells that lie partly within them."""
         cursor = self._sheet.createCursorByRange(cells)
         cursor.collapseToMergedArea()
-        if (grown := address(cursor.RangeAddress)) != address(cells.RangeAddress):
+        return cursor.RangeAddress
+
+    def _whole(self, cells: Any, argument: str) -> None:
+        """Raise Refused where a merged cell lies partly within `cells` and partly beside them."""
+        if (grown := address(self._merged(cells))) != address(cells.RangeAddress):
             raise wrong(f"{argument}: a merged cell reaches beyond {address(cells.RangeAddress)}, to {grown}")
 
     def _matrices(self, cells: Any) -> list[Any]:
@@ -143,6 +163,7 @@ class Book(Document):
 
     def _open_structure(self, argument: str) -> None:
         """Raise Refused where the workbook's sheets may not be changed."""
+        self._editable(argument)
         if self._doc.isProtected():
             raise wrong(f"{argument}: the workbook's sheets are protected: end that by Tools > Protect Spreadsheet")
 
@@ -153,8 +174,10 @@ class Book(Document):
         return sheets.getByName(name)
 
     def _names(self) -> str:
-        names = [repr(name) for name in self._doc.Sheets.ElementNames]
-        return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+        sheets = self._doc.Sheets
+        listed = [sheets.getByIndex(at) for at in range(min(sheets.Count, MAX_NAMES))]
+        names = ", ".join(f"{sheet.Name!r}{'' if sheet.IsVisible else ' (hidden)'}" for sheet in listed)
+        return names + (f" and {sheets.Count - MAX_NAMES} more" if sheets.Count > MAX_NAMES else "")
 
     def _free_name(self, name: str, argument: str) -> str:
         if self._doc.Sheets.hasByName(name):

@@ -50,10 +50,19 @@ class Cells(Book):
                 cell.Formula = before
                 raise wrong(f"{argument}: Calc does not understand the formula {value[:80]!r} (error {code})")
 
+    def _uncovered(self, cell: Any, argument: str) -> None:
+        """Raise Refused where a merged cell lies over `cell`, which shows nothing."""
+        at, area = cell.CellAddress, self._merged(cell)
+        if (at.Column, at.Row) != (area.StartColumn, area.StartRow):
+            whole = address(area)
+            where = f"{address(cell.RangeAddress)} lies in the merged cell {whole}"
+            raise wrong(f"{argument}: {where}: write {whole.partition(':')[0]}")
+
     def set_cell_value(self, *, cell: str, value: str) -> str:
         """Type into a cell."""
         target = self._range(cell)
         self._changeable(target, "cell")
+        self._uncovered(target, "cell")
         self._type_into(target, value, "value")
         return f"{cell} = {shown(target.String)}"
 
@@ -64,6 +73,10 @@ class Cells(Book):
             raise wrong(f"start_index: {len(data)} values do not fit below row {start_index}")
         cells = self._range(f"{column_name}{start_index}:{column_name}{end}")
         self._changeable(cells, "column_name")
+        if cells.IsMerged or address(self._merged(cells)) != address(cells.RangeAddress):
+            for at, value in enumerate(data):
+                if value is not None:
+                    self._uncovered(cells.getCellByPosition(0, at), f"data[{at}]")
         written: list[tuple[Any, int, str]] = []
         self._doc.lockControllers()
         try:
@@ -115,13 +128,15 @@ class Cells(Book):
                     f"target_cell: {address(matrix)} is a matrix formula, of which {address(target.RangeAddress)} would"
                     " replace a part: choose another cell"
                 )
-        target.setDataArray(turned)
         alike = source.UniqueCellFormatRanges
-        for group in (alike.getByIndex(n) for n in range(alike.Count)):
-            for part in group.RangeAddresses:
+        groups = [alike.getByIndex(n) for n in range(alike.Count)]
+        formats = [(group.NumberFormat, group.RangeAddresses) for group in groups]  # of before: areas may overlap
+        target.setDataArray(turned)
+        for number_format, parts in formats:
+            for part in parts:
                 left, top = at.Column + part.StartRow - area.StartRow, at.Row + part.StartColumn - area.StartColumn
                 right, bottom = left + part.EndRow - part.StartRow, top + part.EndColumn - part.StartColumn
-                self._sheet.getCellRangeByPosition(left, top, right, bottom).NumberFormat = group.NumberFormat
+                self._sheet.getCellRangeByPosition(left, top, right, bottom).NumberFormat = number_format
         return f"{source_range} written to {address(target.RangeAddress)}, rows and columns exchanged"
 
     def sort_column(self, *, column_name: str, ascending: bool, start_index: int) -> str:
@@ -166,16 +181,19 @@ class Cells(Book):
         if 2 * count > self._sheet.Columns.Count:
             raise wrong("column_order: the sheet is too wide to be reordered")
         self._apart(area)
-        widths = [self._sheet.Columns.getByIndex(index).Width for index in order]
+        columns = [self._sheet.Columns.getByIndex(index) for index in order]
+        looks = [(column.Width, column.IsVisible) for column in columns]
         self._doc.lockControllers()
         try:
             for place, index in enumerate(order):
                 self._move(index, index, count + place, area.EndRow)
             self._move(count, 2 * count - 1, 0, area.EndRow)
-            for place, width in enumerate(widths):
+            for place, (width, visible) in enumerate(looks):
                 column = self._sheet.Columns.getByIndex(place)
                 if column.Width != width:
                     column.Width = width
+                if column.IsVisible != visible:
+                    column.IsVisible = visible
         finally:
             self._doc.unlockControllers()
         return f"columns now stand in the order {', '.join(letters(index) for index in order)} of before"

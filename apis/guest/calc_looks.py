@@ -95,6 +95,8 @@ class Looks(Book):
         """Choose the form of numbers."""
         if decimal_places is not None and format_type not in WITH_DECIMALS:
             raise wrong(f"decimal_places: {format_type} has none; leave it out")
+        cells = self._range(range_str)
+        self._changeable(cells, "range_str")
         formats = self._doc.NumberFormats
         locale = uno.createUnoStruct("com.sun.star.lang.Locale")  # the office's own
         places = 2 if decimal_places is None else decimal_places
@@ -108,8 +110,6 @@ class Looks(Book):
             if format_type in WITH_DECIMALS:
                 thousands = format_type in ("number", "currency")
                 key = self._key(formats.generateFormat(key, locale, thousands, False, places, 1), locale)
-        cells = self._range(range_str)
-        self._changeable(cells, "range_str")
         cells.NumberFormat = key
         return f"{range_str} is shown as {format_type}"
 

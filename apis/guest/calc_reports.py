@@ -57,10 +57,7 @@ class Reports(Book):
     ) -> str:
         """Make a pivot table on the active sheet."""
         sheet = self._sheet_named(source_sheet, "source_sheet")
-        cursor = sheet.createCursor()
-        cursor.gotoStartOfUsedArea(False)
-        cursor.gotoEndOfUsedArea(True)
-        area = cursor.RangeAddress
+        area = self._block(sheet)
         head = self._part(_first_row(area), sheet)
         wide = min(area.EndColumn - area.StartColumn + 1, MAX_FIELDS)
         headers = [head.getCellByPosition(at, 0).String for at in range(wide)]
@@ -78,7 +75,7 @@ class Reports(Book):
         at = self._range(target_cell).CellAddress
         inside = area.StartColumn <= at.Column <= area.EndColumn and area.StartRow <= at.Row <= area.EndRow
         if at.Sheet == area.Sheet and inside:
-            free = f"{letters(area.EndColumn + 2)}1"
+            free = f"{letters(self._used().EndColumn + 2)}1"
             raise wrong(f"target_cell: {target_cell} lies in the data; take {free}, or switch to another sheet first")
         if not table_name:
             raise wrong("table_name: write a name for the new table like 'Sums'")
@@ -97,6 +94,16 @@ class Reports(Book):
         self._refuse_overwriting(self._size_of(made), at)
         tables.insertNewByName(table_name, at, made)
         return f"table {table_name!r} is at {address(tables.getByName(table_name).OutputRange)}"
+
+    def _block(self, sheet: Any) -> Any:
+        """The address of the first filled cell and all that hangs together with it: an empty row or column ends it."""
+        filled = filled_in(self._part(self._used(sheet), sheet), CONTENTS)
+        if not filled:
+            raise wrong(f"source_sheet: the sheet {sheet.Name!r} is empty")
+        first = min(filled, key=lambda area: (area.StartRow, area.StartColumn))
+        cursor = sheet.createCursorByRange(sheet.getCellByPosition(first.StartColumn, first.StartRow))
+        cursor.collapseToCurrentRegion()
+        return cursor.RangeAddress
 
     def _size_of(self, table: Any) -> tuple[int, int]:
         """Columns and rows of what a pivot table is going to write: it is made on a sheet of its own, and dropped."""
@@ -169,6 +176,7 @@ class Reports(Book):
         charts = self._sheet.Charts
         if charts.Count == 0:
             raise wrong("the active sheet has no chart: make one with create_chart first")
+        self._editable("position")
         chart = charts.getByIndex(charts.Count - 1).EmbeddedObject
         chart.HasLegend = position != "none"
         if position != "none":
@@ -184,10 +192,11 @@ def _first_row(area: Any) -> Any:
 
 
 def _field(name: str, headers: list[str], area: Any, argument: str) -> str:
-    """The header that `name` means: itself, or column letters."""
-    if name in headers:
+    """The header that `name` means: itself, or column letters. A column without one is no field."""
+    columns = {letters(area.StartColumn + at): header for at, header in enumerate(headers) if header.strip()}
+    if name in columns.values():
         return name
-    columns = {letters(area.StartColumn + at): header for at, header in enumerate(headers) if header}
     if name.upper() in columns:
         return columns[name.upper()]
-    raise wrong(f"{argument}: there is no field {name[:40]!r}; there are {', '.join(map(repr, headers[:20]))}")
+    there = ", ".join(map(repr, list(columns.values())[:20]))
+    raise wrong(f"{argument}: there is no field {name[:40]!r}; there are {there}")

@@ -32,14 +32,21 @@ class Sheets(Book):
         return self._save()
 
     def switch_active_sheet(self, *, sheet_name: str) -> str:
-        """Show a sheet; make it when it is missing."""
-        sheets = self._doc.Sheets
+        """Show a sheet, also a hidden one; make it when it is missing."""
+        before, sheets = self._sheet.Name, self._doc.Sheets
         made = not sheets.hasByName(sheet_name)
         if made:
             self._open_structure("sheet_name")
             sheets.insertNewByName(sheet_name, sheets.Count)
-        self._view.ActiveSheet = sheets.getByName(sheet_name)
-        return f"{sheet_name!r} is active" + (" (new)" if made else "")
+        sheet = sheets.getByName(sheet_name)
+        hidden = not sheet.IsVisible
+        if hidden:  # the office goes on showing another one, without a word
+            self._open_structure("sheet_name")
+            sheet.IsVisible = True
+        self._view.ActiveSheet = sheet
+        if self._view.ActiveSheet.Name != sheet.Name:
+            raise wrong(f"sheet_name: Calc does not show {sheet_name!r}; {before!r} is still active")
+        return f"{sheet_name!r} is active" + (" (new)" if made else " (it was hidden)" if hidden else "")
 
     def rename_sheet(self, *, old_name: str, new_name: str) -> str:
         """Rename."""
@@ -93,8 +100,9 @@ class Sheets(Book):
 
     def set_zoom_level(self, *, zoom_percentage: int) -> str:
         """Zoom."""
-        self._view.ZoomType = BY_VALUE
-        self._view.ZoomValue = zoom_percentage
+        view = self._grid
+        view.ZoomType = BY_VALUE
+        view.ZoomValue = zoom_percentage
         return f"zoom is {zoom_percentage} %"
 
     def export_to_csv(self) -> str:

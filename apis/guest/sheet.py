@@ -17,7 +17,7 @@ gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first
 
 ROWS_MAX, COLUMNS_MAX = 64, 32
-ROWS_GAP, COLUMNS_GAP = 5, 4  # empty ones after which no more is looked for
+ROWS_GAP, COLUMNS_GAP = 5, 4  # empty ones after filled ones, after which no more is looked for
 TEXT_MAX = 500
 _EDGE = 3  # pixels inside the corner of a table at which its outermost cell is asked for
 
@@ -50,9 +50,9 @@ class Sheet:
         return first, (min(last[0], first[0] + ROWS_MAX - 1), min(last[1], first[1] + COLUMNS_MAX - 1))
 
     def _texts(self, first: Place, last: Place, until: float) -> dict[Place, str]:
-        """What the cells show, up to where a row or the sheet stays empty for a while."""
+        """What the cells show, from the first filled one up to where a row or the sheet stays empty for a while."""
         found: dict[Place, str] = {}
-        rightmost, lowest = first[1], first[0]
+        rightmost, lowest = last[1], last[0]
         for row in range(first[0], last[0] + 1):
             if time.monotonic() > until or row > lowest + ROWS_GAP:
                 break
@@ -60,8 +60,8 @@ class Sheet:
             while (column := column + 1) <= min(last[1], rightmost + COLUMNS_GAP):  # which grows on the way
                 text = Atspi.Text.get_text(self._cell(row, column), 0, -1)  # the application bounds a cell's length
                 if text:
+                    rightmost, lowest = max(rightmost, column) if found else column, row
                     found[row, column] = text[:TEXT_MAX]
-                    rightmost, lowest = max(rightmost, column), row
         return found
 
     def cells(self, now: str, until: float) -> Iterator[tuple[str, str, Box, list[str]]]:

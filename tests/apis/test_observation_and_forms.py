@@ -72,6 +72,17 @@ def test_the_compact_form_is_as_agreed() -> None:
     assert render_compact("Go", [], observation, None).endswith("\nlast: None")
 
 
+def test_only_the_cells_of_a_sheet_stand_for_what_an_application_says() -> None:
+    rows = [row("table-cell", "A1", "plum")]
+    for wm_class, said in (("libreoffice-calc", False), ("libreoffice-writer", True), ("vlc", True)):
+        frame = {"windows": [window(1, "x", active=True, wm_class=wm_class)], "elements": rows, "info": "one table"}
+        prompt = render_compact("Go", [], from_guest(frame), None)
+        assert "e1 table-cell A1 plum" in prompt
+        assert ("\ninfo: one table\n" in prompt) is said, wm_class
+        bare = render_compact("Go", [], from_guest(frame | {"elements": []}), None)
+        assert "\ninfo: one table\n" in bare
+
+
 def test_a_refusal_stands_in_the_very_next_prompt() -> None:
     observation = from_guest(FRAME)
     refusal = parse("Agent.clik(e1)", observation.app, element_names(observation), window_names(observation))

@@ -28,12 +28,22 @@ def test_what_is_worked_with_comes_first() -> None:
     ]  # fmt: skip
 
 
-@given(st.integers(1, 60), st.integers(1, 50), st.integers(0, 59))
-def test_rows_near_the_current_cell_and_the_first_are_kept(rows: int, columns: int, current: int) -> None:
-    cells = [cell(r, c, *(["foc"] if (r, c) == (current, 0) else [])) for r in range(rows) for c in range(columns)]
+@given(st.integers(1, 60), st.integers(1, 50), st.integers(0, 59), st.integers(0, 49))
+def test_rows_near_the_current_cell_and_the_first_are_kept(rows: int, columns: int, row: int, column: int) -> None:
+    cells = [cell(r, c, *(["foc"] if (r, c) == (row, column) else [])) for r in range(rows) for c in range(columns)]
     kept = nearest(cells)
-    assert len(kept) <= max(CELLS, 1)
+    assert len(kept) <= CELLS
     assert kept == [c for c in cells if c in kept]
-    assert cells[0] in kept
-    if current < rows and 2 * columns <= CELLS:
-        assert any("foc" in c.states for c in kept)
+    if row < rows and column < columns:
+        assert cells[column] in kept
+        assert cells[row * columns + column] in kept
+    else:
+        assert cells[0] in kept
+
+
+def test_of_two_broad_rows_the_columns_near_the_current_one_are_kept() -> None:
+    cells = [cell(r, c, *(["foc"] if (r, c) == (4, 24) else [])) for r in range(6) for c in range(26)]
+    kept = nearest(cells)
+    assert [c.name for c in kept if c.name[1:] == "1"] == [f"{letter}1" for letter in "GHIJKLMNOPQRSTUVWXYZ"]
+    assert [c.name[0] for c in kept if c.name[1:] == "5"] == list("GHIJKLMNOPQRSTUVWXYZ")
+    assert len(kept) == CELLS
