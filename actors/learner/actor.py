@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.learner import batches, events
+from actors.learner import batches, events, parcels
 from actors.learner.config import LearnerSettings
 from actors.learner.folders import RunFolders
 from actors.learner.messages import (
@@ -87,6 +87,7 @@ class LearnerActor(Actor):
 
     async def on_start(self) -> None:
         self._folders = RunFolders(self.ctx.run_dir)
+        parcels.clear(self.ctx.run_dir)
         self._rank = self.ctx.ref(self.config.rank)
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
@@ -182,7 +183,11 @@ class LearnerActor(Actor):
             self.ctx.log.emit(events.GROUPS_WITHOUT_SIGNAL, lease=batch.lease, groups=planned.without_signal)
         plan = planned.plan
         self._doing = f"step {version} ({plan.kind})"
-        result = await self._ask_rank(plan, self.config.step_timeout_s)
+        try:
+            sent = await asyncio.to_thread(parcels.sent, plan, self.ctx.run_dir)
+            result = await self._ask_rank(sent, self.config.step_timeout_s)
+        finally:
+            parcels.clear(self.ctx.run_dir)
         self._version = version
         self._steps += 1
         self._busy_s += result.t1 - result.t0

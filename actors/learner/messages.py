@@ -18,6 +18,7 @@ __all__ = [
     "ModelLoaded",
     "NoGroup",
     "PackedSample",
+    "Parcel",
     "Part",
     "PassGroup",
     "SaveCheckpoint",
@@ -39,13 +40,21 @@ class StepResult(Message):
     t1: float
 
 
+class Parcel(Value):
+    """A file that holds the micro-batches of a plan, msgpack-encoded."""
+
+    location: str
+    size_bytes: int
+    digest: str  # blake2b-128, hex
+
+
 class StepPlan(Request[StepResult]):
     """One training step over all of `micro_batches`. A repeat of `plan_id` gets the first answer."""
 
     plan_id: str
     kind: str  # "grpo" or "cross_entropy"
     version: Version  # the version this step makes: one step after the rank's
-    micro_batches: list[MicroBatch]
+    micro_batches: list[MicroBatch]  # none where a parcel holds them
     lr: float
     rehearsal: list[list[MicroBatch]] = []  # of each optimizer step, exercises whose cross-entropy its loss includes
     fresh_optimizer: bool = False
@@ -57,6 +66,7 @@ class StepPlan(Request[StepResult]):
     policy: str = "direct"  # or "decoupled"
     mismatch_cap: float = 2.0
     epochs: int = 1  # optimizer steps, each over all micro-batches; together they make one version
+    parcel: Parcel | None = None
 
 
 class ModelLoaded(Message):

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from actors.learner import parcels
 from actors.learner.config import RankSettings
 from actors.learner.messages import (
     Broadcast,
@@ -76,7 +77,10 @@ class RankActor(Actor):
 
     @handles(StepPlan, slow_after_s=LONG_WORK_S)
     async def step(self, msg: StepPlan) -> StepResult:
-        """One optimizer step. Raises NoModel when the rank does not hold the version that the plan starts from."""
+        """One optimizer step. Raises NoModel when the rank does not hold the version that the plan starts from.
+
+        Raises StoreError when a file does not hold the micro-batches that the plan says it does.
+        """
         if (known := self._answers.get(msg.plan_id)) is not None:
             return known
         trainer = self._holding(Version(lineage=msg.version.lineage, step=msg.version.step - 1))
@@ -144,6 +148,7 @@ class RankActor(Actor):
 
         if msg.kind not in {"grpo", "cross_entropy"}:
             raise LearnerError(f"a plan's kind is grpo or cross_entropy, not {msg.kind!r}")
+        micro_batches = parcels.received(msg)
         sft = msg.kind == "cross_entropy"
         torch.set_num_threads(self.config.sft_threads if sft else self.config.threads)
         t0 = time.monotonic()
@@ -152,9 +157,9 @@ class RankActor(Actor):
         if msg.new_reference:
             trainer.new_reference()
         if sft:
-            figures = trainer.cross_entropy_step(msg.micro_batches, msg.lr, msg.rehearsal)
+            figures = trainer.cross_entropy_step(micro_batches, msg.lr, msg.rehearsal)
         else:
-            figures = trainer.grpo_step(msg.micro_batches, msg.lr, objective_of(msg), msg.epochs, msg.rehearsal)
+            figures = trainer.grpo_step(micro_batches, msg.lr, objective_of(msg), msg.epochs, msg.rehearsal)
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=time.monotonic())
 

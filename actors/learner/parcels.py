@@ -1,0 +1,58 @@
+"""Micro-batches that are too much for one message lie in a file beside the run until the rank has learned from them.
+
+Invariant: what the rank reads is what was packed, or nothing (size and digest are in the plan); at most one such file
+lies there, and what a killed learner left is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from actors.learner.messages import Parcel, StepPlan
+from policy.packing import MicroBatch
+from runtime.errors import StoreError
+
+MOST_BYTES = 16 << 20  # of micro-batches inside a message, which may have 64 MiB with all that is in it
+BYTES_PER_TOKEN = 16  # at most, encoded: an id takes 5 and a log-probability 9
+_NAME = "batch.parcel"
+
+
+def sent(plan: StepPlan, folder: Path, most_bytes: int = MOST_BYTES) -> StepPlan:
+    """`plan` as it goes to the rank: itself where it is small, else with its micro-batches in a file in `folder`."""
+    tokens = sum(len(sample.ids) for micro in plan.micro_batches for sample in micro.samples)
+    if tokens * BYTES_PER_TOKEN <= most_bytes:
+        return plan
+    content = msgspec.msgpack.encode(plan.micro_batches)
+    path = folder / _NAME
+    part = path.with_suffix(".part")
+    part.write_bytes(content)
+    part.replace(path)
+    parcel = Parcel(location=str(path), size_bytes=len(content), digest=_digest(content))
+    return msgspec.structs.replace(plan, micro_batches=[], parcel=parcel)
+
+
+def received(plan: StepPlan) -> list[MicroBatch]:
+    """The micro-batches of a plan. Raises StoreError when the file is not what the plan says."""
+    if plan.parcel is None:
+        return plan.micro_batches
+    try:
+        with Path(plan.parcel.location).open("rb") as file:
+            content = file.read(plan.parcel.size_bytes + 1)
+    except OSError as error:
+        raise StoreError(f"the batch of {plan.plan_id} can't be read: {error}") from error
+    if len(content) != plan.parcel.size_bytes or _digest(content) != plan.parcel.digest:
+        raise StoreError(f"{plan.parcel.location} is not the batch of {plan.plan_id}")
+    return msgspec.msgpack.decode(content, type=list[MicroBatch])
+
+
+def clear(folder: Path) -> None:
+    """Remove what lies there."""
+    for path in (folder / _NAME, (folder / _NAME).with_suffix(".part")):
+        path.unlink(missing_ok=True)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

@@ -1,0 +1,102 @@
+"""A batch that is too much for one message reaches the rank all the same, whole or not at all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.learner import parcels
+from actors.learner.messages import LoadModel, StepPlan
+from actors.replay.messages import Phase
+from policy.packing import MicroBatch, PackedSample
+from runtime.errors import StoreError
+from runtime.message import Version
+from runtime.transport import MAX_FRAME_BYTES
+from tests.actors.learner.test_learner_actor import base, running  # noqa: F401 - a fixture
+from tests.actors.learner.test_rank import BATCHES, load, model, rank, v  # noqa: F401 - fixtures
+
+LONG = 4096
+
+
+def plan(batches: list[MicroBatch], plan_id: str = "plan 1") -> StepPlan:
+    return StepPlan(plan_id=plan_id, kind="cross_entropy", version=v(1), micro_batches=batches, lr=1e-2)
+
+
+def large(samples: int) -> list[MicroBatch]:
+    """Long episodes of a large model: high ids, a log-probability for each."""
+    sample = PackedSample(
+        ids=[150_000] * LONG, response_len=LONG - 1, weight=0.1, behaviour_logprobs=[-0.123456789] * (LONG - 1)
+    )
+    return [MicroBatch(samples=[sample])] * samples
+
+
+def test_a_small_batch_goes_in_its_message(tmp_path: Path) -> None:
+    assert parcels.sent(plan(BATCHES), tmp_path) == plan(BATCHES)
+    assert list(tmp_path.iterdir()) == []
+    assert parcels.received(plan(BATCHES)) == BATCHES
+
+
+def test_a_batch_that_no_message_holds_goes_by_a_file(tmp_path: Path) -> None:
+    whole = plan(large(1300))
+    assert len(msgspec.msgpack.encode(whole)) > MAX_FRAME_BYTES
+    sent = parcels.sent(whole, tmp_path)
+    assert len(msgspec.msgpack.encode(sent)) < 1000
+    assert parcels.received(sent) == whole.micro_batches
+    parcels.clear(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StoreError, match="the batch of plan 1 can't be read"):
+        parcels.received(sent)
+
+
+def test_what_stays_in_a_message_leaves_room_in_it(tmp_path: Path) -> None:
+    """The bound on tokens is one on bytes, too."""
+    most = parcels.MOST_BYTES // parcels.BYTES_PER_TOKEN // LONG
+    sent = parcels.sent(plan(large(most)), tmp_path)
+    assert sent.parcel is None
+    assert len(msgspec.msgpack.encode(sent)) < 2 * parcels.MOST_BYTES < MAX_FRAME_BYTES
+
+
+@pytest.mark.parametrize("spoil", [lambda old: old[:-1], lambda old: old + b"x", lambda old: b"\xff" + old[1:]])
+def test_a_file_that_is_not_the_batch_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    sent = parcels.sent(plan(BATCHES), tmp_path, most_bytes=0)
+    assert sent.parcel is not None
+    path = Path(sent.parcel.location)
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(StoreError, match="is not the batch of plan 1"):
+        parcels.received(sent)
+
+
+async def test_the_rank_learns_the_same_from_a_file(rank, model, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # noqa: F811
+    await load(rank, model)
+    inside = await rank.ask(plan(BATCHES), timeout_s=60)
+    await rank.ask(LoadModel(location=str(model), checkpoint=False, version=Version(lineage=0, step=0)), timeout_s=60)
+    sent = parcels.sent(plan(BATCHES, "again"), tmp_path, most_bytes=0)
+    by_file = await rank.ask(sent, timeout_s=60)
+    assert by_file.figures["loss"] == inside.figures["loss"]
+    spoilt = msgspec.structs.replace(
+        sent, plan_id="third", version=v(2), parcel=msgspec.structs.replace(sent.parcel, size_bytes=1)
+    )
+    with pytest.raises(StoreError, match="is not the batch of third"):
+        await rank.ask(spoilt, timeout_s=60)
+
+
+async def test_the_learner_leaves_no_file_behind(
+    tmp_path: Path,
+    base: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parcels, "sent", functools.partial(parcels.sent, most_bytes=0))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "batch.parcel").write_bytes(b"of a learner that was killed")
+    async with running(folder, base) as run:
+        assert await run.seats.play(2, None) == 2
+        await run.enter(Phase.BC, steps=2)
+        await run.trained("0.2")
+        step = run.logged("learner_step")[0]
+        assert step["samples"] > 0
+    assert not list(folder.glob("batch.*"))
