@@ -160,17 +160,29 @@ class Book:
 
         A step that is under way when its stay ends is counted there, whenever it is made; one given back is not.
         """
+        left = self._left(stay)
+        return min((limit for limit in (left, stay.own_limit) if limit is not None), default=None)
+
+    def rate_limit(self, stay: Stay) -> int | None:
+        """Steps over which the learning rate runs, from this stay's first on.
+
+        All that are left of RL where the stays that follow go on with this one's optimizer, and so with its rate.
+        """
+        goes_on = self.settings.keeps_optimizer and stay.phase is Phase.RL and self.settings.rl_steps is not None
+        return self._left(stay) if goes_on else self.step_limit(stay)
+
+    def _left(self, stay: Stay) -> int | None:
+        """Steps that other stays leave `stay` of the total; None where there is none."""
         total = self.settings.rl_steps
         if stay.phase is not Phase.RL or total is None:
-            return stay.own_limit
+            return None
         elsewhere = self.number(
             "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay "
             "WHERE l.state IN ('out', 'trained') AND s.phase = ? AND s.root != ?",
             stay.phase,
             stay.root,
         )
-        left = max(0, total - elsewhere)
-        return left if stay.own_limit is None else min(left, stay.own_limit)
+        return max(0, total - elsewhere)
 
     def steps_in(self, root: int, *states: str) -> int:
         """Leases of the stays that go on with `root` in any of `states` (`out`, `trained`)."""

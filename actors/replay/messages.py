@@ -136,7 +136,7 @@ class Batch(Message):
     fresh_optimizer: bool  # true on a phase's first batch after BC, unless it only renews the reference
     new_reference: bool  # the current weights become the reference policy before this step
     stay_step: int = 0  # versions made in this stay before this one, those before a resume included
-    stay_limit: int | None = None  # steps that the stay has at most
+    stay_limit: int | None = None  # steps that the rate's schedule has from the stay's first on
     steps_joined: int = 0  # versions made in the stays right before this one whose optimizer and rate it goes on with
 
 

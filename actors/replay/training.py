@@ -131,7 +131,7 @@ def _lease(
         fresh_optimizer=done + joined == 0 and stay.phase is not Phase.BC,
         new_reference=done == 0 and stay.phase is Phase.RL,
         stay_step=done,
-        stay_limit=book.step_limit(stay),
+        stay_limit=book.rate_limit(stay),
         steps_joined=joined,
     )
     book.execute(

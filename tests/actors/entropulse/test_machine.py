@@ -191,6 +191,8 @@ def test_a_reset_renews_the_reference_and_a_restart_the_optimizer_too(
     assert firsts == [0, 2, 4], "5 + 2 * 2 steps, of which two stays are counted to 2"
     assert [n for n, batch in enumerate(rl) if batch.fresh_optimizer] == fresh
     assert [batch.steps_joined + batch.stay_step for batch in rl] == places, "which the rate goes by"
+    if arm == "reference_reset":
+        assert {batch.steps_joined + (batch.stay_limit or 0) for batch in rl} == {len(rl)}, "and which it runs over"
     assert not any(batch.phase.phase is Phase.PULSE for batch in world.taken)
 
 
