@@ -21,7 +21,7 @@ LINES = (
     "#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86",
     "#c23b75", "#5b6b1a", "#4458c4", "#d0872c", "#5f5f5f", "#20a39e",
 )  # fmt: skip
-STEPS = "optimizer step"
+STEPS = "step (one batch)"
 WINDOW = 5  # steps over which training success is averaged
 
 

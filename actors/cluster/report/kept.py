@@ -15,6 +15,7 @@ import msgspec
 
 from actors.cluster.nearest import hint
 from actors.cluster.report.gather import RunData
+from actors.replay.messages import Phase
 from runtime.errors import ConfigError
 
 SUFFIX = ".figures.gz"
@@ -59,6 +60,17 @@ def read(path: Path) -> RunData:
         found = msgspec.json.decode(content, type=_File)
         if found.form != FORM:
             raise ConfigError(f"{path}: figures of form {found.form}, this build reads form {FORM}: write them again")
-        return msgspec.json.decode(found.run, type=RunData)
+        return _with_phases(msgspec.json.decode(found.run, type=RunData))
     except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
         raise ConfigError(f"{path}: no file of a run's figures: {error}") from None
+
+
+def _with_phases(run: RunData) -> RunData:
+    """`run`, its points with the phases of its steps: older builds told a success of 0 where no episode is played."""
+    phases = {step.step: step.phase for step in run.steps}
+    points = [
+        msgspec.structs.replace(point, phase=phase, success=point.success if phase == Phase.RL else None)
+        for point in run.figures.points
+        for phase in (point.phase or phases.get(point.step, ""),)
+    ]
+    return msgspec.structs.replace(run, figures=msgspec.structs.replace(run.figures, points=points))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-NARROWED = "optimizer step (cloning and pulses narrower)"
+NARROWED = "step (cloning and pulses narrower)"
 SHARE = 0.2  # of RL's width, which a pulse is given at the most
 FAR = 1e9  # beyond every step
 

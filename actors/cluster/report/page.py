@@ -44,7 +44,9 @@ READING = (
     "A line with a band is the mean of the seeds with the lowest and the highest one, over the steps that all have.",
     "A group is the episodes of one task in one batch. Groups whose rewards are all equal (zero_variance) and groups"
     " that were too old (stale), broken (lost) or overtaken by a change of phase (phase_closed) teach nothing.",
-    "Entropy is in nats at temperature 1. Mismatch compares the policy that is trained with the one that acted; on the"
+    "A step is one batch; with learner.epochs above 1 it is that many optimizer steps. Entropy is in nats, at"
+    " temperature 1, but as sampled (over the answers of all training episodes) at the temperature they were drawn at.",
+    "Mismatch compares the policy that is trained with the one that acted; on the"
     " newest weights it measures nothing but arithmetic, on older ones staleness too.",
 )
 
@@ -82,7 +84,7 @@ def _runs(groups: Sequence[Group]) -> Markup:
             steps = _counts(_by_phase(run)) or "none yet"
             seed = "" if run.seed is None else run.seed
             rows.append((run.name, group.label, seed, run.file, run.started, said, steps, _episodes(run)))
-    head = ("Run", "Group", "Seed", "File", "Started", "State", "Optimizer steps", "Episodes")
+    head = ("Run", "Group", "Seed", "File", "Started", "State", "Steps", "Episodes")
     return table(head, rows)
 
 
