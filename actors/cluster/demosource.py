@@ -1,7 +1,7 @@
 """Where a recording lies that a run begins from.
 
-Invariant: a recording that does not fit the run, or that shows what the run must not have seen, is refused before
-anything is started.
+Invariant: a recording that does not fit the run, that shows what the run must not have seen, or of which not every
+demonstration can be learned from, is refused before anything is made or started.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from actors.replay import demofiles
 from actors.replay.demofiles import Header
 from actors.replay.demos import refuse_foreign
 from actors.replay.ledgerfile import LEDGER
+from apis.space import SPACES
 from runtime.errors import ConfigError, LedgerError, StoreError
 
 SUFFIXES = (".jsonl", ".parquet")
+FORMS = ("compact", "paper")  # of prompts and answers
 
 
 def locate(name: str, runs: Path) -> Path:
@@ -52,33 +54,43 @@ def _files_near(path: Path) -> str:
 
 
 def header_of(path: Path) -> Header:
-    """What the recording at `path` says of itself. Raises ConfigError."""
+    """What the recording at `path` says of itself. Raises ConfigError, also where it names a form or actions that
+    there are not."""
     try:
-        return demofiles.read(path)[0]
+        header = demofiles.read(path)[0]
     except StoreError as error:
         raise ConfigError(str(error)) from None
+    for key, said, known in (("form", header.form, FORMS), ("actions", header.actions, SPACES)):
+        if said and said not in known:
+            raise ConfigError(f"{path} names {key} {said!r}; {hint(said, known)}")
+    return header
 
 
 def refuse_leaks(path: Path, key: str, held_out: Collection[str] = (), *, played: bool = False) -> None:
-    """Raise ConfigError where the recording at `path` shows a task that may not be trained on, or one of `held_out`.
+    """Raise ConfigError where the recording at `path` shows a task that may not be trained on, that there is not, or
+    one of `held_out`, or where one of its demonstrations can't be learned from.
 
     With `played`, tasks that it names are tried again, so all of them have to exist here.
     """
+    shown: dict[str, None] = {}
     try:
         header, demos = demofiles.read(path)
-        shown = list(dict.fromkeys(demo.task for demo in demos))
+        for demo in demos:
+            shown[demo.task] = None
+            if problem := demofiles.unfit(demo):
+                raise ConfigError(f"{key}: {path}: {demo.task}: {problem}")
     except StoreError as error:
         raise ConfigError(f"{key}: {error}") from None
     tried = [one.task for one in header.tasks]
-    suites.refuse_for_training(f"{key}: {path}", [*shown, *tried])
-    leaked = set(held_out).intersection([*shown, *tried])
-    if leaked:
-        raise ConfigError(f"{key}: {path}: {min(leaked)} is also in tasks.eval, which must be held out")
-    for task in tried if played else ():
+    for task in dict.fromkeys([*shown, *(tried if played else ())]):
         try:
             suites.refuse_unknown(task)
         except ConfigError as error:
             raise ConfigError(f"{key}: {path}: {error}") from None
+    suites.refuse_for_training(f"{key}: {path}", [*shown, *tried])
+    leaked = set(held_out).intersection([*shown, *tried])
+    if leaked:
+        raise ConfigError(f"{key}: {path}: {min(leaked)} is also in tasks.eval, which must be held out")
 
 
 def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str, held_out: Collection[str] = ()) -> None:

@@ -112,15 +112,22 @@ def refuse_beyond(wanted: TaskRange, each: int, most: int, key: str, holds: str)
 
 def refuse_unknown(task_id: str) -> None:
     """Raise ConfigError with the nearest right word where no instance of a family can be called `task_id`."""
-    name, split, number = [*task_id.split("/"), "", ""][:3]
+    name, split, number = [*task_id.split("/", 2), "", ""][:3]
+    none = f"there is no task {task_id}"
     if name not in tasks.FAMILIES:
-        raise ConfigError(f"there is no task {task_id}: {hint(name, tasks.FAMILIES)}")
+        raise ConfigError(f"{none}: {hint(name, tasks.FAMILIES)}")
     if not split:
-        raise ConfigError(f"there is no task {task_id}: a task is FAMILY/SPLIT/NUMBER, for example {name}/{TRAIN}/0")
+        own = splits_of(tasks.FAMILIES[name])[0]
+        raise ConfigError(f"{none}: a task is FAMILY/SPLIT/NUMBER, for example {name}/{own}/0")
     if split not in SPLITS:
-        raise ConfigError(f"there is no task {task_id}: there is no split {split}; {hint(split, SPLITS)}")
-    if number.isdecimal() and int(number) >= INSTANCES[split]:
-        raise ConfigError(f"there is no task {task_id}: the last of split {split} is number {INSTANCES[split] - 1}")
+        raise ConfigError(f"{none}: there is no split {split}; {hint(split, SPLITS)}")
+    last = INSTANCES[split] - 1
+    if not number:
+        raise ConfigError(f"{none}: its number is missing, 0 to {last}, for example {name}/{split}/0")
+    if not tasks.is_number(number):
+        raise ConfigError(f"{none}: {number} is no number from 0 to {last} in plain digits, without a 0 before others")
+    if len(number) > len(str(last)) or int(number) > last:
+        raise ConfigError(f"{none}: the last of split {split} is number {last}")
 
 
 def bundled() -> dict[str, Path]:
@@ -143,6 +150,11 @@ def load(name: str) -> Suite:
         return Suite(name=name, about="", trained=trained, untrained=() if trained else (name,), splits=whole)
     if name in deployfile.bundled():
         raise ConfigError(f"{name}: a deploy file is called so, no suite or family (demos record --deploy takes it)")
+    if name.endswith(".json") or os.path.isdir(name):
+        raise ConfigError(
+            f"{name}: tasks by themselves belong to no family, and here a suite or a family is asked for (tasks list,"
+            " show and check --static take them)"
+        )
     raise ConfigError(f"{name}: no such suite or family; {hint(name, [*known, *tasks.FAMILIES])}")
 
 

@@ -1,6 +1,6 @@
 """What `tasks list` and `tasks show` print.
 
-Invariant: everything shown is made from the suite and the task's id; nothing is started.
+Invariant: everything shown is made from the suite, the task's id or its file; nothing is started.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ from typing import Any
 import msgspec
 
 from actors.cluster import say, suites
+from actors.cluster.taskcheck import form
 from apis import tasks
 from apis.tasks import osworld
 from apis.tasks.family import Family
 from apis.tasks.osworld import Download, Task
 from runtime.errors import ConfigError
 
+INSTRUCTION_SHOWN = 80  # characters, in a list
 CONTENT_SHOWN = 160  # characters of a file's content or of a verifier's rules
 
 
 def list_suite(args: argparse.Namespace) -> int:
-    """Print the families of a suite."""
+    """Print the families of a suite, or the tasks of a file or folder."""
+    if form.is_of_files(args.suite):
+        return _list_files(form.files_at(args.suite), as_json=args.json)
     suite = suites.load(args.suite)
     families = [tasks.FAMILIES[name] for name in suite.families]
     if args.json:
@@ -55,6 +59,39 @@ def list_suite(args: argparse.Namespace) -> int:
     return 0
 
 
+def _list_files(files: list[Path], *, as_json: bool) -> int:
+    rows = [_listed(file) for file in files]
+    if as_json:
+        say.document(rows)
+        return 0
+    say.table(
+        ("FILE", "APPLICATIONS", "FEASIBLE", "INSTRUCTION"),
+        [
+            (row["file"], " ".join(row["apps"]), "yes" if row["feasible"] else "no", _start(row["instruction"]))
+            if row["problem"] is None
+            else (row["file"], "-", "-", f"no task: {row['problem']}")
+            for row in rows
+        ],
+    )
+    say.line(f"\n{len(rows)} task file{'s' * (len(rows) > 1)}   (computerrl tasks show {rows[0]['file']})")
+    return 0
+
+
+def _listed(file: Path) -> dict[str, Any]:
+    try:
+        task = _from_file(file)
+    except ConfigError as error:
+        nothing: dict[str, Any] = {"id": None, "apps": [], "feasible": None, "instruction": None}
+        return {"file": str(file), **nothing, "problem": str(error).removeprefix(f"{file}: ")}
+    facts = {"id": task.id, "apps": task.related_apps, "feasible": task.feasible, "instruction": task.instruction}
+    return {"file": str(file), **facts, "problem": None}
+
+
+def _start(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= INSTRUCTION_SHOWN else words[:INSTRUCTION_SHOWN] + "..."
+
+
 def _first(family: Family) -> str:
     return suites.splits_of(family)[0]
 
@@ -77,6 +114,7 @@ def show(args: argparse.Namespace) -> int:
     """Print one task."""
     routes: list[str] = []
     if args.task.endswith(".json"):
+        form.files_at(args.task)
         task = _from_file(Path(args.task))
     else:
         suites.refuse_unknown(args.task)
@@ -102,7 +140,9 @@ def show(args: argparse.Namespace) -> int:
 def _from_file(path: Path) -> Task:
     try:
         return osworld.load(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
 
 

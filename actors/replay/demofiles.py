@@ -109,6 +109,8 @@ def _checked(path: Path, header: Header, demos: Iterable[Demo]) -> Iterator[Demo
 
 def unfit(demo: Demo) -> str:
     """Why nothing could be learned from it; "" where it can."""
+    if not demo.steps:
+        return "it has no steps"
     if not any(step.well_formed for step in demo.steps):
         return "no step of it is well-formed"
     for number, step in enumerate(demo.steps):

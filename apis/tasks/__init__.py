@@ -110,15 +110,28 @@ CHECKS.update(
 FAMILIES: dict[str, Family] = {module.FAMILY.name: with_mixed(module.FAMILY) for module in _MODULES}
 
 
-def family(task_id: str) -> Family:
-    """The family of `family/split/seed`.
+def is_number(text: str) -> bool:
+    """Whether `text` is how an id writes the number of an instance: digits of ASCII, and no 0 before others.
 
-    Raises ConfigError when there is no such family or split, or when the family is never trained on and the id is of
-    the training split.
+    An instance is drawn from its id to the letter, so another way to write the same number would be another task.
     """
-    name, split, seed = [*task_id.split("/"), "", "", ""][:3]
-    if name not in FAMILIES or split not in SPLITS or not seed.isdecimal() or task_id.count("/") != 2:
-        raise ConfigError(f"there is no task {task_id!r}: ids are FAMILY/SPLIT/SEED, families {', '.join(FAMILIES)}")
+    return text.isascii() and text.isdecimal() and (text == "0" or not text.startswith("0"))
+
+
+def family(task_id: str) -> Family:
+    """The family of `family/split/number`.
+
+    Raises ConfigError when there is no such family or split, when the number is not written plainly, or when the family
+    is never trained on and the id is of the training split.
+    """
+    name, split, number = [*task_id.split("/"), "", "", ""][:3]
+    if name not in FAMILIES:
+        raise ConfigError(f"there is no task {task_id!r}: there is no family {name!r}")
+    if split not in SPLITS or not is_number(number) or task_id.count("/") != 2:
+        raise ConfigError(
+            f"there is no task {task_id!r}: an id is FAMILY/SPLIT/NUMBER, with split {' or '.join(SPLITS)} and a number"
+            " from 0 on in plain digits"
+        )
     if split == TRAIN and not FAMILIES[name].trained:
         raise ConfigError(f"there is no task {task_id!r}: {name} is never trained on, it has held-out tasks only")
     return FAMILIES[name]
@@ -126,7 +139,7 @@ def family(task_id: str) -> Family:
 
 @lru_cache(maxsize=1024)
 def task(task_id: str) -> Task:
-    """The task `family/split/seed`. Raises ConfigError like `family`."""
+    """The task `family/split/number`. Raises ConfigError like `family`."""
     return family(task_id).task(task_id)
 
 

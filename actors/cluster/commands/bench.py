@@ -126,6 +126,11 @@ def _learner(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Measure and print; 1 when the verdict is bad."""
+    from actors.cluster import places
+
+    for name in ("runs", "out"):
+        if name in args:
+            places.refuse_empty(args, name)
     if args.kind == "publish":
         from actors.cluster.bench import publish
 

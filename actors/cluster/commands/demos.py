@@ -33,7 +33,9 @@ SHOW = "Print a recording by family and route, or every step of the demonstratio
 EXPORT = "Write a recording to a file, the kind by its ending; an existing file is replaced once the new one is whole."
 IMPORT = (
     "Take a recording into a run that is not going on, or into a new run of that name. What the run holds already is\n"
-    "passed by; a file of another format, tokenizer or form of prompts is refused, and then nothing has happened."
+    "passed by; a file of another format, tokenizer, form of prompts or choice of actions than the run's, or with a\n"
+    "demonstration of no known task or that nothing can be learned from, is refused, and then nothing has happened.\n"
+    "A new run gets the form and actions of the file."
 )
 
 
@@ -87,6 +89,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     taking = verbs.add_parser("import", help="into a run", description=IMPORT, epilog=EXAMPLES)
     taking.add_argument("file", metavar="FILE", help="a .jsonl or .parquet file, or a run")
     taking.add_argument("run", metavar="RUN", help="name of a run, old or new")
+    taking.add_argument(
+        "--base", metavar="FOLDER", help="model of a new run, whose tokenizer FILE has (default: bundled)"
+    )
     for verb in (record, listing, show, export, taking):
         verb.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
         verb.set_defaults(parser=verb)
@@ -96,6 +101,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Do it."""
+    from actors.cluster import places
+
+    flags = {"record": ("deploy", "base", "name"), "show": ("task",), "import": ("base",)}
+    places.refuse_empty(args, "runs", *flags.get(args.verb, ()))
     if args.verb == "record":
         from actors.cluster.demos import record
 

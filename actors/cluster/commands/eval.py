@@ -24,6 +24,7 @@ EXAMPLES = (
     "  computerrl eval exported/ --like local --decoding t=1 --against eval-before\n"
     "  computerrl eval --resume --name cloned                 play the rest of that evaluation\n"
 )
+HOTTEST = 100  # temperatures are below it
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +33,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="POINT", help="of a run: newest, a round's name, or a version")
     parser.add_argument("--tasks", metavar="SUITE", help="suite, suite file or family (see computerrl tasks list)")
     parser.add_argument("--like", metavar="FILE|RUN", help="its held-out instances, form and lengths")
-    parser.add_argument("--split", choices=("train", "held-out"), metavar="S", help="held-out")
+    parser.add_argument(
+        "--split", choices=("train", "held-out"), metavar="S", help="instances of --tasks: held-out (default), or train"
+    )
     parser.add_argument("--instances", type=int, metavar="N", help="of each family of the suite (default: 20)")
     parser.add_argument("--first", type=int, metavar="N", help="number of each family's first instance (0)")
     parser.add_argument(
         "--untrained", action="store_true", default=None, help="also the suite's families that are never trained on"
     )
     parser.add_argument("--episodes", type=int, metavar="K", help="of each instance (default: 1)")
-    parser.add_argument("--decoding", metavar="D", help="greedy (default), or t=1 for temperature 1")
+    heat = f"greedy (default), or t=T for a temperature T above 0 and below {HOTTEST}, such as t=1"
+    parser.add_argument("--decoding", metavar="D", help=heat)
     parser.add_argument("--seats", type=int, metavar="N", help="desktops at the same time (default: 4, or the run's)")
     parser.add_argument("--form", choices=("compact", "paper"), help="of prompts and answers (default: compact)")
     parser.add_argument("--max-steps", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
@@ -61,6 +65,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Evaluate; 1 when too many faults fell into it."""
+    from actors.cluster import places
     from actors.cluster.evaluate import play
 
+    places.refuse_empty(args, "at", "tasks", "like", "decoding", "against", "name", "out", "runs")
     return play.play(args)

@@ -19,13 +19,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     parser.add_argument("run", metavar="RUN", help="a run, `last` (that trained), base, or a model folder")
     parser.add_argument("folder", metavar="DIR", type=Path, help="folder to write; it must not exist")
-    parser.add_argument("--at", default="", metavar="POINT", help="newest, a round's name, or a version")
+    parser.add_argument("--at", metavar="POINT", help="newest, a round's name, or a version")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(args: argparse.Namespace) -> int:
     """Write it; 0."""
-    from actors.cluster import exporting, weights
+    from actors.cluster import exporting, places, weights
 
-    return exporting.export(weights.locate(args.run, Path(args.runs), args.at), args.folder, as_json=args.json)
+    places.refuse_empty(args, "at", "runs")
+    return exporting.export(weights.locate(args.run, Path(args.runs), args.at or ""), args.folder, as_json=args.json)

@@ -25,12 +25,20 @@ APPS = (
     "code",
     "google_chrome",
 )
+# Other names of them: what `apis check` takes, and the programs behind them.
+ALIASES = {name.rpartition("_")[2]: name for name in APPS if name.startswith(("libreoffice_", "google_"))} | {
+    "vs_code": "code",
+    "chromium": "google_chrome",
+    "mousepad": "text_editor",
+    "pcmanfm": "file_manager",
+    "xterm": "terminal",
+}
 MAX_BYTES = 1 << 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("--app", required=True, choices=APPS, metavar="APP", help=f"one of {', '.join(APPS)}")
+    parser.add_argument("--app", required=True, metavar="APP", help=f"one of {', '.join(APPS)}; also calc, chrome, ...")
     parser.add_argument(
         "--actions", choices=("both", "gui", "api"), default="both", help="actions that the agent has (default: both)"
     )
@@ -42,10 +50,15 @@ def main(args: argparse.Namespace) -> int:
     import sys
 
     from actors.cluster import say
+    from actors.cluster.nearest import hint
     from apis.parse import verdict
+    from runtime.errors import ConfigError
 
+    app = ALIASES.get(args.app, args.app)
+    if app not in APPS:
+        raise ConfigError(f"--app {args.app}: no such application; {hint(args.app, APPS)}")
     text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8", errors="replace")
-    found = verdict(text, args.app, args.actions)
+    found = verdict(text, app, args.actions)
     accepted = found["verdict"] == "action"
     if args.json:
         say.document(found)

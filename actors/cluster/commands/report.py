@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     named = "a run's or an experiment's name, a path, a file of figures, or `last`"
     parser.add_argument("run", metavar="RUN", nargs="*", default=["last"], help=named)
     files = "for report.html, a PNG per curve, desktop.jpg and RUN.figures.gz (default: report)"
-    parser.add_argument("--out", type=Path, metavar="DIR", help=files)
+    parser.add_argument("--out", metavar="DIR", help=files)
     parser.add_argument("--text", action="store_true", help="print only")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
@@ -38,27 +38,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print it; 1 when a run played no evaluation round."""
-    from actors.cluster import places, runfolder
-    from actors.cluster.report import kept, show
+    from actors.cluster import places
+    from actors.cluster.report import naming, show
     from runtime.errors import ConfigError
 
-    runs = Path(args.runs)
-
-    def named(name: str) -> list[Path]:
-        if name.endswith(kept.SUFFIX):
-            return [kept.locate(name)]
-        if files := [] if runfolder.is_run(Path(name)) else sorted(Path(name).glob(f"*{kept.SUFFIX}")):
-            return files  # of a folder that keeps figures
-        return runfolder.of_experiment(runs, name) or [runfolder.find(runs, name)]
-
+    places.refuse_empty(args, "out", "runs")
     if args.text and args.out is not None:
         raise ConfigError("--text prints only: leave --out out, or --text")
-    out = args.out
+    paths = [path for name in args.run for path in naming.paths_of(name, Path(args.runs))]
+    out = None if args.out is None else Path(args.out)
     if out is None and not args.text and not args.json:
         out = Path("report")
         try:
             places.refuse_unwritable(out, "the folder")
         except ConfigError as error:
             raise ConfigError(f"{error}; --out names another for the page, --text prints only") from None
-    paths = [path for name in args.run for path in named(name)]
     return show.show(list(dict.fromkeys(paths)), out, as_json=args.json)

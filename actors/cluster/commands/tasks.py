@@ -19,7 +19,10 @@ EXAMPLES = (
     "  computerrl tasks check calc_cell --route mixed --instances 10\n"
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
 )
-LIST = "List the families of a suite: application, routes of the oracles, kinds of task and wordings."
+LIST = (
+    "List the families of a suite: application, routes of the oracles, kinds of task and wordings; of a file or\n"
+    "folder of tasks, each task."
+)
 SHOW = "Print a task: instruction, set-up, verifier and the oracles that can do it."
 CHECK = (
     "Play the oracles of a suite on real desktops and count what they solve, faults apart; or with --static look at\n"
@@ -34,7 +37,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="families of a suite", description=LIST, epilog=EXAMPLES)
-    listing.add_argument("suite", metavar="SUITE", nargs="?", default="desktop", help="default: desktop")
+    listing.add_argument(
+        "suite", metavar="SUITE", nargs="?", default="desktop",
+        help="suite, YAML file, family, or JSON file or folder of tasks (default: desktop)",
+    )  # fmt: skip
     show = verbs.add_parser("show", help="one task", description=SHOW, epilog=EXAMPLES)
     show.add_argument("task", metavar="ID", help="FAMILY/SPLIT/NUMBER, or a task's JSON file")
     check = verbs.add_parser("check", help="play or look through a suite", description=CHECK, epilog=EXAMPLES)
@@ -65,8 +71,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Do it; 1 when a check found a suite not good."""
     if args.verb == "check":
+        from actors.cluster import places
         from actors.cluster.taskcheck import command
 
+        places.refuse_empty(args, "out")
         return command.check(args)
     from actors.cluster import taskview
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import demosource, runfolder, say
+from actors.cluster import demosource, places, runfolder, say
 from actors.replay import demofiles, demorun
 from actors.replay.demofiles import Demo, Header
 from actors.replay.strata import family_of, name_of
@@ -157,6 +157,7 @@ def _show_task(path: Path, found: Iterable[Demo], args: argparse.Namespace) -> i
 def export(args: argparse.Namespace) -> int:
     """Write a recording to a file."""
     path, file = demosource.locate(args.recording, Path(args.runs)), Path(args.file)
+    places.refuse_no_folder(file, "FILE")
     try:
         if demofiles.kind_of(file) == "run":
             raise ConfigError(f"{file}: a folder; name a .jsonl or .parquet file")

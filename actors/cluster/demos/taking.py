@@ -1,7 +1,7 @@
 """`demos import`: a recording into a run, old or new.
 
-Invariant: an import is whole or has not happened, a run that is going on is left alone, and what an old run was and how
-it ended stays as it is.
+Invariant: an import is whole or has not happened, the whole file being looked through before anything is made; a run
+that is going on is left alone, and what an old run was and how it ended stays as it is.
 """
 
 from __future__ import annotations
@@ -30,15 +30,20 @@ def take_in(args: argparse.Namespace) -> int:
     begun, runs = time.time(), Path(args.runs)
     source = demosource.locate(args.file, runs)
     header = demosource.header_of(source)
-    demosource.refuse_leaks(source, args.file)
+    demosource.refuse_leaks(source, "FILE")
     folder = (runs / args.run).resolve()
     fresh = not runfolder.is_run(folder)
     if fresh:
         places.refuse_bad_name(args.run, "RUN")
         places.refuse_unwritable(runs, "--runs")
-        deploy, model = Deploy(), str(models.locate(""))
+        model = str(models.locate(args.base or ""))
+        if header.tokenizer and header.tokenizer != (has := models.fingerprint(model)):
+            raise ConfigError(
+                f"{source} was recorded with tokenizer {header.tokenizer}, {model} has {has}: name the model that it"
+                " was recorded for with --base"
+            )
         deploy = Deploy(
-            run=RunConfig(),
+            run=RunConfig(base=model if args.base else ""),
             demos=DemonstrationsConfig(count=header.demos),
             desktops=SeatsConfig(
                 form="paper" if header.form == "paper" else "compact",
@@ -46,6 +51,8 @@ def take_in(args: argparse.Namespace) -> int:
             ),
         )
     else:
+        if args.base is not None:
+            raise ConfigError(f"--base {args.base}: run {folder.name} has its own: leave it out")
         deploy = typed.read(folder / "deploy.yaml", Deploy)
         model = str(models.locate(deploy.run.base))
     settings = LedgerSettings(
@@ -55,12 +62,12 @@ def take_in(args: argparse.Namespace) -> int:
         max_steps=deploy.tasks.max_steps,
         demos=DemosConfig(count=ALL),
         rules=ReplayConfig() if fresh else deploy.replay,
-        # A new run has no model of its own yet: it takes the tokenizer that the file names.
+        # What a file does not say of itself, a new run's ledger does not say either.
         tokenizer=header.tokenizer if fresh else models.fingerprint(model),
         form=header.form if fresh else deploy.desktops.form,
         actions=header.actions if fresh else deploy.desktops.actions,
     )
-    _refuse_foreign(source, header, settings)
+    _refuse_foreign(source, header, models.fingerprint(model), deploy.desktops)
     try:
         if fresh:
             record = runfolder.RunRecord(
@@ -102,9 +109,9 @@ def _into_new(folder: Path, record: runfolder.RunRecord, deploy: Deploy, source:
     return moved
 
 
-def _refuse_foreign(source: Path, header: Header, settings: LedgerSettings) -> None:
+def _refuse_foreign(source: Path, header: Header, tokenizer: str, seats: SeatsConfig) -> None:
     try:
-        demos.refuse_foreign(source, header, tokenizer=settings.tokenizer, form=settings.form, actions=settings.actions)
+        demos.refuse_foreign(source, header, tokenizer=tokenizer, form=seats.form, actions=seats.actions)
     except ComputerRLError as error:
         raise ConfigError(str(error)) from None
 

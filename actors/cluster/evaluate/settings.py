@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from actors.cluster import deployfile, lanes, runfolder, suites, typed
+from actors.cluster.commands.eval import HOTTEST
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig
 from actors.cluster.weights import Weights
 from actors.desktop.config import HostsConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
-from actors.replay.config import TasksConfig
+from actors.replay.config import COLDEST, TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
 from apis.tasks.words import HELD_OUT
 from runtime.errors import ConfigError
@@ -51,7 +52,7 @@ def filled(args: argparse.Namespace) -> argparse.Namespace:
 
 
 def temperature(decoding: str) -> float:
-    """`greedy` or `t=NUMBER` as a temperature. Raises ConfigError."""
+    """`greedy`, or `t=NUMBER` from COLDEST to below HOTTEST, as a temperature. Raises ConfigError."""
     if decoding == GREEDY:
         return 0.0
     head, _, number = decoding.partition("=")
@@ -59,8 +60,12 @@ def temperature(decoding: str) -> float:
         value = float(number)
     except ValueError:
         value = -1.0
-    if head.lower() != "t" or not 0 < value < 100:
-        raise ConfigError(f"--decoding {decoding}: greedy, or t=1 for temperature 1")
+    if head.lower() == "t" and value == 0:
+        raise ConfigError(f"--decoding {decoding}: temperature 0 is said as greedy")
+    if head.lower() != "t" or not COLDEST <= value < HOTTEST:
+        raise ConfigError(
+            f"--decoding {decoding}: greedy, or t=T for a temperature from {COLDEST:g} to below {HOTTEST}, such as t=1"
+        )
     return value
 
 

@@ -6,7 +6,6 @@ Invariant: the exit status is 0 only when everything that was asked for was look
 from __future__ import annotations
 
 import argparse
-import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -40,9 +39,8 @@ def check(args: argparse.Namespace) -> int:
     idle = [flag for flag, default in PLAYED.items() if args.static and getattr(args, flag) != default]
     if idle:
         raise ConfigError(f"--{idle[0]} goes with plays on desktops: --static makes none")
-    path = Path(args.suite)
-    if os.path.isdir(path) or path.suffix == ".json":
-        return _check_files(path, args)
+    if form.is_of_files(args.suite):
+        return _check_files(args)
     suite = suites.load(args.suite)
     ids = chosen(suite, args.family, splits_for(args.split, static=args.static), args.first, args.instances)
     return _check_form(ids, args) if args.static else _check_live(ids, args)
@@ -73,14 +71,10 @@ def chosen(
     return found
 
 
-def _check_files(path: Path, args: argparse.Namespace) -> int:
-    if not path.exists():
-        raise ConfigError(f"{path}: no such file or folder")
-    files = form.files_below(path)
-    if not files:
-        raise ConfigError(f"{path}: no task files (*.json) there")
+def _check_files(args: argparse.Namespace) -> int:
+    files = form.files_at(args.suite)
     if not args.static:
-        raise ConfigError(f"{path}: task files have no oracle to play them: check their form with --static")
+        raise ConfigError(f"{args.suite}: task files have no oracle to play them: check their form with --static")
     with Progress(stream(as_json=args.json)) as shown:
         report = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"))
     return _show_form(report, args, "file")

@@ -6,11 +6,14 @@ can be set up, can be judged, is not solved at its start and (where its family s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from actors.cluster import suites
+from actors.cluster.nearest import hint
 from apis import tasks
 from apis.execute import setup
 from apis.tasks import osworld, static
@@ -44,9 +47,31 @@ class Report(msgspec.Struct, kw_only=True):
         self.findings.append(Finding(where, key, problem))
 
 
-def files_below(path: Path) -> list[Path]:
-    """The task files at or below `path`."""
-    return sorted(path.rglob("*.json")) if path.is_dir() else [path]
+def is_of_files(name: str) -> bool:
+    """Whether SUITE `name` means a folder of tasks, or a file of one, there or not."""
+    named = name in suites.bundled() or name in tasks.FAMILIES
+    return name.endswith(".json") or (os.path.isdir(name) and not named)
+
+
+def files_at(name: str) -> list[Path]:
+    """The task files that `name` is or has below it, at least one. Raises ConfigError with the nearest name."""
+    path = Path(name)
+    if os.path.isdir(path):
+        found = sorted(path.rglob("*.json"))
+        if not found:
+            raise ConfigError(f"{name}: no task files (*.json) there")
+        return found
+    if not os.path.isfile(path):
+        near = _json_near(path)
+        raise ConfigError(f"{name}: no such task file; {hint(name, near) if near else 'there are none in its folder'}")
+    return [path]
+
+
+def _json_near(path: Path) -> list[str]:
+    try:
+        return [str(path.with_name(one)) for one in sorted(os.listdir(path.parent)) if one.endswith(".json")]
+    except OSError:
+        return []
 
 
 def check_files(files: list[Path], told: Callable[[int], None]) -> Report:

@@ -81,7 +81,7 @@ def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["eval", "base", "--at", "final"], "--at final: base is a model"),
         (["eval", "base", "--tasks", "desktop", "--instances", "0"], "--instances is 0"),
         (["eval", "base", "--tasks", "desktop", "--max-steps", "0"], "--max-steps is 0"),
-        (["eval", "base", "--tasks", "desktop", "--decoding", "hot"], "--decoding hot: greedy, or t=1"),
+        (["eval", "base", "--tasks", "desktop", "--decoding", "hot"], "--decoding hot: greedy, or t=T for"),
         (["eval", "base", "--tasks", "desktop", "--episodes", "4"], "greedy episodes repeat"),
         (["eval", "base", "--tasks", "editor_copy", "--split", "train"], "no such instances"),
         (["eval", "base", "--like", "local", "--instances", "3"], "add --tasks SUITE"),

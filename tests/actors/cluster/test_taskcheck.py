@@ -71,7 +71,7 @@ def test_task_files_are_listed_by_file_and_key(tmp_path: Path) -> None:
     written(tmp_path, "keys", snapshott="x")
     written(tmp_path, "wordless", instruction=" ")
     (tmp_path / "torn.json").write_text('{"id": ')
-    report = form.check_files(form.files_below(tmp_path), told)
+    report = form.check_files(form.files_at(str(tmp_path)), told)
     found = {(Path(one.where).stem, one.key): one.problem for one in report.findings}
     assert report.tasks == 7
     assert {key for key in found if key[0] == "good"} == set()
@@ -88,7 +88,7 @@ def test_task_files_are_listed_by_file_and_key(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not OSWORLD.is_dir(), reason="OSWorld's own files are not here")
 def test_osworlds_own_files_all_load() -> None:
-    report = form.check_files(form.files_below(OSWORLD)[:40], told)
+    report = form.check_files(form.files_at(str(OSWORLD))[:40], told)
     assert report.tasks == 40
     assert all(one.key.startswith(("config.", "evaluator.")) for one in report.findings)
 

@@ -149,7 +149,7 @@ def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
     refused(text[:-50], StoreError, "line 4")
     refused(b"", StoreError, "no demonstrations")
     for said, change in (
-        ("no step of it is well-formed", lambda demo: {"steps": []}),
+        ("it has no steps", lambda demo: {"steps": []}),
         ("response_ids of step 0 are empty", lambda demo: {"steps": [foreign(demo, response_ids=[])]}),
         ("prompt_ids of step 0 are below 0", lambda demo: {"steps": [foreign(demo, prompt_ids=[3, -5])]}),
     ):

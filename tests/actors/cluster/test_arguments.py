@@ -1,0 +1,198 @@
+"""What arguments mean: names of tasks, files, runs and recordings, and words that mean nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.cluster import cli, demosource, models
+from actors.cluster.evaluate import settings
+from actors.replay import demofiles
+from actors.replay.demofiles import Demo, DemoStep, Header
+from actors.replay.messages import StepPayload
+from apis import tasks
+from runtime.errors import ConfigError
+from runtime.segments import digest_of
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that the command ends with."""
+    assert cli.main(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    return shown
+
+
+def step() -> DemoStep:
+    plain = {
+        "prompt_ids": [1, 2], "response_ids": [3], "logprobs": [], "spans": [], "temperature": 1.0, "observation": "o",
+        "response": "Agent.wait()", "action": None, "refusal": None, "result": None, "screenshot": None,
+        "observe_ms": 1.0, "generate_ms": 0.0, "act_ms": 1.0,
+    }  # fmt: skip
+    payload = msgspec.convert(plain, StepPayload)
+    return DemoStep(digest=digest_of(msgspec.msgpack.encode(payload)).hex(), well_formed=True, payload=payload)
+
+
+def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) -> str:
+    """A file of one demonstration."""
+    said = {"tokenizer": models.fingerprint(models.bundled()), "form": "compact", "actions": "both", **header}
+    demo = Demo(task=task, route="gui", reason="done", wall_s=1.0, busy_s=1.0, steps=[step()] * steps)
+    demofiles.write(Path("demos.jsonl"), Header(format=demofiles.FORMAT, demos=1, **said), [demo])
+    return "demos.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"steps": 0}, "text_editor/train/1: it has no steps"),
+        ({"task": "nosuch/train/1"}, "there is no task nosuch/train/1"),
+        ({"task": "text_editor/train/01"}, "01 is no number"),
+        ({"tokenizer": "0123"}, "was recorded with tokenizer 0123"),
+        ({"actions": "foo"}, "names actions 'foo'; known: both, gui, api"),
+        ({"form": "papre"}, "names form 'papre'; did you mean paper?"),
+    ],
+)
+def test_an_import_that_is_refused_has_not_happened(
+    changes: dict[str, Any], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(**changes)
+    assert expected in refused(capsys, "demos", "import", file, "half", "--runs", "R")
+    assert not Path("R").exists()
+    words = ["run", "smoke", "--dry-run", "--set", f"demos.source={file}", "--set", "demos.count=1"]
+    assert expected.rsplit(":", maxsplit=1)[-1] in refused(capsys, *words)
+
+
+def test_an_import_into_a_new_run_takes_the_model_that_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    for file in models.bundled().iterdir():
+        if file.is_file():
+            (model / file.name).write_bytes(file.read_bytes())
+    with (model / "tokenizer.json").open("a") as grown:
+        grown.write("\n")
+    file = written(tokenizer=models.fingerprint(model))
+    assert "name the model that it was recorded for with --base" in refused(capsys, "demos", "import", file, "new")
+    for imported in (1, 0):
+        base = ["--base", str(model)] if imported else []
+        assert cli.main(["demos", "import", file, "new", "--json", *base]) == 0
+        assert json.loads(capsys.readouterr().out)["imported"] == imported
+    assert demosource.header_of(Path("runs/new")).tokenizer == models.fingerprint(model)
+    assert "run new has its own" in refused(capsys, "demos", "import", file, "new", "--base", str(model))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "x", "--out", ""),
+        ("report", "x", "--runs", ""),
+        ("run", "smoke", "--name", ""),
+        ("eval", "base", "--at", ""),
+        ("eval", "base", "--name", ""),
+        ("export", "base", "m", "--at", ""),
+        ("tasks", "check", "text_editor", "--out", ""),
+        ("demos", "record", "text_editor", "--name", ""),
+        ("demos", "import", "a.jsonl", "x", "--base", ""),
+        ("status", "--runs", ""),
+        ("bench", "soak", "--out", ""),
+    ],
+)
+def test_an_empty_word_is_no_value(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"{words[-2]} is empty: give it a value, or leave it out" in refused(capsys, *words)
+    assert list(Path().iterdir()) == []
+
+
+def test_an_export_makes_no_folders(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written()
+    assert "FILE gone/a.jsonl: there is no folder gone" in refused(capsys, "demos", "export", file, "gone/a.jsonl")
+    assert not Path("gone").exists()
+    assert cli.main(["demos", "export", file, "a.parquet"]) == 0
+
+
+@pytest.mark.parametrize(("decoding", "heat"), [("greedy", 0.0), ("t=1", 1.0), ("T=2", 2.0), ("t=99.5", 99.5)])
+def test_decoding_takes_any_temperature_within_its_range(decoding: str, heat: float) -> None:
+    assert settings.temperature(decoding) == heat
+
+
+@pytest.mark.parametrize("decoding", ["t=100", "t=-1", "t=1e-9", "t=nan", "t=inf", "x=1", "t", "1"])
+def test_decoding_beyond_its_range_is_told_the_range(decoding: str) -> None:
+    with pytest.raises(ConfigError, match="a temperature from 1e-06 to below 100"):
+        settings.temperature(decoding)
+
+
+def test_temperature_zero_is_said_as_greedy() -> None:
+    with pytest.raises(ConfigError, match="temperature 0 is said as greedy"):
+        settings.temperature("t=0")
+
+
+@pytest.mark.parametrize("number", ["03", "٣", "-1", "x", "1_0", " 3", "+3", "3/4", "00"])
+def test_an_instance_has_one_way_to_be_written(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "tasks", "show", f"text_editor/train/{number}")
+    assert f"{number} is no number from 0 to 999999" in said
+    with pytest.raises(ConfigError, match="plain digits"):
+        tasks.family(f"text_editor/train/{number}")
+
+
+def test_a_task_id_that_lacks_a_part_or_is_beyond_is_told_which(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "its number is missing, 0 to 99999, " in refused(capsys, "tasks", "show", "text_editor/held-out")
+    assert "for example vlc_save/held-out/0" in refused(capsys, "tasks", "show", "vlc_save")
+    assert "the last of split train" in refused(capsys, "tasks", "show", "text_editor/train/" + "9" * 5000)
+    assert cli.main(["tasks", "show", "text_editor/train/0"]) == 0
+
+
+def test_tasks_of_files_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine").mkdir()
+    assert cli.main(["tasks", "show", "text_editor/train/1", "--json"]) == 0
+    task = json.loads(capsys.readouterr().out)["task"]
+    Path("mine/good.json").write_text(json.dumps(task))
+    Path("mine/bad.json").write_text("{}")
+    assert cli.main(["tasks", "list", "mine", "--json"]) == 0
+    bad, good = json.loads(capsys.readouterr().out)
+    assert "missing required field" in bad["problem"]
+    assert (good["id"], good["problem"]) == ("text_editor/train/1", None)
+    assert cli.main(["tasks", "list", "mine/good.json"]) == 0
+    assert "1 task file " in capsys.readouterr().out
+    for verb in ("list", "show", "check"):
+        said = refused(capsys, "tasks", verb, "mine/god.json")
+        assert "mine/god.json: no such task file; did you mean mine/good.json?" in said
+    Path("text_editor").mkdir()  # a name that the program knows means what it means everywhere
+    assert cli.main(["tasks", "list", "text_editor"]) == 0
+    assert "tasks by themselves belong to no family" in refused(capsys, "demos", "record", "mine")
+
+
+def test_a_report_of_what_is_no_run_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("notes.md").write_text("x")
+    Path("local-0.figures.gz").write_bytes(b"")
+    Path("empty").mkdir()
+    assert "exists, but a file of a run's figures ends in .figures.gz" in refused(capsys, "report", "notes.md")
+    assert "did you mean local-0.figures.gz?" in refused(capsys, "report", "local-0.figure.gz")
+    assert "is no run and holds no file of a run's figures" in refused(capsys, "report", "empty")
+    assert "no runs in runs yet: make one with  computerrl run smoke" in refused(capsys, "report")
+    assert "no run x: there are no runs in runs yet" in refused(capsys, "report", "x")
+    assert "RUN is empty" in refused(capsys, "report", "")
+
+
+@pytest.mark.parametrize("app", ["chromium", "chrome", "calc", "vs_code", "mousepad", "terminal"])
+def test_parse_takes_other_names_of_applications(
+    app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Agent.wait()")))
+    assert cli.main(["parse", "--app", app]) == 0
+    assert "chromium" not in capsys.readouterr().out
+
+
+def test_parse_names_every_application_once(capsys: pytest.CaptureFixture[str]) -> None:
+    known = refused(capsys, "parse", "--app", "zzz").strip().partition("known: ")[2].split(", ")
+    assert "google_chrome" in known
+    assert len(known) == len(set(known))
