@@ -27,6 +27,7 @@ CALL_S = 8.0  # less than the agent waits
 INFO_S, READY_S = 0.25, 0.2
 INFO_CHARS = 4800
 LABEL_CHARS = 120
+BINARY = "seems to be binary"  # part of what the editor says of a file that is no text
 MISSING = "VS Code is not installed on this desktop: use another application for the file"
 
 
@@ -75,10 +76,19 @@ class CodeTools:
         if not os.path.exists(full):
             raise wrong(f"path: there is no file or folder {path[:80]}")
         try:
-            found = show(full, self._until) if code_link.running() else self._start(full)
+            found = self._show("path", full) if code_link.running() else self._start(full)
         except code_link.Late:
             return f"{short(full)} is being opened; VS Code is still loading"
         return f"{short(full)} is open\n{_told(found)}"
+
+    def _show(self, argument: str, full: str, line: int = 1, character: int = 1) -> State:
+        """Open a file or a folder in the window that there is; what it shows then."""
+        try:
+            return show(full, self._until, line, character)
+        except Refused as refused:
+            if BINARY not in str(refused):
+                raise
+            raise wrong(f"{argument}: {short(full)} can't be shown as text") from refused
 
     def _start(self, full: str) -> State:
         quiet = subprocess.DEVNULL
@@ -105,7 +115,7 @@ class CodeTools:
 
     def goto_file(self, *, file_path: str, line: int, character: int) -> str:
         full = there_in_home(file_path, "file_path")
-        place = show(full, self._until, line, character).get("place") or {}
+        place = self._show("file_path", full, line, character).get("place") or {}
         if place.get("path") != full:
             raise wrong(f"file_path: {short(full)} can't be shown as text")
         at = f"line {place['line']}, character {place['character']}"
@@ -115,9 +125,18 @@ class CodeTools:
     def perform_merge(self, *, path1: str, path2: str, base: str, result: str) -> str:
         one, two, old = (there_in_home(*each) for each in ((path1, "path1"), (path2, "path2"), (base, "base")))
         new = to_write(result, "result")
-        if not os.path.exists(new):
+        code_link.ask("state", self._until)  # or nothing is written, where no window answers
+        fresh = not os.path.exists(new)
+        if fresh:
             shutil.copyfile(old, new)
-        code_link.ask("merge", self._until, one=one, two=two, base=old, result=new)
+        try:
+            code_link.ask("merge", self._until, one=one, two=two, base=old, result=new)
+        except code_link.Late:  # the merge editor may still come, and needs the file
+            raise
+        except Refused:
+            if fresh:
+                Path(new).unlink(missing_ok=True)
+            raise
         self._active(lambda tab: (tab["other"], tab["path"]) == (old, new))
         return f"the merge editor shows {short(one)} and {short(two)}; what is accepted goes to {short(new)} when saved"
 

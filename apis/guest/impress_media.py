@@ -12,7 +12,7 @@ from typing import Any
 
 import uno
 from guest.images import MAX_BYTES, refuse_large
-from guest.impress_base import Show, paragraphs, struct
+from guest.impress_base import Show, around, paragraphs, struct
 from guest.office_base import prop, service
 from guest.paths import there_in_home, url_of, wrong
 from PIL import Image, ImageDraw
@@ -122,8 +122,8 @@ class Media(Show):
 
     def _put(self, shape: Any, page: Any, position: str | dict[str, float]) -> None:
         """Move a box to a place in cm or to where a word says; a word for one edge leaves the other direction alone."""
-        at, size = shape.Position, shape.Size
-        x, y = at.X, at.Y
+        left, top, width, height = around(shape)
+        x, y = left, top
         if isinstance(position, dict):
             x, y = round(position["x"] * MM100), round(position["y"] * MM100)
         else:
@@ -131,16 +131,17 @@ class Media(Show):
             if "left" in words:
                 x = page.BorderLeft
             elif "right" in words:
-                x = page.Width - page.BorderRight - size.Width
+                x = page.Width - page.BorderRight - width
             elif words == ["center"]:
-                x = (page.Width + page.BorderLeft - page.BorderRight - size.Width) // 2
+                x = (page.Width + page.BorderLeft - page.BorderRight - width) // 2
             if "top" in words:
                 y = page.BorderTop
             elif "bottom" in words:
-                y = page.Height - page.BorderBottom - size.Height
+                y = page.Height - page.BorderBottom - height
             elif words == ["center"]:
-                y = (page.Height + page.BorderTop - page.BorderBottom - size.Height) // 2
-        shape.Position = struct("awt.Point", X=x, Y=y)
+                y = (page.Height + page.BorderTop - page.BorderBottom - height) // 2
+        at = shape.Position  # of a turned box another corner
+        shape.Position = struct("awt.Point", X=at.X + x - left, Y=at.Y + y - top)
 
     def _embedded(self, path: str) -> str:
         """Copy a file into the document's own storage; the URL that names it there."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from guest.impress_base import Show, kind_of, parts
+from guest.impress_base import Show, around, kind_of
 from guest.impress_media import Media
 from guest.office_base import enum, prop
 from guest.paths import there_in_home, wrong
@@ -22,9 +22,9 @@ class Slides(Media, Show):
     def go_to_slide(self, *, slide_index: int) -> str:
         """Show a slide."""
         page, count = self._slide(slide_index), self._count()  # asked later, it would wait until the slide is drawn
-        if getattr(self._view, "IsMasterPageMode", False):  # the outline has none
-            self._view.IsMasterPageMode = False
-        self._view.CurrentPage = page
+        if self._of_view("DrawViewMode") == enum("drawing.DrawViewMode", "HANDOUT"):
+            raise wrong("slide_index: the handout shows no single slide: choose View > Normal first")
+        self._view.setCurrentPage(page)  # a design that is shown gives way, too
         return f"slide {slide_index} of {count} is shown"
 
     def get_slide_count(self) -> str:
@@ -89,7 +89,7 @@ class Slides(Media, Show):
 
     def set_background_color(self, *, slide_index: int, box_index: int, color: str) -> str:
         """Fill a box."""
-        filled = [part for part, kind in parts(self._box(slide_index, box_index)) if kind not in AREALESS]
+        filled = [part for part, kind in self._parts(slide_index, box_index) if kind not in AREALESS]
         if not filled:
             kind = kind_of(self._box(slide_index, box_index))
             raise wrong(f"box_index: box {box_index} of slide {slide_index} is a box of kind {kind}, without an area")
@@ -102,5 +102,5 @@ class Slides(Media, Show):
         """Move to an edge, a corner or the middle, as the menu Shape > Align Objects does."""
         box = self._box(slide_index, box_index)
         self._put(box, self._slide(slide_index), position)
-        at = box.Position
-        return f"box {box_index} of slide {slide_index} is at x {at.X / 1000:g} cm, y {at.Y / 1000:g} cm"
+        x, y, *_ = around(box)
+        return f"box {box_index} of slide {slide_index} is at x {x / 1000:g} cm, y {y / 1000:g} cm"

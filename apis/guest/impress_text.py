@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from guest.impress_base import Show, kind_of, paragraphs, text_of, texts
+from guest.impress_base import Show, kind_of, paragraphs, parts, text_of, texts
 from guest.office_base import enum
 from guest.paths import wrong
 
@@ -102,7 +102,8 @@ class Texts(Show):
         """Font of all text on a slide."""
         page = self._slide(slide_index)
         self._rest()
-        found = [text for at in range(page.Count) for text in texts(page.getByIndex(at))]
+        boxes = [(f"slide_index: box {at} of slide {slide_index}", page.getByIndex(at)) for at in range(page.Count)]
+        found = [text for name, box in boxes for text in texts(self._all_parts(box, name))]
         if not found:
             raise wrong(f"slide_index: slide {slide_index} has no box with text")
         for text in map(_all, found):
@@ -133,7 +134,7 @@ class Texts(Show):
         """Empty a box, or remove one without text."""
         box = self._box(slide_index, box_index)
         name = f"box {box_index} of slide {slide_index}"
-        filled = [text for text in texts(box) if text_of(text)]
+        filled = [text for text in texts(self._all_parts(box, f"box_index: {name}")) if text_of(text)]
         for text in filled:
             text.String = ""
         if filled:
@@ -170,7 +171,7 @@ def _paint_numbers(shape: Any, value: int, shown: str) -> int:
         _all(shape).CharColor = value
         return 1
     found = 0
-    for text in texts(shape, kind):
+    for text in texts(parts(shape, kind)):
         if shown not in text.String:  # far quicker than to look at all portions
             continue
         fields = [portion for line in paragraphs(text) for portion in paragraphs(line) if _is_number(portion)]

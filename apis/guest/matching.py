@@ -46,7 +46,7 @@ def search(pattern: str, replacement: str | None, texts: list[str]) -> list[Matc
     """
     try:
         expression = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
+    except (re.error, OverflowError, RecursionError, ValueError) as error:
         said = f"pattern: {pattern[:60]!r} is no regular expression: {error}"
         raise Unmatched(f"{said}; write \\ before a sign that stands for itself") from error
     found, written = [], 0

@@ -121,7 +121,9 @@ class Paper(Document):
             undo.leaveUndoContext()
 
     def _caret(self) -> Any:
-        """The view's cursor. Raises Refused while something else than text is selected."""
+        """The view's cursor. Raises Refused while there is none, or something else than text is selected."""
+        if not hasattr(self._view, "getViewCursor"):
+            raise wrong("the caret is not in the text, the print preview is open: close it first, with esc")
         caret = self._view.getViewCursor()
         try:
             caret.getText()
@@ -275,8 +277,8 @@ class Paper(Document):
         """The caret's place and the paragraphs, at most `limit` characters; of a long document the first ones."""
         try:
             caret, here = self._about_caret(self._caret())
-        except Refused:
-            caret, here = "the caret is not in the text", ""
+        except Refused as refused:
+            caret, here = str(refused), ""
         lines, length, more = [], len(caret) + len(here) + 600, False  # what follows below included
         until, found = time.monotonic() + TELL_S, self._strings()
         for number, text in enumerate(found):

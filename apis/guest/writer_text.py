@@ -17,7 +17,9 @@ from guest.paths import there_in_home, url_of, wrong
 from guest.writer_base import Paper, as_typed, character, one_line, plural, rewrite
 
 MATH = "078B7ABA-54FC-457F-8551-6147e776a997"  # class id of the office's formulas
-WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+INSIDE = r"[\w\u00ad\u0300-\u036f]"  # of a word: letters, digits, _, soft hyphens, accents
+FIRST = re.compile(rf"(?<!{INSIDE})(?<!{INSIDE}['’])[^\W\d_]")  # a word's first sign, where that is a letter
+MAX_PIXELS = 5000  # of a side, as of one that is given
 MM100_PER_PIXEL = 2540 / 96
 LOOKS = (
     "CharWeight", "CharPosture", "CharHeight", "CharFontName", "CharColor", "CharBackColor", "CharHighlight",
@@ -90,17 +92,17 @@ class Writing(Paper):
         """A capital at the start of every word."""
         pieces = self._pieces(paragraph_indices)
         found = [
-            Match(at, first.start(), first.start() + 1, first[0][0].upper())
+            Match(at, first.start(), first.end(), first[0].upper())
             for at, piece in enumerate(pieces)
-            for first in WORD.finditer(piece.string)
-            if first[0][0].upper() != first[0][0] and len(first[0][0].upper()) == 1
+            for first in FIRST.finditer(piece.string)
+            if first[0].upper() != first[0] and len(first[0].upper()) == 1
         ]
         count = 0
         with self._one_step("capitalize_words"):
             for piece, match, cursor in self._over(pieces, found):
                 rewrite(piece.text, cursor, match.new)
                 count += 1
-        return f"{plural(count, 'word')} changed: every word there begins with a capital"
+        return f"{plural(count, 'word')} changed: every word there that begins with a letter has a capital"
 
     def insert_formula_at_cursor(self, *, formula: str) -> str:
         """Insert a formula object."""
@@ -132,6 +134,9 @@ class Writing(Paper):
             wide, high = width, height or max(1, round(width * size[1] / size[0]))
         elif height is not None:
             wide, high = max(1, round(height * size[0] / size[1])), height
+        for given, argument, derived in ((width, "width", high), (height, "height", wide)):
+            if given is not None and derived > MAX_PIXELS:
+                raise wrong(f"{argument}: with {given} pixels the other side would have {derived}: give both")
         graphic = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
         if graphic is None or not graphic.SizePixel.Width:
             raise wrong(f"image_path: {name[:80]} is no image that can be read")
