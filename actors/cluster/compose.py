@@ -6,6 +6,7 @@ actor stands in a later stage than those it needs to start.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -60,17 +61,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value: what the deploy file comes to."""
-        return plansummary.summary(self.deploy, self.lanes)
+        source = self._ledger().demos.source
+        if not source:
+            return plansummary.summary(self.deploy, self.lanes)
+        held, wanted = demosource.header_of(Path(source)).demos, self.deploy.demos.count
+        lanes = self.lanes if held < wanted else msgspec.structs.replace(self.lanes, demo=[])
+        rest = f"the other {wanted - held} are demonstrated" if held < wanted else "none is demonstrated"
+        holds = f"{self.deploy.demos.source} holds {plansummary.count(held, 'demonstration')}"
+        return [*plansummary.summary(self.deploy, lanes), ("recording", f"{holds}, {wanted} are wanted: {rest}")]
 
     def demonstrators(self) -> list[str]:
         """Routes of the oracles, or members of the pool, by which demonstrations are made; none where none are."""
         if not self.deploy.demos.count:
             return []
+        ledger = self._ledger()
+        shown = (ledger.demo_members or ledger.demo_routes).values()
+        return sorted({name for names in shown for name in names})
+
+    def _ledger(self) -> LedgerSettings:
         ledger = self.stages[0][0].config
         if not isinstance(ledger, LedgerSettings):
             raise TypeError(f"the first stage holds {self.stages[0][0].name}, not the ledger")
-        shown = (ledger.demo_members or ledger.demo_routes).values()
-        return sorted({name for names in shown for name in names})
+        return ledger
 
     def _specs(self) -> list[ActorSpec]:
         return [spec for stage in self.stages for spec in stage]
@@ -93,7 +105,11 @@ def _ranges(names: list[str]) -> str:
 
 def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     """The plan of `deploy`. Raises ConfigError for tasks, models or numbers that don't fit together."""
-    model = str(models.locate(deploy.run.base))
+    try:
+        model = str(models.locate(deploy.run.base))
+    except ConfigError as error:
+        raise ConfigError(f"run.base: {error}") from None
+    _refuse_beyond_context(deploy, Path(model))
     lanes = lanes_of(deploy.tasks)
     _refuse_idle_phases(deploy, lanes)
     _refuse_out_of_reach(deploy)
@@ -246,6 +262,20 @@ def _refuse_out_of_reach(deploy: Deploy) -> None:
     ):
         if wanted > most:
             raise ConfigError(f"run.require.{name} is {wanted}: the phases of entropulse have {most} such steps")
+
+
+def _refuse_beyond_context(deploy: Deploy, model: Path) -> None:
+    """Raise ConfigError where an answer may be so long that the model has no room for a question."""
+    try:
+        context = json.loads((model / "config.json").read_bytes())["max_position_embeddings"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # what reads the whole of it says what is wrong
+    longest = deploy.replay.max_new_tokens
+    if isinstance(context, int) and longest >= context:
+        raise ConfigError(
+            f"replay.max_new_tokens is {longest}: it counts from 1 to {context - 1}, for the model of run.base takes"
+            f" {context} tokens, prompt and answer together"
+        )
 
 
 def _refuse_shared_round(deploy: Deploy) -> None:

@@ -22,6 +22,11 @@ from actors.sampler.config import SamplersConfig
 from apis.space import ActionSpace
 from runtime.errors import ConfigError
 
+SEED_MOST = 2**63 - 1  # messages between actors hold no larger whole number
+# Every seat is an actor that the plan spells out and the one ledger hears: far more than the thousands it is built for.
+SEATS_MOST = 65_536
+HOSTS_MOST = 1024  # each is a process of its own on this machine
+
 
 class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The run as a whole."""
@@ -34,6 +39,8 @@ class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     require: RequireConfig = RequireConfig()
 
     def __post_init__(self) -> None:
+        if not 0 <= self.seed <= SEED_MOST:
+            raise ConfigError(f"run.seed is {self.seed}: it is from 0 to {SEED_MOST}")
         if self.limit_s is not None and not 0 < self.limit_s < math.inf:
             raise ConfigError(f"run.limit_s is {self.limit_s}: it is above 0, and null for no limit")
 
@@ -51,19 +58,19 @@ class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
 
     def __post_init__(self) -> None:
-        for name in ("seats", "hosts"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"desktops.{name} is {getattr(self, name)}: it counts from 1")
+        for name, least, most in (("seats", 1, SEATS_MOST), ("hosts", 1, HOSTS_MOST), ("spares", 0, SEATS_MOST)):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(f"desktops.{name} is {getattr(self, name)}: it counts from {least} to {most}")
         if self.hosts > self.seats:
             raise ConfigError(f"desktops.hosts is {self.hosts}: more processes than desktops.seats ({self.seats})")
-        if self.spares < 0 or self.settle_ms < 0:
-            raise ConfigError("desktops.spares and desktops.settle_ms are not below 0")
+        if self.settle_ms < 0:
+            raise ConfigError(f"desktops.settle_ms is {self.settle_ms}: it is not below 0")
         for index in range(self.hosts):
             if isinstance(self.provider, HostsConfig):
                 self._refuse_too_few(self.provider, index)
 
     def _refuse_too_few(self, provider: HostsConfig, index: int) -> None:
-        seats = [self.host_of(seat) for seat in range(self.seats)].count(index)
+        seats = self.seats_of(index)
         if (there := provider.share(index, self.hosts).seats) < seats + self.spares:
             raise ConfigError(
                 f"desktops.provider.machines: of their {provider.seats} seats desktop process {index} has {there}, and"
@@ -73,6 +80,11 @@ class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def host_of(self, seat: int) -> int:
         """The host process that a seat belongs to."""
         return seat * self.hosts // self.seats
+
+    def seats_of(self, index: int) -> int:
+        """How many seats belong to host process `index`."""
+        first, after = (-(-place * self.seats // self.hosts) for place in (index, index + 1))
+        return after - first
 
     def of_one_host(self, lease_s: float = 900.0, index: int = 0) -> DesktopsConfig:
         """The desktops of host process `index`, each leased for as long as an episode is reserved (seconds)."""

@@ -190,7 +190,9 @@ def expand(
     made: list[OneRun] = []
     order: list[int | None] = [*dict.fromkeys(seeds or listed)] or [None]
     for number in order:
-        made += [_one(file, data, overrides, (arm, found.get(arm, {})), number) for arm in chosen]
+        who = f"--seed {number}" if number in seeds else f"{file}: seeds"
+        seeded = [] if number is None else [typed.Placed(SEED, number, who)]
+        made += [_one(file, data, overrides, (arm, found.get(arm, {})), seeded) for arm in chosen]
     return made
 
 
@@ -233,12 +235,14 @@ def resumed(file: str, name: str, begun: Asked | None, said: Asked) -> Asked:
 
 
 def _one(
-    file: str, data: dict[str, Any], overrides: Sequence[str], arm: tuple[str, Mapping[str, Any]], seed: int | None
+    file: str,
+    data: dict[str, Any],
+    overrides: Sequence[str],
+    arm: tuple[str, Mapping[str, Any]],
+    seeded: Sequence[typed.Placed],
 ) -> OneRun:
     name, changes = arm
-    placed = [typed.Placed(path, value, f"{file}: arms.{name}") for path, value in changes.items()]
-    if seed is not None:
-        placed.append(typed.Placed(SEED, seed, f"{file}: seeds"))
+    placed = [*(typed.Placed(path, value, f"{file}: arms.{name}") for path, value in changes.items()), *seeded]
     deploy = typed.build(copy.deepcopy(data), Deploy, overrides, source=file, placed=copy.deepcopy(placed))
     refuse_expert_keys(deploy, f"{file}: arms.{name}" if name else file)
     return OneRun(arm=name, seed=deploy.run.seed, changes=dict(changes), deploy=deploy)

@@ -74,19 +74,28 @@ def _goes_on(args: argparse.Namespace) -> bool:
 
 
 def dry_run(args: argparse.Namespace) -> int:
-    """Print every run and the plan of the first, or refuse what `start` would refuse."""
+    """Print every run, what the plans of arms differ in and the plan of the first; or refuse as `start` would."""
     args = _as_begun(args)
     stem, runs, plans = _asked(args, time.time())
     by = [plan.demonstrators() for plan in plans]
     if args.json:
-        rows = [{"name": one.name(stem), **_row(one), "demonstrators": b} for one, b in zip(runs, by, strict=True)]
+        rows = [
+            {"name": one.name(stem), **_row(one), "demonstrators": b, **runcommand.rows_of(plan)}
+            for one, b, plan in zip(runs, by, plans, strict=True)
+        ]
         say.document({"file": args.file, "runs": rows})
         return 0
     say.table(
         ("RUN", "SEED", "ARM", "DEMONSTRATED BY"),
         [(one.name(stem), one.seed, _said(one), ", ".join(b)) for one, b in zip(runs, by, strict=True)],
     )
-    say.line(f"\ndemonstrations are {_demos_said(runs)}{_cloning_said(args)}; each run looks like the first:\n")
+    differing = _differing(runs, plans)
+    say.line(f"\ndemonstrations are {_demos_said(runs)}{_cloning_said(args)}")
+    if differing:
+        say.line()
+        say.table(("ARM", "", "WHAT DIFFERS"), differing)
+    but = ", but for what differs" if differing else ""
+    say.line(f"\neach run looks like {runs[0].name(stem)}{but}:\n")
     runcommand.show_plan(plans[0])
     return 0
 
@@ -276,6 +285,17 @@ def _refuse_changed(file: str, known: Sequence[RunRecord]) -> None:
 def _of_file(folder: Path, file: str) -> list[RunRecord]:
     """The runs below `folder` of deploy file `file`, newest last."""
     return [record for _, record in runfolder.all_runs(folder) if deployfile.same(record.found, file)]
+
+
+def _differing(runs: Sequence[OneRun], plans: Sequence[compose.Plan]) -> list[tuple[str, str, str]]:
+    """Arm, label and value of what the plans of arms do not share; nothing where they look alike."""
+    first: dict[str, compose.Plan] = {}  # of each arm, for seeds change nothing that a plan shows
+    for one, plan in zip(runs, plans, strict=True):
+        first.setdefault(one.arm, plan)
+    told = {arm: dict(runcommand.lines_of(plan)) for arm, plan in first.items()}
+    labels = dict.fromkeys(label for lines in told.values() for label in lines)
+    apart = [label for label in labels if len({lines.get(label) for lines in told.values()}) > 1]
+    return [(arm, label, lines.get(label, "none")) for arm, lines in told.items() for label in apart]
 
 
 def _row(one: OneRun) -> dict[str, object]:

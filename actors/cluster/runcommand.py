@@ -35,12 +35,23 @@ def dry_run(args: argparse.Namespace) -> int:
     places.refuse_unwritable(folder.parent, "--runs")
     plan = compose.plan(deploy, run_dir=folder, incarnation="dry-run")
     if args.json:
-        rows = {"hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()}
-        say.document({"file": args.file, "run": folder.name, **rows})
+        say.document({"file": args.file, "run": folder.name, **rows_of(plan)})
         return 0
     say.line(f"{args.file}: good; run {folder.name} would {'go on' if args.resume else 'begin'}\n")
     show_plan(plan)
     return 0
+
+
+def rows_of(plan: compose.Plan) -> dict[str, object]:
+    """Hosts, actors and summary, for --json."""
+    return {"hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()}
+
+
+def lines_of(plan: compose.Plan) -> list[tuple[str, str]]:
+    """Label and value of all that a plan shows, hosts and actors in a line each."""
+    actors = ", ".join(f"{count} {kind}" for kind, count, _ in plan.actor_rows())
+    hosts = ", ".join(name for name, _ in plan.host_rows())
+    return [*plan.summary(), ("actors", actors), ("hosts", hosts)]
 
 
 def show_plan(plan: compose.Plan) -> None:

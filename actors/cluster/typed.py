@@ -26,8 +26,35 @@ _FLOAT = re.compile(
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<at>.*)`)?$", re.DOTALL)
 
 
+DEEPEST = 64  # levels of a file; what describes a run, a suite or a task has no ten
+TOO_DEEP = "nested too deeply"
+LONGEST = 200  # characters of a --set that a message repeats
+
+
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that reads 2e-4 as a number, a date as a text and no key twice or that is no text."""
+    """SafeLoader that reads 2e-4 as a number, a date as a text and no key twice, that is no text or too deep."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.depth = 0
+        self.heights: dict[yaml.Node, int] = {}  # of finished nodes: how many levels lie below
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """The next node, refused below `DEEPEST` others, or with so many below it by aliases."""
+        if self.depth > DEEPEST:
+            raise ConfigError(TOO_DEEP)
+        self.depth += 1
+        known = self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        if node is not None and not known:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else []
+            items = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in pairs for part in pair]
+            height = 1 + max((self.heights.get(item, DEEPEST) for item in items), default=-1)
+            if height > DEEPEST:
+                raise ConfigError(TOO_DEEP)
+            self.heights[node] = height
+        return node
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -101,7 +128,7 @@ def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: st
         _place(data, one.path, one.value, one.who)
         sources[one.path] = one.who
     for override in overrides:
-        sources[_override(data, override)] = f"--set {override}"
+        sources[_override(data, override)] = _said(override)
     shape = inspect.type_info(root)
     _check(data, shape, "", lambda at: _blame(at, sources, source), tuple(paths(root)))
     try:
@@ -158,18 +185,23 @@ def _blame(at: str, sources: dict[str, str], source: str) -> str:
 
 def _override(data: dict[Any, Any], override: str) -> str:
     path, equals, text = override.partition("=")
-    path = path.strip()
+    path, said = path.strip(), _said(override)
     if not equals or not path or not all(path.split(".")):
-        raise ConfigError(f"--set {override}: expected path=value, for example run.seed=7")
-    _place(data, path, parse_yaml(text, f"--set {override}"), f"--set {override}")
+        raise ConfigError(f"{said}: expected path=value, for example run.seed=7")
+    _place(data, path, parse_yaml(text, said), said)
     return path
+
+
+def _said(override: str) -> str:
+    """The flag with what follows it, of thousands of characters the first: a message stays one that can be read."""
+    return f"--set {override if len(override) <= LONGEST else override[:LONGEST] + '...'}"
 
 
 def _place(data: dict[Any, Any], path: str, value: Any, who: str) -> None:
     *parents, last = path.split(".")
     here: Any = data
     for done, key in enumerate(parents):
-        child = here[int(key)] if isinstance(here, list) and key.isdigit() and int(key) < len(here) else None
+        child = here[int(key)] if isinstance(here, list) and _is_item(key, here) else None
         if isinstance(here, dict):
             child = here.get(key)
             if child is None:
@@ -178,11 +210,16 @@ def _place(data: dict[Any, Any], path: str, value: Any, who: str) -> None:
             raise ConfigError(f"{who}: {'.'.join(parents[: done + 1])} holds no keys of its own")
         here = child
     if isinstance(here, list):
-        if not (last.isdigit() and int(last) < len(here)):
+        if not _is_item(last, here):
             raise ConfigError(f"{who}: {'.'.join(parents)} is a list of {len(here)}, it has no item {last}")
         here[int(last)] = value
     else:
         here[last] = value
+
+
+def _is_item(key: str, there: list[Any]) -> bool:
+    """Whether `key` numbers one of the items; Python makes no int of thousands of digits, or of raised ones."""
+    return key.isdecimal() and len(key) <= len(str(len(there))) and int(key) < len(there)
 
 
 def _check(data: Any, shape: inspect.Type, at: str, blame: Any, known: tuple[str, ...]) -> None:

@@ -10,6 +10,12 @@ import os
 import msgspec
 
 from actors.desktop.quarantine import QuarantinePolicy
+from runtime.errors import ConfigError
+
+# An idle desktop takes about 54 MiB beside what desktops share, one with Calc about 148 (README): with less than this
+# there is no room to start one and an application.
+MEMORY_LEAST_MIB = 128
+MEMORY_MOST_MIB = 1 << 20
 
 
 class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sandbox"):
@@ -19,6 +25,11 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     memory_mib: int = 1500
     disk_mib: int = 512
     processes: int = 600
+
+    def __post_init__(self) -> None:
+        if not MEMORY_LEAST_MIB <= self.memory_mib <= MEMORY_MOST_MIB:
+            limits = f"it is from {MEMORY_LEAST_MIB}, for a desktop to start in, to {MEMORY_MOST_MIB}"
+            raise ConfigError(f"desktops.provider.memory_mib is {self.memory_mib}: {limits}")
 
 
 class MachineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

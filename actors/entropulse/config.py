@@ -40,6 +40,10 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         for name, least in (("window", 2), ("patience", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"entropulse.{name} is {getattr(self, name)}: it is at least {least} steps")
+        if not 0 <= self.plateau_gain < math.inf:
+            raise ConfigError(f"entropulse.plateau_gain is {self.plateau_gain}: it is not below 0")
+        if not 0 < self.entropy_share <= 1:
+            raise ConfigError(f"entropulse.entropy_share is {self.entropy_share}: it is a share, above 0 and up to 1")
 
     @property
     def rl_steps_in_all(self) -> int:

@@ -15,6 +15,8 @@ from policy.optim import OptimConfig
 from policy.packing import Aggregation
 from runtime.errors import ConfigError
 
+EPOCHS_MOST = 1024  # far more passes than one batch is good for
+
 
 class Schedule(StrEnum):
     """How the learning rate goes on after its warm-up."""
@@ -79,9 +81,11 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             raise ConfigError(f"learner.lr_floor is {self.lr_floor}: it is a share, from 0 to 1")
         if not 0 <= self.negative_scale <= 1:
             raise ConfigError(f"learner.negative_scale is {self.negative_scale}: it is a share, from 0 to 1")
-        for name in ("token_budget", "checkpoint_every", "threads", "sft_threads", "epochs"):
+        for name in ("token_budget", "checkpoint_every", "threads", "sft_threads"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it counts from 1")
+        if not 1 <= self.epochs <= EPOCHS_MOST:
+            raise ConfigError(f"learner.epochs is {self.epochs}: it counts from 1 to {EPOCHS_MOST}")
         if self.rehearsal < 0:
             raise ConfigError(f"learner.rehearsal is {self.rehearsal}: it counts exercises, and 0 is none")
         for name in ("kl_coef", "warmup_steps", "rl_warmup_steps", "weight_decay"):

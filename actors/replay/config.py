@@ -16,6 +16,8 @@ from actors.replay.messages import SERVING_AGAIN_S
 from runtime.errors import ConfigError
 
 COLDEST = 1e-6  # SGLang and the embedded engine draw greedily below this temperature
+NEW_TOKENS_MOST = 1 << 17  # a plan knows the model and its narrower bound
+PULSE_DEMOS_MOST = 1_000_000  # far more than any recording holds
 
 
 class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,8 +38,6 @@ class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             raise ConfigError("tasks: a range names either a family or a suite")
         if self.untrained and not self.suite:
             raise ConfigError(f"tasks: untrained goes with a suite, not with family {self.family}")
-        if self.count < 1 or self.first < 0:
-            raise ConfigError("tasks: a range begins at 0 or later and holds at least one task")
 
 
 TaskList = list[str | TaskRange]
@@ -54,6 +54,18 @@ class TasksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def __post_init__(self) -> None:
         if self.max_steps < 1:
             raise ConfigError(f"tasks.max_steps is {self.max_steps}: it counts from 1")
+        # Here and not in the range itself, which does not know its place in the file.
+        for lane in ("train", "eval", "demo"):
+            for place, entry in enumerate(getattr(self, lane)):
+                if isinstance(entry, TaskRange):
+                    _refuse_empty(entry, f"tasks.{lane}.{place}")
+
+
+def _refuse_empty(entry: TaskRange, key: str) -> None:
+    if entry.count < 1:
+        raise ConfigError(f"{key}.count is {entry.count}: it counts from 1, a range holds at least one task")
+    if entry.first < 0:
+        raise ConfigError(f"{key}.first is {entry.first}: tasks are numbered from 0")
 
 
 class DemosConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -98,11 +110,19 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     reservation_s: float = 900.0  # one neither committed nor released by then is taken back, and so is its desktop
 
     def __post_init__(self) -> None:
-        if self.max_new_tokens < 1:
-            raise ConfigError(f"replay.max_new_tokens is {self.max_new_tokens}: it counts from 1")
-        for name in ("retries", "keep_payload_steps", "pulse_demos"):
+        for name, least, most in (("max_new_tokens", 1, NEW_TOKENS_MOST), ("pulse_demos", 0, PULSE_DEMOS_MOST)):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(f"replay.{name} is {getattr(self, name)}: it counts from {least} to {most}")
+        for name in ("retries", "keep_payload_steps"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"replay.{name} is {getattr(self, name)}: it counts, from 0")
+        if self.max_staleness < 0:
+            raise ConfigError(f"replay.max_staleness is {self.max_staleness}: it counts steps, from 0")
+        for name in ("groups_per_step", "samples_per_step", "reservoir_per_task", "pulse_per_task", "group_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"replay.{name} is {getattr(self, name)}: it counts from 1")
+        if not 1 <= self.group_min <= self.group_size:
+            self._refuse_group()
         if not 0 < self.reservation_s < math.inf:
             raise ConfigError(f"replay.reservation_s is {self.reservation_s}: it is above 0")
         if not SERVING_AGAIN_S < self.sampler_silent_s < math.inf:
@@ -114,6 +134,13 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             raise ConfigError(
                 f"replay.temperature is {self.temperature}: at least {COLDEST:g}, for RL never samples greedily"
             )
+
+    def _refuse_group(self) -> None:
+        usual = {field.name: field.default for field in msgspec.structs.fields(self)}
+        if self.group_min == usual["group_min"]:  # who leaves that unsaid has chosen the size alone
+            least = f"it is at least replay.group_min ({self.group_min}), or lower that as well"
+            raise ConfigError(f"replay.group_size is {self.group_size}: {least}")
+        raise ConfigError(f"replay.group_min is {self.group_min}: from 1 to group_size ({self.group_size})")
 
 
 class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -143,18 +170,10 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     signal: str = "step"  # what must differ in a group for the learner to learn from it: "step" or "trajectory" rewards
 
     def __post_init__(self) -> None:
-        rules = self.rules
-        if rules.max_staleness < 0:
-            raise ConfigError(f"replay.max_staleness is {rules.max_staleness}: it counts steps, from 0")
-        for name in ("groups_per_step", "samples_per_step", "reservoir_per_task", "pulse_per_task"):
-            if getattr(rules, name) < 1:
-                raise ConfigError(f"replay.{name} is {getattr(rules, name)}: it counts from 1")
         if self.train_kinds and len(self.train_kinds) != len(self.train_tasks):
             raise ConfigError(
                 f"{len(self.train_tasks)} train tasks have {len(self.train_kinds)} kinds: one each, or none"
             )
-        if not 1 <= rules.group_min <= rules.group_size:
-            raise ConfigError(f"replay.group_min is {rules.group_min}: from 1 to group_size ({rules.group_size})")
 
 
 def expand(tasks: TaskList, of_suite: Callable[[TaskRange], list[str]]) -> list[str]:

@@ -16,6 +16,7 @@ from runtime.message import Version
 from runtime.supervision import RestartPolicy
 
 LOOPBACK = "127.0.0.1"
+COUNT_MOST = 1024  # engines: each is a process that holds the whole model
 SPREAD = ("dp-size", "data-parallel-size", "pp-size", "pipeline-parallel-size")
 
 
@@ -61,6 +62,8 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         for name in ("count", "threads", "max_running", "max_waiting", "cache_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"samplers.{name} is {getattr(self, name)}: it counts from 1")
+        if self.count > COUNT_MOST:
+            raise ConfigError(f"samplers.count is {self.count}: it counts from 1 to {COUNT_MOST}")
         if self.generate_timeout_s <= 0:
             raise ConfigError(f"samplers.generate_timeout_s is {self.generate_timeout_s}: it is above 0")
         if self.canary_tolerance <= 0:

@@ -12,7 +12,7 @@ from ledger_tools import v
 
 from actors.replay import groups
 from actors.replay.admission import demos_wanted, may_open, serving_is_fresh
-from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, expand
+from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, TasksConfig, expand
 from actors.replay.groups import Slot, SlotState
 from actors.replay.reservoir import choose, minibatch, nth_of_epochs, place
 from actors.replay.staleness import Lineages
@@ -119,13 +119,13 @@ def test_task_lists() -> None:
         ({}, "either a family or a suite"),
         ({"family": "a", "suite": "b"}, "either a family or a suite"),
         ({"family": "a", "untrained": True}, "untrained goes with a suite"),
-        ({"family": "a", "count": 0}, "at least one task"),
-        ({"family": "a", "first": -1}, "at least one task"),
+        ({"family": "a", "count": 0}, r"^tasks\.demo\.1\.count is 0: .*at least one task"),
+        ({"family": "a", "first": -1}, r"^tasks\.demo\.1\.first is -1: "),
     ],
 )
 def test_a_range_says_what_it_ranges_over(entry: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        TaskRange(**{"split": "train", "count": 1, **entry})
+        TasksConfig(demo=["a/train/1", TaskRange(**{"split": "train", "count": 1, **entry})])
 
 
 @pytest.mark.parametrize(

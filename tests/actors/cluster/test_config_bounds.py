@@ -1,0 +1,189 @@
+"""What deploy files, --set and --seed may say at most and at least, and how a refusal names the key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.cluster import cli, compose, deployfile, experiment, typed
+from actors.cluster.config import HOSTS_MOST, SEATS_MOST, SEED_MOST, Deploy, SeatsConfig
+from actors.learner.config import EPOCHS_MOST
+from actors.replay.config import NEW_TOKENS_MOST
+from actors.sampler.config import COUNT_MOST
+from runtime.errors import ConfigError
+
+ALIASES = "x: {" + "".join(f"k{i}: &a{i} [{f'*a{i - 1}' if i else 1}], " for i in range(2000)) + "}"
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "{a: " * 3000, "- " * 3000, ALIASES, "x: &a [*a]", "&a {b: *a}"])
+@pytest.mark.parametrize("command", [["run", "--dry-run"], ["doctor"], ["tasks", "list"]])
+def test_a_file_that_is_nested_too_deeply_is_refused_in_one_line(
+    text: str, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "deep.yaml"
+    file.write_text(text)
+    assert cli.main([*command, str(file)]) == 2
+    assert capsys.readouterr().err.endswith(f": {file}: nested too deeply\n")
+
+
+def test_what_is_nested_no_deeper_than_may_be_is_read() -> None:
+    text = "[" * typed.DEEPEST + "1" + "]" * typed.DEEPEST
+    assert json.dumps(typed.parse_yaml(text, "f")) == text
+    with pytest.raises(ConfigError, match=r"^f: nested too deeply$"):
+        typed.parse_yaml(f"[{text}]", "f")
+    assert typed.parse_yaml("a: &x {b: 1}\nc: {<<: *x, d: *x}", "f") == {"a": {"b": 1}, "c": {"b": 1, "d": {"b": 1}}}
+
+
+@given(st.text(alphabet="[]{}&*a:,- \n", max_size=40))
+def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
+    refused = "f: "
+    try:
+        typed.parse_yaml(text, "f")
+    except ConfigError as error:
+        refused = str(error)
+    assert refused.startswith("f: ")
+    assert "\n" not in refused
+
+
+def test_a_message_repeats_the_beginning_of_a_long_override() -> None:
+    with pytest.raises(ConfigError, match=r"^--set x=\[+\.\.\.: nested too deeply$") as caught:
+        typed.build({}, Deploy, ["x=" + "[" * 3000], source="f")
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad", "limits"),
+    [
+        ("desktops.seats", [1, SEATS_MOST], [0, -1, SEATS_MOST + 1, 10**30], "from 1 to 65536"),
+        ("desktops.hosts", [1], [0, HOSTS_MOST + 1], "from 1 to 1024"),
+        ("desktops.spares", [0, SEATS_MOST], [-1, SEATS_MOST + 1], "from 0 to 65536"),
+        ("desktops.settle_ms", [0], [-1], "not below 0"),
+        ("desktops.provider.memory_mib", [128, 1500], [-1, 0, 127, 2**40], "from 128, .* to 1048576"),
+        ("samplers.count", [1, COUNT_MOST], [0, COUNT_MOST + 1], "from 1"),
+        ("learner.epochs", [1, EPOCHS_MOST], [0, EPOCHS_MOST + 1], "from 1 to 1024"),
+        ("replay.pulse_demos", [0, 240], [-1, 10**9], "from 0 to 1000000"),
+        ("replay.max_new_tokens", [1, NEW_TOKENS_MOST], [0, NEW_TOKENS_MOST + 1], "from 1 to 131072"),
+        ("replay.group_size", [4, 64], [0, -8], "from 1"),
+        ("replay.group_size", [4], [3], r"at least replay\.group_min \(4\)"),
+        ("replay.group_min", [1, 8], [0, 9], r"from 1 to group_size \(8\)"),
+        ("replay.max_staleness", [0], [-1], "from 0"),
+        ("entropulse.entropy_share", [0.01, 1], [0.0, -0.5, 1.5, ".nan"], "above 0 and up to 1"),
+        ("entropulse.plateau_gain", [0, 0.5], [-0.1, ".nan", ".inf"], "not below 0"),
+        ("run.seed", [0, SEED_MOST], [-1, SEED_MOST + 1], f"from 0 to {SEED_MOST}"),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused_with_its_key_and_its_range(
+    key: str, good: list[float], bad: list[Any], limits: str
+) -> None:
+    for value in good:
+        typed.build({}, Deploy, [f"{key}={value}"], source="f")
+    for value in bad:
+        said = f"{key}={value}"
+        with pytest.raises(ConfigError, match=rf"^--set {said}: {key} is {str(value).lstrip('.')}: .*{limits}"):
+            typed.build({}, Deploy, [said], source="f")
+
+
+def test_the_place_of_an_empty_range_of_tasks_is_named() -> None:
+    data = {"tasks": {"train": ["a/train/1", {"family": "a", "split": "train", "count": -5}]}}
+    with pytest.raises(ConfigError, match=r"^f: tasks\.train\.1\.count is -5: "):
+        typed.build(data, Deploy, source="f")
+    with pytest.raises(ConfigError, match=r"^--set tasks\.train\.1\.count=0: tasks\.train\.1\.count is 0: "):
+        typed.build(data, Deploy, ["tasks.train.1.count=0"], source="f")
+
+
+@pytest.mark.parametrize("place", ["1", "\u00b2", "9" * 5000, "-1"])
+def test_an_item_that_is_not_there_is_refused(place: str) -> None:
+    for path in (f"tasks.train.{place}", f"tasks.train.{place}.count"):
+        with pytest.raises(ConfigError, match=r"^--set tasks\.train\."):
+            typed.build({"tasks": {"train": ["a/train/1"]}}, Deploy, [f"{path}=1"], source="f")
+
+
+@pytest.mark.parametrize("seed", [-1, SEED_MOST + 1])
+def test_a_seed_out_of_bounds_is_blamed_on_who_said_it(seed: int, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"^--seed {seed}: run.seed is {seed}: "):
+        experiment.expand("local", seeds=[seed])
+    file = tmp_path / "x.yaml"
+    file.write_text(f"seeds: [{seed}]")
+    with pytest.raises(ConfigError, match=f"x.yaml: seeds: run.seed is {seed}: "):
+        experiment.expand(str(file))
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_processes_share_seats_as_their_number_says(seats: int, hosts: int) -> None:
+    machine = {"host": "h", "user": "u", "client_key": "k", "host_key": "k", "seats": seats * hosts}
+    data = {
+        "seats": seats,
+        "hosts": min(seats, hosts),
+        "spares": 0,
+        "provider": {"type": "hosts", "machines": [machine]},
+    }
+    config = typed.build({"desktops": data}, Deploy, source="f").desktops
+    assert isinstance(config, SeatsConfig)
+    places = [config.host_of(seat) for seat in range(seats)]
+    assert [places.count(index) for index in range(config.hosts)] == [
+        config.seats_of(index) for index in range(config.hosts)
+    ]
+
+
+def planned(*overrides: str) -> compose.Plan:
+    return compose.plan(deployfile.load("local", overrides)[0], run_dir=Path("run"), incarnation="i")
+
+
+def test_a_plan_names_the_key_of_a_model_that_is_not_there() -> None:
+    with pytest.raises(ConfigError, match=r"^run\.base: there is no model folder .*nosuch$"):
+        planned("run.base=nosuch")
+
+
+def test_an_answer_leaves_room_for_its_question() -> None:
+    assert planned("replay.max_new_tokens=4095")
+    with pytest.raises(ConfigError, match=r"^replay\.max_new_tokens is 4096: it counts from 1 to 4095, .* run\.base"):
+        planned("replay.max_new_tokens=4096")
+
+
+@pytest.mark.parametrize(
+    ("count", "said", "tasks"),
+    [
+        (2330, "2330 are wanted: the other 1528 are demonstrated", "5320 demonstrated"),
+        (802, "802 are wanted: none is demonstrated", "0 demonstrated"),
+    ],
+)
+def test_a_dry_run_says_what_a_recording_holds_and_what_is_wanted(
+    count: int, said: str, tasks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = deployfile.bundled()["local"].parent / "demos" / "local.parquet"
+    words = ["--json", "--set", f"demos.source={source}", "--set", f"demos.count={count}"]
+    assert cli.main(["run", "bc-alone", "--dry-run", "--runs", str(tmp_path), *words]) == 0
+    shown = dict(json.loads(capsys.readouterr().out)["summary"])
+    assert shown["recording"] == f"{source} holds 802 demonstrations, {said}"
+    assert shown["tasks"].endswith(f"held out, {tasks}")
+
+
+def test_a_dry_run_shows_what_differs_by_arm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ["run", "ablation-entropulse", "--dry-run", "--runs", str(tmp_path), "--name", "e", "--arm", "none", "full"]
+    assert cli.main(at) == 0
+    shown = capsys.readouterr().out
+    rows = [line for line in shown.splitlines() if line.startswith(("none ", "full "))]
+    assert [row.split()[:2] for row in rows] == [
+        ["none", "phases"], ["none", "evaluation"], ["full", "phases"], ["full", "evaluation"]
+    ]  # fmt: skip
+    assert rows[0].endswith("118 steps of RL in 1 stay")
+    assert "74 steps of RL in 5 stays, 4 x 200 steps of pulse" in rows[2]
+    assert "each run looks like e-none-0, but for what differs:" in shown
+    assert cli.main([*at, "--json"]) == 0
+    told = {one["name"]: dict(one["summary"]) for one in json.loads(capsys.readouterr().out)["runs"]}
+    assert "118 steps of RL" in told["e-none-2"]["phases"]
+    assert "74 steps of RL" in told["e-full-2"]["phases"]
+
+
+def test_a_dry_run_of_arms_with_one_plan_says_that_they_look_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "smoke", "--seed", "1", "2", "--dry-run", "--runs", str(tmp_path), "--name", "s"]) == 0
+    shown = capsys.readouterr().out
+    assert "each run looks like s-1:" in shown
+    assert "WHAT DIFFERS" not in shown
