@@ -218,7 +218,7 @@ def _place(data: dict[Any, Any], path: str, value: Any, who: str) -> None:
 
 
 def _is_item(key: str, there: list[Any]) -> bool:
-    """Whether `key` numbers one of the items; Python makes no int of thousands of digits, or of raised ones."""
+    """Whether `key` numbers one of the items there are; of too many digits, or of raised ones, Python makes no int."""
     return key.isdecimal() and len(key) <= len(str(len(there))) and int(key) < len(there)
 
 
