@@ -23,6 +23,14 @@ def shares(seats: SeatTime) -> dict[str, float]:
     return {name: seconds / whole for name, seconds in {**seats.stages_s, **seats.idle_s}.items()}
 
 
+def ink(colour: str) -> str:
+    """Black or white, whichever is told apart better from `colour`, as the WCAG measures contrast."""
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    light = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#000000" if (light + 0.05) / 0.05 > 1.05 / (light + 0.05) else "#ffffff"
+
+
 def bars_png(seats: SeatTime, machine: MachineTime | None) -> bytes:
     """The picture. Raises ConfigError where matplotlib is missing."""
     plt = pyplot()
@@ -30,7 +38,7 @@ def bars_png(seats: SeatTime, machine: MachineTime | None) -> bytes:
     if machine is not None:
         used = {part: machine.share(part) for part in machine.cpu_s}
         rows.append((f"{machine.cores} cores", {**used, "idle": max(0.0, 1.0 - sum(used.values()))}))
-    figure, axes = plt.subplots(len(rows), 1, figsize=(9, 1.9 * len(rows)), dpi=120, squeeze=False)
+    figure, axes = plt.subplots(len(rows), 1, figsize=(9, 2.0 * len(rows)), dpi=140, squeeze=False)
     for row, (name, pieces) in enumerate(rows):
         _bar(axes[row][0], name, pieces, CPU_COLOURS if row else None)
     return png(figure)
@@ -50,9 +58,11 @@ def _bar(axes: object, name: str, pieces: Mapping[str, float], colours: tuple[st
             colour, idle = IDLE_COLOURS[idle % len(IDLE_COLOURS)], idle + 1
         axes.barh([name], [share], left=left, color=colour, label=f"{piece} {share:.0%}")
         if share >= LABEL_SHARE:
-            axes.text(left + share / 2, 0, f"{share:.0%}", ha="center", va="center", fontsize=7)
+            axes.text(
+                left + share / 2, 0, f"{share:.0%}", ha="center", va="center", fontsize=8, color=ink(colour)
+            )  # fmt: skip
         left += share
     axes.set(xlim=(0, max(1.0, left)), xticks=[])
-    axes.legend(ncol=4, fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.02), frameon=False)
+    axes.legend(ncol=4, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.02), frameon=False)
     for side in ("top", "right", "bottom"):
         axes.spines[side].set_visible(False)

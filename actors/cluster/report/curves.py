@@ -23,6 +23,8 @@ LINES = (
 )  # fmt: skip
 STEPS = "step (one batch)"
 WINDOW = 5  # steps over which training success is averaged
+USUAL = 98  # percentile of a stay's values up to which a cut axis reaches at the least
+FLAT = 1.5  # how much higher than the axis' cut part the highest value must be for a cut to be worth it
 
 
 class Stretch(NamedTuple):
@@ -75,28 +77,33 @@ def lines(
     window: int = 1,
     whole: bool = False,
     share: bool = False,
+    cut: bool = False,
     axis: str = STEPS,
     called: str = "seeds",
 ) -> bytes | None:
     """One line per group over the steps, or None without a value. `whole`: cloning in full; `share`: from 0 to 1.
 
-    `called`: what the runs of a group are.
+    `cut`: a few values far above all others are off the axis, which says so. `called`: what the runs of a group are.
     """
     bands = {label: band(several) for label, several in groups.items()}
     if not any(found.steps for found in bands.values()):
         return None
     plt = pyplot()
-    figure, axes = plt.subplots(figsize=(7, 2.9), dpi=110)
+    figure, axes = plt.subplots(figsize=(7, 3.2), dpi=150)
     last = max(found.steps[-1] for found in bands.values() if found.steps)
     first = 0.0 if whole else _first_shown(stretches, last)
+    drawn: list[Band] = []
     for (label, found), colour in zip(bands.items(), _colours(), strict=False):
         _, shown = _cut(found, first)  # what lies before must not stretch the other axis
         for part in _parts(shown, stretches):
+            drawn.append(part)
             said = _named(label, found, called) if part.steps[0] == shown.steps[0] else None
             _line(axes, part, colour, said, window)
     axes.set(xlabel=_dress(axes, stretches, last, axis, whole=whole), ylabel=ylabel)
     if share:
         axes.set_ylim(0, 1)
+    if cut:
+        _shorten(axes, drawn)
     if len(bands) > 1 or any(found.seeds > 1 for found in bands.values()):
         axes.legend(fontsize=8)
     return png(figure)
@@ -114,7 +121,7 @@ def success(
     if not dots and not any(found.steps for found in bands.values()):
         return None
     plt = pyplot()
-    figure, axes = plt.subplots(figsize=(9, 4.2), dpi=120)
+    figure, axes = plt.subplots(figsize=(9, 4.2), dpi=140)
     for (label, found), colour in zip(
         bands.items(), _colours() if len(bands) > 1 else cycle(["#8a8a8a"]), strict=False
     ):
@@ -138,13 +145,31 @@ def success(
     return png(figure)
 
 
+def _shorten(axes: Any, drawn: Sequence[Band]) -> None:
+    """End the other axis above the highest of the stays' usual values where what lies beyond would flatten the rest.
+
+    By stay, as each minimises something else and a short one's values must not be taken for rare ones of a long one.
+    """
+    import numpy
+
+    usual = max((float(numpy.percentile(part.high, USUAL)) for part in drawn), default=0.0)
+    least = min((min(part.low) for part in drawn), default=0.0)
+    most = max((max(part.high) for part in drawn), default=0.0)
+    room = 0.05 * (usual - least)
+    if room <= 0 or most - least <= FLAT * (usual - least):
+        return
+    axes.set_ylim(least - room, usual + room)
+    said = f"off the axis: up to {most:.3g}"
+    axes.text(0.99, 0.97, said, ha="right", va="top", fontsize=8, color="#555555", transform=axes.transAxes)
+
+
 def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) -> bytes | None:
     """Bars side by side by category, None without one."""
     names = sorted({name for found in groups.values() for name in found})
     if not names:
         return None
     plt = pyplot()
-    figure, axes = plt.subplots(figsize=(7, 2.6), dpi=110)
+    figure, axes = plt.subplots(figsize=(7, 2.6), dpi=150)
     wide = 0.8 / len(groups)
     for number, ((label, found), colour) in enumerate(zip(groups.items(), _colours(), strict=False)):
         places = [place - 0.4 + wide * (number + 0.5) for place in range(len(names))]

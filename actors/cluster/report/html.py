@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from actors.cluster import say
 
@@ -50,12 +50,31 @@ def picture(content: bytes, alt: str) -> Markup:
     return Markup(f'<img src="{source}" alt="{html.escape(say.clean(alt))}">')
 
 
-def table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str | None = None) -> Markup:
-    """A table with a row of headings, in a box that scrolls by itself on a narrow screen."""
-    body = join(tag("tr", *(tag("td", cell) for cell in row)) for row in rows)
-    first = tag("tr", *(tag("th", cell, scope="col") for cell in head))
-    said = [tag("caption", caption)] if caption else []
-    return tag("div", tag("table", *said, tag("thead", first), tag("tbody", body)), class_="wide")
+def table(
+    head: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    caption: str | None = None,
+    *,
+    words: Collection[str] = (),
+) -> Markup:
+    """A table with a row of headings, in a box that scrolls by itself on a narrow screen.
+
+    `words`: headings of the columns of sentences, which are broken into lines; no other cell is.
+    """
+    kinds = ["words" if name in words else None for name in head]
+    body = join(
+        tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True))) for row in rows
+    )
+    first = tag("tr", *(tag("th", cell, scope="col", class_=kind) for cell, kind in zip(head, kinds, strict=True)))
+    # Tabbed to, so that it can be scrolled without a mouse.
+    box = tag("div", tag("table", tag("thead", first), tag("tbody", body)), class_="wide", tabindex="0")
+    # Beside the box and not in the table, as wide as which it would be: a part of it would be out of sight.
+    return tag("figure", tag("figcaption", caption), box) if caption else box
+
+
+def folded(summary: str, *children: object) -> Markup:
+    """`summary` alone, until a reader unfolds it."""
+    return tag("details", tag("summary", summary), *children)
 
 
 def document(title: str, style: str, body: Markup) -> str:

@@ -6,30 +6,24 @@ whatever the runs have, and says what is missing.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from importlib import resources
 
 from actors.cluster import criterion, say
-from actors.cluster.report import evaluated, history, wordings
+from actors.cluster.report import evaluated
 from actors.cluster.report.gather import Group, RunData
 from actors.cluster.report.html import Markup, document, join, picture, table, tag
+from actors.cluster.report.pagephases import phases_of
+from actors.cluster.report.pagerounds import rate_said, rounds_of
 from actors.cluster.report.pagetime import time_of
 from actors.cluster.report.pictures import Picture
 from actors.cluster.report.played import episodes_of
-from actors.replay.intervals import Gain, Rate
+from actors.replay.intervals import Gain
 
 SECTIONS = (
     ("runs", "Runs"), ("success", "Success"), ("phases", "Phases"), ("learning", "Learning"), ("groups", "Groups"),
     ("time", "Time"), ("episodes", "Episodes"), ("reading", "How to read this"),
 )  # fmt: skip
-AROUND = 10  # RL steps on each side of a change of phase
-PHASES = ("Phase", "From step", "Cause", "Evidence")
-VARIETY = {  # figure -> heading of its change
-    "entropy": "Token entropy", "sampled_entropy_nats": "Token entropy of all episodes",
-    "action_entropy_nats": "Action entropy",
-    "group_call_entropy_nats": "Call entropy in a group", "distinct_trajectories": "Distinct trajectories",
-}  # fmt: skip
 SUCCESS, GROUPS, TIME = {"curve"}, {"staleness", "groups"}, "seats"
 READING = (
     "Success is the share of episodes that the verifier passed. Every rate names its decoding and its tasks; all points"
@@ -37,6 +31,9 @@ READING = (
     " failure), those of feasible tasks, those without a fault.",
     "Curves, gains and differences leave out families that are never trained on, where there are others; in the table"
     " of a run's rounds All, Feasible, No fault and pass count every family.",
+    "A round is of the weights made by the step that it names. Where a resume from a checkpoint began a new lineage,"
+    " they are named lineage.step, which is no decimal: 0.900 is step 900 of the first lineage, and 0.1118 came 218"
+    " steps later.",
     "A gain is paired: the same instances before and after, with Newcombe's 95 % interval; it is real where the"
     " interval lies above 0. Several seeds are pooled with instances as clusters, so that interval speaks of these"
     " seeds and of other tasks like these, not of other seeds; the range of the seeds stands beside it. Where a seed"
@@ -59,9 +56,9 @@ def page(groups: Sequence[Group], drawn: Sequence[Picture]) -> str:
     parts = {
         "runs": _runs(groups),
         "success": join(
-            [_figures(drawn, SUCCESS), _gains(groups), _differences(groups), *(_rounds(run) for run in runs)]
+            [_figures(drawn, SUCCESS), _gains(groups), _differences(groups), *(rounds_of(run) for run in runs)]
         ),
-        "phases": join(_phases(run) for run in runs),
+        "phases": join(phases_of(run) for run in runs),
         "learning": _learning(drawn),
         "groups": join([_figures(drawn, GROUPS), _endings(runs)]),
         "time": join(
@@ -85,7 +82,7 @@ def _runs(groups: Sequence[Group]) -> Markup:
             seed = "" if run.seed is None else run.seed
             rows.append((run.name, group.label, seed, run.file, run.started, said, steps, _episodes(run)))
     head = ("Run", "Group", "Seed", "File", "Started", "State", "Steps", "Episodes")
-    return table(head, rows)
+    return table(head, rows, words={"State"})
 
 
 def _by_phase(run: RunData) -> dict[str, int]:
@@ -143,114 +140,25 @@ def gain_said(found: Gain) -> str:
     return f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
 
 
-def rate_said(found: Rate) -> str:
-    """`0.750 (90/120), 0.666-0.819`."""
-    low, high = found.interval
-    return f"{found.value:.3f} ({found.successes}/{found.n}), {low:.3f}-{high:.3f}" if found.n else "-"
-
-
-def _rounds(run: RunData) -> Markup:
-    head = tag("h3", f"Rounds of {run.name}")
-    if not run.rounds:
-        return join([head, tag("p", "No evaluation round has been opened.")])
-    rows, families = [], sorted({name for found in run.rounds for name in found.summary.families})
-    for found in run.rounds:
-        whole, summary = found.summary.whole, found.summary
-        name = found.name if found.closed else f"{found.name} (going on)"
-        rows.append(
-            (name, found.version, found.decoding, rate_said(whole.all), _short(whole.feasible),
-             _short(whole.without_faults), _short(summary.trained.all), _short(summary.untrained.all),
-             ", ".join(f"@{k} {value:.3f}" for k, value in summary.pass_at.items()), found.task_set[:12])
-        )  # fmt: skip
-    titles = ("Round", "Weights", "Decoding", "All, 95 %", "Feasible", "No fault", "Trained families",
-              "Never trained", "pass", "Task set")  # fmt: skip
-    by_round = [found.summary.families for found in run.rounds]
-    apart = table(
-        ("Family", *(f"{found.name} ({found.decoding})" for found in run.rounds)),
-        [
-            (name, *(_short(rates[name].all) if name in rates else "-" for rates in by_round))
-            for name in families
-        ],
-        "By family, all episodes",
-    )  # fmt: skip
-    return join([head, table(titles, rows), apart, *_wordings(run)])
-
-
-def _wordings(run: RunData) -> list[Markup]:
-    beside = wordings.alike(run.rounds)
-    rows = wordings.by_wording(beside)
-    if not rows:
-        return []
-    titles = ("Family", "Wording", *(f"{found.name} ({found.decoding})" for found in beside))
-    shown = [
-        (row.family, row.wording, *(f"{solved}/{played}" if played else "-" for solved, played in row.rounds))
-        for row in rows
-    ]
-    return [table(titles, shown, "By wording, episodes without faults, what the last round missed most first")]
-
-
-def _short(found: Rate) -> str:
-    return f"{found.value:.3f} ({found.successes}/{found.n})" if found.n else "-"
-
-
-def _phases(run: RunData) -> Markup:
-    rows = [
-        (switch.phase, switch.start, switch.cause,
-         ", ".join(f"{name} {value:.4g}" for name, value in switch.evidence.items()) or "-",
-         *(around(run, figure, at) for figure in VARIETY))
-        for at, switch in enumerate(run.switches)
-    ]  # fmt: skip
-    said = (
-        f"Variety: means over at most {AROUND} steps of RL before and after the change, of the nearest stay on either"
-        " side; but for that of all episodes of the batches trained on, so without groups of equal rewards"
-    )
-    return join([tag("h3", run.name), table((*PHASES, *VARIETY.values()), rows, said), *_strata(run)])
-
-
-def _strata(run: RunData) -> list[Markup]:
-    """How many demonstrated tasks were always, sometimes or never solved, by family; nothing without strata."""
-    kinds = list(dict.fromkeys(name.rpartition("/")[2] for name in run.strata))
-    families = list(dict.fromkeys(name.rpartition("/")[0] for name in run.strata))
-    if not kinds:
-        return []
-    rows = [(family, *(run.strata.get(f"{family}/{kind}", 0) for kind in kinds)) for family in families]
-    return [table(("Family", *kinds), rows, "Demonstrated tasks by how often they were solved")]
-
-
-def around(run: RunData, figure: str, at: int) -> str:
-    """The figure's mean over the last RL steps before the change of phase number `at`, and over the first after it.
-
-    Of the nearest stay with RL steps on either side alone: what lies behind another change is another one's doing.
-    """
-    stays = _stays(run, figure)
-    before = next((stay[-AROUND:] for stay in reversed(stays[:at]) if stay), [])
-    after = next((stay[:AROUND] for stay in stays[at:] if stay), [])
-    return f"{sum(before) / len(before):.3f} -> {sum(after) / len(after):.3f}" if before and after else "-"
-
-
-def _stays(run: RunData, figure: str) -> list[list[float]]:
-    """The figure's values in RL by stay.
-
-    A change of phase may leave the step under way to be made after it: such a step is of the last stay in RL.
-    """
-    starts, stays = [switch.start for switch in run.switches], [list[float]() for _ in run.switches]
-    for step, value in sorted(history.series(run.steps, figure, "rl").items()):
-        place = bisect_left(starts, step) - 1
-        of_rl = (earlier for earlier in range(place, -1, -1) if run.switches[earlier].phase == "rl")
-        stays[next(of_rl, place)].append(value)
-    return stays
-
-
 def _learning(drawn: Sequence[Picture]) -> Markup:
     rest = {one.name for one in drawn if one.name not in SUCCESS | GROUPS and not one.name.startswith(TIME)}
     if not rest:
         return tag("p", "No optimizer step has been made.")
-    return tag("div", _figures(drawn, rest), class_="pair")
+    said = "A click on a picture makes it as wide as the page; a click on its heading puts it back."
+    return join([tag("p", said), tag("div", *(_enlarged(one) for one in drawn if one.name in rest), class_="pair")])
+
+
+def _enlarged(one: Picture) -> Markup:
+    """A figure that a link to itself makes wide: the style does so to the one that the address ends in."""
+    place = f"picture-{one.name}"  # a section may have the picture's own name
+    shown = tag("a", picture(one.content, f"{one.title}: {one.said}"), href=f"#{place}")
+    head = tag("h3", tag("a", one.title, href="#learning"))
+    return tag("figure", head, shown, tag("figcaption", one.said), id=place)
 
 
 def _endings(runs: Sequence[RunData]) -> Markup:
     rows = [(run.name, _counts(run.figures.endings) or "no group yet") for run in runs]
-    return table(("Run", "Groups"), rows)
+    return table(("Run", "Groups"), rows, words={"Groups"})
 
 
 def _figures(drawn: Sequence[Picture], names: set[str]) -> Markup:

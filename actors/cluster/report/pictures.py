@@ -34,10 +34,15 @@ class _Curve(NamedTuple):
     window: int = 1
     share: bool = False
     whole: bool = False
+    cut: bool = False
 
 
 CURVES = (
-    _Curve("loss", "Loss", "Mean over the batch; phases minimise different things.", "loss", "loss", None, whole=True),
+    _Curve(
+        "loss", "Loss",
+        "Mean over the batch; phases minimise different things. Rare values far above all others are off the axis.",
+        "loss", "loss", None, whole=True, cut=True,
+    ),
     _Curve("token-entropy", "Token entropy", "Of the next token, at temperature 1.", "entropy", "nats", None),
     _Curve(
         "sampled-entropy", "Token entropy of all episodes",
@@ -96,7 +101,7 @@ def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
         found = {group.label: [_first(run, names, curve.phase) for run in group.runs] for group in of}
         drawn = curves.lines(
             found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share, axis=along,
-            called=called,
+            called=called, cut=curve.cut,
         )  # fmt: skip
         yield from _if(curve.name, curve.title, curve.said, drawn)
     drawn = curves.counts(

@@ -14,10 +14,23 @@ def episodes_of(run: RunData) -> Markup:
     """One success and one failure per family, where they are stored."""
     head = tag("h3", run.name)
     if not run.episodes:
-        return join([head, tag("p", "No whole episode is stored.")])
+        return join([head, tag("p", *_none(run))])
     rows = [(one.family, one.task, _verdict(one), len(one.steps), one.where) for one in run.episodes]
     whole = (_episode(one, run.details.get(one.token, "")) for one in run.episodes)
-    return join([head, table(("Family", "Task", "Verdict", "Steps", "Played in"), rows), *whole])
+    return join(
+        [head, table(("Family", "Task", "Verdict", "Steps", "Played in"), rows, words={"Task", "Verdict"}), *whole]
+    )
+
+
+def _none(run: RunData) -> list[object]:
+    """Where to look for episodes."""
+    if not sum(run.figures.episodes.values()):
+        return ["No episode has been played yet."]
+    command = tag("code", f"computerrl report {run.name}")
+    return [
+        "No whole episode is stored here: a file of figures holds none, and a run's folder those that it has kept. ",
+        "On the machine that holds the run's own folder, ", command, " shows them.",
+    ]  # fmt: skip
 
 
 def _verdict(episode: Episode) -> Markup:

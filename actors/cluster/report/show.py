@@ -11,7 +11,7 @@ import msgspec
 
 from actors.cluster import criterion, places, say
 from actors.cluster.evaluation import Round
-from actors.cluster.report import kept, wordings
+from actors.cluster.report import kept, rounds, wordings
 from actors.cluster.report.gather import RunData, deploy_of, gather, grouped, key_of, record_of
 from actors.cluster.report.machine import MachineTime, by_phase
 from actors.cluster.report.page import page
@@ -20,8 +20,9 @@ from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
 from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
-from actors.replay.intervals import Rate
 from runtime.errors import ConfigError
+
+BESIDE = 8  # rounds of a table by family
 
 
 def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
@@ -31,10 +32,13 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     """
     if out is not None:
         places.refuse_unwritable(out, "--out")
+    paths = _once(paths)
     if out is None:
         brief, written = [_brief(path) for path in paths], []
+        names = [run.name for run in brief]
     else:
-        runs = _told_apart([_gathered(path) for path in paths])
+        found = [_gathered(path) for path in paths]
+        names, runs = [run.name for run in found], _told_apart(found)
         brief, written = [Brief.of(run) for run in runs], write(runs, paths, out)
     figures, seeds, differences = [run.figures for run in brief], together(brief), apart(brief)
     if as_json:
@@ -45,15 +49,29 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
         )
         say.document({**told, "files": [str(file) for file in written]})
     else:
-        for number, run in enumerate(brief):
-            say.line("\n" * bool(number) + say.clean(f"{run.name}   {run.state}") + "\n")
+        for number, (run, name, path) in enumerate(zip(brief, names, paths, strict=True)):
+            where = f" ({path})" if names.count(name) > 1 else ""
+            say.line("\n" * bool(number) + say.clean(f"{run.name}{where}   {run.state}") + "\n")
             _print(run.figures)
-        for found in seeds:
-            show_seeds(found)
+        for several in seeds:
+            show_seeds(several)
         show_apart(differences)
         for file in written:
             say.line(f"wrote     {file}")
     return 0 if all(one.rounds for one in figures) else 1
+
+
+def _once(paths: Sequence[Path]) -> list[Path]:
+    """The same without files of one content, which would count as several runs."""
+    seen: dict[bytes, Path] = {}
+    found = []
+    for path in paths:
+        first = seen.setdefault(path.read_bytes(), path) if path.is_file() else path
+        if first is path:
+            found.append(path)
+        else:
+            say.line(say.clean(f"left out {path}: the same run as {first}"), to=sys.stderr)
+    return found
 
 
 def _brief(path: Path) -> Brief:
@@ -110,9 +128,11 @@ def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Pat
 
 
 def _print(figures: RunFigures) -> None:
-    rows = [_round(found) for found in figures.rounds]
-    titles = ("ROUND", "WEIGHTS", "DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TRAINED", "NEVER", "TASKS")
-    say.table((*titles, "FAMILIES"), rows)
+    heading, weights = rounds.weights(figures.rounds)
+    rows = [_round(found, made) for found, made in zip(figures.rounds, weights, strict=True)]
+    titles = ("DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TRAINED", "NEVER", "TASKS")
+    say.table(("ROUND", heading.upper(), *titles), rows)
+    _print_families(figures.rounds)
     for compared in figures.gains:
         say.line(f"gain      {criterion.told(compared)}")
     if said := wordings.told(figures.rounds):
@@ -130,6 +150,21 @@ def _print(figures: RunFigures) -> None:
         _print_seats(figures.seats)
     if figures.machine is not None:
         _print_machine(figures.machine)
+
+
+def _print_families(found: Sequence[Round]) -> None:
+    """What was solved of every family, some rounds beside one another."""
+    named = list(zip(rounds.names(found), found, strict=True))
+    for several in (named[at : at + BESIDE] for at in range(0, len(named), BESIDE)):
+        by_round = [one.summary.families for _, one in several]
+        rows = [
+            (family, *(f"{of[family].all.successes}/{of[family].all.n}" if family in of else "-" for of in by_round))
+            for family in sorted({family for of in by_round for family in of})
+        ]
+        if rows:
+            say.line()
+            say.table(("FAMILY", *(name for name, _ in several)), rows)
+    say.line()
 
 
 def _print_seats(seats: SeatTime) -> None:
@@ -153,18 +188,19 @@ def _print_machine(machine: MachineTime) -> None:
     say.line(f"desktops  {machine.desktops} used up, {up}")
 
 
-def _round(found: Round) -> tuple[str, ...]:
+def _round(found: Round, made: str) -> tuple[str, ...]:
     whole = found.summary.whole
     low, high = whole.all.interval
-    families = ", ".join(f"{family} {_share(rates.all)}" for family, rates in found.summary.families.items())
-    apart = [_share(part.all) if part.all.n else "-" for part in (found.summary.trained, found.summary.untrained)]
-    shares = (_share(whole.all), f"{low:.3f}-{high:.3f}", _share(whole.feasible), _share(whole.without_faults), *apart)
+    apart = [rounds.share(part.all) if part.all.n else "-" for part in (found.summary.trained, found.summary.untrained)]
+    shares = (
+        rounds.share(whole.all),
+        f"{low:.3f}-{high:.3f}",
+        rounds.share(whole.feasible),
+        rounds.share(whole.without_faults),
+        *apart,
+    )
     name = found.name if found.closed else f"{found.name} (open)"
-    return name, found.version, found.decoding, *shares, found.task_set[:12], families
-
-
-def _share(rate: Rate) -> str:
-    return f"{rate.value:.3f} ({rate.successes}/{rate.n})"
+    return name, made, found.decoding, *shares, found.task_set[:12]
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -33,6 +33,11 @@ class Worded(NamedTuple):
         solved, played = self.rounds[-1]
         return played - solved
 
+    @property
+    def always(self) -> bool:
+        """Whether all episodes of the last round, and there are some, were solved."""
+        return not self.missed and self.rounds[-1][1] > 0
+
 
 @lru_cache(maxsize=4096)
 def wording_of(task: str) -> str:
@@ -84,7 +89,7 @@ def told(rounds: Sequence[Round]) -> str:
     rows = by_wording(beside)
     if not rows:
         return ""
-    always = sum(row.missed == 0 and row.rounds[-1][1] > 0 for row in rows)
+    always = sum(row.always for row in rows)
     most = [f'"{row.wording}" {row.rounds[-1][0]} of {row.rounds[-1][1]}' for row in rows[:MOST_TOLD] if row.missed]
     said = f"; missed most: {', '.join(most)}" if most else ""
     return f"{always} of {len(rows)} always solved in {beside[-1].name}{said}"

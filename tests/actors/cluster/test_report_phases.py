@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from actors.cluster.report.gather import RunData, gather
-from actors.cluster.report.page import around
+from actors.cluster.report.pagephases import around
 from tests.actors.cluster.test_report_page import Fabricated
 
 
@@ -32,7 +32,7 @@ def test_what_a_change_of_phase_did_is_read_from_its_own_neighbours() -> None:
     rl = {1: 1.0, 2: 2.0, 4: 4.0, 5: 6.0, 7: 10.0}
     steps = [SimpleNamespace(step=step, phase="rl", figures={"entropy": value}) for step, value in rl.items()]
     found = changes(steps, {0: ["demo", "rl"], 2: ["pulse"], 3: ["rl"], 5: ["pulse"], 6: ["rl"], 7: ["done"]})
-    assert found == ["-", "-", "1.500 -> 5.000", "1.500 -> 5.000", "5.000 -> 10.000", "5.000 -> 10.000", "-"]
+    assert found == ["-", "-", "1.500 -> 5.000", "-", "5.000 -> 10.000", "-", "-"]
 
 
 def test_a_step_under_way_when_its_stay_ended_is_no_step_after_the_change() -> None:
@@ -40,7 +40,7 @@ def test_a_step_under_way_when_its_stay_ended_is_no_step_after_the_change() -> N
     rl = {1: 1.0, 2: 2.0, 3: 6.0, 6: 4.0, 7: 8.0}
     steps = [SimpleNamespace(step=step, phase="rl", figures={"entropy": value}) for step, value in rl.items()]
     found = changes(steps, {0: ["demo", "bc", "rl"], 2: ["pulse"], 5: ["rl"], 6: ["done"]})
-    assert found == ["-", "-", "-", "3.000 -> 6.000", "3.000 -> 6.000", "-"]
+    assert found == ["-", "-", "-", "3.000 -> 6.000", "-", "-"]
 
 
 def changes(steps: list[SimpleNamespace], phases: dict[int, list[str]]) -> list[str]:

@@ -1,0 +1,88 @@
+"""The page's tables of a run's rounds: weights, families, wordings.
+
+Invariant: every round that was opened is there, one that goes on included; no column is wholly empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from actors.cluster.evaluation import Round
+from actors.cluster.report import rounds, wordings
+from actors.cluster.report.gather import RunData
+from actors.cluster.report.html import Markup, folded, join, table, tag
+from actors.cluster.report.wordings import Worded
+from actors.replay.intervals import Rate
+
+NONE = frozenset(("", "-"))
+
+
+def rate_said(found: Rate) -> str:
+    """`0.750 (90/120), 0.666-0.819`."""
+    low, high = found.interval
+    return f"{rounds.share(found)}, {low:.3f}-{high:.3f}" if found.n else "-"
+
+
+def rounds_of(run: RunData) -> Markup:
+    """What was measured of `run`, as a whole and by parts."""
+    head = tag("h3", f"Rounds of {run.name}")
+    if not run.rounds:
+        return join([head, tag("p", "No evaluation round has been opened.")])
+    heading, weights = rounds.weights(run.rounds)
+    titles = ("Round", heading, "Decoding", "All, 95 %", "Feasible", "No fault", "Trained families", "Never trained",
+              "pass", "Task set")  # fmt: skip
+    rows = [
+        (found.name if found.closed else f"{found.name} (going on)", made, *_shares(found), found.task_set[:12])
+        for found, made in zip(run.rounds, weights, strict=True)
+    ]
+    return join([head, _without_empty(titles, rows), _families(run.rounds), *_wordings(run.rounds)])
+
+
+def _shares(found: Round) -> tuple[str, ...]:
+    whole, summary = found.summary.whole, found.summary
+    apart = (whole.feasible, whole.without_faults, summary.trained.all, summary.untrained.all)
+    passed = ", ".join(f"@{k} {value:.3f}" for k, value in summary.pass_at.items())
+    return found.decoding, rate_said(whole.all), *map(_short, apart), passed
+
+
+def _without_empty(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """The table without the columns that no row has anything in."""
+    told = [n for n in range(len(titles)) if any(row[n] not in NONE for row in rows)]
+    return table([titles[n] for n in told], [[row[n] for n in told] for row in rows])
+
+
+def _families(found: Sequence[Round]) -> Markup:
+    by_round = [one.summary.families for one in found]
+    rows = [
+        (name, *(_short(rates[name].all) if name in rates else "-" for rates in by_round))
+        for name in sorted({name for rates in by_round for name in rates})
+    ]
+    return table(("Family", *rounds.names(found)), rows, "By family, all episodes")
+
+
+def _wordings(found: Sequence[Round]) -> list[Markup]:
+    """Those that were missed, and folded beneath them those that were always solved in the last round."""
+    beside = wordings.alike(found)
+    rows = wordings.by_wording(beside)
+    always = [row for row in rows if row.always]
+    missed = [row for row in rows if not row.always]
+    said = f"By wording ({beside[-1].decoding}), episodes without faults" if beside else ""
+    shown = []
+    if missed:
+        shown.append(_worded(beside, missed, f"{said}, what {beside[-1].name} missed most first"))
+    if always:
+        count = f"{len(always)} of {len(rows)} wordings always solved in {beside[-1].name}"
+        shown.append(folded(count, _worded(beside, always, said)))
+    return shown
+
+
+def _worded(beside: Sequence[Round], rows: Iterable[Worded], caption: str) -> Markup:
+    shown = [
+        (row.wording, row.family, *(f"{solved}/{played}" if played else "-" for solved, played in row.rounds))
+        for row in rows
+    ]
+    return table(("Wording", "Family", *(one.name for one in beside)), shown, caption, words={"Wording"})
+
+
+def _short(found: Rate) -> str:
+    return rounds.share(found) if found.n else "-"
