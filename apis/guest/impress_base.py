@@ -145,7 +145,7 @@ class Show(Document):
         """As above, of the box that a refusal calls by that name."""
         count = count_of(shape)
         if count > MAX_PARTS:
-            raise wrong(f"{name} has {count} parts; of one with more than {MAX_PARTS} none is changed")
+            raise wrong(f"{name} has {count} parts, and at most {MAX_PARTS} are changed at once")
         return list(parts(shape))
 
     def _texts(self, slide: int, box: int) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 import shutil
 import zipfile
@@ -17,7 +18,7 @@ import pytest_asyncio
 from actors.cluster.apicheck.desk import OPEN_MS, RealDesk, opened
 from actors.cluster.bench.stage import provider
 from actors.desktop import link
-from apis.check.cases_impress import TABLE
+from apis.check.cases_impress import SOUND, TABLE
 from apis.check.deckfile import DeckFile
 from apis.execute import setup
 from apis.observation import Observation, from_guest
@@ -40,6 +41,14 @@ BOX = (
     '<draw:frame svg:x="{x}cm" svg:y="5cm" svg:width="3cm" svg:height="1cm"><draw:text-box><text:p>{text}</text:p>'
     "</draw:text-box></draw:frame>"
 )
+LINE = '<draw:line svg:x1="1cm" svg:y1="9cm" svg:x2="5cm" svg:y2="9cm"/>'
+CELLS = "<table:table-row>" + "<table:table-cell/>" * 24 + "</table:table-row>"
+MANY = (  # 501 lines and 504 cells
+    f"<draw:g>{LINE * 501}</draw:g>"
+    '<draw:frame svg:x="1cm" svg:y="1cm" svg:width="20cm" svg:height="2cm"><table:table>'
+    f'<table:table-column table:number-columns-repeated="24"/>{CELLS * 21}</table:table></draw:frame>'
+)
+TURNED = '<draw:rect svg:width="5cm" svg:height="2cm" draw:transform="rotate(0.78539816) translate(10cm 8cm)"/>'
 CALLS = 5000  # more than there is time for
 TRIES = 30  # of 0.3 s, the time that app info may take
 # A component of the office's that adds a module to those that are called: it says whether the main thread calls it.
@@ -156,6 +165,7 @@ async def test_a_box_that_is_emptied_by_keys_is_empty_in_the_file_that_a_call_sa
     ):
         await desk.call(method, **arguments)
         await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+    assert "- Box 0 (title)\n- Box 1 (outline): one" in (await look(desk)).info
     assert await desk.tool("save") == "saved bare.odp"
     content = zipfile.ZipFile(io.BytesIO(await desk.contents("Documents/bare.odp"))).read("content.xml").decode()
     assert ">one<" in content
@@ -197,6 +207,88 @@ def with_boxes(deck: bytes, inside: str) -> bytes:
                 data = data.replace(b"<office:document-content ", b"<office:document-content " + table)
             made.writestr(entry, data)
     return out.getvalue()
+
+
+async def test_the_text_of_a_cell_that_was_emptied_by_keys_is_told_as_empty(desk: RealDesk) -> None:
+    table = PARTS.format(boxes=BOX.format(x=1, text="left")).replace('y="1cm"', 'y="7cm"')
+    await show(desk, "cell.odp", with_boxes(make_odp([[("title", "Parts")]]), table))
+    cell = next(e for e in (await look(desk)).elements if e.text == "B")
+    for method, arguments in (
+        ("click", {"x": cell.cx, "y": cell.cy, "n": 2}),
+        ("hotkey", {"keys": ["ctrl", "a"]}),
+        ("hotkey", {"keys": ["BackSpace"]}),
+    ):
+        await desk.call(method, **arguments)
+        await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+    assert "- Box 1 (table): A | \n" in (await look(desk)).info
+    await desk.call("type_text", text="new")
+    assert "- Box 1 (table): A | new\n" in (await look(desk)).info
+
+
+async def test_a_box_of_too_many_parts_is_told_of_but_not_changed_in_part(desk: RealDesk) -> None:
+    await show(desk, "many.odp", with_boxes(make_odp([[("title", "Many")]]), MANY))
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("set_text_color", {"color": "red"}),
+        ("set_style", {"bold": True}),
+        ("set_textbox_alignment", {"alignment": "center"}),
+        ("set_background_color", {"color": "red"}),
+        ("delete_content", {}),
+    ]
+    for box, count in ((1, 501), (2, 504)):
+        for name, arguments in calls:
+            said = await desk.tool(name, slide_index=1, box_index=box, **arguments)
+            assert said == (
+                f"refused: box_index: box {box} of slide 1 has {count} parts, and at most 500 are changed at once"
+            )
+    said = await desk.tool("set_slide_font", slide_index=1, font_name="Liberation Sans")
+    assert said.startswith("refused: slide_index: box 1 of slide 1 has 501 parts")
+    assert "- Box 2 (table):  |  | " in (await look(desk)).info
+
+
+async def test_a_turned_box_is_aligned_by_its_outermost_points(desk: RealDesk) -> None:
+    await show(desk, "turned.odp", with_boxes(make_odp([[("title", "Turned")]]), TURNED))
+    said = await desk.tool("position_box", slide_index=1, box_index=1, position="top-left")
+    assert said == "box 1 of slide 1 is at x 0 cm, y 0 cm"
+    said = await desk.tool("position_box", slide_index=1, box_index=1, position="bottom-right")
+    side = 7 / 2**0.5  # cm, of the square that a box of 5 x 2 cm fills when it is turned by half a right angle
+    assert [float(cm) for cm in re.findall(r"[\d.]+(?= cm)", said)] == pytest.approx(
+        [28 - side, 15.75 - side], abs=0.01
+    )
+    assert await desk.tool("save") == "saved turned.odp"
+    file = zipfile.ZipFile(io.BytesIO(await desk.contents("Documents/turned.odp")))
+    corner = re.search(r"rotate \(0\.785\d*\) translate \(([\d.]+)cm ([\d.]+)cm\)", file.read("content.xml").decode())
+    assert corner is not None
+    assert [float(cm) for cm in corner.groups()] == pytest.approx([28 - side, 15.75 - 2 / 2**0.5], abs=0.01)
+
+
+async def choose(desk: RealDesk, menu: str, item: str) -> None:
+    """Choose from a menu."""
+    for name in (menu, item):
+        there: list[Any] = []
+        for _ in range(TRIES):
+            there = [e for e in (await look(desk)).elements if e.name == name and "menu" in e.tag]
+            if there:
+                break
+        await desk.call("click", x=there[0].cx, y=there[0].cy)
+        await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+
+
+async def test_slides_are_counted_and_shown_in_every_view_that_shows_them(desk: RealDesk) -> None:
+    await show(desk, "views.odp", make_odp([[("title", f"S{n}")] for n in range(1, 4)]))
+    await desk.call("write_file", path=SOUND, data=TABLE.files()[SOUND])
+    for number, view in ((3, "Slide Sorter"), (2, "Outline"), (1, "Notes")):
+        await choose(desk, "View", view)
+        assert await desk.tool("go_to_slide", slide_index=number) == f"slide {number} of 3 is shown"
+        assert await desk.tool("get_slide_count") == f"3 slides; slide {number} is shown"
+        assert (await look(desk)).info.startswith(f"slides: 3; current: {number}\nSlide 1:\n- Box 0 (title): S1")
+        said = await desk.tool("insert_file", file_path=f"~/{SOUND}", slide_index=None)
+        assert said.startswith(f"the sound is box 1 of slide {number}, ")
+    await choose(desk, "View", "Master Handout")
+    assert await desk.tool("go_to_slide", slide_index=2) == (
+        "refused: slide_index: the handout shows no single slide: choose View > Normal first"
+    )
+    await choose(desk, "View", "Normal")
+    assert await desk.tool("go_to_slide", slide_index=2) == "slide 2 of 3 is shown"
 
 
 async def test_calls_run_on_the_main_thread_of_the_office(desk: RealDesk) -> None:

@@ -297,3 +297,33 @@ async def test_a_pdf_has_comments_and_pictures_as_it_was_asked_for(writer: Write
     assert [b"/Subtype /Text " in pdf for pdf in pdfs.values()] == [False, True, False]
     assert [b"/DCTDecode" in pdf for pdf in pdfs.values()] == [True, True, False]
     assert len(pdfs["standard"]) < len(pdfs["high"]) < len(pdfs["print"])
+
+
+async def test_capitals_stand_at_the_start_of_words_only(writer: Writer) -> None:
+    words = "the 2nd and mp3player of abc_def, cafe\u0301s o'neill 90's don\u2019t ex\u00adample"
+    await writer("write_file", path="Documents/words.odt", data=odt(f"<text:p>{words}</text:p>"))
+    await writer.open("Documents/words.odt")
+    said = await writer.tool("capitalize_words")
+    assert said == "9 words changed: every word there that begins with a letter has a capital"
+    capitals = "The 2nd And Mp3player Of Abc_def, Cafe\u0301s O'neill 90's Don\u2019t Ex\u00adample"
+    assert f"0: {capitals}" in await writer.info()
+
+
+async def test_a_side_that_follows_from_the_other_is_bounded_as_one_that_is_given(writer: Writer) -> None:
+    for name, size, argument in (("thin", (1, 500), "width"), ("flat", (500, 1), "height")):
+        await writer("write_file", path=f"{name}.png", data=png(*size, 0xFF0000))
+        said = await writer.tool("insert_image_at_cursor", image_path=f"~/{name}.png", **{argument: 11})
+        assert said == f"refused: {argument}: with 11 pixels the other side would have 5500: give both"
+        said = await writer.tool("insert_image_at_cursor", image_path=f"~/{name}.png", **{argument: 1})
+        assert said.startswith(f"inserted {name}.png, {size[0]} x {size[1]} pixels, in paragraph 0")
+
+
+async def test_the_print_preview_is_named_where_a_caret_is_needed(writer: Writer) -> None:
+    await writer.press("ctrl+shift+o")
+    refused = "the caret is not in the text, the print preview is open: close it first, with esc"
+    assert (await writer.info())[0].endswith(f"; {refused}")
+    for name, arguments in (("write_text", {"text": "x"}), ("insert_page_break", {})):
+        assert await writer.tool(name, **arguments) == f"refused: {refused}"
+    await writer.press("Escape")
+    assert "; caret: paragraph 0" in (await writer.info())[0]
+    assert (await writer.tool("write_text", text="x")).startswith("wrote 1 character; ")

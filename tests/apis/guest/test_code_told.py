@@ -122,3 +122,65 @@ def test_a_folder_that_was_deleted_can_still_be_taken_out_of_the_window(
     assert asked == [f"{tmp_path}/gone"]
     with pytest.raises(code.Refused, match="there is no folder ~/gone"):
         code.CodeTools().add_folder(folder="~/gone")
+
+
+@pytest.mark.parametrize(
+    ("error", "there", "left"),
+    [
+        ("the merge editor is gone", "", ""),
+        ("the merge editor is gone", "mine", "mine"),  # the user's own file stays
+        ("late", "", "old"),  # the merge editor may still open on it
+    ],
+)
+def test_a_merge_that_is_refused_leaves_no_file_behind(
+    code: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: str, there: str, left: str
+) -> None:
+    for name in ("one", "two", "old"):
+        (tmp_path / name).write_text(name)
+    result = tmp_path / "new"
+    if there:
+        result.write_text(there)
+    seen = []
+
+    def ask(method: str, *_: Any, **__: Any) -> dict[str, Any]:
+        if method == "merge":
+            seen.append(result.read_text())
+            raise (code.code_link.Late if error == "late" else code.Refused)("tool_failed", error)
+        return {}
+
+    monkeypatch.setattr(code.code_link, "ask", ask)
+    with pytest.raises(code.Refused, match=error):
+        code.CodeTools().perform_merge(path1="~/one", path2="~/two", base="~/old", result="~/new")
+    assert seen == [there or "old"]
+    assert (result.read_text() if result.exists() else "") == left
+
+
+def test_without_a_window_nothing_is_written_for_a_merge(code: Any, tmp_path: Path) -> None:
+    for name in ("one", "two", "old"):
+        (tmp_path / name).write_text(name)
+    with pytest.raises(code.Refused, match="VS Code is not open"):
+        code.CodeTools().perform_merge(path1="~/one", path2="~/two", base="~/old", result="~/new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "more"),
+    [("goto_file", "file_path", {"line": 1, "character": 1}), ("launch_vscode", "path", {})],
+)
+def test_a_file_that_is_no_text_is_refused_by_the_arguments_name(
+    code: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, argument: str, more: dict[str, int]
+) -> None:
+    (tmp_path / "a.bin").write_bytes(b"\0")
+    said = ["cannot open vscode-remote://remote/a. Detail: File seems to be binary and cannot be opened as text"]
+
+    def ask(method: str, *_: Any, **__: Any) -> dict[str, Any]:
+        assert method == "openFile"
+        raise code.Refused("tool_failed", f"VS Code says: {said[0]}")
+
+    monkeypatch.setattr(code.code_link, "ask", ask)
+    monkeypatch.setattr(code.code_link, "running", lambda: True)
+    with pytest.raises(code.Refused, match=rf"^{argument}: ~/a\.bin can't be shown as text$"):
+        getattr(code.CodeTools(), name)(**{argument: "~/a.bin"}, **more)
+    said[0] = "cannot open it. Detail: it is gone"
+    with pytest.raises(code.Refused, match=r"^VS Code says: cannot open it\. Detail: it is gone$"):
+        getattr(code.CodeTools(), name)(**{argument: "~/a.bin"}, **more)

@@ -29,6 +29,7 @@ def test_matches_are_those_of_a_substitution(texts: list[str], pattern: str, new
     [
         ("(", None, "pattern: '(' is no regular expression: missing ), unterminated subpattern"),
         ("a{9999999999999}", None, "pattern: 'a{9999999999999}' is no regular expression"),
+        ("(?a)(?u)x", None, "pattern: '(?a)(?u)x' is no regular expression: ASCII and UNICODE flags are incompatible"),
         ("a", r"\1", "replacement: invalid group reference 1"),
         ("a", r"\q", "replacement: bad escape"),
         ("a", "\\", "replacement: bad escape"),
