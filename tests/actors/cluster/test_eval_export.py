@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -225,7 +226,7 @@ def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Pat
     assert (found.version, found.closed, found.summary.faults) == ("0.5", True, 0)
     again = subprocess.run([*COMMAND, "report", "seen"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
-    assert "eval   0.5" in again.stdout
+    assert re.search(r"^eval +5 +T=1 ", again.stdout, re.MULTILINE), again.stdout
     assert not (runs / "seen" / "checkpoints").exists(), "nothing learned"
     deploy = read(runs / "seen" / "deploy.yaml", Deploy)
     same = evaluation.compare(show.like(deploy, runs / "seen"), found)
