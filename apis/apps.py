@@ -41,6 +41,17 @@ APPS: tuple[App, ...] = (
 
 PROGRAMS = {app.argv[0] for app in APPS if app.argv} | {"libreoffice"}  # what opens a window when it is started
 APP_NAMES = tuple(app.name for app in APPS)
+# What else people call them: without the maker, as published, and by program.
+ALIASES = {
+    alias: app.name
+    for app in APPS
+    for alias in (
+        app.name.removeprefix("libreoffice_").removeprefix("google_"),
+        (app.published or app.name).replace(" ", "_"),
+        *(app.argv[:1] if app.argv[0] not in OFFICE else ()),
+    )
+    if alias not in APP_NAMES
+}
 _BY_CLASS = {wm_class: app.name for app in APPS for wm_class in app.wm_classes}
 _BY_PUBLISHED = {app.published: app for app in APPS if app.published}
 _BY_NAME = {app.name: app for app in APPS}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -19,6 +20,8 @@ from apis.sheetorder import sheet_first
 from apis.slideorder import slide_first
 from apis.space import MEANING, ActionSpace
 
+Form = Literal["compact", "paper"]
+FORMS: tuple[Form, ...] = ("compact", "paper")
 MAX_TASK = 2000
 LAST_TURNS_COMPACT, LAST_TURNS_PAPER = 8, 30
 COMPACT_WINDOWS, COMPACT_ELEMENTS, COMPACT_TEXT = 8, 60, 80

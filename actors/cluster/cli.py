@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from actors.cluster.nearest import hint
+from runtime.errors import ConfigError
 
 COMMANDS = (
     "run",
@@ -57,6 +58,20 @@ class Parser(argparse.ArgumentParser):
             f"{words[0]}: no such argument; {hint(word, options)}" if word.startswith("-") else f"{word}: one too many"
         )
 
+    def refuse_empty(self, args: argparse.Namespace) -> None:
+        """Raise ConfigError for the first argument that was given as an empty word.
+
+        It would stand for the current folder, or for what was left out, and neither is what a script's empty variable
+        was to say.
+        """
+        for action in self._actions:
+            given = getattr(args, action.dest, None)
+            if given == "" or (isinstance(given, list) and "" in given):
+                name = action.option_strings[-1] if action.option_strings else action.metavar or action.dest
+                if action.required and action.nargs is None:
+                    raise ConfigError(f"{name} is empty: give it a value")
+                raise ConfigError(f"{name} is empty: give it a value, or leave it out")
+
 
 def build_parser() -> Parser:
     """The whole command line."""
@@ -80,9 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest:
         args.parser.unknown(rest)
     from actors.cluster.say import clean, unheard
-    from runtime.errors import ConfigError
 
     try:
+        args.parser.refuse_empty(args)
         return int(args.main(args))
     except ConfigError as error:
         sys.stderr.write(clean(f"{args.parser.prog}: {error}") + "\n")

@@ -19,6 +19,7 @@ from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
 from actors.replay.config import DemosConfig, ReplayConfig, TasksConfig
 from actors.sampler.config import SamplersConfig
+from apis.forms import Form
 from apis.space import ActionSpace
 from runtime.errors import ConfigError
 
@@ -52,7 +53,7 @@ class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     hosts: int = 1  # processes that the seats are spread over
     spares: int = 1  # desktops that stand ready, per host process
     provider: SandboxConfig | HostsConfig = SandboxConfig()
-    form: Literal["compact", "paper"] = "compact"  # of prompts and answers
+    form: Form = "compact"  # of prompts and answers
     actions: ActionSpace = "both"  # that the agent and its demonstrators have: all, "gui" or "api" (apis/space.py)
     screenshots: Screenshots = "some"  # stored: of each episode its last, and with "some" all of one episode in 16
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action

@@ -17,11 +17,11 @@ from actors.replay import demofiles
 from actors.replay.demofiles import Header
 from actors.replay.demos import refuse_foreign
 from actors.replay.ledgerfile import LEDGER
+from apis.forms import FORMS
 from apis.space import SPACES
 from runtime.errors import ConfigError, LedgerError, StoreError
 
 SUFFIXES = (".jsonl", ".parquet")
-FORMS = ("compact", "paper")  # of prompts and answers
 
 
 def locate(name: str, runs: Path) -> Path:

@@ -5,7 +5,6 @@ Invariant: looking at a place changes nothing; what can't be written to is refus
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import tempfile
@@ -32,17 +31,6 @@ def refuse_unwritable(path: Path, flag: str) -> None:
             pass
     except OSError as error:
         raise ConfigError(f"{flag} {path}: nothing can be written there: {error.strerror}; name another") from None
-
-
-def refuse_empty(args: argparse.Namespace, *names: str) -> None:
-    """Raise ConfigError for the first flag among `names` that was given as an empty word.
-
-    It stands for the current folder, or for a flag that was not given, and neither is what a script's empty variable
-    was to say.
-    """
-    for name in names:
-        if getattr(args, name) == "":
-            raise ConfigError(f"--{name.replace('_', '-')} is empty: give it a value, or leave it out")
 
 
 def refuse_no_folder(file: Path, flag: str) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from apis.forms import Form
 from runtime.errors import ConfigError
 
 RESERVED = ("mixed", "policy", "")  # what the ledger says in place of a member's name
@@ -39,7 +40,7 @@ class EndpointMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     model: str
     key_env: str = ""  # environment variable that holds the key; "": none is sent
     temperature: float = 1.0
-    form: Literal["paper", "compact"] = "paper"  # of the prompt it is sent; its answer is put into the run's own form
+    form: Form = "paper"  # of the prompt it is sent; its answer is put into the run's own form
     max_tokens: int = 1024
     length_key: Literal["max_tokens", "max_completion_tokens"] = (
         "max_tokens"  # newer OpenAI models take the second only

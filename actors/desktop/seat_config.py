@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from actors.desktop.quarantine import QuarantinePolicy
+from apis.forms import Form
 from apis.space import ActionSpace
 
 # Which of an episode's screenshots are kept: the last, and with "some" all of one episode in `WHOLE_ONE_IN`, so that a
@@ -18,7 +19,7 @@ WHOLE_ONE_IN = 16
 class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a seat plays episodes."""
 
-    form: Literal["compact", "paper"] = "compact"  # of prompts and answers
+    form: Form = "compact"  # of prompts and answers
     actions: ActionSpace = "both"  # that the agent has
     screenshots: Screenshots = "some"  # of an episode's steps, kept with their payloads
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.player import Play, Player, demonstrated
 from actors.desktop.pool import Pool
 from actors.desktop.seat_config import SeatConfig
-from apis.forms import Turn
+from apis.forms import Form, Turn
 from apis.observation import Observation
 from apis.space import ActionSpace
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
-
-Form = Literal["compact", "paper"]
 
 
 class Said:

@@ -23,7 +23,7 @@ from actors.cluster.taskcheck.display import Progress, stream
 from actors.desktop.link import LinkDown
 from actors.desktop.providers import editor
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from apis.apps import APP_NAMES, app_named
+from apis.apps import ALIASES, APP_NAMES, app_named
 from apis.check import TABLES
 from apis.check.case import NotSo
 from apis.check.run import run
@@ -32,7 +32,6 @@ from runtime.errors import ConfigError, DesktopFault
 from runtime.system import run as run_loop
 
 APPS = tuple(name for name in APP_NAMES if name in TOOLS)
-SHORT = {name.rpartition("_")[2]: name for name in APPS} | {"vs_code": "code"}  # calc, writer, chrome, ...
 
 
 def check(args: argparse.Namespace) -> int:
@@ -55,9 +54,10 @@ def check(args: argparse.Namespace) -> int:
 
 
 def _app(name: str) -> str:
-    wanted = SHORT.get(name, name)
+    wanted = ALIASES.get(name, name)
     if wanted not in APPS:
-        raise ConfigError(f"--app {name}: no application with functions; {hint(name, [*SHORT, *APPS])}")
+        known = [*APPS, *(alias for alias, app in ALIASES.items() if app in APPS)]
+        raise ConfigError(f"--app {name}: no application with functions; {hint(name, known)}")
     return wanted
 
 

@@ -16,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     build = verbs.add_parser("build", help="build it", description=DESCRIPTION, epilog=EXAMPLES)
-    build.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to make")
+    build.add_argument("--out", required=True, metavar="DIR", help="folder to make")
     build.add_argument("--steps", type=int, metavar="N", help="optimizer steps (default: the recipe's)")
     build.add_argument("--seed", type=int, default=0, metavar="N")
     build.set_defaults(parser=build)
@@ -29,7 +29,7 @@ def main(args: argparse.Namespace) -> int:
 
     if args.steps is not None and args.steps < 1:
         raise ConfigError(f"--steps {args.steps}: it counts from 1")
-    out = args.out.absolute()
+    out = Path(args.out).absolute()
     if out.exists():
         raise ConfigError(f"--out {args.out} exists already: name a new folder")
     places.refuse_unwritable(out, "--out")

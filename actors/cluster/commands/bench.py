@@ -103,7 +103,7 @@ def _soak(parser: argparse.ArgumentParser) -> None:
 
 def _sampler(parser: argparse.ArgumentParser) -> None:
     every = "embedded,sglang,batched,sequential"
-    parser.add_argument("--model", default="", metavar="DIR", help="model folder (default: the bundled one)")
+    parser.add_argument("--model", metavar="DIR", help="model folder (default: the bundled one)")
     parser.add_argument("--engines", default=every, metavar="LIST", help=f"of {every} (default: all)")
     parser.add_argument("--episodes", type=int, default=16, metavar="N", help="at the same time (16)")
     parser.add_argument("--steps", type=int, default=6, metavar="N", help="of each (6)")
@@ -113,7 +113,7 @@ def _sampler(parser: argparse.ArgumentParser) -> None:
 def _publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--widths", default="128,512", metavar="LIST", help="of models to publish (128,512)")
     parser.add_argument("--times", type=int, default=5, metavar="N", help="publications of each way (5)")
-    parser.add_argument("--run", default="", metavar="RUN", help="a run or `last`: tell its samplers' lost time")
+    parser.add_argument("--run", metavar="RUN", help="a run or `last`: tell its samplers' lost time")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
 
@@ -126,24 +126,19 @@ def _learner(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Measure and print; 1 when the verdict is bad."""
-    from actors.cluster import places
-
-    for name in ("runs", "out"):
-        if name in args:
-            places.refuse_empty(args, name)
     if args.kind == "publish":
         from actors.cluster.bench import publish
 
         widths = publish.widths_of(args.widths)
         return publish.run(
-            publish.Wanted(widths=widths, times=args.times, run=args.run, runs=args.runs), as_json=args.json
+            publish.Wanted(widths=widths, times=args.times, run=args.run or "", runs=args.runs), as_json=args.json
         )
     if args.kind == "sampler":
         from actors.cluster.bench import sampler
 
         return sampler.run(
             sampler.Wanted(
-                model=args.model,
+                model=args.model or "",
                 engines=sampler.known(args.engines),
                 episodes=args.episodes,
                 steps=args.steps,

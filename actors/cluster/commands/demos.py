@@ -101,10 +101,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Do it."""
-    from actors.cluster import places
-
-    flags = {"record": ("deploy", "base", "name"), "show": ("task",), "import": ("base",)}
-    places.refuse_empty(args, "runs", *flags.get(args.verb, ()))
     if args.verb == "record":
         from actors.cluster.demos import record
 

@@ -24,7 +24,6 @@ EXAMPLES = (
     "  computerrl eval exported/ --like local --decoding t=1 --against eval-before\n"
     "  computerrl eval --resume --name cloned                 play the rest of that evaluation\n"
 )
-HOTTEST = 100  # temperatures are below it
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--untrained", action="store_true", default=None, help="also the suite's families that are never trained on"
     )
     parser.add_argument("--episodes", type=int, metavar="K", help="of each instance (default: 1)")
-    heat = f"greedy (default), or t=T for a temperature T above 0 and below {HOTTEST}, such as t=1"
-    parser.add_argument("--decoding", metavar="D", help=heat)
+    decoding = "greedy (default), or t=T for a temperature T, such as t=1"
+    parser.add_argument("--decoding", metavar="D", help=decoding)
     parser.add_argument("--seats", type=int, metavar="N", help="desktops at the same time (default: 4, or the run's)")
     parser.add_argument("--form", choices=("compact", "paper"), help="of prompts and answers (default: compact)")
     parser.add_argument("--max-steps", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
@@ -65,8 +64,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Evaluate; 1 when too many faults fell into it."""
-    from actors.cluster import places
     from actors.cluster.evaluate import play
 
-    places.refuse_empty(args, "at", "tasks", "like", "decoding", "against", "name", "out", "runs")
     return play.play(args)

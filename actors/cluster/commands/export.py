@@ -18,7 +18,7 @@ EXAMPLES = "examples:\n  computerrl export last model/\n  computerrl export last
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     parser.add_argument("run", metavar="RUN", help="a run, `last` (that trained), base, or a model folder")
-    parser.add_argument("folder", metavar="DIR", type=Path, help="folder to write; it must not exist")
+    parser.add_argument("folder", metavar="DIR", help="folder to write; it must not exist")
     parser.add_argument("--at", metavar="POINT", help="newest, a round's name, or a version")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -26,7 +26,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Write it; 0."""
-    from actors.cluster import exporting, places, weights
+    from actors.cluster import exporting, weights
 
-    places.refuse_empty(args, "at", "runs")
-    return exporting.export(weights.locate(args.run, Path(args.runs), args.at or ""), args.folder, as_json=args.json)
+    return exporting.export(
+        weights.locate(args.run, Path(args.runs), args.at or ""), Path(args.folder), as_json=args.json
+    )

@@ -31,9 +31,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print them; 0, or 2 when there is no such run, actor or event."""
-    from actors.cluster import logview, places, runfolder
+    from actors.cluster import logview, runfolder
 
-    places.refuse_empty(args, "runs")
     return logview.show(
         runfolder.find(Path(args.runs), args.run),
         logview.Wanted(actor=args.actor, event=args.event, trace=args.trace, level=args.level),

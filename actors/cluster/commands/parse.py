@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from apis.apps import ALIASES, APP_NAMES
+
 SUMMARY = "parse a model's answer"
 DESCRIPTION = (
     "Read a model's answer from standard input and print the typed action, or the refusal with its reason.\n"
@@ -14,31 +16,14 @@ EXAMPLES = (
     "  echo \"Agent.type(text='kiwi')\" | computerrl parse --app text_editor\n"
     "  computerrl parse --app libreoffice_calc --json < answer.txt\n"
 )
-APPS = (
-    "text_editor",
-    "file_manager",
-    "terminal",
-    "libreoffice_calc",
-    "libreoffice_writer",
-    "libreoffice_impress",
-    "vlc",
-    "code",
-    "google_chrome",
-)
-# Other names of them: what `apis check` takes, and the programs behind them.
-ALIASES = {name.rpartition("_")[2]: name for name in APPS if name.startswith(("libreoffice_", "google_"))} | {
-    "vs_code": "code",
-    "chromium": "google_chrome",
-    "mousepad": "text_editor",
-    "pcmanfm": "file_manager",
-    "xterm": "terminal",
-}
 MAX_BYTES = 1 << 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("--app", required=True, metavar="APP", help=f"one of {', '.join(APPS)}; also calc, chrome, ...")
+    parser.add_argument(
+        "--app", required=True, metavar="APP", help=f"one of {', '.join(APP_NAMES)}; also calc, chrome, ..."
+    )
     parser.add_argument(
         "--actions", choices=("both", "gui", "api"), default="both", help="actions that the agent has (default: both)"
     )
@@ -55,8 +40,8 @@ def main(args: argparse.Namespace) -> int:
     from runtime.errors import ConfigError
 
     app = ALIASES.get(args.app, args.app)
-    if app not in APPS:
-        raise ConfigError(f"--app {args.app}: no such application; {hint(args.app, APPS)}")
+    if app not in APP_NAMES:
+        raise ConfigError(f"--app {args.app}: no such application; {hint(args.app, [*APP_NAMES, *ALIASES])}")
     text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8", errors="replace")
     found = verdict(text, app, args.actions)
     accepted = found["verdict"] == "action"

@@ -42,7 +42,6 @@ def main(args: argparse.Namespace) -> int:
     from actors.cluster.report import naming, show
     from runtime.errors import ConfigError
 
-    places.refuse_empty(args, "out", "runs")
     if args.text and args.out is not None:
         raise ConfigError("--text prints only: leave --out out, or --text")
     paths = [path for name in args.run for path in naming.paths_of(name, Path(args.runs))]

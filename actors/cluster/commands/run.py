@@ -53,9 +53,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run it."""
-    from actors.cluster import experimentrun, places, runcommand
+    from actors.cluster import experimentrun, runcommand
 
-    places.refuse_empty(args, "name", "cloned", "runs")
     if args.json and not args.dry_run:
         args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl report RUN --json")
     if experimentrun.is_one(args):

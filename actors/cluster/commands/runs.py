@@ -21,9 +21,8 @@ def main(args: argparse.Namespace) -> int:
 
     import msgspec
 
-    from actors.cluster import places, runfolder, say
+    from actors.cluster import runfolder, say
 
-    places.refuse_empty(args, "runs")
     runs = runfolder.of_runs(args.runs)
     rows = [(path, record, runfolder.state(path, record)) for path, record in runfolder.all_runs(runs)]
     broken = runfolder.broken(runs)

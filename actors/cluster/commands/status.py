@@ -21,7 +21,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Say it; 0 for a live or well ended run, 1 for one that failed, crashed or was killed."""
-    from actors.cluster import places, runfolder, statusview
+    from actors.cluster import runfolder, statusview
 
-    places.refuse_empty(args, "runs")
     return statusview.show(runfolder.find(Path(args.runs), args.run), as_json=args.json)

@@ -17,6 +17,7 @@ from actors.replay.actor import DATABASE, SEGMENTS
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.demofiles import Header
 from actors.replay.store import Ledger
+from apis.forms import FORMS
 from apis.space import SPACES
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.origin import check_origin
@@ -46,7 +47,7 @@ def take_in(args: argparse.Namespace) -> int:
             run=RunConfig(base=model if args.base else ""),
             demos=DemonstrationsConfig(count=header.demos),
             desktops=SeatsConfig(
-                form="paper" if header.form == "paper" else "compact",
+                form=next((form for form in FORMS if form == header.form), "compact"),
                 actions=next((space for space in SPACES if space == header.actions), "both"),
             ),
         )

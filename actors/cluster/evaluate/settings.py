@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from actors.cluster import deployfile, lanes, runfolder, suites, typed
-from actors.cluster.commands.eval import HOTTEST
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig
 from actors.cluster.weights import Weights
 from actors.desktop.config import HostsConfig
@@ -24,6 +23,7 @@ from apis.tasks.words import HELD_OUT
 from runtime.errors import ConfigError
 
 GREEDY = "greedy"
+HOTTEST = 100  # temperatures are below it
 INSTANCES = 20  # per family
 # Flag -> what it is without being given: all that decide what is played and how.
 FLAGS: dict[str, Any] = {

@@ -18,8 +18,6 @@ LAST = "last"  # the newest run
 
 def paths_of(name: str, runs: Path) -> list[Path]:
     """The runs' folders and files of figures that `name` means, at least one. Raises ConfigError."""
-    if not name:
-        raise ConfigError("RUN is empty: name a run, a file of figures or `last`")
     if name.endswith(kept.SUFFIX):
         return [kept.locate(name)]
     path = Path(name)

@@ -46,9 +46,9 @@ def check(args: argparse.Namespace) -> int:
     return _check_form(ids, args) if args.static else _check_live(ids, args)
 
 
-def splits_for(wanted: str, *, static: bool) -> tuple[str, ...]:
+def splits_for(wanted: str | None, *, static: bool) -> tuple[str, ...]:
     """The splits to look at; () is each family's own first: training where it is trained on, else held out."""
-    if wanted in ("both", "") and (static or wanted):
+    if wanted == "both" or (static and not wanted):
         return SPLITS
     return (wanted,) if wanted else ()
 

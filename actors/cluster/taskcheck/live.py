@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 import msgspec
 
@@ -20,6 +20,7 @@ from actors.cluster.taskcheck.tally import Result
 from actors.desktop.player import MAX_STEPS, Play, Player, demonstrated
 from actors.desktop.pool import Pool
 from apis import tasks
+from apis.forms import Form
 from apis.space import ActionSpace, routes_in
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
@@ -43,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     seats: int = 2
     noise: float = 0.0  # how often an oracle takes a harmless wrong step and recovers
-    form: Literal["compact", "paper"] = "compact"
+    form: Form = "compact"
     actions: ActionSpace = "both"
     max_steps: int = MAX_STEPS
 

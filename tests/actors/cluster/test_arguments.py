@@ -106,10 +106,32 @@ def test_an_import_into_a_new_run_takes_the_model_that_is_named(
         ("demos", "import", "a.jsonl", "x", "--base", ""),
         ("status", "--runs", ""),
         ("bench", "soak", "--out", ""),
+        ("bench", "sampler", "--model", ""),
+        ("base", "build", "--out", ""),
+        ("run", "smoke", "--set", ""),
+        ("apis", "check", "--app", ""),
+        ("demos", "record", "--tasks", ""),
     ],
 )
 def test_an_empty_word_is_no_value(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"{words[-2]} is empty: give it a value, or leave it out" in refused(capsys, *words)
+    assert f"{words[-2]} is empty: give it a value" in refused(capsys, *words)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", ""), "FILE is empty"),
+        (("export", "base", ""), "DIR is empty: give it a value\n"),
+        (("tasks", "show", ""), "ID is empty: give it a value\n"),
+        (("status", ""), "RUN is empty: give it a value, or leave it out"),
+        (("report", "a", ""), "RUN is empty: give it a value, or leave it out"),
+    ],
+)
+def test_nor_does_one_stand_for_what_a_command_is_about(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused(capsys, *words)
     assert list(Path().iterdir()) == []
 
 
@@ -180,7 +202,6 @@ def test_a_report_of_what_is_no_run_says_what_it_is(capsys: pytest.CaptureFixtur
     assert "is no run and holds no file of a run's figures" in refused(capsys, "report", "empty")
     assert "no runs in runs yet: make one with  computerrl run smoke" in refused(capsys, "report")
     assert "no run x: there are no runs in runs yet" in refused(capsys, "report", "x")
-    assert "RUN is empty" in refused(capsys, "report", "")
 
 
 @pytest.mark.parametrize("app", ["chromium", "chrome", "calc", "vs_code", "mousepad", "terminal"])
