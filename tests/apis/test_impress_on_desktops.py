@@ -21,7 +21,7 @@ from actors.desktop import link
 from apis.check.cases_impress import SOUND, TABLE
 from apis.check.deckfile import DeckFile
 from apis.execute import setup
-from apis.observation import Observation, from_guest
+from apis.observation import Element, Observation, from_guest
 from apis.tasks.deck import make_odp
 from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
 from tests.folders import desk_folder
@@ -80,6 +80,17 @@ loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Pyt
 loader.activate("test.Where", "", f"file://{home}/where.py", None).createInstanceWithContext(there)
 sys.stdout.write(office.info("where", 5.0))
 """
+
+
+async def emptied(desk: RealDesk, element: Element) -> None:
+    """Click into it and take its text away by keys."""
+    for method, arguments in (
+        ("click", {"x": element.cx, "y": element.cy, "n": 2}),
+        ("hotkey", {"keys": ["ctrl", "a"]}),
+        ("hotkey", {"keys": ["BackSpace"]}),
+    ):
+        await desk.call(method, **arguments)
+        await desk.call("settle", timeout_ms=5000, quiet_ms=200)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -158,13 +169,7 @@ async def test_what_is_typed_and_what_is_called_go_together(desk: RealDesk) -> N
 async def test_a_box_that_is_emptied_by_keys_is_empty_in_the_file_that_a_call_saves(desk: RealDesk) -> None:
     await show(desk, "bare.odp", make_odp([[("title", "Plan"), ("outline", "one")]]))
     title = next(e for e in (await look(desk)).elements if e.tag == "paragraph" and e.text == "Plan")
-    for method, arguments in (
-        ("click", {"x": title.cx, "y": title.cy, "n": 2}),
-        ("hotkey", {"keys": ["ctrl", "a"]}),
-        ("hotkey", {"keys": ["BackSpace"]}),
-    ):
-        await desk.call(method, **arguments)
-        await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+    await emptied(desk, title)
     assert "- Box 0 (title)\n- Box 1 (outline): one" in (await look(desk)).info
     assert await desk.tool("save") == "saved bare.odp"
     content = zipfile.ZipFile(io.BytesIO(await desk.contents("Documents/bare.odp"))).read("content.xml").decode()
@@ -213,13 +218,7 @@ async def test_the_text_of_a_cell_that_was_emptied_by_keys_is_told_as_empty(desk
     table = PARTS.format(boxes=BOX.format(x=1, text="left")).replace('y="1cm"', 'y="7cm"')
     await show(desk, "cell.odp", with_boxes(make_odp([[("title", "Parts")]]), table))
     cell = next(e for e in (await look(desk)).elements if e.text == "B")
-    for method, arguments in (
-        ("click", {"x": cell.cx, "y": cell.cy, "n": 2}),
-        ("hotkey", {"keys": ["ctrl", "a"]}),
-        ("hotkey", {"keys": ["BackSpace"]}),
-    ):
-        await desk.call(method, **arguments)
-        await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+    await emptied(desk, cell)
     assert "- Box 1 (table): A | \n" in (await look(desk)).info
     await desk.call("type_text", text="new")
     assert "- Box 1 (table): A | new\n" in (await look(desk)).info

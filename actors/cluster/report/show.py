@@ -38,7 +38,7 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
         names = [run.name for run in brief]
     else:
         found = [_gathered(path) for path in paths]
-        names, runs = [run.name for run in found], _told_apart(found)
+        names, runs = [run.name for run in found], _told_apart(found, paths)
         brief, written = [Brief.of(run) for run in runs], write(runs, paths, out)
     figures, seeds, differences = [run.figures for run in brief], together(brief), apart(brief)
     if as_json:
@@ -95,14 +95,16 @@ def _gathered(path: Path) -> RunData:
     return kept.read(path) if path.is_file() else gather(path)
 
 
-def _told_apart(runs: Sequence[RunData]) -> list[RunData]:
+def _told_apart(runs: Sequence[RunData], paths: Sequence[Path]) -> list[RunData]:
     """The same with no name twice, since files are called by it: of runs of one name the second gets `-2`."""
     found: dict[str, RunData] = {}
-    for run in runs:
+    for run, path in zip(runs, paths, strict=True):
         names = (f"{run.name}-{number}" if number > 1 else run.name for number in count(1))
         name = next(name for name in names if name not in found)
         figures = msgspec.structs.replace(run.figures, run=name)
         found[name] = msgspec.structs.replace(run, name=name, figures=figures)
+        if name != run.name:
+            say.line(say.clean(f"{path} is called {name}: another run here is {run.name}"), to=sys.stderr)
     return list(found.values())
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -32,6 +33,22 @@ MATRIX = (
     '<row r="7"><c r="E7"><f t="array" ref="E7:E8">B2:B3*2</f><v>60</v></c></row>'
     '<row r="8"><c r="E8"><v>10</v></c></row>'
     '<row r="11"><c r="E11"><f t="array" ref="E11:F11">B2:C2*2</f><v>60</v></c><c r="F11"><v>8</v></c></row>'
+)
+CHANGES: tuple[tuple[str, dict[str, Any]], ...] = (  # calls that change the sheet in front
+    ("set_cell_value", {"cell": "A1", "value": "x"}),
+    ("set_column_values", {"column_name": "A", "data": ["x"]}),
+    ("transpose_range", {"source_range": "A1:B2", "target_cell": "E1"}),
+    ("sort_column", {"column_name": "B"}),
+    ("reorder_columns", {"column_order": ["C"]}),
+    ("merge_cells", {"range_str": "A1:B1"}),
+    ("highlight_range", {"range_str": "A1"}),
+    ("format_range", {"range_str": "A1", "bold": True}),
+    ("set_number_format", {"range_str": "B2", "format_type": "text"}),
+    ("hide_row_data", {"value": "fig"}),
+    ("adjust_column_width", {"columns": "A", "width": 9}),
+    ("adjust_row_height", {"rows": "1", "height": 30}),
+    ("set_validation_list", {"column_name": "A", "values": ["a"]}),
+    ("create_chart", {"chart_type": "line", "data_range": "A1:B4"}),
 )
 
 
@@ -111,20 +128,7 @@ async def test_a_protected_sheet_is_said_and_stays_as_it_is(calc: Calc) -> None:
     await calc.on("locked")
     before = [await calc.column(letter) for letter in "ABC"]
     for name, arguments in (
-        ("set_cell_value", {"cell": "A1", "value": "x"}),
-        ("set_column_values", {"column_name": "A", "data": ["x"]}),
-        ("transpose_range", {"source_range": "A1:B2", "target_cell": "E1"}),
-        ("sort_column", {"column_name": "B"}),
-        ("reorder_columns", {"column_order": ["C"]}),
-        ("merge_cells", {"range_str": "A1:B1"}),
-        ("highlight_range", {"range_str": "A1"}),
-        ("format_range", {"range_str": "A1", "bold": True}),
-        ("set_number_format", {"range_str": "B2", "format_type": "text"}),
-        ("hide_row_data", {"value": "fig"}),
-        ("adjust_column_width", {"columns": "A", "width": 9}),
-        ("adjust_row_height", {"rows": "1", "height": 30}),
-        ("set_validation_list", {"column_name": "A", "values": ["a"]}),
-        ("create_chart", {"chart_type": "line", "data_range": "A1:B4"}),
+        *CHANGES,
         (
             "create_pivot_table",
             {"source_sheet": "plain", "table_name": "T", "value_fields": ["Qty"], "target_cell": "H1"},
