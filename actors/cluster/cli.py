@@ -35,6 +35,19 @@ COMMANDS = (
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 
+class Version(argparse.Action):
+    """Print what runs here and end."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """End with status 0."""
+        from importlib.metadata import version
+
+        from runtime.origin import check_origin
+
+        sys.stdout.write(f"computerrl {version('computerrl')} build {check_origin().build}\n")
+        parser.exit(0)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are one line with the nearest right word."""
 
@@ -80,6 +93,7 @@ def build_parser() -> Parser:
         description="Train computer-use agents on real desktops.",
         epilog="first steps:\n  computerrl doctor\n  computerrl run --dry-run local\n  computerrl run smoke\n",
     )
+    parser.add_argument("--version", action=Version, nargs=0, help="print version and build, and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     for name in COMMANDS:
         module = import_module(f"actors.cluster.commands.{name}")

@@ -23,6 +23,14 @@ def bundled() -> Path:
     return Path(str(resources.files("policy"))) / "base" / "model"
 
 
+def of_flag(base: str | None, flag: str) -> Path:
+    """The folder of the model that `flag` named; the bundled one without a name. Raises ConfigError with the flag."""
+    try:
+        return locate(base or "")
+    except ConfigError as error:
+        raise ConfigError(f"{flag} {base}: {error}") from None
+
+
 def locate(base: str) -> Path:
     """The folder of model `base`: "" is the bundled one, else a Hugging Face folder. Raises ConfigError."""
     folder = Path(base).resolve() if base else bundled()

@@ -221,7 +221,7 @@ def known(names: str) -> tuple[str, ...]:
 
 async def measure(wanted: Wanted) -> Found:
     """All wanted engines, one after the other. Raises ConfigError."""
-    model = models.locate(wanted.model)
+    model = models.of_flag(wanted.model, "--model")
     shape = read_architecture(model)
     longest = wanted.first_tokens + wanted.steps * (wanted.more_tokens + wanted.answer_tokens)
     if longest > shape.context_length:

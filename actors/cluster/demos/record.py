@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import compose, deployfile, execute, places, progress, runcommand, runfolder, suites, typed
+from actors.cluster import compose, deployfile, execute, models, places, progress, runcommand, runfolder, suites, typed
 from actors.cluster.compose import Plan
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
 from actors.cluster.runfolder import RECORD
@@ -106,7 +106,7 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
-        run=RunConfig(seed=args.seed, base=str(Path(args.base).resolve()) if args.base else ""),
+        run=RunConfig(seed=args.seed, base=str(models.of_flag(args.base, "--base")) if args.base else ""),
         tasks=TasksConfig(demo=_listed(args), max_steps=args.max_steps),
         demos=DemonstrationsConfig(count=args.count, noise=args.noise, routes=args.routes, attempts_per_demo=2.0),
         desktops=SeatsConfig(seats=args.seats, spares=min(2, args.seats), form=args.form, actions=args.actions),

@@ -37,7 +37,7 @@ def take_in(args: argparse.Namespace) -> int:
     if fresh:
         places.refuse_bad_name(args.run, "RUN")
         places.refuse_unwritable(runs, "--runs")
-        model = str(models.locate(args.base or ""))
+        model = str(models.of_flag(args.base, "--base"))
         if header.tokenizer and header.tokenizer != (has := models.fingerprint(model)):
             raise ConfigError(
                 f"{source} was recorded with tokenizer {header.tokenizer}, {model} has {has}: name the model that it"

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from actors.cluster import cli, say
+from runtime.origin import check_origin
 
 COMMANDS = cli.COMMANDS
 
@@ -108,6 +110,8 @@ def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["tasks", "check", "desktop", "--static", "--out", "a.jsonl"], "--out goes with plays on desktops"),
         (["tasks", "check", "desktop", "--static", "--noise"], "--noise goes with plays on desktops"),
         (["runs", "--runs", "/dev/null"], "--runs /dev/null: no folder of runs"),
+        (["demos", "record", "text_editor", "--base", "nope"], "--base nope: there is no model folder"),
+        (["bench", "sampler", "--model", "nope"], "--model nope: there is no model folder"),
         (["demos", "import", "x" * 300, "x"], "no recording of that name"),
         (["export", "base", "."], "exists already"),
         (["run", "smoke", "--dry-run", "--set", "demos.source=x.parquet"], "demos.source: x.parquet: no such file"),
@@ -125,6 +129,13 @@ def test_bad_input_is_one_line_with_the_nearest_right_one(
     assert status == 2
     assert shown.count("\n") == 1
     assert expected in shown
+
+
+def test_it_says_which_build_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"computerrl {version('computerrl')} build {check_origin().build}\n"
 
 
 def test_the_command_line_starts_fast() -> None:
