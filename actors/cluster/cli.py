@@ -22,6 +22,7 @@ COMMANDS = (
     "runs",
     "status",
     "report",
+    "keys",
     "parse",
     "doctor",
     "tasks",

@@ -32,9 +32,9 @@ HOSTS_MOST = 1024  # each is a process of its own on this machine
 class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The run as a whole."""
 
-    seed: int = 0
+    seed: int = 0  # of tasks' order, sampling, demonstrators and batches
     base: str = ""  # Hugging Face folder to start from; "" is the bundled base model
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"  # what is less is not logged
     expert: bool = False  # whether the keys of EXPERT may differ from their defaults
     limit_s: float | None = None  # wall seconds after which the run stops by itself; None is no limit
     require: RequireConfig = RequireConfig()
@@ -105,7 +105,7 @@ class DemonstrationsConfig(DemosConfig, frozen=True, forbid_unknown_fields=True,
     noise: float = 0.0  # how often a demonstrator takes a harmless wrong step and recovers
     routes: list[str] = []  # ways that demonstrators go in turn ("gui", "api", "mixed"); none: all of desktops.actions
     pool: list[OracleMember | EndpointMember] = []  # who demonstrates; none: the tasks' oracles, by every route
-    resample_bc_steps: int = 0  # of the cloning after a round of resampling; 0: entropulse.bc_steps
+    resample_bc_steps: int = 0  # optimizer steps of the cloning after a round of resampling; 0: entropulse.bc_steps
 
     def __post_init__(self) -> None:
         super().__post_init__()

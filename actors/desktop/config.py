@@ -22,9 +22,9 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Desktops as sandboxes on the machine of the actor host."""
 
     state_dir: str = "/run/computerrl"  # short: a Unix socket's path holds 107 bytes
-    memory_mib: int = 1500
-    disk_mib: int = 512
-    processes: int = 600
+    memory_mib: int = 1500  # of one desktop; its programs are killed above it
+    disk_mib: int = 512  # of one desktop's files
+    processes: int = 600  # of one desktop at the same time
 
     def __post_init__(self) -> None:
         if not MEMORY_LEAST_MIB <= self.memory_mib <= MEMORY_MOST_MIB:
@@ -35,11 +35,11 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class MachineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One machine that is reached by SSH and has the guest packages."""
 
-    host: str
-    user: str
+    host: str  # name or address
+    user: str  # who logs in
     client_key: str  # path of an OpenSSH private key
     host_key: str  # the machine's public key, as in known_hosts without the names
-    port: int = 22
+    port: int = 22  # of its SSH server
     seats: int = 1  # desktops at the same time
     folder: str = "/tmp"  # noqa: S108 - the machine's own place for folders of sessions
 

@@ -20,7 +20,7 @@ RESERVED = ("mixed", "policy", "")  # what the ledger says in place of a member'
 class OracleMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="oracle"):
     """The program that knows the task, sound or careless."""
 
-    name: str
+    name: str  # in logs and strata
     route: str = ""  # "gui", "api" or "mixed"; "": drawn for each attempt
     noise: float = 0.0  # how often it takes a harmless wrong step and recovers
     haste: float = 0.0  # how often, before a step, it claims to be done whether it is or not
@@ -35,20 +35,20 @@ class OracleMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class EndpointMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="endpoint"):
     """A model behind a server that speaks the OpenAI chat completions protocol."""
 
-    name: str
+    name: str  # in logs and strata
     url: str  # up to and including the version, as in https://example.org/v1
-    model: str
+    model: str  # as the endpoint calls it
     key_env: str = ""  # environment variable that holds the key; "": none is sent
-    temperature: float = 1.0
+    temperature: float = 1.0  # of its answers
     form: Form = "paper"  # of the prompt it is sent; its answer is put into the run's own form
-    max_tokens: int = 1024
+    max_tokens: int = 1024  # of one answer
     length_key: Literal["max_tokens", "max_completion_tokens"] = (
         "max_tokens"  # newer OpenAI models take the second only
     )
     timeout_s: float = 60.0  # one try
-    retries: int = 3
-    first_backoff_s: float = 0.5
-    longest_backoff_s: float = 20.0
+    retries: int = 3  # after a failed try
+    first_backoff_s: float = 0.5  # before the second try; doubled before each next
+    longest_backoff_s: float = 20.0  # between two tries
     concurrent: int = 4  # requests at the same time from one process of desktops
 
     def __post_init__(self) -> None:

@@ -20,8 +20,8 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     bc_steps: int = 200  # behaviour cloning; 0 skips it
     total_rl_steps: int = 100  # over all stays in RL, after which the run is done; see `rl_steps_in_all`
     rl_steps: int = 0  # a stay in RL with a pulse still to come ends after this many; 0: by its plateau alone
-    pulses: int = 1
-    pulse_steps: int = 40
+    pulses: int = 1  # how often RL is left for a pulse
+    pulse_steps: int = 40  # optimizer steps of one pulse
     # `full` is Entropulse, the others are for comparison, see `rl_steps_in_all`
     pulse: Literal["full", "restart", "reference_reset", "none"] = "full"
     rl_steps_for_pulse: int = 0  # RL steps in place of a pulse, in an arm without; 0: as many as `pulse_steps`
@@ -65,9 +65,9 @@ class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """
 
     every_steps: int = 0  # RL steps between rounds, and a round after each pulse; 0: only the first and the last
-    temperature: float = 1.0
+    temperature: float = 1.0  # of the answers; 0: greedy
     greedy: bool = False  # every round once more at temperature 0, on the very same weights
-    enabled: bool = True
+    enabled: bool = True  # whether there are rounds at all
     episodes: int = 1  # per instance and round; greedy ones would repeat themselves and are played once
     # Where RL has work for every seat, one episode in so many is an open round's, which ends sooner and delays RL a
     # little; 0: none, a round takes only the seats that RL leaves idle, in a pulse for one. Where RL never leaves any,

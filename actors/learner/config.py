@@ -29,34 +29,34 @@ class Schedule(StrEnum):
 class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The deploy file's `learner`."""
 
-    bc_lr: float = 1e-3
-    rl_lr: float = 2e-4
-    pulse_lr: float = 3e-4
+    bc_lr: float = 1e-3  # learning rate of cloning
+    rl_lr: float = 2e-4  # learning rate of RL
+    pulse_lr: float = 3e-4  # learning rate of pulses
     warmup_steps: int = 10  # batches at the start of every stay in a phase over which the rate rises
-    rl_warmup_steps: int | None = None  # of RL's stays, where they are others
-    lr_schedule: Schedule = Schedule.CONSTANT  # over every stay in a phase
-    sft_lr_schedule: Schedule | None = None  # of cloning and pulses, where it is another than RL's
+    rl_warmup_steps: int | None = None  # `warmup_steps` of RL's stays, where they are others
+    lr_schedule: Schedule = Schedule.CONSTANT  # of the learning rate, over every stay in a phase
+    sft_lr_schedule: Schedule | None = None  # `lr_schedule` of cloning and pulses, where it is another than RL's
     lr_floor: float = 0.1  # share of the rate that a falling schedule ends at
-    betas: tuple[float, float] = (0.9, 0.98)
-    weight_decay: float = 0.01
-    clip_grad: float = 1.0
+    betas: tuple[float, float] = (0.9, 0.98)  # Adam's
+    weight_decay: float = 0.01  # decoupled, Adam's
+    clip_grad: float = 1.0  # the gradient's largest norm
     token_budget: int = 8192  # tokens of one packed sequence
     loss_aggregation: Aggregation = Aggregation.TOKEN_MEAN  # the publication's configuration; its formula is step_mean
-    advantage: Level = Level.STEP  # what rewards belong to: step | trajectory
+    advantage: Level = Level.STEP  # what rewards belong to
     advantage_std: bool = True  # divide advantages by the group's standard deviation
     negative_scale: float = 1.0  # what negative advantages are multiplied by, 0 to 1: 1 is GRPO, 0 learns from success
-    policy: str = "direct"  # or "decoupled"
+    policy: str = "direct"  # a ratio's denominator: the policy that acted, or with "decoupled" that before the step
     epochs: int = 1  # optimizer steps on one batch of RL, each over all of it
-    clip_low: float = 0.2
-    clip_high: float = 0.2
+    clip_low: float = 0.2  # a ratio below 1 less this is clipped
+    clip_high: float = 0.2  # a ratio above 1 and this is clipped
     dual_clip: float = 3.0  # c: a token of negative advantage A costs at most c * |A|
     mismatch_cap: float = 2.0  # C: `decoupled` weighs a token by at most this much
-    kl_coef: float = 0.0003
+    kl_coef: float = 0.0003  # what the k3 estimate of the KL to the reference is multiplied by
     rehearsal: int = 0  # exercises of the base model's corpus in every optimizer step, of cloning, RL and pulses
-    rehearsal_coef: float = 0.4  # what their mean token loss is multiplied by
-    checkpoint_every: int = 10  # versions
+    rehearsal_coef: float = 0.4  # what the mean token loss of rehearsed exercises is multiplied by
+    checkpoint_every: int = 10  # versions from one checkpoint to the next
     dtype: str = "float32"  # bfloat16 pays on GPUs only
-    ranks: int = 1
+    ranks: int = 1  # processes that share the learner's work; one for now
     threads: int = 1  # of each rank in RL, beside desktops and samplers
     sft_threads: int = 1  # of each rank in cloning and pulses, while those rest
 

@@ -26,12 +26,12 @@ class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     A suite's are spread evenly: over the families it trains on, or with `untrained` over those never trained on.
     """
 
-    split: str
-    count: int
-    first: int = 0
-    family: str = ""
+    split: str  # train, or held-out for evaluation
+    count: int  # instances of each family
+    first: int = 0  # number of the first instance
+    family: str = ""  # one family; or else a suite
     suite: str = ""  # a bundled suite's name or a suite file's path
-    untrained: bool = False
+    untrained: bool = False  # of a suite, its families that are never trained on, too
 
     def __post_init__(self) -> None:
         if bool(self.family) is bool(self.suite):
@@ -46,9 +46,9 @@ TaskList = list[str | TaskRange]
 class TasksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which tasks each lane plays. Task ids or ranges of generated ones."""
 
-    train: TaskList = []
-    eval: TaskList = []
-    demo: TaskList = []
+    train: TaskList = []  # what RL plays
+    eval: TaskList = []  # what evaluation rounds play
+    demo: TaskList = []  # what is demonstrated
     max_steps: int = 12  # model answers per episode
 
     def __post_init__(self) -> None:
@@ -75,9 +75,9 @@ class DemosConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     attempts_per_demo: float = 4.0  # recording stops, whatever it got, after count times this many attempts
     source: str = ""  # recorded demonstrations to begin from: a run (name or folder), a .jsonl or a .parquet file
     attempts: int = 0  # at every task, by the pool's members in turn, before its stratum is known; 0: without strata
-    mixed_attempts: int = 2  # at a task never solved, each step by a random member of the pool
+    mixed_attempts: int = 2  # at a task that was never solved, each step by a random member of the pool
     resample_rounds: int = 0  # after cloning, the policy tries what was sometimes solved, and is then cloned again
-    resamples: int = 2  # of its attempts per such task and round
+    resamples: int = 2  # the policy's attempts per task that was sometimes solved, and round of resampling
 
     def __post_init__(self) -> None:
         for name in ("count", "attempts", "mixed_attempts", "resample_rounds", "resamples"):
@@ -93,18 +93,18 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The ledger's rules."""
 
     max_staleness: int = 1  # S, versions; 0 gives no overlap of acting and learning
-    groups_per_step: int = 4
-    group_size: int = 8  # G
+    groups_per_step: int = 4  # groups of one RL step
+    group_size: int = 8  # G: episodes of one task that are compared with each other
     group_min: int = 4  # G_min: with fewer episodes than this a group is lost
     retries: int = 2  # per slot or evaluation task, after infrastructure faults
     curriculum: Literal["none", "learnability"] = "none"  # whether mixed success earns a kind of task more groups
     temperature: float = 1.0  # of the train lane
-    max_new_tokens: int = 96
+    max_new_tokens: int = 96  # tokens of one answer at the most
     samples_per_step: int = 32  # steps per cross-entropy batch (behaviour cloning and pulse)
     reservoir_per_task: int = 16  # successful trajectories kept per RL stay and task
-    pulse_per_task: int = 8  # of them, at most so many per task go into a pulse
+    pulse_per_task: int = 8  # successful trajectories of the reservoir that go into a pulse, at most so many per task
     pulse_tasks: Literal["all", "unmastered"] = "all"  # or only those of which an episode failed in its stay
-    pulse_demos: int = 0  # demonstrations that a pulse learns beside them, other ones each time: what RL did not play
+    pulse_demos: int = 0  # demonstrations that a pulse learns beside RL's successes, other ones each time
     keep_payload_steps: int = 4  # optimizer steps that payloads of failures outlive their group
     sampler_silent_s: float = 180.0  # a sampler that has said nothing for so long holds admission back no more
     reservation_s: float = 900.0  # one neither committed nor released by then is taken back, and so is its desktop

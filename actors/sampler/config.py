@@ -32,7 +32,7 @@ class SglangConfig(
     """Real SGLang servers: started here, in an environment of their own, or running somewhere (`samplers.attach`)."""
 
     python: str = ""  # interpreter of SGLang's environment; "" is that of .venv-sglang beside the program
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of weights and computation
     options: dict[str, str | int | float | bool] = {}  # SGLang's own, without the dashes: {tp-size: 2}
 
 
@@ -42,9 +42,9 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     engine: EmbeddedConfig | SglangConfig = EmbeddedConfig()
     count: int = 1  # engines; ignored where `attach` names servers
     attach: list[str] = []  # URLs of running SGLang servers: http://host:port
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Literal["cpu", "cuda"] = "cpu"  # where engines compute
     gpus: list[str] = []  # what each started engine sees of this machine's GPUs: ["1", "2,3"]; empty: all, one engine
-    threads: int = 1  # of each engine
+    threads: int = 1  # of each engine's process
     nice: int = 0  # added to the niceness of each engine
     max_running: int = 32  # responses computed in one forward pass
     max_waiting: int = 256  # responses in an engine's line
@@ -52,7 +52,7 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     # What becomes of responses that are being drawn when newer weights come. None: drain with SGLang, else retract.
     update: Literal["drain", "retract", "in_place"] | None = None
     canary_tolerance: float = 1e-3  # of log-probabilities: an engine that is off by more is not trusted
-    generate_timeout_s: float = 120.0
+    generate_timeout_s: float = 120.0  # for one answer
     publish: Literal["disk", "collective"] = "disk"  # how new weights reach SGLang; what fails goes by disk
     publish_unit: Literal["bucket", "tensor"] = "bucket"  # what one broadcast carries
     publish_address: str = LOOPBACK  # of the learner's rank, as the servers reach it
