@@ -50,11 +50,17 @@ class Cells(Book):
                 cell.Formula = before
                 raise wrong(f"{argument}: Calc does not understand the formula {value[:80]!r} (error {code})")
 
-    def _uncovered(self, cell: Any, argument: str) -> None:
-        """Raise Refused where a merged cell lies over `cell`, which shows nothing."""
+    def _has_merged(self, cells: Any) -> bool:
+        return cells.IsMerged or address(self._merged(cells)) != address(cells.RangeAddress)
+
+    def _over(self, cell: Any) -> str:
+        """The merged cell that lies over `cell`, which shows nothing; "" where none does."""
         at, area = cell.CellAddress, self._merged(cell)
-        if (at.Column, at.Row) != (area.StartColumn, area.StartRow):
-            whole = address(area)
+        return "" if (at.Column, at.Row) == (area.StartColumn, area.StartRow) else address(area)
+
+    def _uncovered(self, cell: Any, argument: str) -> None:
+        """Raise Refused where a merged cell lies over `cell`."""
+        if whole := self._over(cell):
             where = f"{address(cell.RangeAddress)} lies in the merged cell {whole}"
             raise wrong(f"{argument}: {where}: write {whole.partition(':')[0]}")
 
@@ -73,7 +79,7 @@ class Cells(Book):
             raise wrong(f"start_index: {len(data)} values do not fit below row {start_index}")
         cells = self._range(f"{column_name}{start_index}:{column_name}{end}")
         self._changeable(cells, "column_name")
-        if cells.IsMerged or address(self._merged(cells)) != address(cells.RangeAddress):
+        if self._has_merged(cells):
             for at, value in enumerate(data):
                 if value is not None:
                     self._uncovered(cells.getCellByPosition(0, at), f"data[{at}]")
@@ -128,6 +134,13 @@ class Cells(Book):
                     f"target_cell: {address(matrix)} is a matrix formula, of which {address(target.RangeAddress)} would"
                     " replace a part: choose another cell"
                 )
+        if self._has_merged(target):
+            for y, row in enumerate(turned):
+                for x, value in enumerate(row):
+                    if value != "" and (whole := self._over(target.getCellByPosition(x, y))):
+                        raise wrong(
+                            f"target_cell: a value would lie under the merged cell {whole}: choose another cell"
+                        )
         alike = source.UniqueCellFormatRanges
         groups = [alike.getByIndex(n) for n in range(alike.Count)]
         formats = [(group.NumberFormat, group.RangeAddresses) for group in groups]  # of before: areas may overlap

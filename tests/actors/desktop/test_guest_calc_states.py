@@ -98,6 +98,11 @@ async def test_a_cell_under_a_merged_one_is_not_written(calc: Calc) -> None:
     assert told == "refused: data[1]: C3 lies in the merged cell C2:C3: write C2"
     assert await calc.tool("set_column_values", column_name="C", data=[8, None, 10]) == "C2:C4 written, 3 values"
     assert await calc.tool("set_cell_value", cell="A6", value="x") == "A6 = x"
+    before = await calc.column("B")
+    told = await calc.tool("transpose_range", source_range="A1:A2", target_cell="A6")
+    assert told == "refused: target_cell: a value would lie under the merged cell A6:B6: choose another cell"
+    assert await calc.column("B") == before
+    assert (await calc.tool("transpose_range", source_range="A1", target_cell="A6")).startswith("A1 written to A6")
 
 
 async def test_a_hidden_column_is_hidden_where_it_comes_to_stand(calc: Calc) -> None:
