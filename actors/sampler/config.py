@@ -49,7 +49,7 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     max_running: int = 32  # responses computed in one forward pass
     max_waiting: int = 256  # responses in an engine's line
     cache_tokens: int = 32_768  # prompt tokens kept for requests that share a prefix
-    # What becomes of responses that are being drawn when newer weights come. None: drain with SGLang, else retract.
+    # What becomes of responses that are being drawn when newer weights come. null: drain with SGLang, else retract.
     update: Literal["drain", "retract", "in_place"] | None = None
     canary_tolerance: float = 1e-3  # of log-probabilities: an engine that is off by more is not trusted
     generate_timeout_s: float = 120.0  # for one answer
