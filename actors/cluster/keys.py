@@ -86,11 +86,7 @@ def _called(shape: Any) -> str:
         return " | ".join(str(one.value) for one in shape)
     if get_origin(shape) in (list, dict, tuple):
         return "mapping" if get_origin(shape) is dict else "list"
-    return (
-        "null"
-        if shape is NoneType
-        else {"str": "text", "int": "whole number", "float": "number", "bool": "true | false"}[shape.__name__]
-    )
+    return _PLAIN[shape]
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str | None:
