@@ -56,6 +56,14 @@ class Parser(argparse.ArgumentParser):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
 
+    def format_help(self) -> str:
+        """The help, with those of its command's examples that are about itself, where there are any."""
+        head, *lines = (self.epilog or "").splitlines() or [""]
+        mine = [line for line in lines if f"{self.prog} " in f"{line} "]
+        if mine:
+            self.epilog = "\n".join([head, *mine])
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         """End with status 2."""
         found = _CHOICE.fullmatch(message)

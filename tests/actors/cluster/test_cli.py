@@ -29,6 +29,13 @@ def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"computerrl {command}" in shown
 
 
+def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["demos", "show", "--help"])
+    examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
+    assert examples == ["  computerrl demos show cold --task text_editor/train/3"]
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
