@@ -48,7 +48,7 @@ ALIASES = {
     for alias in (
         app.name.removeprefix("libreoffice_").removeprefix("google_"),
         (app.published or app.name).replace(" ", "_"),
-        *(app.argv[:1] if app.argv[0] not in OFFICE else ()),
+        *(app.argv[:1] if app.argv[:1] != OFFICE[:1] else ()),
     )
     if alias not in APP_NAMES
 }

@@ -36,6 +36,13 @@ COMMANDS = (
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 
+def _own(examples: str | None, prog: str) -> str | None:
+    """Of a command's examples those of `prog`, which may be one of its verbs; all where none is."""
+    head, *lines = (examples or "").splitlines() or [""]
+    mine = [line for line in lines if f"{prog} " in f"{line} "]
+    return "\n".join([head, *mine]) if mine else examples
+
+
 class Version(argparse.Action):
     """Print what runs here and end."""
 
@@ -55,14 +62,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
-
-    def format_help(self) -> str:
-        """The help, with those of its command's examples that are about itself, where there are any."""
-        head, *lines = (self.epilog or "").splitlines() or [""]
-        mine = [line for line in lines if f"{self.prog} " in f"{line} "]
-        if mine:
-            self.epilog = "\n".join([head, *mine])
-        return super().format_help()
+        self.epilog = _own(self.epilog, self.prog)
 
     def error(self, message: str) -> NoReturn:
         """End with status 2."""

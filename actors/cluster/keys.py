@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import re
 import textwrap
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -118,7 +119,7 @@ def _read(source: str) -> dict[str, str]:
         if token.type == tokenize.COMMENT:
             text = token.string.removeprefix("#").strip()
             if words[1:2] == [":"]:
-                found[words[0]] = text.removeprefix("noqa: S108 - ")
+                found[words[0]] = re.sub(r"^noqa: \S+ - ", "", text)
             else:
                 above.append(text)
         elif token.type == tokenize.NEWLINE:

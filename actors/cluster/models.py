@@ -25,8 +25,10 @@ def bundled() -> Path:
 
 def of_flag(base: str | None, flag: str) -> Path:
     """The folder of the model that `flag` named; the bundled one without a name. Raises ConfigError with the flag."""
+    if not base:
+        return locate("")
     try:
-        return locate(base or "")
+        return locate(base)
     except ConfigError as error:
         raise ConfigError(f"{flag} {base}: {error}") from None
 

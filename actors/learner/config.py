@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -45,7 +46,8 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     advantage: Level = Level.STEP  # what rewards belong to
     advantage_std: bool = True  # divide advantages by the group's standard deviation
     negative_scale: float = 1.0  # what negative advantages are multiplied by, 0 to 1: 1 is GRPO, 0 learns from success
-    policy: str = "direct"  # a ratio's denominator: the policy that acted, or with "decoupled" that before the step
+    # A ratio's denominator: the policy that acted, or with "decoupled" the one that the step began with.
+    policy: Literal["direct", "decoupled"] = "direct"
     epochs: int = 1  # optimizer steps on one batch of RL, each over all of it
     clip_low: float = 0.2  # a ratio below 1 less this is clipped
     clip_high: float = 0.2  # a ratio above 1 and this is clipped
@@ -55,7 +57,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     rehearsal: int = 0  # exercises of the base model's corpus in every optimizer step, of cloning, RL and pulses
     rehearsal_coef: float = 0.4  # what the mean token loss of rehearsed exercises is multiplied by
     checkpoint_every: int = 10  # versions from one checkpoint to the next
-    dtype: str = "float32"  # bfloat16 pays on GPUs only
+    dtype: Literal["float32", "bfloat16"] = "float32"  # bfloat16 pays on GPUs only
     ranks: int = 1  # processes that share the learner's work; one for now
     threads: int = 1  # of each rank in RL, beside desktops and samplers
     sft_threads: int = 1  # of each rank in cloning and pulses, while those rest
@@ -66,10 +68,6 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         for name in self.__struct_fields__:
             if isinstance(value := getattr(self, name), float) and not math.isfinite(value):
                 raise ConfigError(f"learner.{name} is {value}: it is a finite number")
-        if self.policy not in {"direct", "decoupled"}:
-            raise ConfigError(f"learner.policy is {self.policy!r}: it is direct or decoupled")
-        if self.dtype not in {"float32", "bfloat16"}:
-            raise ConfigError(f"learner.dtype is {self.dtype!r}: it is float32 or bfloat16")
         for name in ("bc_lr", "rl_lr", "pulse_lr", "clip_low", "clip_high", "clip_grad", "rehearsal_coef"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it is above 0")
