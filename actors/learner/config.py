@@ -68,6 +68,10 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         for name in self.__struct_fields__:
             if isinstance(value := getattr(self, name), float) and not math.isfinite(value):
                 raise ConfigError(f"learner.{name} is {value}: it is a finite number")
+        if self.policy not in {"direct", "decoupled"}:
+            raise ConfigError(f"learner.policy is {self.policy!r}: it is direct or decoupled")
+        if self.dtype not in {"float32", "bfloat16"}:
+            raise ConfigError(f"learner.dtype is {self.dtype!r}: it is float32 or bfloat16")
         for name in ("bc_lr", "rl_lr", "pulse_lr", "clip_low", "clip_high", "clip_grad", "rehearsal_coef"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it is above 0")
