@@ -22,14 +22,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print them; 0."""
     from actors.cluster import keys, say
-    from actors.cluster.nearest import hint
+    from actors.cluster.nearest import nearest
     from runtime.errors import ConfigError
 
     known = keys.of_deploy()
     found = keys.matching(args.word or "", known)
     if not found:
-        near = hint(args.word, dict.fromkeys(one.key for one in known))
-        raise ConfigError(f"{args.word}: no key has it in its name or meaning; {near}")
+        near = nearest(args.word, list(dict.fromkeys(one.key for one in known)))
+        what = f"did you mean {near}?" if near else "all are listed without a word"
+        raise ConfigError(f"{args.word}: no key has it in its name or meaning; {what}")
     if args.json:
         say.document(found)
         return 0

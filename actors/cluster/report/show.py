@@ -130,10 +130,13 @@ def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Pat
 
 
 def _print(figures: RunFigures) -> None:
-    heading, weights = rounds.weights(figures.rounds)
-    rows = [_round(found, made) for found, made in zip(figures.rounds, weights, strict=True)]
-    titles = ("DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TRAINED", "NEVER", "TASKS")
-    say.table(("ROUND", heading.upper(), *titles), rows)
+    if figures.rounds:
+        heading, weights = rounds.weights(figures.rounds)
+        rows = [_round(found, made) for found, made in zip(figures.rounds, weights, strict=True)]
+        titles = ("DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TRAINED", "NEVER", "TASKS")
+        say.table(("ROUND", heading.upper(), *titles), rows)
+    else:
+        say.line("no evaluation round was opened")
     _print_families(figures.rounds)
     for compared in figures.gains:
         say.line(f"gain      {criterion.told(compared)}")

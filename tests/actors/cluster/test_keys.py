@@ -54,6 +54,8 @@ def test_a_word_is_looked_for_in_names_and_meanings(capsys: pytest.CaptureFixtur
     assert "demos.pool[].url (no default)   text\n    (endpoint) up to" in capsys.readouterr().out
     assert cli.main(["keys", "lerner.rl_lr"]) == 2
     assert "did you mean learner.rl_lr?" in capsys.readouterr().err
+    assert cli.main(["keys", "stale.max"]) == 2
+    assert "all are listed without a word" in capsys.readouterr().err
 
 
 def test_a_comment_stands_beside_its_field_or_right_above_it() -> None:

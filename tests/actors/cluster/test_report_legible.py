@@ -12,7 +12,7 @@ import pytest
 from actors.cluster.report import curves, html, pagephases, pagerounds, rounds, show
 from actors.cluster.report.bands import Band
 from actors.cluster.report.bars import BUSY_COLOURS, CPU_COLOURS, IDLE_COLOURS, ink
-from tests.actors.cluster.test_report_page import whole
+from tests.actors.cluster.test_report_page import Fabricated, whole
 from tests.actors.cluster.test_report_wordings import MOVED, played
 
 
@@ -137,3 +137,10 @@ def test_a_change_of_phase_without_rl_on_both_sides_has_no_row_of_variety() -> N
     run: Any = SimpleNamespace(switches=[SimpleNamespace(phase="bc", start=0), SimpleNamespace(phase="rl", start=2)])
     run.steps = [SimpleNamespace(step=3, phase="rl", figures={"entropy": 1.0})]
     assert pagephases._variety(run) == []
+
+
+def test_a_run_without_rounds_has_no_empty_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show.show([Fabricated(tmp_path / "one").done()], None, as_json=False)
+    said = capsys.readouterr().out
+    assert "no evaluation round was opened" in said
+    assert "ROUND" not in said
