@@ -154,8 +154,9 @@ class LogWatch:
         None while the run has no logs yet.
         """
         if log_file(self._run_dir, "x").parent.is_dir():
+            first = not self._tails  # a file that rolls later is read to its end by the tail that it had
             for path in Filter().files(self._run_dir):
-                if path not in self._tails and not (self._tails and _is_rolled(path)):
+                if path not in self._tails and (first or not _is_rolled(path)):
                     self._tails[path] = _Tail(path)
         lines = heapq.merge(*(tail.lines() for tail in self._tails.values()), key=lambda line: str(line["ts"]))
         return [line for line in lines if events is None or line["event"] in events]

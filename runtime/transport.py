@@ -38,7 +38,7 @@ class Link(Generic[F]):
         return cls(reader, writer, frame_type)
 
     async def receive(self) -> F | None:
-        """The next frame, None at the end of the stream. Idle links wait here; raises ProtocolError and HostLost."""
+        """The next frame, None at the end of the stream. Idle links wait here; raises ProtocolError."""
         try:
             head = await self._reader.readexactly(4)
             size = int.from_bytes(head, "big")

@@ -18,7 +18,7 @@ from actors.learner.messages import GetLearnerState
 from actors.replay.messages import Figures, GetFigures, OpenEval, Sampling, WaitFigures
 from actors.sampler.messages import Pin, Unpin
 from runtime.actor import Actor
-from runtime.errors import ActorGone, DeadlineExceeded, LedgerError, MailboxFull, StoreError
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, LedgerError, MailboxFull, StoreError
 from runtime.message import Version
 
 LOOK_S = 0.5  # figures change with every commit; more often than this nobody needs to decide
@@ -26,7 +26,7 @@ WAIT_S = 15.0  # at most so long between two looks: samplers that restarted are 
 ASK_S = 30.0
 PIN_S = 120.0
 KEPT_ROUNDS = (AFTER_BC, FINAL)  # their weights stay, to be evaluated and exported after the run
-TRANSIENT = (ActorGone, DeadlineExceeded, MailboxFull)
+TRANSIENT = (ActorFailed, ActorGone, DeadlineExceeded, MailboxFull)
 
 
 class EntropulseActor(Actor):

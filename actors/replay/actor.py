@@ -66,7 +66,7 @@ class ReplayActor(Actor):
         opened = await self._store.open()
         self.ctx.log.emit(
             events.LEDGER_OPENED, fresh=opened.fresh, phase=opened.phase, released=opened.released,
-            leases_returned=opened.returned,
+            groups_returned=opened.returned,
         )  # fmt: skip
         self._resting.update(opened.resting)
         self.ctx.spawn(self._store.serve(), "store")

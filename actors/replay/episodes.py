@@ -145,7 +145,7 @@ def _next_demo(book: Book) -> rounds.Work | None:
         demos.count, book.counter("demos"), len(out), attempts + len(out), most
     ):
         return None
-    held = Counter(strata.name_of(strata.family_of(work.task), work.route) for work in out)
+    held = Counter(strata.name_of(strata.family_of(work.task), work.member or work.route) for work in out)
     tried = {one.name: book.counter(f"demos_tried:{one.name}") for one in book.demo_strata}
     for one in book.demo_strata:
         held[one.name] += book.counter(f"demos:{one.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.events import declare
 
-LEDGER_OPENED = declare("ledger_opened", "info", fresh=bool, phase=str, released=int, leases_returned=int)
+LEDGER_OPENED = declare("ledger_opened", "info", fresh=bool, phase=str, released=int, groups_returned=int)
 GROUP_OPENED = declare("group_opened", "info", group=str, task=str, phase=str)
 GROUP_READY = declare("group_ready", "info", group=str, task=str, episodes=int, successes=int)
 GROUP_ENDED = declare("group_ended", "info", group=str, task=str, ending=str)

@@ -281,7 +281,8 @@ def _give_back(book: Book, lease: Row, cause: str) -> int:
     returned = 0
     for group in book.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", lease["id"]):
         returned += _return_group(book, group)
-    book.emit(events.GROUPS_RETURNED, groups=returned, cause=cause)
+    if returned:
+        book.emit(events.GROUPS_RETURNED, groups=returned, cause=cause)
     return returned
 
 

@@ -38,9 +38,9 @@ def playable(book: Book, task: str) -> bool:
 def next_playable(book: Book, tasks: Sequence[str], number: int, seed: int) -> tuple[str, int] | None:
     """The first of endless epochs over `tasks` from `number` on that may be played, and how many were passed over.
 
-    None when all rest.
+    None when all rest. From the middle of an epoch on it takes nearly two of them to come by every task.
     """
-    for passed in range(len(tasks)):
+    for passed in range(2 * len(tasks) - 1):
         task = nth_of_epochs(tasks, number + passed, seed)
         if playable(book, task):
             return task, passed

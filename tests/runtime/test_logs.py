@@ -13,7 +13,7 @@ from runtime import logs
 from runtime.errors import ConfigError, ProtocolError
 from runtime.events import catalogue, declare, matches
 from runtime.logs import ActorLog, bounded, log_file, printable
-from runtime.logs_read import read_logs
+from runtime.logs_read import LogWatch, read_logs
 
 SAID = declare("logs_test_said", "info", text=str, n=int, share=float, ok=bool, more=dict, note=str | None)
 NOISE = declare("logs_test_noise", "debug")
@@ -230,3 +230,17 @@ def test_following_sees_new_lines_new_actors_and_rolled_files(tmp_path, monkeypa
     stream.close()
     first.close()
     assert sorted(seen) == sorted([*map(str, range(15)), "from b"])
+
+
+def test_a_watch_begins_with_every_actors_rolled_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "MAX_FILE_BYTES", 1800)
+    for name in "ab":
+        log = ActorLog(tmp_path, name)
+        for n in range(12):
+            log.emit(TROUBLE, text=f"{name}{n}" + "x" * 100)
+        log.close()
+        assert log_file(tmp_path, name).with_suffix(".1.jsonl").exists()
+    watch = LogWatch(tmp_path)
+    assert watch.new() == list(read_logs(tmp_path))
+    assert watch.new() == []
+    watch.close()

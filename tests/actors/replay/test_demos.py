@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_tools import Play, settings
+from ledger_tools import Play, settings, step
 
 from actors.replay import demofiles, demos
 from actors.replay.demofiles import Demo, DemoStep, Header
@@ -186,6 +186,17 @@ def test_any_step_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
     for name in ("x.jsonl", "x.parquet"):
         demofiles.write(folder / name, header, made)
         assert list(demofiles.read(folder / name)[1]) == made
+
+
+def test_seats_that_ask_at_once_are_spread_over_a_pools_members(tmp_path: Path) -> None:
+    config = msgspec.structs.replace(
+        settings(demos=12), demo_tasks=["a/train/0", "a/train/1"], demo_members={"a": ["gui", "hasty", "slow"]}
+    )
+    play = Play(tmp_path, config=config)
+    for work in [play.reserve() for _ in range(3)]:
+        play.commit(work, work.member != "slow", [step(None)])
+    assert Counter(play.reserve().member for _ in range(7)) == {"slow": 3, "gui": 2, "hasty": 2}
+    play.ledger.close()
 
 
 def test_a_stratum_that_keeps_failing_lets_the_others_go_on() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ledger_tools import BROKEN, FAULT, Play, settings, step
 
-from actors.replay import episodes
+from actors.replay import episodes, wards
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import NoWork, Phase, Reservation
 from actors.replay.quarantine import FAULTS_IN_A_ROW, FIRST_PROBE_S, LONGEST_PROBE_S, Ward, WardState
@@ -154,6 +154,15 @@ def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> Non
     assert handed
     assert set(handed) == {"t0"}
     assert play.ask("desktop/y") is None, "no work now, but the run is not over"
+
+
+def test_the_only_one_that_is_well_is_found_from_anywhere_in_an_epoch(start: Start) -> None:
+    play = start()
+    play.rl()
+    make_rest(play, "t1")
+    found = play.do(lambda book: [wards.next_playable(book, ["t0", "t1"], number, 7) for number in range(40)])
+    assert {one and one[0] for one in found} == {"t0"}
+    assert {passed for _, passed in found} == {0, 1, 2}
 
 
 def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -> None:
