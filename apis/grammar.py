@@ -62,11 +62,19 @@ def _printable(reason: str) -> str:
     return text if len(text) <= MAX_REASON else text[: MAX_REASON - 3] + "..."
 
 
+# A fence begins or ends a line, so that backticks within a text that is typed are none; what else its opening line may
+# hold is a label.
+_OPENING = re.compile(r"^[ \t]*```|```(?=[ \t]*\w*[ \t]*\r?$)", re.MULTILINE)
+_CLOSING = re.compile(r"^[ \t]*```|```(?=[ \t]*\r?$)", re.MULTILINE)
+_LABEL = re.compile(r"[ \t]*(?:[A-Za-z]\w*[ \t]*\r?(?=\n)|(?:python|py)[ \t])")
+
+
 def _code_line(answer: str, form: str) -> str:
     """The one line of code in an answer."""
     if len(answer) > MAX_ANSWER or len(answer.encode("utf-8", "surrogatepass")) > MAX_ANSWER:
         raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
-    start = answer.find("```")
+    opening = _OPENING.search(answer)
+    start = opening.end() if opening else answer.find("```") + 3 if form == "paper" and "```" in answer else -1
     if start < 0:
         if form == "paper":
             raise _Refused("there is no ```python block with the action")
@@ -74,11 +82,15 @@ def _code_line(answer: str, form: str) -> str:
         if not lines:
             raise _Refused("the answer is empty: end it with one line like Agent.wait()")
         return lines[-1].strip()
-    end = answer.find("```", start + 3)
+    end_of_line = start + len(answer[start:].partition("\n")[0])
+    end = answer.find("```", start, end_of_line)  # a block on one line
+    if end < 0:
+        closing = _CLOSING.search(answer, end_of_line)
+        end = closing.start() if closing else answer.find("```", end_of_line)
     if end < 0:
         raise _Refused("the code block is not closed with ```")
-    block = answer[start + 3 : end].strip()
-    label = re.match(r"[A-Za-z]\w*\s+", block)
+    block = answer[start:end]
+    label = _LABEL.match(block)
     lines = [text.strip() for text in block[label.end() if label else 0 :].splitlines() if text.strip()]
     if len(lines) != 1:
         raise _Refused(f"the code block holds {len(lines)} lines: write exactly one")

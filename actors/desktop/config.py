@@ -16,6 +16,8 @@ from runtime.errors import ConfigError
 # there is no room to start one and an application.
 MEMORY_LEAST_MIB = 128
 MEMORY_MOST_MIB = 1 << 20
+DISK_LEAST_MIB = 32  # 0 would mean no limit to the kernel
+PROCESSES_LEAST = 50  # threads count
 
 
 class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sandbox"):
@@ -30,6 +32,12 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         if not MEMORY_LEAST_MIB <= self.memory_mib <= MEMORY_MOST_MIB:
             limits = f"it is from {MEMORY_LEAST_MIB}, for a desktop to start in, to {MEMORY_MOST_MIB}"
             raise ConfigError(f"desktops.provider.memory_mib is {self.memory_mib}: {limits}")
+        if self.disk_mib < DISK_LEAST_MIB:
+            limits = f"it is at least {DISK_LEAST_MIB}, for a HOME and what applications keep there"
+            raise ConfigError(f"desktops.provider.disk_mib is {self.disk_mib}: {limits}")
+        if self.processes < PROCESSES_LEAST:
+            limits = f"it is at least {PROCESSES_LEAST}, for a session and an application"
+            raise ConfigError(f"desktops.provider.processes is {self.processes}: {limits}")
 
 
 class MachineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -178,29 +178,38 @@ class Pool:
             self._tend()
 
     async def close(self) -> None:
-        """End boots, destroy every desktop and close the provider. Raises the defect that stopped the pool, if any."""
+        """End boots, destroy every desktop and close the provider.
+
+        Raises the defect that stopped the pool, if any, and DesktopFault where a desktop did not end in time: the
+        provider was closed nevertheless.
+        """
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         for end in self._ends.values():
             end.cancel()
-        while self._tasks:
+        late: set[asyncio.Task[None]] = set()
+        while self._tasks and not late:
             for task in self._tasks:
                 if task.get_name() in ("boot", _REMOVE):
                     task.cancel()
             _, late = await asyncio.wait(self._tasks, timeout=CLOSE_S)
-            if late:
-                raise fault(FaultCause.HOST_STALLED, f"{len(late)} desktops did not end within {CLOSE_S:g} s")
         for name in self.lives.names(*State):
             self.lives.retire(name)
         for booted in self._spares:
             await booted.link.close()
         self._spares.clear()
-        await self.provider.close()
+        await self.provider.close()  # removes what those that are late have not
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=REMOVE_S)
         for name in self.lives.names(State.RETIRING):
             self.lives.gone(name)
         if self._defect is not None:
             raise self._defect
+        if late:
+            raise fault(FaultCause.HOST_STALLED, f"{len(late)} desktops did not end within {CLOSE_S:g} s")
 
     async def _next(self, deadline: float) -> BootedDesktop:
         if self._defect is not None:

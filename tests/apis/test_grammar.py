@@ -64,6 +64,12 @@ def parsed(answer: str, form: str = "compact") -> Action | Refusal:
         ("icon plum.txt -> click\nAgent.click(e1)\n\n", Click(coordinates="e1")),
         ("<think>so</think>\n```python\nAgent.wait()\n```\n```python\nAgent.exit(True)\n```", Wait()),
         ("```Agent.wait()```", Wait()),
+        ("so: ```python\nAgent.wait()``` done", Wait()),
+        ("```python Agent.wait()```", Wait()),
+        ("```py\r\n  Agent.wait()\r\n  ```", Wait()),
+        ("```\nDONE\n```", Exit(success=True)),
+        ("add it\nAgent.type(text='```')", Type(text="```")),
+        ("```python\nAgent.type(text='``` ```')\n```", Type(text="``` ```")),
     ],
 )
 def test_accepts_what_the_functions_take(answer: str, action: Action) -> None:
@@ -121,6 +127,9 @@ def test_accepts_what_the_functions_take(answer: str, action: Action) -> None:
         ("Agent.wait(); Agent.wait()", "no place"),
         ("```python\nAgent.wait()\nAgent.wait()\n```", "2 lines"),
         ("```python\nAgent.wait()", "not closed"),
+        ("```\nnot DONE\n```", "not a call"),
+        ("```never FAIL```", "invalid syntax"),
+        ("```\nmaybe\nAgent.exit(success=True)\n```", "2 lines"),
         ("Agent.click(" + "(" * 300 + ")" * 300 + ")", "deeply nested"),
         ("Agent.click(" + "-" * 380 + "1)", "write [x, y]"),
         ("\x00", "no place"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import shlex
 from collections.abc import AsyncIterator
@@ -32,6 +33,9 @@ MARK = "COMPUTERRL_DESKTOP"  # as in the guest's session: what it starts carries
 CONNECT_S = 10.0
 UPLOAD_S = 30.0
 ANSWER_S = 30.0
+END_S = 30.0  # for a session to end by itself
+FREEZE_S = 15.0  # longer than a keeper takes to say that it could not, and within the time that verifying has
+RESTS_S = 60.0  # a machine on which a boot failed is passed over for so long while another has a free seat
 SEAT_S = 20.0  # for a desktop that is being given back, within the time that the pool lets a boot take
 SESSIONS_EACH = 8  # on one connection
 READ_S = 30.0
@@ -89,6 +93,7 @@ class _Machine:
         except (OSError, asyncssh.KeyImportError) as error:
             raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
         self.used = 0
+        self.failed = -math.inf  # when a boot on it last did, by the loop's clock
         self._lines: list[_Line] = []
         self._errands = _Line(self)
         self._turn = asyncio.Semaphore(SESSIONS_EACH)
@@ -139,13 +144,13 @@ class _Session(msgspec.Struct):
 
     @property
     def held(self) -> bool:
-        """Whether the keeper lives."""
-        return not self.keeper.stdout.at_eof()
+        """Whether the keeper lives: it has not ended its output, nor has its connection been lost."""
+        return not (self.keeper.is_closing() or self.keeper.stdout.at_eof())
 
-    async def ask(self, word: str, answer: str) -> None:
-        """Say a word to the keeper and wait for its answer. Raises DesktopFault."""
+    async def ask(self, word: str, answer: str, silent: FaultCause, within_s: float = ANSWER_S) -> None:
+        """Say a word to the keeper and wait for its answer. Raises DesktopFault, `silent` where none comes in time."""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(within_s):
                 if word:
                     self.keeper.stdin.write(word + "\n")
                 said = await self.keeper.stdout.readline()
@@ -155,28 +160,30 @@ class _Session(msgspec.Struct):
                     raise fault(FaultCause.STILL_RUNNING, said.strip()[:200])
                 error = (await self.keeper.stderr.read(2000)).strip().splitlines()[-1:]
         except TimeoutError:
-            raise fault(FaultCause.BOOT_TIMEOUT, f"{self.folder}: no {answer!r} within {ANSWER_S:g} s") from None
+            raise fault(silent, f"{self.folder}: no {answer!r} within {within_s:g} s") from None
         except (OSError, asyncssh.Error) as error_:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: {error_}"[:300]) from error_
         raise fault(FaultCause.BOOT_FAILED, f"{self.folder}: {''.join(error)[:200] or 'the session ended'}")
 
     async def end(self) -> None:
-        """Let the session end itself, or end it where its keeper was killed. Raises DesktopFault when it does not."""
+        """Let the session end itself, or end it where its keeper was killed or stopped.
+
+        Raises DesktopFault when it does not end.
+        """
         if not self.held:
             await self._sweep()
             return
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(END_S):
                 self.keeper.stdin.write_eof()
                 await self.keeper.wait_closed()
         except TimeoutError:
-            self.keeper.close()
-            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: it did not end") from None
+            await self._sweep()
         except (OSError, asyncssh.Error) as error:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: {error}"[:300]) from error
 
     async def _sweep(self) -> None:
-        """End and remove all that a killed keeper has left. Raises DesktopFault."""
+        """End and remove all that a keeper which can't do so has left, itself among it. Raises DesktopFault."""
         self.keeper.close()
         command = [PYTHON, "-I", f"{self.folder}/guest", "sweep", self.token, self.folder]
         try:
@@ -190,7 +197,7 @@ class _Session(msgspec.Struct):
 
 
 class HostsProvider(Provider):
-    """Spreads desktops over the configured machines, the least used first."""
+    """Spreads desktops over the configured machines, the least used first, those where a boot has just failed last."""
 
     def __init__(self, config: HostsConfig) -> None:
         if not config.machines:
@@ -209,15 +216,20 @@ class HostsProvider(Provider):
                 await self._free.acquire()
         except TimeoutError:
             raise fault(FaultCause.NO_SPARE, "all seats of all machines are taken") from None
-        machine = min((one for one in self._machines if one.used < one.config.seats), key=lambda one: one.used)
+        now = asyncio.get_running_loop().time()
+        free = (one for one in self._machines if one.used < one.config.seats)
+        machine = min(free, key=lambda one: (now < one.failed + RESTS_S, one.used))
         machine.used += 1
         token = os.urandom(8).hex()
         folder = f"{machine.config.folder}/computerrl-{token}"
         try:
             session = await self._start(machine, folder, token, spec)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, DesktopFault):
+                machine.failed = asyncio.get_running_loop().time()
             self._give_back(machine)
             raise
+        machine.failed = -math.inf
         name = f"{machine.config.host}.{token}"
         self._sessions[name] = session
         return Desktop(
@@ -233,8 +245,10 @@ class HostsProvider(Provider):
         )
 
     async def _start(self, machine: _Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
+        # The mark is for who has to end a keeper that was stopped.
         command = [
-            PYTHON, "-I", f"{folder}/guest", "session", "--run", f"{folder}/run", "--home", f"{folder}/home",
+            "env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "session",
+            "--run", f"{folder}/run", "--home", f"{folder}/home",
             "--token", token, "--size", f"{spec.width}x{spec.height}", "--keep", folder,
         ]  # fmt: skip
         line = machine.keeper_line()
@@ -243,7 +257,7 @@ class HostsProvider(Provider):
             keeper = await self._upload_and_start(machine, line, folder, shlex.join(command))
             session = _Session(machine, line, folder, token, keeper)
             try:
-                await session.ask("", "up")
+                await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
             except BaseException:
                 keeper.close()  # the end of its input ends the session, which then removes its folder
                 raise
@@ -307,8 +321,8 @@ class HostsProvider(Provider):
         self._sessions.pop(desktop.name, None)
 
     async def freeze(self, desktop: Desktop) -> None:
-        """See `Provider.freeze`."""
-        await self._session(desktop).ask("freeze", "frozen")
+        """See `Provider.freeze`; a keeper that answers nothing is one that programs of its own user have stopped."""
+        await self._session(desktop).ask("freeze", "frozen", FaultCause.STILL_RUNNING, FREEZE_S)
 
     async def read_home(self, desktop: Desktop, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
         """See `Provider.read_home`; over the control connection, after the session's processes were stopped."""

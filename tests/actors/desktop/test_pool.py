@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from actors.desktop import events
+from actors.desktop import pool as pool_module
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.faults import FaultCause, LinkState, fault
 from actors.desktop.link import GuestLink, LinkDown
@@ -315,6 +316,25 @@ async def test_a_defect_reaches_who_waits_and_who_closes():
         await pool.acquire(5)
     with pytest.raises(ZeroDivisionError):
         await pool.close()
+
+
+async def test_a_removal_that_takes_too_long_does_not_keep_the_provider_open(monkeypatch: pytest.MonkeyPatch):
+    class Stuck(OneSpare):
+        async def destroy(self, desktop: Desktop) -> None:
+            await asyncio.Event().wait()
+
+    async def answers(link: GuestLink, method: str, *, timeout_s: float, **args: object) -> str:
+        return "pong"
+
+    monkeypatch.setattr(Refusing, "call", answers)
+    monkeypatch.setattr(pool_module, "CLOSE_S", 0.05)
+    provider = Stuck(stuck=False)
+    pool = provider.pool()
+    pool.retire(await pool.acquire(5))
+    with pytest.raises(DesktopFault, match="1 desktops did not end"):
+        await pool.close()
+    assert provider.boots == -1, "it was closed"
+    assert (len(pool._tasks), len(pool.lives)) == (0, 0)
 
 
 async def test_a_pool_closes_while_it_boots(sandbox: SandboxProvider):

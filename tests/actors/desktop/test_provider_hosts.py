@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,16 +15,19 @@ import asyncssh
 import msgspec
 import pytest
 
+from actors.desktop.body import Body
 from actors.desktop.config import HostsConfig, MachineConfig
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, cause_of
+from actors.desktop.lifecycle import Lives
 from actors.desktop.link import GuestLink, LinkDown, seen_of
+from actors.desktop.pool import BootedDesktop
 from actors.desktop.providers import hosts as hosts_module
 from actors.desktop.providers import remote
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
 from apis.tasks.verify import Wanted
-from runtime.errors import ConfigError, DesktopFault
+from runtime.errors import AgentBrokeDesktop, ConfigError, DesktopFault
 
 ACCOUNTS = "root:x:0:0::/:/bin/sh\nworker:*:1000:1000::/home/worker:/bin/bash\nsshd:*:100:65534::/:/bin/false\n"
 SSHD = """ListenAddress 127.0.0.1
@@ -119,6 +123,17 @@ def processes_of(desktop: Desktop) -> list[bytes]:
     return [line for line in found if folder in line]
 
 
+def acting_on(provider: HostsProvider, desktop: Desktop, link: GuestLink) -> Body:
+    """The desktop as an episode has it whose policy has acted."""
+    lives = Lives()
+    lives.begin(desktop.name)
+    lives.booted(desktop.name)
+    lease = lives.lease(desktop.name, "desktop/0", time.monotonic(), 60.0)
+    body = Body(BootedDesktop(provider, desktop, link, lives, lease))
+    body.acted = True
+    return body
+
+
 async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsProvider, machine: MachineConfig):
     desktop, other = await asyncio.gather(provider.boot(DesktopSpec()), provider.boot(DesktopSpec()))
     third = asyncio.create_task(provider.boot(DesktopSpec()))
@@ -174,13 +189,15 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     assert sessions_on(machine) == []
 
 
+@pytest.mark.parametrize("also", ["", "; pkill -9 -f '^sshd: worker'"], ids=["alone", "with its connection"])
 async def test_a_policy_that_kills_what_holds_its_session_has_failed_and_leaves_nothing(
-    provider: HostsProvider, machine: MachineConfig
+    provider: HostsProvider, machine: MachineConfig, also: str
 ):
     desktop = await provider.boot(DesktopSpec())
     link = await GuestLink.open(desktop, timeout_s=20)
     await link.call("launch", argv=["mousepad"], timeout_s=5)
-    await link.call("launch", argv=["pkill", "-9", "-f", "guest session"], timeout_s=5)
+    kills = f"sleep 0.3; pkill -9 -f '[g]uest session'{also}"
+    await link.call("launch", argv=["sh", "-c", kills], timeout_s=5)
     async with asyncio.timeout(30):
         while (await provider.probe(desktop)).alive:  # noqa: ASYNC110 - a machine's
             await asyncio.sleep(0.02)
@@ -195,6 +212,36 @@ async def test_a_policy_that_kills_what_holds_its_session_has_failed_and_leaves_
     await provider.destroy(desktop)
     assert processes_of(desktop) == []
     assert sessions_on(machine) == []
+
+
+async def test_a_policy_that_stops_what_holds_its_session_has_failed_and_leaves_nothing(
+    provider: HostsProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
+):
+    desktop = await provider.boot(DesktopSpec())
+    link = await GuestLink.open(desktop, timeout_s=20)
+    await link.call("launch", argv=["sh", "-c", "pkill -STOP -f '[g]uest session'"], timeout_s=5)
+    await link.call("launch", argv=["mousepad"], timeout_s=5)
+    await link.call("settle", timeout_s=5)
+    monkeypatch.setattr(hosts_module, "FREEZE_S", 1.0)
+    with pytest.raises(AgentBrokeDesktop, match="still_running"):
+        await acting_on(provider, desktop, link).frozen_files([Wanted("x")], 20.0)
+    await link.close()
+    monkeypatch.setattr(hosts_module, "END_S", 1.0)
+    await provider.destroy(desktop)
+    assert processes_of(desktop) == []
+    assert sessions_on(machine) == []
+
+
+async def test_a_dead_machine_keeps_no_boot_from_the_others(provider: HostsProvider, machine: MachineConfig):
+    dead = msgspec.structs.replace(machine, port=free_port(), seats=4)
+    hosts = HostsProvider(HostsConfig(machines=[dead, machine]))
+    with pytest.raises(DesktopFault, match="machine_unreachable"):
+        await hosts.boot(DesktopSpec())
+    for _ in range(2):
+        assert (await hosts.boot(DesktopSpec())).endpoint.port == machine.port
+    with pytest.raises(DesktopFault, match="machine_unreachable"):
+        await hosts.boot(DesktopSpec())  # the other one has no seat left
+    await hosts.close()
 
 
 async def test_a_boot_that_fails_in_its_upload_leaves_no_folder(

@@ -166,3 +166,21 @@ async def test_a_program_that_wakes_itself_is_the_policys_doing(
             await body.frozen_files([], 30.0)
     finally:
         await pool.close()
+
+
+@pytest.mark.parametrize("acted", [True, False])
+async def test_a_desktop_that_has_ended_is_not_held_still(state_dir: str, tmp_path: Path, acted: bool):
+    pool = await Pool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
+    try:
+        booted = await pool.acquire(30.0)
+        body = Body(booted)
+        body.acted = acted or body.acted
+        await body.call("launch", {"argv": ["pkill", "Xvfb"]}, 10.0)
+        async with asyncio.timeout(20):
+            while (await booted.provider.probe(booted.desktop)).alive:  # noqa: ASYNC110 - a desktop's
+                await asyncio.sleep(0.02)
+        with pytest.raises(AgentBrokeDesktop if acted else DesktopFault) as ended:
+            await body.frozen_files([Wanted("x")], 30.0)
+        assert str(ended.value).startswith("session_ended: " if acted else "boot_failed: ")
+    finally:
+        await pool.close()

@@ -47,6 +47,11 @@ class Box:
     def plug(self) -> Path:
         return self.folder / "ssh"
 
+    @property
+    def alive(self) -> bool:
+        """Whether its first process runs."""
+        return self.init is not None and self.init.alive
+
     def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> None:
         """Folders, limits, keys and the listening socket. Blocks for some milliseconds."""
         self.folder.mkdir()
@@ -106,6 +111,7 @@ class Box:
         """The end of what the sandbox said."""
         try:
             with (self.disk / leftovers.LOG).open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - 2000))
                 return log.read(2000).decode("utf-8", "replace").strip()[-300:]
         except OSError:
             return ""

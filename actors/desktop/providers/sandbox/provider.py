@@ -226,9 +226,8 @@ class SandboxProvider(abc.Provider):
         if box is None or box.process is None or box.init is None:
             return abc.Health(alive=False, memory_left=left)
         code = box.process.poll()
-        alive = code is None and box.init.alive
         return abc.Health(
-            alive=alive,
+            alive=code is None and box.alive,
             said=box.last_words(),  # also of one that seems alive: it may be closing its socket just now
             exit_signal=-code if code is not None and code < 0 else 0,
             oom_kills=cgroups.oom_kills(box.groups),
@@ -263,9 +262,13 @@ class SandboxProvider(abc.Provider):
 
     async def freeze(self, desktop: abc.Desktop) -> None:
         """See `Provider.freeze`."""
-        if desktop.outside is None or desktop.name not in self._boxes:
+        box = self._boxes.get(desktop.name)
+        if desktop.outside is None or box is None:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running here")
-        await stopping.freeze(desktop.outside)
+        if box.alive:
+            await stopping.freeze(desktop.outside)
+        if not box.alive:  # also where it has ended meanwhile: what it has stored then is nobody's claim any more
+            raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} has ended")
 
     async def read_home(
         self, desktop: abc.Desktop, wanted: list[Wanted], limits: outside.ReadLimits
