@@ -7,6 +7,7 @@ EngineGone (ask again), EngineBusy (ask later) and EngineError (don't ask that).
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from actors.sampler import wire
 from actors.sampler.limits import Limits
 from policy.engine.architecture import read_architecture
 from runtime.bounded import joined
-from runtime.errors import EngineBusy, EngineError, EngineGone, SamplerError
+from runtime.errors import EngineBusy, EngineError, EngineGone
 
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 32 << 20
@@ -61,15 +62,14 @@ class EngineClient:
         return Limits(vocabulary=shape.vocab_size, context=await self.context_length())
 
     async def score(self, ids: list[int], timeout_s: float) -> list[float]:
-        """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1."""
+        """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1; NaN where it gives no number."""
         params = {"max_new_tokens": 0, "temperature": 0.0}
         body = {"input_ids": ids, "sampling_params": params, "return_logprob": True, "logprob_start_len": 0}
         answer = await self._call("POST", "/generate", body, wire.GenerateAnswer, timeout_s)
         scored = answer.meta_info.input_token_logprobs
-        found = [logprob for logprob, _, _ in scored[1:] if logprob is not None]
-        if [token for _, token, _ in scored] != ids or len(found) != len(ids) - 1:
-            raise SamplerError("the engine's scores are not those of the prompt")
-        return found
+        if [token for _, token, _ in scored] != ids:
+            raise EngineError("the engine's scores are not those of the prompt")
+        return [math.nan if logprob is None else logprob for logprob, _, _ in scored[1:]]
 
     async def update(self, location: str, version: str, timeout_s: float, *, digest: str, retract: bool) -> None:
         """Replace the embedded engine's weights: it goes on generating while it loads, and compares the digest."""
@@ -131,7 +131,7 @@ class EngineClient:
             ):
                 raw = await joined(response.content.iter_any(), MAX_ANSWER_BYTES)
                 if raw is None:
-                    raise SamplerError(f"the engine's answer is longer than {MAX_ANSWER_BYTES} bytes")
+                    raise EngineError(f"{path}: the engine's answer is longer than {MAX_ANSWER_BYTES} bytes")
         except TimeoutError as error:
             raise EngineGone(f"{path} was not answered within {timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -148,4 +148,4 @@ def _decode(raw: bytes, kind: type[T], path: str) -> T:
     try:
         return msgspec.json.decode(raw or b"{}", type=kind)
     except msgspec.MsgspecError as error:
-        raise SamplerError(f"{path}: the engine's answer is not as agreed: {error}") from error
+        raise EngineError(f"{path}: the engine's answer is not as agreed: {error}") from error

@@ -78,7 +78,7 @@ class DispatchActor(Actor):
                 reply = await self.ctx.ref(choice.name).ask(asked, timeout_s=limit_s)
             except EngineBusy:
                 busy.add(choice.name)
-            except (ActorGone, EngineGone, MailboxFull, SamplerTimeout) as error:
+            except (ActorGone, EngineGone, MailboxFull) as error:
                 self._router.failed(choice.name, self.ctx.clock.now())
                 self._retries += 1
                 self.ctx.log.emit(

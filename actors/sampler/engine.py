@@ -18,7 +18,7 @@ from actors.sampler.engine_process import EngineProcess
 from actors.sampler.latest import Latest
 from actors.sampler.sglang_process import SglangProcess
 from runtime.clock import Clock
-from runtime.errors import EngineError, EngineGone, SamplerError
+from runtime.errors import EngineBusy, EngineError, EngineGone, SamplerError
 
 _PROBE_PERIOD_S = 5.0
 _EXIT_AFTER_BREAK_S = 5.0
@@ -171,6 +171,8 @@ class AttachedEngine:
                     except EngineGone:
                         if not self._met:
                             raise
+                    except EngineBusy:  # its line is full, or what stands before it waits for its start
+                        pass
                     else:
                         break
                     await self._clock.sleep(_KNOCK_S)
@@ -192,6 +194,8 @@ class AttachedEngine:
                 return "it did not answer"
             try:
                 await self.client.model_info()
+            except EngineBusy:
+                continue
             except (EngineGone, EngineError) as error:
                 return str(error)
 

@@ -20,7 +20,7 @@ from actors.sampler.health import Answered, Event, Health, Lost, ReadBack, Refus
 from actors.sampler.joining import Joining
 from actors.sampler.latest import Latest, recall, remember
 from actors.sampler.limits import Limits
-from actors.sampler.loader import Loader, Verdict
+from actors.sampler.loader import Loader, Verdict, check_digest
 from actors.sampler.pinning import Pins
 from actors.sampler.probing import silence
 from actors.sampler.telling import Telling
@@ -48,6 +48,7 @@ class EngineKeeper:
         self.limits = Limits(vocabulary=0, context=0)
         self.gate = Gate()
         self.loader = Loader(settings, self.gate)
+        self._sound: Latest | None = None  # what was last found to be in an engine whole
         self.doubts = 0  # loads that turned out wrong: what was drawn across one is not handed on
         self.engine = engine_of(settings, ctx.name, ctx.run_dir, ctx.clock)
         self._budget = RestartBudget(f"engine of {ctx.name}", settings.restart)
@@ -206,8 +207,27 @@ class EngineKeeper:
         self._see(Target(self._wanted().version, exact=self._settings.sglang))
         self._newer.set()
 
+    async def _whole(self) -> Latest:
+        """What an engine starts with: the wanted weights, or the last sound ones where those on the disk are torn.
+
+        Raises EngineError where both are.
+        """
+        wanted = self._wanted()
+        try:
+            await check_digest(wanted)
+        except EngineError as error:
+            if self._sound is None or self._sound == wanted:
+                raise
+            self._refused(wanted, error)
+            await check_digest(self._sound)
+            return self._sound
+        return wanted
+
     async def _bring_up(self) -> None:
-        latest = self._wanted()
+        try:
+            latest = await self._whole()
+        except EngineError as error:
+            raise SamplerError(f"there are no weights to start the engine with: {error}") from error
         self._see(Target(latest.version, exact=True))  # refused by its predecessor, perhaps
         try:
             await self.engine.up(latest)
@@ -381,6 +401,8 @@ class EngineKeeper:
                 events.WEIGHTS_SUSPECT, version=str(verdict.version), off_by=verdict.off_by, when=when,
                 tolerance=self._settings.samplers.canary_tolerance,
             )  # fmt: skip
+        elif verdict.version == asked.version:
+            self._sound = asked
         self._see(ReadBack(verdict.version, verdict.sound, asked.version))
         return verdict.sound
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from actors.sampler.engine import Engine
 from actors.sampler.loader import Loader
-from runtime.errors import EngineBusy, EngineError, SamplerError
+from runtime.errors import EngineBusy, EngineError, EngineGone
 
 PROBE_TIMEOUT_S = 15.0
 
@@ -24,7 +24,7 @@ async def silence(engine: Callable[[], Engine], loader: Loader, answered: Callab
             await engine().client.first_token(0, PROBE_TIMEOUT_S)
         except EngineBusy:
             return ""  # a full line is a sign of life
-        except (EngineError, SamplerError) as error:
+        except (EngineError, EngineGone) as error:
             if loader.judged.is_set() and answered() == before:
                 return str(error)
         else:

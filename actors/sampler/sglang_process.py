@@ -86,6 +86,8 @@ class SglangProcess(Child):
         argv += [*_ON_CPU, "--max-total-tokens", str(config.cache_tokens)] if config.device == "cpu" else []
         argv += ["--device", config.device] if config.device != "cpu" else []
         for option, value in engine.options.items():
+            if value is False:  # a flag that is not set
+                continue
             argv += [f"--{option.replace('_', '-')}"] + ([] if value is True else [str(value)])
         return argv
 

@@ -50,11 +50,10 @@ class GenerateAnswer(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """Answer of /model_info; `weights_digest` comes from the embedded engine only."""
+    """Answer of /model_info."""
 
     model_path: str
     weight_version: str
-    weights_digest: str | None = None
 
 
 class Control(msgspec.Struct, frozen=True):

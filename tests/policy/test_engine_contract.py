@@ -337,12 +337,14 @@ async def test_a_full_line_is_refused(fresh):
 
 
 async def test_a_client_that_leaves_takes_its_request_along(fresh):
+    before = (await fresh.load())["figures"]
     request = asyncio.create_task(fresh.generate(input_ids=ids(0, 5), sampling_params=LONG))
     await running(fresh, 1)
     request.cancel()
     await asyncio.wait({request})
     await until(fresh, lambda load: load["num_running_reqs"] == 0)
-    assert (await fresh.load())["figures"]["aborted"] > 0
+    after = (await fresh.load())["figures"]
+    assert (after["aborted"], after["finished"]) == (before["aborted"] + 1, before["finished"])
 
 
 async def test_what_it_says_about_itself(fresh):

@@ -55,7 +55,9 @@ def test_on_a_cpu_it_takes_plain_torch(command, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
-    argv, env = command(device="cuda", nice=3, options={"tp_size": 2, "enable-metrics": True})
+    argv, env = command(
+        device="cuda", nice=3, options={"tp_size": 2, "enable-metrics": True, "disable-radix-cache": False}
+    )
     given = pairs(argv)
     assert argv[:3] == ["nice", "-n", "3"]
     assert (given["--device"], given["--tp-size"]) == ("cuda", "2")
