@@ -7,7 +7,7 @@ demonstration can be learned from, is refused before anything is made or started
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from actors.cluster import runfolder, suites
@@ -22,6 +22,7 @@ from apis.space import SPACES
 from runtime.errors import ConfigError, LedgerError, StoreError
 
 SUFFIXES = (".jsonl", ".parquet")
+LAST = "last"
 
 
 def locate(name: str, runs: Path) -> Path:
@@ -36,12 +37,21 @@ def locate(name: str, runs: Path) -> Path:
     for folder in (Path(name), runs / name):
         if os.path.isfile(folder / LEDGER):
             return folder.resolve()
-    known = [path.name for path, _ in runfolder.all_runs(runs)]
-    if name == "last" and known:
+    known = [path.name for path, _ in runfolder.all_runs(runs) if os.path.isfile(path / LEDGER)]
+    if name == LAST and known:
         return (runs / known[-1]).resolve()
     raise ConfigError(
         f"{name}: no recording of that name: it is a .jsonl or .parquet file or a run in {runs}; {hint(name, known)}"
     )
+
+
+def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
+    """`overrides` with the name of what `last` means now as demos.source: runs begun later will be newer.
+
+    Raises ConfigError where there is none.
+    """
+    said = f"demos.source={LAST}"
+    return [f"demos.source={locate(LAST, runs).name}" if one == said else one for one in overrides]
 
 
 def _files_near(path: Path) -> str:

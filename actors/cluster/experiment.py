@@ -97,7 +97,8 @@ def cloning_of(deploy: Deploy) -> dict[str, object]:
     """Key -> value of all that decides how weights are cloned, but for the seed and for where a recording lies."""
     learner = msgspec.structs.replace(deploy.learner, **{name: getattr(LearnerConfig(), name) for name in _OF_RL})
     again = ("resample_rounds", "resamples", "resample_bc_steps")
-    drawn = ("temperature", "max_new_tokens") if deploy.demos.resample_rounds else ()
+    # Longer answers than may be drawn are not learned from, whoever gave them.
+    drawn = ("max_new_tokens", *(("temperature",) if deploy.demos.resample_rounds else ()))
     found = _demonstrated(deploy)
     return {
         **found,
@@ -169,6 +170,10 @@ def expand(
     `arms` and `seeds` choose among the file's (all when empty); a file without seeds takes any. Raises ConfigError.
     """
     data = _parsed(file)
+    arms_said = data.get("arms")
+    for arm, changes in arms_said.items() if isinstance(arms_said, dict) else ():
+        if not isinstance(changes, dict):
+            raise ConfigError(f"{file}: arms.{arm}: an arm gives values to keys, {{}} to none, and not {changes!r}")
     typed.build(copy.deepcopy(data), ExperimentFile, overrides, source=file)
     found: Mapping[str, Mapping[str, Any]] = data.pop("arms", None) or {}
     listed: list[int] = data.pop("seeds", None) or []

@@ -40,7 +40,7 @@ from actors.cluster.runfolder import CLONING, RECORDING, Asked, RunRecord
 from runtime.errors import ConfigError
 
 REPORT = "report"
-LAST, SOURCE = "last", "demos.source"
+LAST = "last"
 ENDED = ("ok", "failed")
 
 
@@ -70,7 +70,7 @@ def _goes_on(args: argparse.Namespace) -> bool:
     if args.name:
         one = runfolder.is_run(Path(args.runs) / args.name)
         return not one and any(record.asked and record.experiment == args.name for record in known)
-    return bool(known) and known[-1].asked is not None
+    return bool(known) and bool(known[-1].experiment)
 
 
 def dry_run(args: argparse.Namespace) -> int:
@@ -113,7 +113,7 @@ def start(args: argparse.Namespace) -> int:
     for one in runs if not args.cloned else []:
         footing = footings[one.arm]
         if footing not in sources:
-            source = _recorded(folder, "-".join(part for part in (name, footing) if part), one.deploy, told)
+            source = _recorded(folder / _recording_of(name, footing), one.deploy, told)
             if isinstance(source, int):
                 return source
             sources[footing] = source
@@ -137,7 +137,10 @@ def start(args: argparse.Namespace) -> int:
     if played:
         from actors.cluster.report import show
 
-        show.show(played, folder / f"{name}-{REPORT}", as_json=False)
+        try:
+            show.show(played, folder / f"{name}-{REPORT}", as_json=False)
+        except ConfigError as error:  # nothing to draw with, most likely: what was played stands
+            say.news(f"no report: {error}")
     return worst
 
 
@@ -147,7 +150,8 @@ def _as_begun(args: argparse.Namespace) -> argparse.Namespace:
     Of a new one, `last` becomes the name of what it means now: its own runs will be newer.
     """
     if not args.resume:
-        return argparse.Namespace(**{**vars(args), "cloned": _newest(args), "overrides": _with_newest(args)})
+        pinned = demosource.pinned(args.overrides, Path(args.runs))
+        return argparse.Namespace(**{**vars(args), "cloned": _newest(args), "overrides": pinned})
     name, begun = _to_resume(Path(args.runs), args.name, args.file)
     asked = experiment.resumed(args.file, name, begun, _said_by(args))
     filled = {"name": name, "arm": asked.arms, "seed": asked.seeds, "overrides": asked.overrides}
@@ -157,14 +161,6 @@ def _as_begun(args: argparse.Namespace) -> argparse.Namespace:
 
 def _newest(args: argparse.Namespace) -> str | None:
     return runcommand.cloned_by(args) if args.cloned == LAST else args.cloned
-
-
-def _with_newest(args: argparse.Namespace) -> list[str]:
-    source = f"{SOURCE}={LAST}"
-    if source not in args.overrides:
-        return list(args.overrides)
-    found = demosource.locate(LAST, Path(args.runs)).name
-    return [f"{SOURCE}={found}" if one == source else one for one in args.overrides]
 
 
 def _said_by(args: argparse.Namespace) -> Asked:
@@ -179,6 +175,8 @@ def _asked(args: argparse.Namespace, begun: float) -> tuple[str, list[OneRun], l
     places.refuse_unwritable(folder, "--runs")
     if not args.resume:
         _refuse_others(folder, name, args)
+        if not args.cloned:
+            _refuse_strangers(folder, name, runs, experiment.expand(args.file, args.overrides))
     for one in runs:
         if not args.resume and (folder / one.name(name)).exists():
             raise ConfigError(f"run {one.name(name)} exists already: continue with --resume, or give another --name")
@@ -205,11 +203,16 @@ def _carry_out(path: Path, deploy: Deploy, arm: str, begun: _Begun) -> int:
     return runcommand.carry_out(deploy, path, lambda: _planned(deploy, path), begun.labels(arm), resume=known)
 
 
-def _recorded(folder: Path, stem: str, deploy: Deploy, begun: _Begun) -> str | int:
-    """The recording STEM-demos that runs like `deploy` begin from, "" for none; the exit status of one that failed."""
+def _recording_of(name: str, footing: str) -> str:
+    """What the run of experiment `name` is called that records for the arms of `footing`."""
+    return "-".join(part for part in (name, footing, RECORDING) if part)
+
+
+def _recorded(path: Path, deploy: Deploy, begun: _Begun) -> str | int:
+    """The recording at `path` that runs like `deploy` begin from, "" for none; the exit status of one that failed."""
     if deploy.demos.source or not deploy.demos.count:
         return deploy.demos.source
-    path = (folder / f"{stem}-{RECORDING}").resolve()
+    path = path.resolve()
     known = (path / "run.json").is_file()
     if known and runfolder.owner(path) is None:
         record_before = runfolder.read_record(path)
@@ -269,7 +272,27 @@ def _refuse_others(folder: Path, name: str, args: argparse.Namespace) -> None:
         if record.asked is not None and record.asked.overrides != args.overrides:
             was = shlex.join(Asked(overrides=record.asked.overrides).words()) or "no --set"
             raise ConfigError(f"--name {name}: experiment {name} was begun with {was}; give another --name")
+        if record.asked is not None and record.asked.cloned != (args.cloned or ""):
+            was = f"--cloned {record.asked.cloned}" if record.asked.cloned else "cloning of its own"
+            raise ConfigError(f"--name {name}: experiment {name} was begun with {was}; give another --name")
     _refuse_changed(args.file, known)
+
+
+def _refuse_strangers(folder: Path, name: str, runs: Sequence[OneRun], whole: Sequence[OneRun]) -> None:
+    """Raise ConfigError where what experiment `name` would record or clone stands under a name that is taken.
+
+    `runs` are those asked for of its `whole`.
+    """
+    footings, shared = experiment.footings(whole), experiment.share_cloning(whole)
+    recording = [one for one in runs if one.deploy.demos.count and not one.deploy.demos.source]
+    made = {_recording_of(name, footings[one.arm]) for one in recording} | {
+        runfolder.cloning_of(name, one.seed) for one in runs if shared
+    }
+    for stem in sorted(made):
+        if runfolder.is_run(folder / stem) and runfolder.read_record(folder / stem).experiment != name:
+            raise ConfigError(
+                f"--name {name}: there is a run {stem} that is none of experiment {name}'s; give another --name"
+            )
 
 
 def _refuse_changed(file: str, known: Sequence[RunRecord]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from actors.cluster import criterion, evaluation, places, runfolder, say, typed
 from actors.cluster.config import Deploy
 from actors.cluster.evaluation import Round
+from actors.cluster.experiment import SEED
 from actors.cluster.weights import NEWEST, Weights
 from apis.space import MEANING
 from policy import hf_folder
@@ -92,9 +93,11 @@ def _origin(weights: Weights) -> str:
     run = Path(weights.run)
     record = runfolder.read_record(run)
     deploy = typed.read(run / "deploy.yaml", Deploy)
+    said = record.asked.overrides if record.asked else []
     words = runfolder.Asked(
         arms=[record.arm] if record.arm not in ("", runfolder.RECORDING, runfolder.CLONING) else [],
-        overrides=record.asked.overrides if record.asked else [],
+        # The seed is said by its own flag.
+        overrides=[one for one in said if one.partition("=")[0].strip() != SEED],
         cloned=record.cloned,
     ).words()
     if record.verb == runfolder.RUN:

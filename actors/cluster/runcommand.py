@@ -9,13 +9,26 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import resource
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.cluster import cloned, compose, deployfile, doctor, experiment, places, resumed, runfolder, say, weights
+from actors.cluster import (
+    cloned,
+    compose,
+    demosource,
+    deployfile,
+    doctor,
+    experiment,
+    places,
+    resumed,
+    runfolder,
+    say,
+    weights,
+)
 from actors.cluster.config import Deploy
 from runtime.errors import ConfigError
 from runtime.origin import check_origin
@@ -67,6 +80,7 @@ def show_plan(plan: compose.Plan) -> None:
 def start(args: argparse.Namespace) -> int:
     """Run, or continue a run; the exit status."""
     begun = time.time()
+    args.overrides = demosource.pinned(args.overrides, Path(args.runs))
     folder, deploy = asked(args, begun)
     folder = folder.resolve()
 
@@ -94,7 +108,8 @@ def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
         folder = _to_resume(runs, args.name, path, args.file)
         was = runfolder.read_record(folder).settings
         if was and was != experiment.settings_of(args.file, ""):
-            say.line(f"{args.file} has changed since: run {folder.name} goes on as it was begun (--set changes it)")
+            goes_on = f"run {folder.name} goes on as it was begun (--set changes it)"
+            say.line(f"{args.file} has changed since: {goes_on}", to=sys.stderr)
         return folder, resumed.settings(folder, args.overrides)
     folder = runs / name_of(args, path, begun)
     runfolder.refuse_taken(folder)

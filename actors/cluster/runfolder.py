@@ -46,7 +46,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return Asked(
             arms=both(self.arms, later.arms) if self.arms and later.arms else [],
             seeds=both(self.seeds, later.seeds) if self.seeds and later.seeds else [],
-            overrides=both(self.overrides, later.overrides),
+            overrides=[*(one for one in self.overrides if one not in later.overrides), *later.overrides],
             cloned=self.cloned or later.cloned,
         )
 
@@ -218,12 +218,12 @@ def to_continue(record: RunRecord, path: Path) -> str:
     """The command that goes on with the run at `path`, or with the experiment that it is of, as it was begun."""
     words = record.verb.split()
     if record.verb == IMPORT:  # it passes by what the run holds
-        words += [record.file.removeprefix(f"{IMPORT} "), record.name]
+        words += [record.file.removeprefix(f"{IMPORT} "), path.name]
     else:
         words += [record.found] if record.verb == RUN else []
         if record.experiment:  # of an older build's at least this run
             words += (record.asked or Asked(seeds=[record.seed])).words()
-        words += ["--resume", "--name", record.experiment or record.name]
+        words += ["--resume", "--name", record.experiment or path.name]
     return f"computerrl {shlex.join(words)}{runs_flag(path.parent)}"
 
 

@@ -38,7 +38,7 @@ def show(path: Path, *, as_json: bool) -> int:
         return int(bad)
     ended = f", ended {record.ended}" if record.ended else ""
     reason = f" - {record.reason}" if record.reason else ""  # it may quote a guest: one line, whatever it says
-    say.line(say.clean(f"{record.name}: {state}, started {record.started}{ended}{reason}"))
+    say.line(say.clean(f"{path.name}: {state}, started {record.started}{ended}{reason}"))
     if found is not None:
         rate = found.summary.whole.all
         low, high = rate.interval

@@ -1,4 +1,4 @@
-"""Which part of a run uses the processor: the entry point, desktop hosts, rank, engine.
+"""Which part of a run uses the processor: the entry point, desktop hosts, rank, engine (a server's processes, too).
 
 Invariant: every second is counted once and for the process that spent it; a process that ended between two looks loses
 at most the seconds since the last one.
@@ -18,7 +18,9 @@ from runtime.logs import ActorLog
 
 PERIOD_S = 10.0
 ENTRY = "entry point"
-_PARTS = (("--name=desktops/", "desktop hosts"), ("--name=ranks/", "rank"), ("policy.engine", "engine"))
+ENGINE = "engine"
+_PARTS = (("--name=desktops/", "desktop hosts"), ("--name=ranks/", "rank"), ("policy.engine", ENGINE))
+_LAUNCHER = "/sglang_launch.py"  # of a server, whose work its own children do
 
 
 class Used(msgspec.Struct, frozen=True):
@@ -32,6 +34,8 @@ class Used(msgspec.Struct, frozen=True):
 
 def part_of(words: Sequence[str]) -> str:
     """The part of a run that a child process with this command line is."""
+    if any(word.endswith(_LAUNCHER) for word in words):
+        return ENGINE
     return next((part for mark, part in _PARTS if any(word.startswith(mark) for word in words)), "other")
 
 
@@ -49,11 +53,15 @@ class CpuMeter:
         """What was used since the last look. Blocks for some milliseconds."""
         seconds: dict[str, float] = {}
         alive: dict[psutil.Process, tuple[str, float]] = {}
-        for process in (self._me, *self._me.children()):
+        waiting = [(self._me, ENTRY), *((child, "") for child in self._me.children())]
+        while waiting:
+            process, part = waiting.pop()
             try:
                 used = sum(process.cpu_times()[:2])
                 known = self._seen.get(process)
-                part = known[0] if known else ENTRY if process is self._me else part_of(process.cmdline())
+                part = known[0] if known else part or part_of(process.cmdline())
+                if part == ENGINE:
+                    waiting += [(child, ENGINE) for child in process.children()]
             except psutil.Error:  # it has just ended
                 continue
             alive[process] = (part, used)

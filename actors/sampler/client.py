@@ -62,7 +62,7 @@ class EngineClient:
         return Limits(vocabulary=shape.vocab_size, context=await self.context_length())
 
     async def score(self, ids: list[int], timeout_s: float) -> list[float]:
-        """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1; NaN where it gives no number."""
+        """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1; NaN where it has no number."""
         params = {"max_new_tokens": 0, "temperature": 0.0}
         body = {"input_ids": ids, "sampling_params": params, "return_logprob": True, "logprob_start_len": 0}
         answer = await self._call("POST", "/generate", body, wire.GenerateAnswer, timeout_s)

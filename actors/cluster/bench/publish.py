@@ -228,8 +228,8 @@ def widths_of(text: str) -> tuple[int, ...]:
 
 async def measure(wanted: Wanted) -> Found:
     """All ways and sizes, one after the other. Raises ConfigError."""
-    if wanted.times < 1 or any(width < 64 or width % 64 for width in wanted.widths):
-        raise ConfigError("--times counts from 1, and --widths are multiples of 64")
+    if wanted.times < 1 or not wanted.widths or any(width < 64 or width % 64 for width in wanted.widths):
+        raise ConfigError("--times counts from 1, and --widths are multiples of 64, one at least")
     lost = lost_in(runfolder.find(Path(wanted.runs), wanted.run)) if wanted.run else None
     load = os.getloadavg()[0]
     published: list[Published] = []

@@ -37,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
         ("RUN", "STATE", "STARTED", "AGE", "FILE", "REASON"),
         [
             (
-                record.name,
+                path.name,
                 state,
                 record.started,
                 say.duration(time.time() - record.started_s),

@@ -44,7 +44,10 @@ def play(args: argparse.Namespace) -> int:
     """Evaluate, or go on evaluating; the exit status."""
     begun = time.time()
     runs = Path(args.runs)
-    before = runfolder.find(runs, args.against) if args.against else None
+    try:
+        before = runfolder.find(runs, args.against) if args.against else None
+    except ConfigError as error:
+        raise ConfigError(f"--against {args.against}: {error}") from None
     if args.resume:
         runcommand.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
         folder = _to_resume(runs, args.name).resolve()

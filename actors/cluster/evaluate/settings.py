@@ -118,7 +118,10 @@ def _like(args: argparse.Namespace, weights: Weights) -> Deploy:
         named = {path.name: path for path, _ in runfolder.all_runs(runs)}
         if args.like in named or runfolder.is_run(Path(args.like)):
             return _of_run(named.get(args.like, Path(args.like)))
-        return deployfile.load(args.like)[0]
+        try:
+            return deployfile.load(args.like)[0]
+        except ConfigError as error:
+            raise ConfigError(f"--like {args.like}: no run in {runs}; {error}") from None
     return _of_run(Path(weights.run)) if weights.run else Deploy()
 
 
@@ -135,7 +138,10 @@ def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
         if args.instances or args.untrained or args.split != HELD_OUT or args.first:
             raise ConfigError("--instances, --first, --split and --untrained choose from a suite: add --tasks SUITE")
         return ids
-    suite = suites.load(args.tasks)
+    try:
+        suite = suites.load(args.tasks)
+    except ConfigError as error:
+        raise ConfigError(f"--tasks {args.tasks}: {error}") from None
     both = args.untrained or not suite.trained
     found: list[str] = []
     for family in (*suite.trained, *(suite.untrained if both else ())):

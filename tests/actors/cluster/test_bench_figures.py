@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,7 +92,23 @@ def test_every_part_of_a_run_is_told_by_its_command_line() -> None:
     assert part_of(["python", "-m", "runtime.hosts.child", "--name=desktops/3"]) == "desktop hosts"
     assert part_of(["python", "-m", "runtime.hosts.child", "--name=ranks/0"]) == "rank"
     assert part_of(["python", "-P", "-m", "policy.engine"]) == "engine"
+    assert part_of(["nice", "python", "-P", "/x/actors/sampler/sglang_launch.py", "7"]) == "engine"
     assert part_of(["bash"]) == "other"
     used = CpuMeter().read()
     assert used.span_s > 0
     assert used.seconds["entry point"] >= 0
+
+
+def test_what_a_servers_own_processes_use_is_the_engines(tmp_path: Path) -> None:
+    burn = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.3: pass\nprint(flush=True); input()"
+    (tmp_path / "sglang_launch.py").write_text(
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}], check=True)"
+    )
+    meter = CpuMeter()
+    words = [sys.executable, str(tmp_path / "sglang_launch.py")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdout.readline()
+        assert meter.read().seconds["engine"] >= 0.3
+        server.stdin.write(b"\n")

@@ -294,7 +294,8 @@ def test_pulses_that_learn_demonstrations_find_those_of_the_run_that_cloned(
 @pytest.mark.parametrize(
     ("far", "shared"),
     [("learner.kl_coef: 0.1", True), ("learner.bc_lr: 0.1", False), ("entropulse.bc_steps: 3", False),
-     ("replay.samples_per_step: 8", False), ("demos.noise: 0.1", False), ("entropulse.rl_steps: 3", True)],
+     ("replay.samples_per_step: 8", False), ("demos.noise: 0.1", False), ("entropulse.rl_steps: 3", True),
+     ("replay.max_new_tokens: 40", False), ("replay.temperature: 0.9", True)],
 )  # fmt: skip
 def test_arms_share_cloning_unless_they_clone_otherwise(file: str, far: str, shared: bool) -> None:
     Path(file).write_text(FILE.replace("replay.max_staleness: 4, learner.rl_lr: 0.001", far))

@@ -10,6 +10,8 @@ import runtime.system
 from actors.cluster import cli, experiment, runfolder, typed
 from actors.cluster.config import Deploy
 from actors.cluster.runfolder import RunRecord
+from actors.replay.schema import connect
+from runtime.errors import ConfigError
 from tests.actors.cluster.test_resume import AT, FILE, Broken, refused, told, unplayed
 
 
@@ -32,12 +34,41 @@ def test_another_experiment_takes_nothing_from_one_of_its_name(
     assert "--name e: experiment e is of my arms.yaml; give another --name" in shown
     shown = refused(capsys, *begin, "--seed", "3", "--arm", "far", "--set", "learner.bc_lr=0.5")
     assert "--name e: experiment e was begun with no --set; give another --name" in shown
+    shown = refused(capsys, *begin, "--seed", "5", "--arm", "far", "--cloned", "e-cloning-3")
+    assert "--name e: experiment e was begun with cloning of its own; give another --name" in shown
     text = Path("my arms.yaml").read_text()
     Path("my arms.yaml").write_text(text.replace("count: 1", "count: 2"))
     assert "it has changed since e-" in refused(capsys, *begin, "--seed", "3", "--arm", "far")
     Path("my arms.yaml").write_text(text)
     assert cli.main([*begin, "--seed", "3", "--arm", "far"]) == 130
     assert broken.begun[-1] == "e-far-3", "the same, for another arm"
+
+
+def test_a_run_that_only_has_the_name_of_a_recording_is_none(
+    broken: Broken, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "my file.yaml", "--name", "e-demos", *AT]) == 130
+    begin = ["run", "my arms.yaml", "--name", "e", *AT]
+    for words in (begin, [*begin, "--dry-run"]):
+        shown = refused(capsys, *words)
+        assert "--name e: there is a run e-demos that is none of experiment e's; give another --name" in shown
+    assert broken.begun == ["e-demos"]
+    assert cli.main([*begin, "--set", "demos.source=e-demos"]) == 130, "taken where it is asked for"
+    assert broken.begun == ["e-demos", "e-cloning-3"]
+
+
+def test_a_report_that_can_not_be_drawn_changes_no_exit_status(
+    broken: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def undrawn(*_: object, **__: object) -> int:
+        raise ConfigError("drawing needs matplotlib")
+
+    monkeypatch.setattr("actors.cluster.report.show.show", undrawn)
+    begin = ["run", "my file.yaml", "--seed", "3", "--name", "e", *AT]
+    assert [cli.main(begin), cli.main([*begin, "--resume"]), cli.main([*begin, "--resume"])] == [130, 130, 0]
+    connect(Path("my runs/e-3/ledger.sqlite"))[0].close()
+    assert cli.main([*begin, "--resume"]) == 0
+    assert "no report: drawing needs matplotlib" in capsys.readouterr().out
 
 
 def test_a_file_edited_while_its_runs_are_played_changes_none_of_them(
@@ -64,8 +95,8 @@ def test_a_run_says_that_its_file_has_changed(broken: Broken, capsys: pytest.Cap
     begin = ["run", "my file.yaml", "--name", "e", *AT]
     assert cli.main(begin) == 130
     assert cli.main([*begin, "--resume"]) == 0
-    assert "has changed since" not in capsys.readouterr().out
+    assert "has changed since" not in "".join(capsys.readouterr())
     Path("my file.yaml").write_text(FILE + "entropulse: {total_rl_steps: 7}\n")
     assert cli.main([*begin, "--resume"]) == 0
-    assert "my file.yaml has changed since: run e goes on as it was begun (--set" in capsys.readouterr().out
+    assert "my file.yaml has changed since: run e goes on as it was begun (--set" in capsys.readouterr().err
     assert typed.read(Path("my runs/e/deploy.yaml"), Deploy).entropulse.total_rl_steps != 7

@@ -126,6 +126,17 @@ def test_what_a_resume_does_not_say_is_as_it_was_begun(
     assert typed.read(Path("my runs/e-7/deploy.yaml"), Deploy).learner.bc_lr == 0.5
 
 
+def test_what_is_newest_goes_on_whatever_was_there_before(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    begin = ["run", "my file.yaml", *AT]
+    assert cli.main([*begin, "--name", "alone"]) == 130
+    assert cli.main([*begin, "--resume"]) == 0
+    assert broken.begun == ["alone", "alone"]
+    assert cli.main([*begin, "--seed", "3", "--name", "e"]) == 130
+    assert cli.main([*begin, "--name", "newest"]) == 130
+    assert cli.main([*begin, "--resume"]) == 0
+    assert broken.begun[-2:] == ["newest", "newest"]
+
+
 def test_a_recording_is_finished_as_it_was_begun(broken: Broken) -> None:
     begin = ["run", "my file.yaml", "--name", "e", *AT]
     assert cli.main([*begin, "--seed", "3"]) == 130

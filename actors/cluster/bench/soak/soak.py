@@ -7,6 +7,7 @@ process only looks at it from outside and breaks its parts. However the soak end
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -66,8 +67,8 @@ class Soak:
             raise ConfigError("desktops.provider: a soak breaks sandboxes of this machine, not sessions of others")
         if os.geteuid() != 0:
             raise ConfigError("bench soak needs root: it sends signals to other users' processes")
-        if wanted.minutes < 1 or wanted.every_s <= 0:
-            raise ConfigError("--minutes is at least 1 and --every above 0")
+        if not (1 <= wanted.minutes < math.inf and 0 < wanted.every_s < math.inf):
+            raise ConfigError("--minutes is at least 1 and --every above 0, and both are finite")
         if deploy.run.limit_s is not None and deploy.run.limit_s < 60 * wanted.minutes + BEGIN_S:
             raise ConfigError(
                 f"run.limit_s is {deploy.run.limit_s:g}: shorter than the soak (minutes and {BEGIN_S:g} s)"
