@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.cluster import cli
 from actors.cluster.bench import hold, stage
 from actors.cluster.bench.actions import PARTS, Timed, places, summed
 from actors.cluster.bench.figures import Target, median, percentile
@@ -86,6 +87,20 @@ def test_what_does_not_fit_or_does_not_exist_is_refused_in_words() -> None:
         hold.refuse_unless_fits("libreoffice_calc", 1_000_000)
     with pytest.raises(ConfigError, match="did you mean terminal"):
         stage.known("text_editor,termnal")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["publish", "--widths", ","],
+        ["soak", "--minutes", "nan"],
+        ["soak", "--minutes", "inf"],
+        ["soak", "--every", "nan"],
+    ],
+)
+def test_a_bench_that_could_measure_nothing_is_refused(words: list[str], tmp_path: Path) -> None:
+    assert cli.main(["bench", *words, "--runs", str(tmp_path)]) == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_part_of_a_run_is_told_by_its_command_line() -> None:

@@ -74,6 +74,7 @@ def test_every_arm_meets_every_seed_once(seeds: list[int], arms: int) -> None:
     [
         (("max_staleness", "max_stalenes"), [], {}, "arms.near: unknown key replay.max_stalenes; did you mean"),
         (("near: {", "near: {run.seed: 1, "), [], {}, "arms.near: run.seed is what seeds are for"),
+        (("near: {", "none:\n  near: {"), [], {}, "arms.none: an arm gives values to keys"),
         (("near:", "ne-ar:"), [], {}, "letters, digits and underscores"),
         (("near:", "cloning:"), [], {}, "arms.cloning: a run of this name is what arms begin from"),
         (("[3, 5]", "[3, 3]"), [], {}, "names one twice"),
