@@ -1,4 +1,4 @@
-# Everything can be repeated at no cost: set-up looks first whether it is needed.
+# Set-up can be repeated at no cost: it looks first whether it is needed.
 SHELL := /bin/bash
 PY := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
@@ -11,7 +11,7 @@ setup:
 train: setup
 	.venv/bin/computerrl run deploy/local.yaml
 
-test: setup lint pytest
+test: lint pytest
 
 # The suite, every function on its real application, the tests against real SGLang, and a shortened main job with it.
 # Where VS Code can't be fetched, its functions are called unavailable and nothing fails.
@@ -28,22 +28,22 @@ sglang-cpu:
 vscode:
 	@bash deploy/setup/vscode.sh
 
-pytest:
+pytest: setup
 	$(PY) -m pytest tests -n 2 --dist loadfile
 
-lint:
+lint: setup
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports
 
-mutants:
+mutants: setup
 	$(PY) tests/mutants/run.py
 
-wheel:
+wheel: setup
 	bash deploy/setup/wheel_check.sh
 
-bench:
+bench: setup
 	.venv/bin/computerrl bench startup
 
 clean:

@@ -19,7 +19,7 @@ class RequireConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """What must have happened, else the run's exit status is 1."""
 
     bc_steps: int = 0  # optimizer steps of behaviour cloning
-    rl_steps: int = 0  # optimizer steps of RL, each on groups whose rewards differ
+    rl_steps: int = 0  # steps of RL, each a batch of groups whose rewards differ
     gain: float | None = None  # success of the last evaluation minus that of the first, share of all tasks
     gain_above: float | None = None  # the 95 % interval of the paired gain over trained families lies above this
 

@@ -30,7 +30,7 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     plateau_gain: float = 0.05  # success has levelled off when it surely gains less than this per window
     entropy_share: float = 0.5  # entropy has fallen when it is surely below this share of its start
     patience: int = 3  # steps that a plateau must hold
-    max_waste: int = 0  # RL ends when so many groups of equal rewards came without a step between; 0: never
+    max_waste: int = 0  # a stay of RL ends when so many groups of equal rewards came without a step between; 0: never
 
     def __post_init__(self) -> None:
         steps = ("bc_steps", "total_rl_steps", "rl_steps", "pulse_steps", "rl_steps_for_pulse")

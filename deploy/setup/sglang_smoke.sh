@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job with real SGLang, shortened to some minutes: demonstrations, cloning, an RL step on rewards that differ, a
-# pulse and another step; two rounds, of which the first is put off while RL draws.
+# pulse and another step; three rounds, the first of which is put off while RL draws.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 runs=$(mktemp -d)

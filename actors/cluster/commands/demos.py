@@ -26,7 +26,8 @@ RECORD = (
     "tasks are demonstrated. With --deploy everything is taken from a deploy file: also its pool of demonstrators\n"
     "(demos.pool) and how often each task is tried (demos.attempts); --set changes a key of it. After a kill,\n"
     "--resume goes on where it stood, as it was begun; Ctrl-C ends it cleanly.\n"
-    "Exit status: 0 all recorded, 1 the attempts (two per demonstration) were used up, 2 bad input, 130 interrupted."
+    "Exit status: 0 all recorded, 1 the attempts (two per demonstration, or\n"
+    "demos.attempts_per_demo of the deploy file) were used up, 2 bad input, 130 interrupted."
 )
 LIST = "List the runs that hold demonstrations."
 SHOW = "Print a recording by family and route, or every step of the demonstrations of one task."

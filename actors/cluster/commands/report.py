@@ -14,7 +14,7 @@ DESCRIPTION = (
     "Runs of one deploy file that differ in the seed become a mean and a band; the name of an experiment stands for\n"
     "its runs. RUN.figures.gz, written beside the page, holds a run's figures without its episodes and may stand for\n"
     "the run, so that seeds played on several machines can be shown together.\n"
-    "Exit status: 0, 1 when a run played no evaluation round, 2 bad input."
+    "Exit status: 0, 1 when a run that was to be evaluated played no round, 2 bad input."
 )
 EXAMPLES = (
     "examples:\n"
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print it; 1 when a run played no evaluation round."""
+    """Print it; 1 when a run that was to be evaluated played no round."""
     from actors.cluster import places
     from actors.cluster.report import naming, show
     from runtime.errors import ConfigError

@@ -28,8 +28,8 @@ CHECK = (
     "Play the oracles of a suite on real desktops and count what they solve, faults apart; or with --static look at\n"
     "the form of every task without a desktop: whether it loads, can be set up and judged, is not solved at its start\n"
     "and is solved in its wanted end state, and whether the splits share a wording, a name or a value.\n"
-    "Exit status 1 when an oracle solves less than 98 % of a family, faults exceed 2 % of the episodes, or --static\n"
-    "finds anything. Without --split, trained families are played on train and the others on held-out."
+    "Exit status 1 when an oracle solves less than 98 % of a family by one route, faults exceed 2 % of the episodes,\n"
+    "or --static finds anything. Without --split, trained families are played on train and the others on held-out."
 )
 
 

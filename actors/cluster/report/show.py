@@ -28,7 +28,7 @@ BESIDE = 8  # rounds of a table by family
 def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     """Print the reports of the runs at `paths`, folders or files of figures, and write page and pictures into `out`.
 
-    Returns 1 when one of them played no evaluation round. Raises ConfigError where a run has no ledger.
+    Returns 1 when one of them that was to be evaluated played no round. Raises ConfigError where a run has no ledger.
     """
     if out is not None:
         places.refuse_unwritable(out, "--out")
@@ -58,7 +58,13 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
         show_apart(differences)
         for file in written:
             say.line(f"wrote     {file}")
-    return 0 if all(one.rounds for one in figures) else 1
+    missing = [path for path, one in zip(paths, figures, strict=True) if not one.rounds and _to_be_evaluated(path)]
+    return int(bool(missing))
+
+
+def _to_be_evaluated(path: Path) -> bool:
+    """Whether rounds belong to the plan of the run at `path`; yes where its plan is not there."""
+    return not path.is_dir() or bool(deploy_of(path).get("evaluation", {}).get("enabled", True))
 
 
 def _once(paths: Sequence[Path]) -> list[Path]:

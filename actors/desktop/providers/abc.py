@@ -1,4 +1,4 @@
-"""The contract of a provider: three verbs, and what a desktop is to those who use it.
+"""The contract of a provider: five verbs, and what a desktop is to those who use it.
 
 Invariant: whoever holds a `Desktop` can reach it with nothing but its fields, and can be sure whom he reaches, because
 the host key is pinned; only the provider that booted it may destroy it.

@@ -220,7 +220,9 @@ def test_seats_and_processor_are_printed_and_drawn(tmp_path: Path, capsys: pytes
     ]  # fmt: skip
     text = "".join(json.dumps({"ts": "2026-01-01T00:00:00", "level": "info", **line}) + "\n" for line in lines)
     (run / "logs" / "all.jsonl").write_text(text)
-    assert show([run], tmp_path / "out", as_json=False) == 1  # it has no evaluation round
+    assert show([run], tmp_path / "out", as_json=False) == 1, "it has no evaluation round"
+    (run / "deploy.yaml").write_text("evaluation: {enabled: false}\n")
+    assert show([run], None, as_json=False) == 0, "nor was it to have one"
     shown = capsys.readouterr().out
     assert "busy 70.0% of 1 seats x 10s" in shown
     assert "rank 20.0%" in shown
