@@ -34,7 +34,9 @@ class RunConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     seed: int = 0  # of tasks' order, sampling, demonstrators and batches
     base: str = ""  # Hugging Face folder to start from; "" is the bundled base model
-    log_level: Literal["debug", "info", "warning", "error"] = "info"  # what is less is not logged
+    log_level: Literal["debug", "info", "warning", "error"] = (
+        "info"  # what is less is not logged; reports and curves are made from "info"
+    )
     expert: bool = False  # whether keys that are an expert's (EXPERT) may differ from their defaults
     limit_s: float | None = None  # wall seconds after which the run stops by itself; null: no limit
     require: RequireConfig = RequireConfig()

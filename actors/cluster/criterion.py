@@ -59,14 +59,13 @@ def unmet(require: RequireConfig, figures: Figures, gains: Sequence[Compared] = 
 
 
 def complete(figures: Figures) -> list[EvalFigures]:
-    """The closed rounds over the same tasks and decoding as the last one, oldest first."""
+    """The closed rounds over the tasks of the newest one, in the first one's decoding (each may have a greedy twin).
+
+    Oldest first.
+    """
     rounds = [found for found in figures.evals if found.closed and found.tasks]
-    alike = [
-        found
-        for found in rounds
-        if (found.task_set, found.temperature) == (rounds[-1].task_set, rounds[-1].temperature)
-    ]
-    return sorted(alike, key=lambda found: found.version)
+    mine = [found for found in rounds if found.temperature == rounds[0].temperature]
+    return sorted((found for found in mine if found.task_set == mine[-1].task_set), key=lambda found: found.version)
 
 
 def rate(figures: EvalFigures) -> float:

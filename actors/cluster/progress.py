@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from actors.cluster import say
+from actors.cluster import criterion, say
 from actors.replay.messages import Figures, Phase
 
 WINDOW_S = 60.0
@@ -54,7 +54,7 @@ class Meter:
         span = max(now - before, 1e-6)
         tail = figures.train_success[-5:] if figures.phase.phase is Phase.RL else []
         trained = sum(figures.staleness.values())
-        closed = [found for found in figures.evals if found.closed and found.tasks]
+        closed = criterion.complete(figures)
         return Snapshot(
             phase=figures.phase.phase.value,
             step=figures.phase_steps,

@@ -1,7 +1,7 @@
 """From log lines to scalars, each with its tag, optimizer step and wall time. Pure.
 
-Invariant: a step has one value per tag: what an abandoned lineage did beyond the checkpoint that the next one started
-from is in none.
+Invariant: a step has one value per tag, but for rounds that play the same weights: what an abandoned lineage did beyond
+the checkpoint that the next one started from is in none.
 """
 
 from __future__ import annotations

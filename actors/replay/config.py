@@ -27,11 +27,11 @@ class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """
 
     split: str  # train, or held-out for evaluation
-    count: int  # instances of each family
+    count: int  # instances: of the family, or of the suite in all
     first: int = 0  # number of the first instance
     family: str = ""  # one family; or else a suite
     suite: str = ""  # a bundled suite's name or a suite file's path
-    untrained: bool = False  # of a suite, its families that are never trained on, too
+    untrained: bool = False  # of a suite, its families that are never trained on in place of the others
 
     def __post_init__(self) -> None:
         if bool(self.family) is bool(self.suite):

@@ -126,4 +126,4 @@ def _row(name: str, rates: Rates) -> tuple[str, ...]:
 
 
 def _share(rate: Rate) -> str:
-    return f"{rate.value:.3f} ({rate.successes}/{rate.n})"
+    return f"{rate.value:.3f} ({rate.successes}/{rate.n})" if rate.n else "-"

@@ -24,6 +24,7 @@ LINES = (
 STEPS = "step (one batch)"
 WINDOW = 5  # steps over which training success is averaged
 USUAL = 98  # percentile of a stay's values up to which a cut axis reaches at the least
+MARKERS = "osD^v"  # of one group's decodings
 FLAT = 1.5  # how much higher than the axis' cut part the highest value must be for a cut to be worth it
 
 
@@ -45,6 +46,8 @@ class Dots(NamedTuple):
     low: list[float]
     high: list[float]
     each: list[list[float]]  # by step, the seeds' own values
+    group: str = ""  # label of the group, which has one colour
+    nth: int = 0  # which of the group's decodings
 
 
 def pyplot() -> Any:
@@ -129,11 +132,13 @@ def success(
             said = f"training, {_named(label, found, called)} (mean of {WINDOW} steps)"
             first = part.steps[0] == found.steps[0]
             _line(axes, part, colour, said if first else None, WINDOW, faint=True)
-    for one, colour in zip(dots, _colours(), strict=False):
+    coloured = dict(zip(bands, _colours(), strict=False)) if len(bands) > 1 else {}
+    for one, other in zip(dots, _colours(), strict=False):
+        colour, marker = coloured.get(one.group, other), MARKERS[one.nth % len(MARKERS)]
         below = [max(0.0, value - low) for value, low in zip(one.values, one.low, strict=True)]
         above = [max(0.0, high - value) for value, high in zip(one.values, one.high, strict=True)]
         axes.errorbar(
-            one.steps, one.values, yerr=[below, above], marker="o", capsize=3, lw=1.8, label=one.label, color=colour
+            one.steps, one.values, yerr=[below, above], marker=marker, capsize=3, lw=1.8, label=one.label, color=colour
         )
         for step, values in zip(one.steps, one.each, strict=True):
             if len(values) > 1:

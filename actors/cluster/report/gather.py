@@ -57,6 +57,8 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
 
     def stretches(self) -> list[Stretch]:
         """Its stays as stretches of optimizer steps, those of no length left out."""
+        if not self.switches:  # killed before its first stay began
+            return []
         last = max((one.step for one in self.steps), default=0)
         ends = [*(switch.start for switch in self.switches[1:]), last]
         return [

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.cluster import places
 from actors.cluster.nearest import hint
 from actors.cluster.report.gather import RunData
 from actors.replay.messages import Phase
@@ -60,7 +61,9 @@ def read(path: Path) -> RunData:
         found = msgspec.json.decode(content, type=_File)
         if found.form != FORM:
             raise ConfigError(f"{path}: figures of form {found.form}, this build reads form {FORM}: write them again")
-        return _with_phases(msgspec.json.decode(found.run, type=RunData))
+        run = msgspec.json.decode(found.run, type=RunData)
+        places.refuse_bad_name(run.name, f"{path} of a run named")
+        return _with_phases(run)
     except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
         raise ConfigError(f"{path}: no file of a run's figures: {error}") from None
 

@@ -16,6 +16,7 @@ from actors.cluster.report.seats import phases
 
 Line = dict[str, Any]
 GUESTS, OTHERS = "desktops' guests", "other programs"
+UNTOLD = "desktops' guests (not to be told apart here) and other programs"
 
 
 class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +24,7 @@ class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
 
     cores: int
     span_s: float  # over which processor time was looked at
-    cpu_s: dict[str, float]  # by part, with OTHERS for what is not of this run
+    cpu_s: dict[str, float]  # by part, with OTHERS or UNTOLD for what is not known to be of this run
     desktops: int  # used up
     desktops_up: float  # at once, on average over the span
     spares: float  # of them not leased
@@ -32,7 +33,7 @@ class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own_s(self) -> float:
         """Processor seconds of this run alone."""
-        return sum(seconds for part, seconds in self.cpu_s.items() if part != OTHERS)
+        return sum(seconds for part, seconds in self.cpu_s.items() if part not in (OTHERS, UNTOLD))
 
     def share(self, part: str) -> float:
         """Of all cores over the span."""
@@ -56,8 +57,10 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
         for part, seconds in line["seconds"].items():
             cpu[part] = cpu.get(part, 0.0) + seconds
     gone = {line["desktop"]: line for line in lines if line["event"] == "desktop_gone"}
-    cpu[GUESTS] = sum(line["cpu_s"] for line in gone.values())
-    cpu[OTHERS] = max(0.0, sum(line["machine_s"] for line in looks) - sum(cpu.values()))
+    guests_s = sum(line["cpu_s"] for line in gone.values())
+    untold = bool(gone) and not guests_s  # no control groups that would say what they used
+    cpu |= {} if untold else {GUESTS: guests_s}
+    cpu[UNTOLD if untold else OTHERS] = max(0.0, sum(line["machine_s"] for line in looks) - sum(cpu.values()))
     up = _up_s(lines, gone, max(line["t"] for line in looks))
     return MachineTime(
         cores=looks[-1]["cores"],

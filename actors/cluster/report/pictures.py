@@ -106,7 +106,7 @@ def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
         yield from _if(curve.name, curve.title, curve.said, drawn)
     drawn = curves.counts(
         _shares(groups, lambda run: history.total(run.steps, lambda step: step.staleness)),
-        "optimizer steps", "share of trajectories",
+        "versions", "share of trajectories",
     )  # fmt: skip
     said = "Age of what was trained: the version trained minus that of a trajectory's oldest token."
     yield from _if("staleness", "Staleness", said, drawn)
@@ -129,7 +129,7 @@ def dots(groups: Sequence[Group]) -> list[Dots]:
     """The rounds of every group and decoding; of several seeds, the pooled rate where all of them played the round."""
     found = []
     for group in groups:
-        for decoding, points in pooled(group.runs).items():
+        for nth, (decoding, points) in enumerate(pooled(group.runs).items()):
             n = points[0].rate.n
             seeds = f" over {len(points[0].each)} {group.called}" * (len(points[0].each) > 1)
             label = f"held out, {decoding}, n = {n}{seeds}"
@@ -141,6 +141,8 @@ def dots(groups: Sequence[Group]) -> list[Dots]:
                     [point.rate.interval[0] for point in points],
                     [point.rate.interval[1] for point in points],
                     [point.each for point in points],
+                    group.label,
+                    nth,
                 )
             )
     return found

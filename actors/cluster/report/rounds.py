@@ -31,4 +31,4 @@ def names(found: Sequence[Round]) -> list[str]:
 
 def share(rate: Rate) -> str:
     """`0.750 (90/120)`."""
-    return f"{rate.value:.3f} ({rate.successes}/{rate.n})"
+    return f"{rate.value:.3f} ({rate.successes}/{rate.n})" if rate.n else "-"

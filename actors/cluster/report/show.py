@@ -153,10 +153,12 @@ def _print(figures: RunFigures) -> None:
     say.line(f"groups    {_counts(figures.endings)}")
     say.line(f"episodes  {_counts(figures.episodes)}")
     found = figures.overlap
-    say.line(
-        f"overlap   desktops played training episodes during {found.share:.0%} of the learner's {found.learner_s:.1f} s"
-        f" in RL steps, {found.episodes_at_once:.1f} at once; RL and pulses took {say.duration(found.rl_s)}"
-    )
+    if found.learner_s:
+        say.line(
+            f"overlap   desktops played training episodes during {found.share:.0%} of the learner's"
+            f" {found.learner_s:.1f} s in RL steps, {found.episodes_at_once:.1f} at once; RL and pulses took"
+            f" {say.duration(found.rl_s)}"
+        )
     if figures.seats is not None:
         _print_seats(figures.seats)
     if figures.machine is not None:

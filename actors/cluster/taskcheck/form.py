@@ -84,7 +84,7 @@ def check_files(files: list[Path], told: Callable[[int], None]) -> Report:
         told(report.tasks)
         try:
             task = osworld.load(file.read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
             text, _, at = str(error).partition(" - at `$")
             report.add(where, at.removesuffix("`").removeprefix(".") or "-", text)
             continue

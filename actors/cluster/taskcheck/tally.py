@@ -94,6 +94,8 @@ def complaints(rows: Iterable[Row]) -> list[str]:
         episodes += one.played + one.faults
         if not one.played:
             found.append(f"{one.family} {one.split} by {one.route}: nothing was played")
+        elif one.played < one.wanted:
+            found.append(f"{one.family} {one.split} by {one.route}: {one.played} of {one.wanted} played")
         elif not one.good:
             found.append(
                 f"{one.family} {one.split} by {one.route}: {one.solved} of {one.played} solved,"

@@ -107,6 +107,14 @@ def test_only_closed_rounds_of_one_kind_are_compared() -> None:
         compare(mixed[0], mixed[1])
 
 
+def test_a_greedy_twin_is_not_what_a_run_is_judged_by() -> None:
+    first = msgspec.structs.replace(ROUND, temperature=1.0)
+    greedy = msgspec.structs.replace(ROUND, successes=6)
+    evals = [first, greedy, later(6, temperature=1.0), later(5)]
+    assert [(one.temperature, one.successes) for one in complete(figures(evals=evals))] == [(1.0, 4), (1.0, 6)]
+    assert unmet(RequireConfig(gain=0.15), figures(evals=evals)) == []
+
+
 def test_progress_shows_rates_over_the_last_minute() -> None:
     meter = progress.Meter(seats=4)
     meter.read(0.0, 0.0, figures(), 0.0, 64)

@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.cluster import cli
@@ -70,6 +71,17 @@ def test_a_file_too_large_is_refused_before_it_is_read_whole(tmp_path: Path, mon
     (file := tmp_path / f"a{kept.SUFFIX}").write_bytes(gzip.compress(bytes(2000)))
     with pytest.raises(ConfigError, match="unpacked, which no run's figures are"):
         kept.read(file)
+
+
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    run = msgspec.structs.replace(gather(whole(tmp_path / "s")), name="../escaped")
+    (file := tmp_path / f"s{kept.SUFFIX}").write_bytes(kept.packed(run))
+    with pytest.raises(ConfigError, match=r"of a run named \.\./escaped: letters"):
+        kept.read(file)
+
+
+def test_a_run_that_was_killed_before_its_first_stay_has_no_stretches(tmp_path: Path) -> None:
+    assert msgspec.structs.replace(gather(whole(tmp_path / "s")), switches=[]).stretches() == []
 
 
 def test_a_misspelt_file_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

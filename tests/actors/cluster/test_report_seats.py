@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.report import seats as seats_report
 from actors.cluster.report.bars import shares
-from actors.cluster.report.machine import GUESTS, OTHERS, machine_time
+from actors.cluster.report.machine import GUESTS, OTHERS, UNTOLD, machine_time
 from actors.cluster.report.read import read_run
 from actors.cluster.report.seats import BUSY, Timeline, causes, seat_time
 from actors.cluster.report.show import show
@@ -139,7 +139,7 @@ def test_a_run_that_plays_no_demonstration_waits_for_none(attempts: float, cause
 
 
 def test_the_processor_is_shared_out_once() -> None:
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"event": "cpu_used", "t": 10.0, "span_s": 10.0, "cores": 2, "seconds": {"rank": 4.0}, "machine_s": 15.0},
         {"event": "desktop_booted", "t": 1.0, "desktop": "a"},
         {"event": "desktop_gone", "t": 6.0, "desktop": "a", "holder": "desktop/0", "cpu_s": 3.0},
@@ -152,6 +152,11 @@ def test_the_processor_is_shared_out_once() -> None:
     assert (found.desktops, found.desktops_up, found.spares) == (1, 1.0, 0.6)
     assert (found.own_s, found.by_phase_s) == (7.0, {"demo": 7.0})
     assert machine_time(lines[1:], 0.0) is None
+    lines[2]["cpu_s"] = 0.0  # no control group has counted it
+    blind = machine_time(lines, leased_s=4.0)
+    assert blind is not None
+    assert (blind.cpu_s, blind.own_s) == ({UNTOLD: 11.0, "rank": 4.0}, 4.0)
+    lines[2]["cpu_s"] = 3.0
     changed = machine_time([*lines, phase(4.0, "bc"), phase(6.0, "rl")], leased_s=4.0)
     assert changed is not None
     assert changed.by_phase_s == pytest.approx({"demo": 1.6, "bc": 0.8, "rl": 1.6 + 3.0})

@@ -153,6 +153,7 @@ def test_98_of_100_are_enough_and_faults_are_counted_apart() -> None:
     assert "97 of 100 solved" in judged([result(n, success=n >= 3) for n in range(100)])[0]
     assert judged([result(n, faults=n < 2) for n in range(100)]) == []
     assert "3 faults in 103 episodes begun" in judged([result(n, faults=n < 3) for n in range(100)])[0]
+    assert "99 of 100 played" in judged([result(n) for n in range(99)])[0]
     assert "nothing was played" in judged([result(0, played=False, faults=3)])[0]
     seen = row("a", "train", "gui", [result(n) for n in range(5)], trained=True, wanted=5)
     assert (seen.played, seen.solved, seen.wall_s, seen.share) == (5, 5, 2.0, 1.0)
