@@ -37,6 +37,9 @@ def _at(function: str) -> int:
     return SLIDES.index(function) + 1
 
 
+SHOWN = _at("go_to_slide") + 1  # the first one is shown from the beginning
+
+
 def _box(function: str, box: int, **more: Any) -> dict[str, Any]:
     return {"slide_index": _at(function), "box_index": box, **more}
 
@@ -145,7 +148,7 @@ def _doubled(deck: DeckFile) -> None:
 
 async def _shown(desk: Desk, _: str) -> None:
     head = (await told(desk)).partition("\n")[0]
-    same(head, f"slides: {len(SLIDES)}; current: {_at('go_to_slide')}", "app info")
+    same(head, f"slides: {len(SLIDES)}; current: {SHOWN}", "app info")
 
 
 async def _told(desk: Desk, _: str) -> None:
@@ -221,9 +224,9 @@ CASES = (
     _case("set_slide_orientation", {"orientation": "portrait"}, "slides are portrait, 15.75 x 28 cm",
           {"orientation": "upright"}, "orientation: write one of 'portrait'", saved=_turned, each=_at_rest,
           again=lambda n: {"orientation": ("landscape", "portrait")[n % 2]}),
-    _case("go_to_slide", {"slide_index": _at("go_to_slide")}, f"of {len(SLIDES)} is shown", {"slide_index": 0},
+    _case("go_to_slide", {"slide_index": SHOWN}, f"of {len(SLIDES)} is shown", {"slide_index": 0},
           "slide_index: write a whole number from 1", effect=_shown, again=lambda n: {"slide_index": 1 + n % 4}),
-    Case(function="get_slide_count", says=f"{len(SLIDES)} slides; slide {_at('go_to_slide')} is shown"),
+    Case(function="get_slide_count", says=f"{len(SLIDES)} slides; slide {SHOWN} is shown"),
     _case("write_text", {"content": "Grüße\n𝄞 <4>", "page_index": _at("write_text"), "box_index": 1, "bold": True,
           "size": 30, "append": True}, "added to box 1",
           {"content": "x", "page_index": 99, "box_index": 0}, "page_index: there is no slide 99; the slides are 1 to",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zipfile
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
@@ -74,6 +75,13 @@ async def _guarded(outcome: Outcome, work: Awaitable[None], most_s: float | None
         outcome.hold(str(found))
     except TimeoutError:
         outcome.hold(f"not done within {most_s:g} s")
+    except (
+        LookupError,
+        ValueError,
+        OSError,
+        zipfile.BadZipFile,
+    ) as error:  # what was saved is not what a case can read
+        outcome.hold(f"{type(error).__name__}: {error}")
 
 
 async def _ended(outcome: Outcome, table: Table, desk: Desk) -> bool:

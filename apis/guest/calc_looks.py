@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import uno
-from guest.calc_base import Book, address
+from guest.calc_base import Book, address, within
 from guest.office_base import enum
 from guest.paths import wrong
 
@@ -67,6 +67,9 @@ class Looks(Book):
             raise wrong("range_str: write a range of two cells or more like 'A1:C1'")
         self._changeable(cells, "range_str")
         self._whole(cells, "range_str")
+        for matrix in self._matrices(cells):
+            if not within(matrix, cells.RangeAddress):
+                raise wrong(f"range_str: {address(matrix)} is a matrix formula, of which {range_str} would take a part")
         cells.merge(False)  # the office leaves a range with merged cells in it as it is, without a word
         cells.merge(True)
         return f"{range_str} is one cell"

@@ -111,7 +111,7 @@ class Sheets(Book):
         if target == self._path():
             raise wrong("the workbook is that CSV file itself: use save")
         number = self._sheet.RangeAddress.Sheet + 1
-        options = f"44,34,76,1,,0,false,true,false,false,false,{number}"
+        options = f"44,34,76,1,,0,false,true,true,false,false,{number}"
         with tempfile.TemporaryDirectory(prefix=".csv-", dir=os.path.dirname(target)) as folder:
             # Where a sheet is named by its number, its name is added to the file's, and no other is touched.
             self._write(os.path.join(folder, "sheet.csv"), "the workbook", CSV, prop("FilterOptions", options))

@@ -124,10 +124,10 @@ class Show(Document):
     def _box(self, slide: int, box: int, argument: str = "slide_index") -> Any:
         """A box of a slide."""
         page = self._slide(slide, argument)
+        self._rest()  # first: it removes a box that was drawn and left empty
         if box >= page.Count:
             there = f"it has boxes 0 to {page.Count - 1}" if page.Count else "it has none"
             raise wrong(f"box_index: slide {slide} has no box {box}; {there}")
-        self._rest()
         return page.getByIndex(box)
 
     def _text_box(self, slide: int, box: int, argument: str = "slide_index") -> Any:

@@ -53,6 +53,14 @@ def ahead(cursor: Any, count: int, expand: bool) -> None:
         count -= STEP
 
 
+def select_back(cursor: Any, count: int) -> None:
+    """Select the `count` characters before a cursor's end."""
+    cursor.collapseToEnd()
+    while count > 0:
+        cursor.goLeft(min(count, STEP), True)
+        count -= STEP
+
+
 def strings(text: Any) -> Iterator[str]:
     """The paragraphs of a text, without those in its tables."""
     cursor = text.createTextCursor()
@@ -70,20 +78,20 @@ def as_typed(text: str) -> str:
 
 
 def rewrite(text: Any, cursor: Any, new: str) -> None:
-    """Put `new` in the place of what a cursor selects, with the looks of its first character.
+    """Put `new` in the place of what a cursor selects, with the looks of its first character; \\n breaks a line.
 
     The office gives inserted text the looks of what stands before it: so it is inserted behind that character, and the
     old text is taken away then.
     """
     if cursor.isCollapsed():
-        text.insertString(cursor, as_typed(new), False)
+        text.insertString(cursor, new, False)
         return
     start, end = cursor.getStart(), cursor.getEnd()
     cursor.collapseToStart()
     cursor.goRight(1, False)
     rest = text.compareRegionStarts(cursor, end) > 0
     if new:
-        text.insertString(cursor, as_typed(new), False)
+        text.insertString(cursor, new, False)
     if rest:
         cursor.gotoRange(end, True)
         cursor.String = ""
@@ -93,13 +101,22 @@ def rewrite(text: Any, cursor: Any, new: str) -> None:
 
 
 def _stepped_over(cursor: Any, string: str, match: Match) -> bool:
-    """Put a cursor at a paragraph's start over a match, step by step; False where a field's middle is in the way."""
+    """Put a cursor at a paragraph's start over a match, step by step.
+
+    False where a field's middle is in the way, or an object (a picture, a formula: a step without a character) within.
+    """
     while len(cursor.String) < match.start and cursor.goRight(1, True):
         continue
     before = cursor.String
     cursor.collapseToEnd()
-    while len(cursor.String) < match.end - match.start and cursor.goRight(1, True):
-        continue
+    while match.end > match.start and cursor.goRight(1, True) and not cursor.String:
+        cursor.collapseToEnd()  # behind an object that stands right before the match
+    cursor.collapseToStart()
+    length = 0
+    while length < match.end - match.start and cursor.goRight(1, True):
+        if len(cursor.String) == length:
+            return False
+        length = len(cursor.String)
     return bool(before == string[: match.start] and cursor.String == string[match.start : match.end])
 
 
@@ -228,7 +245,10 @@ class Paper(Document):
             while number > piece.number and walk.gotoPreviousParagraph(False):
                 number -= 1
             walk.gotoStartOfParagraph(False)
-            yield at, text.createTextCursorByRange(walk)
+            here = text.createTextCursorByRange(walk)
+            if walk.gotoPreviousParagraph(False):  # what is inserted at the very start would take `walk` along
+                number -= 1
+            yield at, here
 
     def _each(self, pattern: str, indices: list[int] | None, replacement: str | None = None) -> Iterator[Any]:
         """Every match as `_over` gives it. Raises Refused where nothing matches."""
@@ -247,7 +267,8 @@ class Paper(Document):
     def _over(self, pieces: list[Piece], found: list[Match]) -> Iterator[Any]:
         """Every match, the last first: its piece, itself, and a cursor over it.
 
-        Matches in a part of a field are left out, for a field can't be changed in part.
+        Matches in a part of a field are left out, for a field can't be changed in part; and those around an object, for
+        it would go with what is replaced.
         """
         by_piece: dict[int, list[Match]] = {}
         for match in found:
@@ -271,7 +292,9 @@ class Paper(Document):
         """What was done where, for places named from the last to the first."""
         names = list(dict.fromkeys(piece.name for piece in reversed(places)))
         some = ", ".join(names[:SOME]) + (f" and {len(names) - SOME} more" if len(names) > SOME else "")
-        return f"{len(places)} match{'' if len(places) == 1 else 'es'} {done}: {some or 'none outside fields'}"
+        return (
+            f"{len(places)} match{'' if len(places) == 1 else 'es'} {done}: {some or 'none outside fields and objects'}"
+        )
 
     def _about(self, limit: int) -> str:
         """The caret's place and the paragraphs, at most `limit` characters; of a long document the first ones."""

@@ -11,10 +11,10 @@ import re
 from typing import Any
 
 from guest.images import refuse_large, size_of
-from guest.matching import Match
+from guest.matching import MOST, Match
 from guest.office_base import enum, prop, service
 from guest.paths import there_in_home, url_of, wrong
-from guest.writer_base import Paper, as_typed, character, one_line, plural, rewrite
+from guest.writer_base import Paper, as_typed, character, one_line, plural, rewrite, select_back
 
 MATH = "078B7ABA-54FC-457F-8551-6147e776a997"  # class id of the office's formulas
 INSIDE = r"[\w\u00ad\u0300-\u036f]"  # of a word: letters, digits, _, soft hyphens, accents
@@ -53,6 +53,7 @@ class Writing(Paper):
         with self._one_step("write_text"):
             cursor = caret.getText().createTextCursorByRange(caret)
             cursor.String = as_typed(text)
+            select_back(cursor, len(text))  # by itself it would select as many as the text has UTF-16 units
             for name, wanted, value in (
                 ("Weight", bold, 150.0),
                 ("Posture", italic, enum("awt.FontSlant", "ITALIC")),
@@ -72,7 +73,7 @@ class Writing(Paper):
         places = []
         with self._one_step("find_and_replace"):
             for piece, match, cursor in self._each(pattern, paragraph_indices, replacement):
-                rewrite(piece.text, cursor, match.new)
+                rewrite(piece.text, cursor, as_typed(match.new))
                 places.append(piece)
         return self._told("replaced", places)
 
@@ -97,6 +98,10 @@ class Writing(Paper):
             for first in FIRST.finditer(piece.string)
             if first[0].upper() != first[0] and len(first[0].upper()) == 1
         ]
+        if len(found) > MOST:
+            raise wrong(
+                f"paragraph_indices: {len(found)} words begin small, {MOST} are the most for one call: name some"
+            )
         count = 0
         with self._one_step("capitalize_words"):
             for piece, match, cursor in self._over(pieces, found):

@@ -47,7 +47,7 @@ function state() {
     born: BORN,
     folders: folders.slice(0, MOST_FOLDERS).map((each) => each.uri.path),
     folderCount: folders.length,
-    tabs: tabs.slice(0, MOST_TABS).map(told),
+    tabs: tabs.filter((each, at) => at < MOST_TABS || (each.isActive && each.group.isActive)).map(told),
     tabCount: tabs.length,
     place: editor && {
       path: editor.document.uri.path,

@@ -150,6 +150,8 @@ async def test_a_part_of_a_matrix_formula_is_no_cell_to_type_into(calc: Calc) ->
     assert told.startswith("refused: data[1]: E7 is part of the matrix formula"), told
     told = await calc.tool("transpose_range", source_range="A1:B1", target_cell="E8")
     assert told.startswith("refused: target_cell: E7:E8 is a matrix formula, of which E8:E9 would replace a part"), told
+    told = await calc.tool("merge_cells", range_str="E7:F7")
+    assert told == "refused: range_str: E7:E8 is a matrix formula, of which E7:F7 would take a part"
     assert await calc.column("E") == before
 
 
@@ -284,6 +286,16 @@ async def test_a_second_export_holds_what_has_changed(calc: Calc) -> None:
         assert value.encode() in await calc("read_file", path="Documents/book.csv")
         with pytest.raises(GuestRefused):
             await calc("read_file", path="Documents/book-plain.csv")
+
+
+async def test_a_csv_holds_what_cells_show(calc: Calc) -> None:
+    await calc.on("plain")
+    await calc.tool("set_cell_value", cell="C3", value="0.5")
+    await calc.tool("set_number_format", range_str="C3", format_type="percentage", decimal_places=1)
+    assert await calc.tool("export_to_csv") == "wrote book.csv"
+    assert b"fig,5,50.0%," in await calc("read_file", path="Documents/book.csv")
+    await calc.tool("set_cell_value", cell="C3", value="9")
+    await calc.tool("set_number_format", range_str="C3", format_type="number", decimal_places=0)
 
 
 async def test_rows_are_hidden_by_what_their_cells_show(calc: Calc) -> None:

@@ -327,3 +327,57 @@ async def test_the_print_preview_is_named_where_a_caret_is_needed(writer: Writer
     await writer.press("Escape")
     assert "; caret: paragraph 0" in (await writer.info())[0]
     assert (await writer.tool("write_text", text="x")).startswith("wrote 1 character; ")
+
+
+async def shown(writer: Writer, name: str, body: str) -> None:
+    """Open a document of this body, the caret at its start."""
+    await writer("write_file", path=f"Documents/{name}", data=odt(body))
+    await writer.open(f"Documents/{name}")
+    await writer.press("ctrl+Home")
+
+
+async def content(writer: Writer, name: str) -> str:
+    assert await writer.tool("save") == f"saved {name}"
+    with zipfile.ZipFile(io.BytesIO(await writer("read_file", path=f"Documents/{name}"))) as archive:
+        return archive.read("content.xml").decode().partition("<office:body>")[2]
+
+
+async def test_a_picture_stays_beside_what_is_replaced(writer: Writer) -> None:
+    await shown(writer, "drawn.odt", "<text:p>cat and cow</text:p>")
+    assert (await writer.tool("insert_image_at_cursor", image_path="red.png")).startswith("inserted red.png")
+    assert await writer.tool("find_and_replace", pattern="cat", replacement="dog") == "1 match replaced: paragraph 0"
+    assert (await writer.tool("capitalize_words")).startswith("3 words changed")
+    assert re.search("<draw:frame.*</draw:frame>Dog And Cow</text:p>", await content(writer, "drawn.odt"))
+    await writer.press("ctrl+Home", "Right", "Right")
+    assert (await writer.tool("insert_image_at_cursor", image_path="red.png")).startswith("inserted red.png")
+    said = await writer.tool("find_and_replace", pattern="Dog", replacement="hen")
+    assert said == "0 matches replaced: none outside fields and objects"
+    assert (await content(writer, "drawn.odt")).count("<draw:frame") == 2
+
+
+async def test_lines_put_before_every_paragraph_stand_before_each(writer: Writer) -> None:
+    await shown(writer, "lines.odt", "<text:p>x</text:p><text:p>y</text:p><text:p>z</text:p>")
+    said = await writer.tool("find_and_replace", pattern="^", replacement="A\n")
+    assert said == "3 matches replaced: paragraph 0, paragraph 1, paragraph 2"
+    assert [line.partition(": ")[2] for line in (await writer.info())[1:]] == ["A", "x", "A", "y", "A", "z"]
+
+
+async def test_a_sign_of_two_codes_changes_no_looks_before_it(writer: Writer) -> None:
+    await shown(writer, "bold.odt", "<text:p>a</text:p>")
+    await writer.press("ctrl+End")
+    await writer.tool("write_text", text="bc", bold=True)
+    await writer.tool("write_text", text="\U0001f600\U0001f600")
+    assert re.search(r">bc</text:span>(<text:span [^>]*>)?\U0001f600\U0001f600", await content(writer, "bold.odt"))
+
+
+async def test_a_line_break_stays_one_in_other_case(writer: Writer) -> None:
+    await shown(writer, "broken.odt", "<text:p>one<text:line-break/>two</text:p>")
+    await writer.tool("change_text_case", case_type="uppercase", pattern=r"one\stwo")
+    assert (await writer.info())[1:] == ["0: ONE\\nTWO"]
+
+
+async def test_more_words_than_one_call_may_change_are_refused(writer: Writer) -> None:
+    await shown(writer, "long.odt", f"<text:p>{'ab ' * 2001}</text:p><text:p>ab</text:p>")
+    said = await writer.tool("capitalize_words")
+    assert said.startswith("refused: paragraph_indices: 2002 words begin small, 2000 are the most for one call"), said
+    assert (await writer.tool("capitalize_words", paragraph_indices=[1])).startswith("1 word changed")
