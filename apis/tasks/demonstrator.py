@@ -62,8 +62,14 @@ class View:
         return (self.history[-1].line or "") if self.history else ""
 
     def did(self, action: Action) -> bool:
-        """Whether the step before was exactly `action`."""
-        return self.last_line() == line(action)
+        """Whether the step before was exactly `action`, in whichever form of prompts it was said."""
+        last = self.last_line()
+        if last == line(action):
+            return True
+        try:
+            return last == line(on_screen(action, self.observation))
+        except KeyError:  # what it points at is not there any more
+            return False
 
 
 Move = tuple[str, Action]  # a short thought, and what to do

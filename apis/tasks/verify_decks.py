@@ -1,7 +1,8 @@
 """Whether a presentation says what it should.
 
 Invariant: strict. Every box of every slide is compared, in order, so a task is solved only if nothing else was written,
-emptied, removed, hidden or coloured; where boxes stand and how text looks is not compared.
+emptied, removed, hidden or coloured, but for empty lines at a box's end; where boxes stand and how text looks is not
+compared.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from apis import tasks
-from apis.actions import Exit, line
+from apis.actions import Action, Exit, Type, line
 from apis.execute import data_of
-from apis.forms import COMPACT_TEXT, Turn, element_names, escaped
+from apis.forms import COMPACT_TEXT, Turn, element_names, escaped, window_names
+from apis.grammar import parse
 from apis.observation import Observation, from_guest
 from apis.tasks import osworld
 from apis.tasks.slides import IMPRESS, KINDS, DeckGoal, Texts, of_deck
@@ -183,3 +184,23 @@ def test_a_forged_number_of_a_slide_stops_no_oracle(part: str) -> None:
     forged = msgspec.structs.replace(impress(goal, goal.slides), info=f"slides: 1; current: {'9' * 4900}")
     for route in tasks.FAMILIES[goal.family].routes:
         assert tasks.oracle(task_id, seed=0, route=route).answer(forged, [])
+
+
+@pytest.mark.parametrize("form", ["compact", "paper"])
+def test_a_box_is_entered_and_then_typed_into_in_every_form(form: str) -> None:
+    """The second step knows the first again, whose place the published form tells in pixels."""
+    for seed in range(10):
+        task_id = f"slides_text/train/{seed}"
+        goal = of_deck(tasks.goal(task_id))
+        changed = next(n for n, pair in enumerate(zip(goal.slides, goal.finish, strict=True), 1) if pair[0] != pair[1])
+        observation = impress(goal, goal.slides, changed)
+        history: list[Turn] = []
+        for _ in range(4):
+            answer = tasks.oracle(task_id, seed, 0.0, "gui").answer(observation, history, form)
+            action = parse(answer, observation.app, element_names(observation), window_names(observation), form)
+            assert isinstance(action, Action), (answer, action)
+            if isinstance(action, Type):
+                break
+            history.append(Turn("", line(action), ""))
+        else:
+            raise AssertionError([turn.line for turn in history])
