@@ -64,9 +64,9 @@ def _printable(reason: str) -> str:
 
 # A fence begins or ends a line, so that backticks within a text that is typed are none; what else its opening line may
 # hold is a label.
-_OPENING = re.compile(r"^[ \t]*```|```(?=[ \t]*\w*[ \t]*\r?$)", re.MULTILINE)
+_OPENING = re.compile(r"^[ \t]*```|^[^`\n]*```(?=[ \t]*\w*[ \t]*\r?$)|^[^`'\"\n]*```(?=[^\n]*```)", re.MULTILINE)
 _CLOSING = re.compile(r"^[ \t]*```|```(?=[ \t]*\r?$)", re.MULTILINE)
-_LABEL = re.compile(r"[ \t]*(?:[A-Za-z]\w*[ \t]*\r?(?=\n)|(?:python|py)[ \t])")
+_LABEL = re.compile(r"[ \t]*(?:[A-Za-z]\w*[ \t]*\r?(?=\n\s*\S)|(?:python|py)[ \t])", re.IGNORECASE)
 
 
 def _code_line(answer: str, form: str) -> str:

@@ -272,7 +272,7 @@ def _refuse_others(folder: Path, name: str, args: argparse.Namespace) -> None:
         if record.asked is not None and record.asked.overrides != args.overrides:
             was = shlex.join(Asked(overrides=record.asked.overrides).words()) or "no --set"
             raise ConfigError(f"--name {name}: experiment {name} was begun with {was}; give another --name")
-        if record.asked is not None and record.asked.cloned != (args.cloned or ""):
+        if record.asked is not None and bool(record.asked.cloned) is not bool(args.cloned):
             was = f"--cloned {record.asked.cloned}" if record.asked.cloned else "cloning of its own"
             raise ConfigError(f"--name {name}: experiment {name} was begun with {was}; give another --name")
     _refuse_changed(args.file, known)

@@ -85,6 +85,7 @@ class Body:
         try:
             await self._provider.freeze(self._desktop)
         except DesktopFault as error:
+            self._lives.may_read(self._lease, time.monotonic())  # taken back and killed meanwhile: nobody's doing
             health = await self._provider.probe(self._desktop)
             if health.alive and self.acted and error.cause == FaultCause.STILL_RUNNING:
                 raise AgentBrokeDesktop(BrokenBy.STILL_RUNNING, error.detail) from error

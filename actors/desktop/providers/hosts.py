@@ -185,10 +185,12 @@ class _Session(msgspec.Struct):
     async def _sweep(self) -> None:
         """End and remove all that a keeper which can't do so has left, itself among it. Raises DesktopFault."""
         self.keeper.close()
-        command = [PYTHON, "-I", f"{self.folder}/guest", "sweep", self.token, self.folder]
+        folder = shlex.quote(self.folder)
+        sweep = shlex.join([PYTHON, "-I", f"{self.folder}/guest", "sweep", self.token, self.folder])
+        command = f"! test -e {folder} || {sweep} || ! test -e {folder}"  # it may have ended itself meanwhile
         try:
             async with asyncio.timeout(ANSWER_S), self.machine.errand() as connection:
-                done = await connection.run(shlex.join(command), check=False)
+                done = await connection.run(command, check=False)
         except (TimeoutError, OSError, asyncssh.Error) as error:
             detail = f"{self.folder}: {str(error) or 'it was not removed'}"
             raise fault(FaultCause.MACHINE_UNREACHABLE, detail[:300]) from error
@@ -224,9 +226,8 @@ class HostsProvider(Provider):
         folder = f"{machine.config.folder}/computerrl-{token}"
         try:
             session = await self._start(machine, folder, token, spec)
-        except BaseException as error:
-            if isinstance(error, DesktopFault):
-                machine.failed = asyncio.get_running_loop().time()
+        except BaseException:
+            machine.failed = asyncio.get_running_loop().time()  # whatever ended it: this decides only who comes first
             self._give_back(machine)
             raise
         machine.failed = -math.inf

@@ -175,7 +175,7 @@ async def test_a_desktop_that_has_ended_is_not_held_still(state_dir: str, tmp_pa
         booted = await pool.acquire(30.0)
         body = Body(booted)
         body.acted = acted or body.acted
-        await body.call("launch", {"argv": ["pkill", "Xvfb"]}, 10.0)
+        await body.call("launch", {"argv": ["sh", "-c", "sleep 0.3; pkill Xvfb"]}, 10.0)
         async with asyncio.timeout(20):
             while (await booted.provider.probe(booted.desktop)).alive:  # noqa: ASYNC110 - a desktop's
                 await asyncio.sleep(0.02)
