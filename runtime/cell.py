@@ -172,6 +172,7 @@ class Cell:
         async with waiting(self._node.name, self.name, "on_start", self.spec.start_timeout_s):
             await actor.on_start()
         self.state = "running"
+        self._budget.up(self._node.clock.now())
         self._node.log.emit(
             ACTOR_STARTED,
             name=self.name,
@@ -188,8 +189,8 @@ class Cell:
             return envelope.message if handler is None or handler.concurrent else ""
 
         def ready(envelope: Envelope) -> bool:
-            if self._failed is None or self._failed.done():
-                return False
+            if self._failed is None or self._failed.done() or self._stop.is_set():
+                return False  # what is taken now might never begin, and so never be answered
             handler = handlers.get(envelope.message)
             return handler is None or self._running[slot(envelope)] < handler.limit
 

@@ -1,6 +1,7 @@
 """When to restart and when to give up.
 
-Invariant: at most `max_restarts` restarts within any `window_s`; the next failure escalates. Pure: takes `now`.
+Invariant: at most `max_restarts` restarts within any `window_s`, and at most `IN_A_ROW` times as many of lives in a row
+that were each over within `window_s` of coming up; the next failure escalates. Pure: takes `now`.
 A transition is missing on purpose: nothing leads back from giving up, because a part that could not be kept
 alive must stop the run with its reason rather than flap until somebody looks.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 
 import msgspec
+
+IN_A_ROW = 4  # slow starts never fill a window: a part that fails after each is found by this
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,16 +49,28 @@ class RestartBudget:
         self._name = name
         self._policy = policy
         self._recent: deque[float] = deque(maxlen=max(1, policy.max_restarts + 1))
+        self._short = 0  # lives in a row that were over within a window
+        self._up_at: float | None = None
+
+    def up(self, now: float) -> None:
+        """The part works since `now`."""
+        self._up_at = now
 
     def on_failure(self, now: float, cause: str, *, curable: bool = True) -> Restart | GiveUp:
         """Decide after a failure at `now`; `curable` is false where a restart can't help (a ConfigError)."""
         policy = self._policy
+        lived_s = now - self._up_at if self._up_at is not None else 0.0
+        self._up_at = None
+        self._short = 0 if lived_s >= policy.window_s else self._short + 1
         if not curable:
             return GiveUp(f"{self._name}: {cause}")
         while self._recent and now - self._recent[0] >= policy.window_s:
             self._recent.popleft()
         if len(self._recent) >= policy.max_restarts:
             return GiveUp(f"{self._name} failed {len(self._recent) + 1} times in {policy.window_s:g} s: {cause}")
+        if self._short > IN_A_ROW * policy.max_restarts:
+            within = f"each time within {policy.window_s:g} s of coming up"
+            return GiveUp(f"{self._name} failed {self._short} times in a row, {within}: {cause}")
         delay = policy.delay_s(len(self._recent) + 1)
         self._recent.append(now)
         return Restart(delay)

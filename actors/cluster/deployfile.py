@@ -55,14 +55,15 @@ def parsed(name: str) -> tuple[dict[Any, Any], Path]:
     """The plain keys and values of the deploy file `name`. Raises ConfigError."""
     path = locate(name)
     data = typed.plain(path, name)
-    return (data if data is not None else {}), path
+    if data is not None and not isinstance(data, dict):
+        raise ConfigError(f"{name}: expected keys and values at the top, got {type(data).__name__}")
+    return data or {}, path
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> tuple[Deploy, Path]:
     """The deploy file `name` with `--set` overrides; of one with arms and seeds what they share. Raises ConfigError."""
     data, path = parsed(name)
-    if isinstance(data, dict):
-        data = {key: value for key, value in data.items() if key not in ("arms", "seeds")}
+    data = {key: value for key, value in data.items() if key not in ("arms", "seeds")}
     deploy = typed.build(data, Deploy, overrides, source=name)
     refuse_expert_keys(deploy, name)
     return deploy, path

@@ -207,7 +207,8 @@ def settings_of(file: str, arm: str) -> str:
     Which arms and seeds there are beside it does not matter. Raises ConfigError.
     """
     data = _parsed(file)
-    arms = data.pop("arms", None) or {}
+    arms = data.pop("arms", None)
+    arms = arms if isinstance(arms, dict) else {}
     data.pop("seeds", None)
     said = msgspec.json.encode((data, arms.get(arm)), order="sorted")
     return hashlib.sha256(said).hexdigest()[:16]

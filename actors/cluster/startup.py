@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from actors.cluster import deployfile, places, say
+from actors.cluster import deployfile, experiment, places, say
+from runtime.errors import ConfigError
 from runtime.logs_read import read_logs
 
 Line = dict[str, Any]
@@ -59,6 +60,8 @@ def parts(lines: Iterable[Line], begun_s: float) -> list[tuple[str, float]]:
 def measure(file: str, overrides: Sequence[str], runs: Path, *, as_json: bool) -> int:
     """Run `file` and print its parts; 1 when the run failed or made no such step."""
     deployfile.load(file, overrides)
+    if experiment.is_one(file):
+        raise ConfigError(f"{file} has arms or seeds: name a file of one run")
     places.refuse_unwritable(runs, "--runs")
     name = f"bench-{time.strftime('%Y%m%d-%H%M%S')}"
     command = [sys.executable, "-P", "-m", "actors.cluster.cli", "run", file, "--name", name, "--runs", str(runs)]

@@ -5,6 +5,7 @@ Invariant: importing it loads no tensor library, and what an engine can't be sta
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Literal
 from urllib.parse import urlsplit
@@ -64,16 +65,13 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
                 raise ConfigError(f"samplers.{name} is {getattr(self, name)}: it counts from 1")
         if self.count > COUNT_MOST:
             raise ConfigError(f"samplers.count is {self.count}: it counts from 1 to {COUNT_MOST}")
-        if self.generate_timeout_s <= 0:
-            raise ConfigError(f"samplers.generate_timeout_s is {self.generate_timeout_s}: it is above 0")
-        if self.canary_tolerance <= 0:
-            raise ConfigError(f"samplers.canary_tolerance is {self.canary_tolerance}: it is above 0")
+        for name in ("generate_timeout_s", "canary_tolerance", "publish_join_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"samplers.{name} is {getattr(self, name)}: it is above 0, and finite")
         for url in self.attach:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"samplers.attach holds {url!r}: a server is http://host:port")
         self._refuse_shared_gpus()
-        if self.publish_join_s <= 0:
-            raise ConfigError(f"samplers.publish_join_s is {self.publish_join_s}: it is above 0")
         if self.publish == "collective":
             self._refuse_no_collective()
 

@@ -67,6 +67,7 @@ class EngineKeeper:
         """Bring the engine up and keep it so. Raises SamplerError or ConfigError when it does not come up."""
         began = time.monotonic()
         await self._bring_up()
+        self._budget.up(self._ctx.clock.now())
         self._ctx.log.emit(
             events.SAMPLER_READY, engine=self.engine.kind, version=str(self.health.served), pid=self.engine.pid,
             start_s=_since(began), restarts=self.health.losses,
@@ -216,11 +217,12 @@ class EngineKeeper:
         try:
             await check_digest(wanted)
         except EngineError as error:
-            if self._sound is None or self._sound == wanted:
+            sound = self._sound or Latest(version=self._settings.version, location=self._settings.model)
+            if sound == wanted:
                 raise
             self._refused(wanted, error)
-            await check_digest(self._sound)
-            return self._sound
+            await check_digest(sound)
+            return sound
         return wanted
 
     async def _bring_up(self) -> None:
@@ -284,6 +286,7 @@ class EngineKeeper:
                     cause = str(error)
                     self._see(Lost())
                     self._ctx.log.emit(events.ENGINE_NOT_BACK, attempt=attempt, cause=cause)
+            self._budget.up(self._ctx.clock.now())
             self._ctx.log.emit(
                 events.ENGINE_RESTARTED,
                 version=str(self.health.served),

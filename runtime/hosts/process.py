@@ -236,6 +236,7 @@ class ProcessHost:
                 await self._greet(link)
                 self._link = link
                 self._up.set()
+                self._budget.up(self._node.clock.now())
                 self._write(Start(specs=list(self._actors.values())))
                 took = round(time.monotonic() - began, 3)
                 self._node.log.emit(HOST_STARTED, name=self.name, pid=child.pid, start_s=took, restarts=self.restarts)

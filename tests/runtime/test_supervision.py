@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.clock import VirtualClock
-from runtime.supervision import GiveUp, Restart, RestartBudget, RestartPolicy
+from runtime.supervision import IN_A_ROW, GiveUp, Restart, RestartBudget, RestartPolicy
 
 policies = st.builds(
     RestartPolicy,
@@ -26,13 +26,38 @@ def test_never_more_restarts_in_a_window_than_the_budget(policy, gaps):
         decision = budget.on_failure(now, "defect")
         within = [t for t in restarts if now - t < policy.window_s]
         if isinstance(decision, GiveUp):
-            assert len(within) == policy.max_restarts
+            in_a_row = len(restarts) >= IN_A_ROW * policy.max_restarts and "in a row" in decision.reason
+            assert len(within) == policy.max_restarts or in_a_row
             assert "defect" in decision.reason
             return
         assert isinstance(decision, Restart)
         assert 0 <= decision.delay_s <= policy.max_delay_s
         restarts.append(now)
         assert len(within) + 1 <= policy.max_restarts
+
+
+@given(policy=policies, start_s=st.floats(0.0, 400.0), share=st.floats(0.0, 0.99))
+def test_a_part_that_fails_soon_after_every_start_is_given_up_however_slowly_it_starts(policy, start_s, share):
+    budget, now = RestartBudget("a", policy), 0.0
+    for _ in range(1, IN_A_ROW * policy.max_restarts + 2):
+        now += start_s
+        budget.up(now)
+        now += share * policy.window_s
+        if isinstance(budget.on_failure(now, "defect"), GiveUp):
+            break
+    else:
+        raise AssertionError("it flaps for ever")
+    never_up = RestartBudget("b", policy)
+    found = [never_up.on_failure(500.0 * n, "no start") for n in range(IN_A_ROW * policy.max_restarts + 1)]
+    assert isinstance(found[-1], GiveUp)
+
+
+def test_a_part_that_works_for_long_between_failures_goes_on():
+    budget, now = RestartBudget("a", RestartPolicy(max_restarts=2, window_s=10)), 0.0
+    for _ in range(100):
+        budget.up(now)
+        now += 10.0
+        assert isinstance(budget.on_failure(now, "x"), Restart)
 
 
 def test_delays_grow_and_a_quiet_window_resets_them():
