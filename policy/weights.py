@@ -54,6 +54,11 @@ def hf_names(name: str) -> tuple[tuple[str, ...], int | None]:
     return tuple(f"model.layers.{layer}.{hf}" for hf in names), split
 
 
+def strips(name: str) -> int:
+    """How many whole tensors a rank's shard of parameter `name` holds a strip of, end to end: gate and up are two."""
+    return 2 if "linear_fc1" in name else 1
+
+
 def from_hf(name: str, hf: dict[str, Tensor], shape: Shape, *, tp_size: int = 1, tp_rank: int = 0) -> Tensor:
     """The value of parameter `name` on tensor-parallel rank `tp_rank`. Raises KeyError for a missing tensor."""
     names, split = hf_names(name)

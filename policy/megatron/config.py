@@ -103,7 +103,7 @@ def transformer_config(shape: ModelShape, dtype: torch.dtype, *, tensor_parallel
         pipeline_dtype=dtype,
         attention_softmax_in_fp32=True,
         use_cpu_initialization=True,
-        perform_initialization=False,
+        perform_initialization=False,  # weights come from files; what else Megatron does then is done by `partition`
         tensor_model_parallel_size=tensor_parallel,
         calculate_per_token_loss=True,  # gradients are summed over ranks: sample weights hold the denominators
         bias_activation_fusion=False,

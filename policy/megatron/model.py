@@ -16,15 +16,18 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from torch import Tensor
 
-from policy.megatron import shim
+from policy.megatron import partition, shim
 from policy.megatron.config import DTYPES, ModelShape, transformer_config
 from policy.megatron.spec import PackedRotary, PackedRows, layer_spec, packed_params, sequences, shared
 from policy.packing import MicroBatch, PackedSample, siblings
 from policy.weights import from_hf
 
 
-def ensure_parallel(seed: int) -> None:
-    """Join the process groups, once per process. RANK and WORLD_SIZE unset mean a single rank without a port."""
+def ensure_parallel(seed: int, tensor_parallel: int = 1) -> None:
+    """Join the process groups, once per process; groups of `tensor_parallel` ranks share each weight.
+
+    RANK and WORLD_SIZE unset mean a single rank without a port.
+    """
     if not dist.is_initialized():
         backend = "gloo" if shim.ON_CPU else "nccl"
         if dist.is_torchelastic_launched():
@@ -33,7 +36,7 @@ def ensure_parallel(seed: int) -> None:
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
         atexit.register(_leave_parallel)  # gloo's threads must end before the interpreter, else it aborts now and then
     if not parallel_state.is_initialized():
-        parallel_state.initialize_model_parallel()
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=tensor_parallel)
     model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
 
 
@@ -48,7 +51,8 @@ class PolicyModel(GPTModel):
     """A GPTModel of one pipeline stage over packed sequences."""
 
     def __init__(self, shape: ModelShape, dtype: str) -> None:
-        config = transformer_config(shape, DTYPES[dtype])
+        ranks = parallel_state.get_tensor_model_parallel_world_size()
+        config = transformer_config(shape, DTYPES[dtype], tensor_parallel=ranks)
         with shim.cuda_literals():
             super().__init__(
                 config,
@@ -60,6 +64,7 @@ class PolicyModel(GPTModel):
                 share_embeddings_and_output_weights=shape.tied,
                 parallel_output=True,
             )
+        partition.mark(self)
         self.rotary_pos_emb = PackedRotary(
             config.kv_channels, rotary_percent=1.0, rotary_base=shape.rope_base, use_cpu_initialization=shim.ON_CPU
         )

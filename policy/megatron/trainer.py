@@ -17,7 +17,7 @@ from torch import Tensor
 
 from policy import checkpoints, hf_folder
 from policy.losses import Objective, grpo_terms, log_ratio
-from policy.megatron import checkpoint, shim
+from policy.megatron import checkpoint, partition, shim
 from policy.megatron.config import read_shape
 from policy.megatron.model import PackedInputs, PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
@@ -40,12 +40,15 @@ class Trainer:
         self._prepare(hf_dir, config, device, hf_folder.read(hf_dir))
 
     @classmethod
-    def resume(cls, folder: Path, config: OptimConfig, device: str | None = None) -> Trainer:
-        """The trainer that `save` wrote to `folder`. Raises StoreError when the folder is not complete."""
+    def resume(cls, folder: Path, config: OptimConfig, device: str | None = None, *, reference: bool = True) -> Trainer:
+        """The trainer that `save` wrote to `folder`, without its reference policy where that is not wanted.
+
+        Raises StoreError when the folder is not complete.
+        """
         checkpoints.read_info(folder)
         trainer = cls.__new__(cls)
         trainer._prepare(folder / checkpoint.MODEL, config, device, None)
-        trainer.load(folder)
+        trainer.load(folder, reference=reference)
         return trainer
 
     def _prepare(
@@ -143,7 +146,7 @@ class Trainer:
     def snapshot(self) -> dict[str, Tensor]:
         """Full Hugging Face tensors that later steps don't change, on the model's device."""
         held = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}
-        tensors = to_hf(self.model.named_parameters(), self.shape)
+        tensors = to_hf(self.model.named_parameters(), self.shape, partition.gather)
         shared = {name for name, tensor in tensors.items() if tensor.untyped_storage().data_ptr() in held}
         return {name: tensor.clone() if name in shared else tensor for name, tensor in tensors.items()}
 
@@ -153,7 +156,7 @@ class Trainer:
         `tensors` is a snapshot that was made already.
         """
         if tensors is None:
-            tensors = to_hf(self.model.named_parameters(), self.shape)
+            tensors = to_hf(self.model.named_parameters(), self.shape, partition.gather)
         return hf_folder.write(folder, tensors, self.companions)
 
     def save(self, folder: Path, version: str = "0.0") -> None:
@@ -163,16 +166,17 @@ class Trainer:
         )
         checkpoint.save(folder, info, self.companions, self.updater, self.reference)
 
-    def load(self, folder: Path) -> str:
-        """Take over a checkpoint's weights, Adam's state and reference; returns its version.
+    def load(self, folder: Path, *, reference: bool = True) -> str:
+        """Take over a checkpoint's weights, Adam's state and, where wanted, its reference; returns its version.
 
         Raises StoreError when the folder is not a complete checkpoint or holds numbers of another kind.
         """
         info = checkpoints.read_info(folder)
         if info.dtype != self.config.dtype:
             raise StoreError(f"{folder} holds {info.dtype}, learner.dtype says {self.config.dtype}")
-        checkpoint.load(folder, self.updater, self._reference_model() if info.has_reference else None)
-        if not info.has_reference:
+        wanted = reference and info.has_reference
+        checkpoint.load(folder, self.updater, self._reference_model() if wanted else None)
+        if not wanted:
             self.reference = None
         self.loaded_version = info.version
         return info.version

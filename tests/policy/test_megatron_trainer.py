@@ -173,6 +173,23 @@ def test_only_fresh_tokens_tell_how_well_sampler_and_learner_agree(model: Path) 
     assert "agreement_max" not in trainer.grpo_step(pack(stale, 100), 0.0, Objective())
 
 
+@pytest.mark.parametrize("policy", ["direct", "decoupled"])
+def test_a_step_without_advantage_adds_nothing(model: Path, policy: str) -> None:
+    """However far its tokens are from who drew them: loss and gradient are those of the others alone."""
+    trainer = trainer_of(model, clip_grad=0.0)
+    objective = Objective(policy=policy)
+    samples = rollouts(trainer, noise=2.0)
+    idle = [msgspec.structs.replace(s, advantage=-0.0) for s in samples[::2]]
+    mixed = trainer.grpo_step(pack(samples[1::2] + idle, 60), 0.0, objective)
+    expected = gradient(trainer).clone()
+    alone = trainer.grpo_step(pack(samples[1::2], 60), 0.0, objective)
+    assert alone["loss"] == pytest.approx(mixed["loss"], rel=1e-6)
+    assert alone["grad_norm"] == pytest.approx(mixed["grad_norm"], rel=1e-6)
+    assert float((gradient(trainer) - expected).norm() / expected.norm()) < 1e-6
+    trainer.grpo_step(pack(idle, 60), 0.0, objective)
+    assert float(gradient(trainer).abs().max()) == 0.0
+
+
 def test_cross_entropy_is_on_responses_with_each_sample_s_weight(model: Path) -> None:
     trainer = trainer_of(model)
     samples = [
@@ -207,6 +224,18 @@ def test_gradients_that_are_not_finite_change_nothing(model: Path, tmp_path: Pat
     figures = trainer.cross_entropy_step([MicroBatch(samples=[sample])], 1e-3)
     assert figures["ok"] == 0.0
     assert trainer.export(tmp_path / "after") == before
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 3e38])
+def test_gradients_are_looked_at_without_a_copy_of_them(model: Path, value: float) -> None:
+    updater = trainer_of(model).updater
+    updater.zero_grad()
+    (grads,) = (buffer.grad_data for buffer in updater.ddp.buffers)
+    grads[-3:] = value
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
+        assert updater._finite() is math.isfinite(value)
+    taken = [event.nbytes() for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    assert 0 < max(taken) < 256 < grads.nbytes
 
 
 def batches_of(seed: int, budget: int = 64) -> list[MicroBatch]:
@@ -270,6 +299,19 @@ def test_a_resume_gives_the_same_losses(model: Path, tmp_path: Path, dtype: str)
     assert go_on(resumed) == pytest.approx(expected, rel=1e-6)
     assert trainer.load(tmp_path / "checkpoint") == "3.14"  # in place as well
     assert go_on(trainer) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_reference_that_is_not_wanted_is_not_read(model: Path, tmp_path: Path) -> None:
+    trainer = trainer_of(model)
+    trainer.new_reference()
+    trainer.save(tmp_path / "with")
+    resumed = Trainer.resume(tmp_path / "with", OptimConfig(), reference=False)
+    assert resumed.reference is None
+    resumed.save(tmp_path / "without")
+    sizes = [sum(f.stat().st_size for f in (tmp_path / one).rglob("*.distcp")) for one in ("with", "without")]
+    assert sizes[0] - sizes[1] > 0.9 * 4 * trainer.parameters
+    trainer.load(tmp_path / "with", reference=False)
+    assert trainer.reference is None
 
 
 def test_an_untouched_trainer_can_be_saved(model: Path, tmp_path: Path) -> None:

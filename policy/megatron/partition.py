@@ -1,0 +1,51 @@
+"""Which weights are shards of a whole: what Megatron's gradient norm, clipping and checkpoints read off each parameter.
+
+Megatron notes it while it draws random weights. Ours come from files, so nothing is drawn and the note is made here.
+Invariant: no model is trained whose notes are not those of the weight mapping. A shard without one would count as a
+copy of its rank 0's: the gradient's norm, and with it every clipped step, would be wrong without a word.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes
+from torch import Tensor, nn
+
+from policy.weights import hf_names, strips
+from runtime.errors import LearnerError
+
+
+def mark(model: nn.Module) -> None:
+    """Note on every parameter that is split over tensor-parallel ranks how it is split."""
+    for name, parameter in model.named_parameters():
+        _, dim = hf_names(name)
+        if dim is not None and not hasattr(parameter, "tensor_model_parallel"):  # Megatron notes biases itself
+            set_tensor_model_parallel_attributes(parameter, True, dim, strips(name))
+
+
+def check(model: nn.Module) -> None:
+    """Raise LearnerError for the first parameter of `model` whose note is missing or wrong."""
+    for name, parameter in model.named_parameters():
+        _, dim = hf_names(name)
+        split = (dim is not None, -1 if dim is None else dim, strips(name))
+        found = tuple(
+            getattr(parameter, key, default)
+            for key, default in (("tensor_model_parallel", False), ("partition_dim", -1), ("partition_stride", 1))
+        )
+        if found != split:
+            raise LearnerError(
+                f"{name} can't be trained: (tensor_model_parallel, partition_dim, partition_stride) is {found}, "
+                f"and its weights are split as {split}"
+            )
+
+
+def gather(shard: Tensor) -> list[Tensor]:
+    """The shards of all tensor-parallel ranks, in order; every rank calls this."""
+    size = parallel_state.get_tensor_model_parallel_world_size()
+    if size == 1:
+        return [shard]
+    parts = [torch.empty_like(shard) for _ in range(size)]
+    dist.all_gather(parts, shard.contiguous(), group=parallel_state.get_tensor_model_parallel_group())
+    return parts
