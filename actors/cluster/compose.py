@@ -126,7 +126,12 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         ActorSpec(
             name="rank/0",
             factory="actors.learner.rank:RankActor",
-            config=RankSettings(optim=learner.optim(), threads=learner.threads, sft_threads=learner.sft_threads),
+            config=RankSettings(
+                optim=learner.optim(),
+                threads=learner.threads,
+                sft_threads=learner.sft_threads,
+                reference=learner.kl_coef > 0,
+            ),
             host=RANK_HOST,
         ),
         ActorSpec(

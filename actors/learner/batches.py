@@ -47,15 +47,20 @@ def plan(
 ) -> Planned:
     """The step that makes `version`, with what is rehearsed in each of its optimizer steps.
 
+    A step of advantage 0 has no policy term whatever its tokens' ratios are, so without a KL term it is not computed.
+    It counts in every denominator, and not in the rank's figures.
     Raises LearnerError for a batch nothing can be learned from.
     """
     figures = {"stay_step": float(batch.stay_step)}
     rl = batch.phase.phase is Phase.RL
     if rl:
         before = msgspec.structs.replace(version, step=version.step - 1)
-        micro_batches, without_signal = _grpo(batch.groups, payloads, config, before)
+        samples, without_signal = _grpo(batch.groups, payloads, config, before)
+        taught = [sample for sample in samples if sample.advantage or config.kl_coef]
+        micro_batches = pack(taught, config.token_budget)
         figures["groups"] = float(len(batch.groups) - len(without_signal))
         figures["groups_without_signal"] = float(len(without_signal))
+        figures["steps_not_computed"] = float(len(samples) - len(taught))
         if batch.staleness:
             figures["staleness_mean"] = sum(batch.staleness) / len(batch.staleness)
             figures["staleness_max"] = float(max(batch.staleness))
@@ -72,7 +77,7 @@ def plan(
             rehearsal=list(rehearsal),
             lr=_rate(config, batch),
             fresh_optimizer=batch.fresh_optimizer,
-            new_reference=batch.new_reference,
+            new_reference=batch.new_reference and config.kl_coef > 0,
             kl_coef=config.kl_coef if rl else 0.0,
             clip_low=config.clip_low,
             clip_high=config.clip_high,
@@ -113,7 +118,7 @@ def _standardised(group: GroupRef, config: LearnerConfig) -> list[list[float]] |
 
 def _grpo(
     groups: Sequence[GroupRef], payloads: Payloads, config: LearnerConfig, before: Version
-) -> tuple[list[MicroBatch], list[str]]:
+) -> tuple[list[PackedSample], list[str]]:
     trained: list[list[tuple[StepPayload, float]]] = []  # per group: its steps with their advantages
     without_signal: list[str] = []
     for group in groups:
@@ -140,7 +145,7 @@ def _grpo(
         for steps, step_weights in zip(trained, weights, strict=True)
         for (payload, advantage), weight in zip(steps, step_weights, strict=True)
     ]
-    return pack(samples, config.token_budget), without_signal
+    return samples, without_signal
 
 
 def _cross_entropy(steps: Sequence[StepRef], payloads: Payloads, config: LearnerConfig) -> list[MicroBatch]:

@@ -53,7 +53,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     clip_high: float = 0.2  # a ratio above 1 and this is clipped
     dual_clip: float = 3.0  # c: a token of negative advantage A costs at most c * |A|
     mismatch_cap: float = 2.0  # C: `decoupled` weighs a token by at most this much
-    kl_coef: float = 0.0003  # what the k3 estimate of the KL to the reference is multiplied by
+    kl_coef: float = 0.0003  # what the k3 estimate of the KL to the reference is multiplied by; 0: no reference is kept
     rehearsal: int = 0  # exercises of the base model's corpus in every optimizer step, of cloning, RL and pulses
     rehearsal_coef: float = 0.4  # what the mean token loss of rehearsed exercises is multiplied by
     checkpoint_every: int = 10  # versions from one checkpoint to the next
@@ -119,6 +119,7 @@ class RankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     optim: OptimConfig = OptimConfig()
     threads: int = 1
     sft_threads: int = 1
+    reference: bool = True  # there is a KL term: the reference of a checkpoint is wanted
 
 
 class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -136,8 +136,12 @@ class RankActor(Actor):
     def _load(self, msg: LoadModel) -> ModelLoaded:
         from policy.megatron.trainer import Trainer
 
-        build = Trainer.resume if msg.checkpoint else Trainer
-        trainer = self._trainer = build(Path(msg.location), self.config.optim)
+        where, optim = Path(msg.location), self.config.optim
+        if msg.checkpoint:
+            trainer = Trainer.resume(where, optim, reference=self.config.reference)
+        else:
+            trainer = Trainer(where, optim)
+        self._trainer = trainer
         if msg.checkpoint and Version.parse(trainer.loaded_version).step != msg.version.step:
             self._trainer = None
             raise StoreError(f"{msg.location} is a checkpoint of {trainer.loaded_version}, not of {msg.version}'s step")
@@ -154,7 +158,8 @@ class RankActor(Actor):
         t0 = time.monotonic()
         if msg.fresh_optimizer:
             trainer.fresh_optimizer()
-        if msg.new_reference:
+        # A resume may set a coefficient that was 0: the KL then counts from the weights of that moment.
+        if msg.new_reference or (msg.kl_coef and trainer.reference is None):
             trainer.new_reference()
         if sft:
             figures = trainer.cross_entropy_step(micro_batches, msg.lr, msg.rehearsal)

@@ -84,7 +84,12 @@ def test_rl_batches_carry_advantages_and_the_papers_weights() -> None:
     assert samples[2].ids == first.prompt_ids + first.response_ids
     assert samples[2].behaviour_logprobs == first.logprobs
     assert len(blobs(taken)) == 5
-    assert planned.figures == {"stay_step": 0.0, "groups": 1.0, "groups_without_signal": 1.0}
+    assert planned.figures == {
+        "stay_step": 0.0,
+        "groups": 1.0,
+        "groups_without_signal": 1.0,
+        "steps_not_computed": 0.0,
+    }
 
 
 def test_trajectory_level_advantages_are_shared_by_all_steps() -> None:
@@ -110,6 +115,22 @@ def test_negative_advantages_may_count_for_less() -> None:
         planned = plan(taken, stored.payloads, LearnerConfig(negative_scale=scale), plan_id="p", version=V1)
         samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
         assert {n: s.advantage for n, s in samples.items()} == {2: 1.0, 4: expected}
+
+
+@pytest.mark.parametrize("aggregation", list(Aggregation))
+def test_steps_without_any_loss_are_not_computed_and_still_count(aggregation: Aggregation) -> None:
+    stored = Stored()
+    taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(4), stored.step(5)]))], [])
+    taken = msgspec.structs.replace(taken, new_reference=True)
+    found = {}
+    for kl_coef in (0.0, 0.01):
+        config = LearnerConfig(negative_scale=0.0, kl_coef=kl_coef, loss_aggregation=aggregation)
+        planned = plan(taken, stored.payloads, config, plan_id="p", version=V1)
+        found[kl_coef] = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+        assert planned.figures["steps_not_computed"] == 3 - len(found[kl_coef])
+        assert planned.plan.new_reference == (kl_coef > 0)
+    assert sorted(found[0.01]) == [2, 4, 5], "the KL term holds steps of no advantage, too"
+    assert found[0.0] == {2: found[0.01][2]}, "with the share that it has beside them"
 
 
 def test_what_was_drawn_with_the_step_s_own_weights_is_fresh() -> None:

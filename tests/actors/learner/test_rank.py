@@ -4,16 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
 from actors.learner.config import RankSettings
 from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
-from policy import hf_folder
+from policy import checkpoints, hf_folder
 from policy.broadcast import checksums
 from policy.megatron.trainer import Trainer
 from policy.optim import OptimConfig
-from policy.packing import Aggregation, pack_cross_entropy
+from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
 from runtime.errors import ConfigError, LearnerError, NoModel, StoreError
 from runtime.message import Version
 from runtime.refs import Ref
@@ -113,6 +114,30 @@ async def test_a_checkpoint_starts_a_lineage(rank: Ref, model: Path, tmp_path: P
         await rank.ask(LoadModel(location=str(tmp_path), checkpoint=True, version=v(0)), timeout_s=60)
     with pytest.raises(ConfigError):
         await rank.ask(LoadModel(location=str(tmp_path), checkpoint=False, version=v(0)), timeout_s=60)
+
+
+async def test_a_reference_is_there_only_where_a_kl_term_is(rank: Ref, model: Path, tmp_path: Path) -> None:
+    samples = [
+        PackedSample(ids=[3, 1, 4, 1, 5], response_len=2, weight=0.5, advantage=1.0, behaviour_logprobs=[-4, -5])
+    ]
+
+    async def step(number: int, kl_coef: float) -> tuple[dict[str, float], bool]:
+        plan = msgspec.structs.replace(
+            step_to(number, "grpo"), micro_batches=[MicroBatch(samples=samples)], kl_coef=kl_coef
+        )
+        figures = (await rank.ask(plan, timeout_s=60)).figures
+        where = tmp_path / str(number)
+        await rank.ask(SaveCheckpoint(version=v(number), location=str(where)), timeout_s=60)
+        return figures, checkpoints.read_info(where).has_reference
+
+    await load(rank, model)
+    figures, kept = await step(1, 0.0)
+    assert (figures.keys() & {"kl", "reference_s"}, kept) == (set(), False)
+    await rank.ask(LoadModel(location=str(tmp_path / "1"), checkpoint=True, version=v(1)), timeout_s=60)
+    figures, kept = await step(2, 0.1)  # resumed with a coefficient that was 0: held to the weights of that moment
+    assert (figures["kl"], kept) == (pytest.approx(0.0, abs=1e-6), True)
+    figures, _ = await step(3, 0.1)
+    assert figures["kl"] > 1e-6
 
 
 async def test_it_answers_while_it_computes(rank: Ref, model: Path) -> None:
