@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from actors.cluster import criterion, evaluation, progress, tensorboard, usage
 from actors.cluster.compose import Plan
-from actors.cluster.runfolder import RunRecord
+from actors.cluster.runfolder import OUT_OF_TIME, RunRecord
 from actors.learner.messages import GetLearnerState
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, WaitFigures
 from runtime.errors import (
@@ -111,7 +111,7 @@ async def _out_of_time(system: ActorSystem, plan: Plan, job: Job, shown: progres
     shown.note(f"stopping: the limit of {plan.deploy.run.limit_s:g} s is over")
     await close(system)
     verdict, missing = job.judge(plan, await system.ref("replay").ask(GetFigures(), timeout_s=ASK_S))
-    return verdict, "; ".join(["out of time", *([missing] if missing else [])])
+    return verdict, "; ".join([OUT_OF_TIME, *([missing] if missing else [])])
 
 
 async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:

@@ -50,7 +50,10 @@ def dry_run(args: argparse.Namespace) -> int:
     if args.json:
         say.document({"file": args.file, "run": folder.name, **rows_of(plan)})
         return 0
-    say.line(f"{args.file}: good; run {folder.name} would {'go on' if args.resume else 'begin'}\n")
+    if args.resume and (record := runfolder.read_record(folder)).has_ended and not args.overrides:
+        say.line(f"{args.file}: good; run {folder.name} has ended ({record.verdict}): nothing would be started\n")
+    else:
+        say.line(f"{args.file}: good; run {folder.name} would {'go on' if args.resume else 'begin'}\n")
     show_plan(plan)
     return 0
 
@@ -90,7 +93,7 @@ def start(args: argparse.Namespace) -> int:
     settings = experiment.settings_of(args.file, "")
     asked_for = runfolder.Asked(overrides=args.overrides, cloned=cloned_by(args))
     labels = Labels(args.file, args.runs, begun, cloned=cloned_by(args), settings=settings, asked=asked_for)
-    return carry_out(deploy, folder, planned, labels, resume=args.resume)
+    return carry_out(deploy, folder, planned, labels, resume=args.resume, changed=bool(args.overrides))
 
 
 def cloned_by(args: argparse.Namespace) -> str:
@@ -147,9 +150,15 @@ def carry_out(
     labels: Labels,
     *,
     resume: bool,
+    changed: bool = False,
     job: execute.Job | None = None,
 ) -> int:
-    """Claim `folder`, run the plan for `job` (default: training) and record how it ended; the exit status."""
+    """Claim `folder`, run the plan for `job` (default: training) and record how it ended; the exit status.
+
+    A resume of a run that has ended starts nothing, unless its settings were `changed`.
+    """
+    if resume and not changed and (ended := _ended(folder)) is not None:
+        return ended
     places.refuse_unwritable(folder.parent, "--runs")
     _refuse_unless_fit(deploy, folder.parent)
     _raise_file_limit()
@@ -193,6 +202,18 @@ def carry_out(
     if verdict in ("crashed", "stopped"):
         say.news(f"continue with  {runfolder.to_continue(record, folder)}")
     return STATUS[verdict]
+
+
+def _ended(folder: Path) -> int | None:
+    """The exit status of the run at `folder` if it has ended, after saying so; None while something is left to do."""
+    record = runfolder.read_record(folder)
+    if not record.has_ended or runfolder.owner(folder) is not None:
+        return None
+    say.news(f"run {folder.name} has ended: {record.verdict}{f' - {record.reason}' if record.reason else ''}")
+    if record.verb == runfolder.RUN:
+        flag = runfolder.runs_flag(folder.parent)
+        say.news(f"nothing was started; see  computerrl report {folder.name}{flag}  or go on with  --set PATH=VALUE")
+    return STATUS[str(record.verdict)]
 
 
 def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:

@@ -27,6 +27,9 @@ RECORDING, CLONING = "demos", "cloning"
 RUN = "run"
 # What the `file` of a run begins with that another command than `run` made.
 EVAL, RECORD, IMPORT = "eval", "demos record", "demos import"
+# What the reason of a run begins with that its time limit ended: more time goes on with it.
+OUT_OF_TIME = "out of time"
+PRIVATE = 0o700  # of a run's folder: episodes hold what desktops showed, and settings may name machines
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +96,11 @@ class RunRecord(msgspec.Struct, kw_only=True):
     def of_eval(self) -> bool:
         """Whether `eval` made it: it learned nothing."""
         return self.verb == EVAL
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is left to do: it was judged, and its time limit was not what ended it."""
+        return self.verdict in ("ok", "failed") and not (self.reason or "").startswith(OUT_OF_TIME)
 
     @property
     def cloned_in(self) -> str:
@@ -173,6 +181,7 @@ def _locked(path: Path, started: str) -> IO[str]:
     """The lock of folder `path`, held until it is closed. Raises ConfigError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
+        path.chmod(PRIVATE)  # of an older build's run, too; what lies in it is reached through it only
         lock = (path / "lock").open("a+", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"run {path.name} can't be kept in {path.parent}: {error.strerror}") from None

@@ -17,6 +17,7 @@ from msgspec import inspect
 
 from actors.cluster.nearest import hint, nearest
 from runtime.errors import ConfigError
+from runtime.urls import masked
 
 T = TypeVar("T")
 
@@ -194,7 +195,8 @@ def _override(data: dict[Any, Any], override: str) -> str:
 
 def _said(override: str) -> str:
     """The flag with what follows it, of thousands of characters the first: a message stays one that can be read."""
-    return f"--set {override if len(override) <= LONGEST else override[:LONGEST] + '...'}"
+    said = masked(override)
+    return f"--set {said if len(said) <= LONGEST else said[:LONGEST] + '...'}"
 
 
 def _place(data: dict[Any, Any], path: str, value: Any, who: str) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from apis.forms import Form
 from runtime.errors import ConfigError
+from runtime.urls import refuse_bad_url
 
 RESERVED = ("mixed", "policy", "")  # what the ledger says in place of a member's name
 
@@ -53,8 +54,7 @@ class EndpointMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def __post_init__(self) -> None:
         at = f"demos.pool: {self.name}"
-        if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"{at}: url is {self.url!r}, it begins with http:// or https://")
+        refuse_bad_url(self.url, f"{at}: url", "name the environment variable of a key by key_env")
         if self.timeout_s <= 0 or self.retries < 0 or self.concurrent < 1 or self.max_tokens < 1:
             raise ConfigError(f"{at}: timeout_s is above 0, retries from 0, concurrent and max_tokens from 1")
         if not 0 <= self.first_backoff_s <= self.longest_backoff_s:

@@ -15,6 +15,7 @@ import msgspec
 from runtime.errors import ConfigError
 from runtime.message import Version
 from runtime.supervision import RestartPolicy
+from runtime.urls import refuse_bad_url
 
 LOOPBACK = "127.0.0.1"
 COUNT_MOST = 1024  # engines: each is a process that holds the whole model
@@ -69,8 +70,7 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"samplers.{name} is {getattr(self, name)}: it is above 0, and finite")
         for url in self.attach:
-            if not url.startswith(("http://", "https://")):
-                raise ConfigError(f"samplers.attach holds {url!r}: a server is http://host:port")
+            refuse_bad_url(url, "samplers.attach", "attach servers that ask for none")
         self._refuse_shared_gpus()
         if self.publish == "collective":
             self._refuse_no_collective()

@@ -114,6 +114,7 @@ def _kept(weights: Weights, folder: Path) -> Iterator[None]:
     """A new folder with the weights in it, which goes again unless it becomes a run's. Raises ConfigError."""
     try:
         folder.mkdir(parents=True)
+        folder.chmod(runfolder.PRIVATE)
     except FileExistsError:
         raise ConfigError(
             f"--name {folder.name}: another evaluation has just begun there; give another --name"

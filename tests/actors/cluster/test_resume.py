@@ -278,7 +278,7 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     assert line == ["eval", "--resume", "--name", "seen", *AT]
     assert cli.main(line) == 0
     assert cli.main(["eval", "base", "--resume", *AT]) == 0
-    assert broken.begun == ["seen", "seen"]
+    assert broken.begun == ["seen"], "what has ended is shown again and not started"
     assert runfolder.read_record(folder).file == "eval base"
 
 
@@ -294,7 +294,7 @@ def test_a_recording_goes_on_as_it_was_begun_or_not_at_all(broken: Broken, capsy
         assert said in refused(capsys, *again, *words)
     assert cli.main(line) == 0
     assert cli.main([*again, "--deploy", "my file.yaml"]) == 0
-    assert broken.begun == ["cold"] * 3
+    assert broken.begun == ["cold"] * 2, "the last had ended"
 
 
 def test_a_file_that_says_something_else_by_now_is_refused(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
@@ -393,3 +393,30 @@ def test_weights_that_were_cloned_otherwise_are_refused(
     cli.main(line)
     capsys.readouterr()
     assert expected in refused(capsys, *begin, "--name", "f", *words)
+
+
+def test_a_resume_of_what_has_ended_starts_nothing(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    begin = ["run", "my file.yaml", "--name", "one", *AT]
+    assert cli.main(begin) == 130
+    assert cli.main([*begin, "--resume"]) == 0
+    record = Path("my runs/one/run.json").read_bytes()
+    capsys.readouterr()
+    assert cli.main([*begin, "--resume"]) == 0
+    said = capsys.readouterr().out
+    assert "run one has ended: ok" in said
+    assert "computerrl report one --runs 'my runs'" in said
+    assert (broken.begun, Path("my runs/one/run.json").read_bytes()) == (["one", "one"], record)
+    assert cli.main([*begin, "--resume", "--set", "run.limit_s=9"]) == 0, "with other settings it goes on"
+    assert broken.begun == ["one"] * 3
+
+
+def test_a_run_that_its_time_limit_ended_goes_on(broken: Broken) -> None:
+    begin = ["run", "my file.yaml", "--name", "one", *AT]
+    assert cli.main(begin) == 130
+    folder = Path("my runs/one")
+    record = runfolder.read_record(folder)
+    for reason, begun in ((f"{execute.OUT_OF_TIME}; 1 of 2 steps", 2), ("0 of 2 steps", 2)):
+        ended = msgspec.structs.replace(record, ended="now", verdict="failed", reason=reason)
+        (folder / "run.json").write_bytes(msgspec.json.encode(ended))
+        cli.main([*begin, "--resume"])
+        assert len(broken.begun) == begun

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -93,3 +94,15 @@ def test_runs_are_found_by_name_and_by_newest(tmp_path: Path) -> None:
         runfolder.find(tmp_path, "bb")
     with pytest.raises(ConfigError, match="nothing to resume"):
         runfolder.newest_of(tmp_path, "other", "other")
+
+
+def test_a_run_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        (tmp_path / "b").mkdir(mode=0o777)
+        for name in ("runs/a", "b"):
+            runfolder.claim(tmp_path / name, record(name), resume=False).end("ok", None)
+    finally:
+        os.umask(before)
+    modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("runs", "runs/a", "b")}
+    assert modes == {"runs": 0o777, "runs/a": 0o700, "b": 0o700}
