@@ -6,11 +6,9 @@ command line, a program or a format string.
 
 from __future__ import annotations
 
-from base64 import b64decode
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from apis.actions import (
     Action,
@@ -31,7 +29,7 @@ from apis.codeorder import of_menu
 from apis.forms import place, window_names
 from apis.keys import KEYS
 from apis.observation import Observation
-from apis.tasks.osworld import ActivateWindow, Download, Launch, Open, Sleep, Step, Task, in_home
+from apis.tasks.osworld import ActivateWindow, Download, Launch, Open, Sleep, Step, Task, data_of, in_home
 from runtime.errors import ConfigError
 
 SCROLL_NOTCHES = 5
@@ -229,11 +227,3 @@ def _open(path: str, home: str) -> list[Call]:
     argv = [*app.argv, *filters, f"{home}/{path}"]
     calls = [Call("open_window", {"argv": argv, "title": name, "timeout_ms": SETUP_MS}), SETTLE]
     return [*calls, _keys("ctrl", "home"), SETTLE] if app.name == "libreoffice_calc" else calls
-
-
-def data_of(url: str) -> bytes:
-    """The content of a `data:` URL. Raises ValueError for any other URL."""
-    head, comma, body = url.partition(",")
-    if not head.startswith("data:") or not comma:
-        raise ValueError(f"{url[:60]!r} does not carry its content, and desktops have no network")
-    return b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)

@@ -12,14 +12,27 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, judge
 from actors.desktop.link import LinkDown, seen_of
 from actors.desktop.pool import BootedDesktop
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
+from apis.tasks.manifest import MANIFEST, Manifest
 from apis.tasks.verify import FileView, Wanted
 from runtime.errors import AgentBrokeDesktop, DesktopFault, ProtocolError
 
 CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
+
+
+_ALL = Wanted("", MANIFEST)
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """What was read of a frozen desktop: the files that were wanted, and what lies in its HOME."""
+
+    read: Callable[[str], FileView]
+    manifest: Manifest
 
 
 class Body:
@@ -65,8 +78,24 @@ class Body:
             if self.acted:
                 self._left_s -= time.monotonic() - began
 
-    async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Callable[[str], FileView]:
-        """Freeze the desktop for good and read what is `wanted` of its HOME from outside.
+    async def manifest(self, timeout_s: float) -> Manifest:
+        """What lies in its HOME, from outside and while its programs run; nothing is asked of them.
+
+        Raises DesktopFault, for a HOME that is too large to be looked at, too.
+        """
+        self._lives.may_call(self._lease, time.monotonic())
+        try:
+            async with asyncio.timeout(timeout_s):
+                (seen,) = await self._provider.read_home(self._desktop, [_ALL], ReadLimits())
+        except TimeoutError:
+            raise DesktopFault("verify_timeout", f"not looked at within {timeout_s:g} s", "verifier") from None
+        found = _manifest_of(seen)
+        if found.cut:
+            raise DesktopFault("home_too_large", f"HOME at the start: {found.cut}", "task")
+        return found
+
+    async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Frozen:
+        """Freeze the desktop for good and read what is `wanted` of its HOME, and its manifest, from outside.
 
         Raises DesktopFault, and AgentBrokeDesktop where the policy has ended what would freeze it.
         """
@@ -75,11 +104,12 @@ class Body:
             async with asyncio.timeout(timeout_s):
                 await self._freeze()
                 self._lives.may_read(self._lease, time.monotonic())
-                files = await self._provider.read_home(self._desktop, wanted, ReadLimits())
+                all_of_it, *files = await self._provider.read_home(self._desktop, [_ALL, *wanted], ReadLimits())
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
         seen = {file.path: view_of(file, self.home) for file in files}
-        return lambda path: seen.get(path, FileView(kind="refused", reason="it was not asked for beforehand"))
+        unasked = FileView(kind="refused", reason="it was not asked for beforehand")
+        return Frozen(lambda path: seen.get(path, unasked), _manifest_of(all_of_it))
 
     async def _freeze(self) -> None:
         try:
@@ -93,6 +123,10 @@ class Body:
                 raise
             down = LinkDown(LinkState.LOST, error.detail)
             raise judge(seen_of(health, down, acted=self.acted, ready=True)) from error
+
+
+def _manifest_of(seen: FileSeen) -> Manifest:
+    return Manifest(cut=f"it was not looked at: {seen.refusal}") if seen.manifest is None else seen.manifest
 
 
 def view_of(file: FileSeen, home: str) -> FileView:

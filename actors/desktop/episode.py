@@ -23,9 +23,11 @@ from apis.execute import Call, Plan, plan, setup
 from apis.forms import Turn, element_names, render_compact, render_paper, window_names
 from apis.grammar import Refusal, parse
 from apis.observation import Observation, from_guest
+from apis.tasks import judged
 from apis.tasks import task as task_of
+from apis.tasks.manifest import Manifest
 from apis.tasks.osworld import Task
-from apis.tasks.verify import verify, wanted
+from apis.tasks.verify import wanted
 from runtime.errors import AgentBrokeDesktop, DesktopFault, GuestRefused, ProtocolError
 
 Enter = Callable[[Stage], None]
@@ -61,6 +63,7 @@ class Episode:
         self._enter = enter
         self._history: list[Turn] = []
         self._steps: list[StepRef] = []
+        self._before = Manifest()  # of HOME after the set-up
         self.step = 0
 
     async def play(self) -> Played:
@@ -80,11 +83,11 @@ class Episode:
         self._enter(Stage.VERIFYING)
         if needs_verifier(ending, feasible):
             try:
-                read = await self._body.frozen_files(wanted(self._task), self._config.verify_timeout_s)
+                found = await self._body.frozen_files(wanted(self._task), self._config.verify_timeout_s)
             except AgentBrokeDesktop as broken:
                 ending, detail = Ending.BROKE_DESKTOP, str(broken)
             else:
-                verdict = verify(self._task, read)
+                verdict = judged(self._task, found.read, self._before, found.manifest)
                 verified, detail = verdict.success, verdict.reason
         return Played(judge(ending, feasible, verified), self._steps, detail)
 
@@ -93,6 +96,8 @@ class Episode:
             await self._carry_out(setup(self._task, self._body.home), self._config.setup_timeout_s)
         except GuestRefused as refused:
             raise DesktopFault("setup_failed", str(refused), "task") from refused
+        if self._task.feasible:
+            self._before = await self._body.manifest(self._config.verify_timeout_s)
 
     async def _turns(self) -> tuple[Ending, str]:
         last: str | None = None

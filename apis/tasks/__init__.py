@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from apis.space import ActionSpace, routes_in
+from apis.tasks import ends, programs
+from apis.tasks.allowed import collateral
 from apis.tasks.demonstrator import Oracle, with_mixed
 from apis.tasks.families import (
     calc_cell,
@@ -48,8 +50,10 @@ from apis.tasks.families import (
     writer_text,
 )
 from apis.tasks.family import Family, Files, Goal
+from apis.tasks.manifest import Manifest
 from apis.tasks.osworld import Task, dump
-from apis.tasks.verify import CHECKS, OnDocument
+from apis.tasks.verify import CHECKS, OnDocument, Read, Verdict
+from apis.tasks.verify import verify as by_files
 from apis.tasks.verify_code import extensions_are
 from apis.tasks.verify_decks import deck_is
 from apis.tasks.verify_files import file_bytes_are, folder_holds
@@ -158,6 +162,19 @@ def digest(task_ids: Iterable[str]) -> str:
 def goal(task_id: str) -> Goal:
     """What the task asks for, as its oracle sees it. Raises ConfigError like `family`."""
     return family(task_id).goal(task_id)
+
+
+def judged(task: Task, read: Read, before: Manifest, after: Manifest) -> Verdict:
+    """Whether `task` is solved: by what its files say, and by what became of HOME beside them.
+
+    `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. Raises ConfigError
+    like `verify` and `family`.
+    """
+    verdict = by_files(task, read)
+    if not verdict.success:
+        return verdict
+    trouble = collateral(before, after, ends.rules(family(task.id), task), programs.RULES)
+    return Verdict(False, trouble) if trouble else verdict
 
 
 def kind_of(task_id: str) -> str:

@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from apis.apps import app_named
+from apis.tasks.allowed import May
 from apis.tasks.osworld import (
     HOME,
     CommandParameters,
@@ -59,6 +60,14 @@ Templates = Mapping[str, Mapping[str, tuple[str, ...]]]  # kind -> split -> word
 Files = Mapping[str, FileView]  # by path below HOME; what is not named is not there
 
 
+Allows = Callable[[Goal], tuple[May, ...]]
+
+
+def ITS_END(_: Goal) -> tuple[May, ...]:  # noqa: N802 - a value of `Family.may`
+    """Nothing but what `Family.solved` names: the strictest, which a family takes by this name."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Family:
     """A kind of task in thousands of instances, with everything that is known about it."""
@@ -73,6 +82,7 @@ class Family:
     templates: Templates
     trained: bool = True  # False: there is no training split, and it is reported apart
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of
+    may: Allows | None = None  # what an episode may change in HOME beside programs' own files; None: as `ITS_END`
 
     @property
     def optional(self) -> bool:
@@ -174,7 +184,7 @@ def of_files(
         texts = in_documents({path: text for path, text in made.end if text is not None})
         return texts | {f"Documents/{path}": FileView("folder") for path, text in made.end if text is None}
 
-    return Family(name, apps[0], apps, goal, task, solved, {"gui": decide}, templates, trained)
+    return Family(name, apps[0], apps, goal, task, solved, {"gui": decide}, templates, trained, may=ITS_END)
 
 
 def in_documents(files: Mapping[str, str]) -> dict[str, FileView]:

@@ -14,6 +14,7 @@ from apis.tasks import sheets
 from apis.tasks.demonstrator import Decide
 from apis.tasks.family import (
     DOCUMENTS,
+    ITS_END,
     Family,
     Files,
     Goal,
@@ -97,7 +98,7 @@ def of_papers(
         evaluator = all_of(("paper_is", made.target, _rule(expected)), *kept)
         return in_osworld_form(task_id, made, config, evaluator, apps)
 
-    return Family(name, WRITER, apps, goal, task, _solved, routes, templates, trained, values_of)
+    return Family(name, WRITER, apps, goal, task, _solved, routes, templates, trained, values_of, may=ITS_END)
 
 
 def paper_goal(goal: Goal) -> PaperGoal:

@@ -12,6 +12,7 @@ from random import Random
 from apis.tasks.demonstrator import Decide
 from apis.tasks.family import (
     DOCUMENTS,
+    ITS_END,
     Family,
     Files,
     Goal,
@@ -124,7 +125,7 @@ def of_sheets(
             raise TypeError(f"{made.family} is no family of sheets")
         return solved(made)
 
-    return Family(name, CALC, apps, goal, task, done, routes, templates, trained, values_of)
+    return Family(name, CALC, apps, goal, task, done, routes, templates, trained, values_of, may=ITS_END)
 
 
 def workbook_step(made: SheetGoal) -> Download:

@@ -14,6 +14,7 @@ from apis.tasks.deck import MIME, make_odp
 from apis.tasks.demonstrator import Decide
 from apis.tasks.family import (
     DOCUMENTS,
+    ITS_END,
     Family,
     Files,
     Goal,
@@ -82,7 +83,7 @@ def of_slides(
         rules: dict[str, object] = {"type": "rule", "rules": {"expected": expected}}
         return in_osworld_form(task_id, made, config, all_of(("deck_is", made.target, rules)), (IMPRESS,))
 
-    return Family(name, IMPRESS, (IMPRESS,), goal, task, solved, routes, templates, trained, values_of)
+    return Family(name, IMPRESS, (IMPRESS,), goal, task, solved, routes, templates, trained, values_of, may=ITS_END)
 
 
 def of_deck(goal: Goal) -> DeckGoal:

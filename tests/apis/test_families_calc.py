@@ -10,11 +10,11 @@ import pytest
 
 from apis import tasks
 from apis.actions import Exit, line
-from apis.execute import data_of
 from apis.forms import Turn, element_names
 from apis.observation import Observation, from_guest
 from apis.tasks import osworld
 from apis.tasks.families import calc_oracle, sheet_from_note
+from apis.tasks.osworld import data_of
 from apis.tasks.sheets import CALC, SheetGoal
 from apis.tasks.verify import FileView, Sheet, Workbook, verify
 from apis.tasks.words import HELD_OUT, TRAIN

@@ -11,11 +11,11 @@ import pytest
 
 from apis import tasks
 from apis.actions import Action, Exit, Type, line
-from apis.execute import data_of
 from apis.forms import COMPACT_TEXT, Turn, element_names, escaped, window_names
 from apis.grammar import parse
 from apis.observation import Observation, from_guest
 from apis.tasks import osworld
+from apis.tasks.osworld import data_of
 from apis.tasks.slides import IMPRESS, KINDS, DeckGoal, Texts, of_deck
 from apis.tasks.verify import Box, Deck, FileView, Slide, verify
 from apis.tasks.words import HELD_OUT, TRAIN

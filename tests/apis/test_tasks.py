@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis import tasks
-from apis.execute import data_of, setup
+from apis.execute import setup
 from apis.tasks import osworld, static
 from apis.tasks.family import Family, data_url
-from apis.tasks.osworld import in_home
+from apis.tasks.osworld import data_of, in_home
 from apis.tasks.verify import CHECKS, FileView, Verdict, verify
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN, split_of
 from runtime.errors import ConfigError

@@ -330,8 +330,7 @@ class HostsProvider(Provider):
         session = self._session(desktop)
         try:
             async with asyncio.timeout(READ_S), session.machine.errand() as connection:
-                paths = [want.path for want in wanted]
-                seen = await remote.read_home(connection, f"{session.folder}/home", paths, limits)
+                seen = await remote.read_home(connection, PYTHON, f"{session.folder}/home", wanted, limits)
         except TimeoutError:
             raise fault(FaultCause.OUTSIDE_VIEW, f"reading took over {READ_S:g} s") from None
         except (OSError, asyncssh.Error) as error:

@@ -7,7 +7,6 @@ in size and time, and what it says is checked against what was ordered.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import msgspec
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers.sandbox.identity import lends_users
 from actors.desktop.providers.workbooks.bounds import Bounds
+from apis.tasks.manifest import MANIFEST, Manifest
 from apis.tasks.verify import KINDS, Deck, Paper, Wanted, Workbook
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,6 +54,17 @@ class Refusal(StrEnum):
     BROKE_READER = "broke_reader"  # the parser crashed on it
 
 
+class CensusLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds of a look at all of a HOME; a file beyond those of bytes is known by its inode and times."""
+
+    paths: int = 24_000  # a sandbox's disk has fewer inodes
+    chars: int = 4 << 20  # of all paths
+    depth: int = 40  # of folders in folders
+    file_bytes: int = 4 << 20
+    bytes: int = 64 << 20
+    cpu_s: float = 3.0
+
+
 class ReadLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds of one read of a HOME."""
 
@@ -63,10 +74,14 @@ class ReadLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     listing: int = 4096  # names in one folder
     cpu_s: float = 6.0  # for all files: far less than WORKER_S, which is a fault and no refusal
     workbook: Bounds = Bounds()
+    census: CensusLimits = CensusLimits()
 
 
 class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One path of HOME: a file's bytes or document, a folder's names (sorted; folders end in "/"), or a refusal."""
+    """One path of HOME: a file's bytes or document, a folder's names (sorted; folders end in "/"), or a refusal.
+
+    Of HOME itself there may be the manifest.
+    """
 
     path: str
     data: bytes | None = None
@@ -74,6 +89,7 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     workbook: Workbook | None = None
     paper: Paper | None = None
     deck: Deck | None = None
+    manifest: Manifest | None = None
     refusal: Refusal | None = None
 
 
@@ -98,7 +114,9 @@ def parse(wanted: list[Wanted], output: bytes) -> list[FileSeen]:
         for one in results:
             data = None if one.size is None else body[at : at + one.size]
             at += one.size or 0
-            if data is not None and one.as_ in KINDS:
+            if data is not None and one.as_ == MANIFEST:
+                seen.append(FileSeen(path=one.path, manifest=msgspec.json.decode(data, type=Manifest)))
+            elif data is not None and one.as_ in KINDS:
                 document = msgspec.json.decode(data, type=KINDS[one.as_])
                 book = document if isinstance(document, Workbook) else None
                 text = document if isinstance(document, Paper) else None
@@ -122,7 +140,7 @@ def _run(order: bytes) -> bytes:
 async def _ordered(order: dict[str, object], wanted: list[Wanted], limits: ReadLimits, given: bytes) -> list[FileSeen]:
     if len(wanted) > limits.paths:
         raise ValueError(f"{len(wanted)} paths, at most {limits.paths}")
-    bounds = {**msgspec.structs.asdict(limits), "workbook": dataclasses.asdict(limits.workbook)}
+    bounds = msgspec.to_builtins(limits)
     line = json.dumps({**bounds, **order}).encode() + b"\n"
     try:
         output = await asyncio.to_thread(_run, line + given)
@@ -134,7 +152,9 @@ async def _ordered(order: dict[str, object], wanted: list[Wanted], limits: ReadL
 async def read_home(home: str, uid: int, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
     """What is wanted below `home`: regular files and folder listings, in that order. Raises DesktopFault.
 
-    The path "" lists `home` itself. More than `limits.paths` paths is a ValueError.
+    The path "" lists `home` itself, or as a manifest all that lies in it.
+
+    More than `limits.paths` paths is a ValueError.
     """
     wants = [msgspec.structs.asdict(want) for want in wanted]
     return await _ordered({"home": home, "uid": uid, "wanted": wants}, wanted, limits, b"")

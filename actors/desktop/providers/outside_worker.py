@@ -6,24 +6,25 @@ file that is wanted as a workbook or another document is parsed in a child of it
 that file alone. What all files together cost is bounded far below what ends this process, so that a guest's files never
 look like its fault.
 
-Standard library only, so that it starts in milliseconds. Input: one JSON line, and the bytes of files that were read
-elsewhere. Output: one JSON line of results, then the files' bytes, or documents as JSON, in the same order.
+Standard library only, and parsers only where a document is wanted, so that it starts in milliseconds. Input: one JSON
+line, and the bytes of files that were read elsewhere. Output: one JSON line of results, then the files' bytes, or
+documents and the manifest as JSON, in the same order.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import resource
 import stat
 import sys
-from dataclasses import replace
-from pathlib import PurePosixPath
-from typing import Any
 
-from actors.desktop.providers.forked import parsed
-from actors.desktop.providers.workbooks.bounds import Bounds, RefusedError
+from actors.desktop.providers import census
+from actors.desktop.providers.refused import RefusedError
+
+TYPE_CHECKING = False  # as in `typing`, which takes longer to load than most files take to be read
+if TYPE_CHECKING:
+    from typing import Any
 
 CPU_S = 20
 SPARE_BYTES = 256 << 20
@@ -64,12 +65,12 @@ def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]
 
     Raises RefusedError.
     """
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or "\0" in path:
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path:
         raise RefusedError("bad_path")
     at = os.dup(home)
     try:
-        for part in pure.parts:
+        for part in parts:
             below = _step(part, at)
             os.close(at)
             at = below
@@ -103,7 +104,7 @@ def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list
     results: list[dict[str, Any]] = []
     blobs: list[bytes] = []
     left, at = int(order["total_bytes"]), 0
-    bounds, until = Bounds(**order["workbook"]), _cpu_s() + order["cpu_s"]
+    until = _cpu_s() + order["cpu_s"]
     for want in order["wanted"]:
         path = want["path"]
         try:
@@ -113,14 +114,16 @@ def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list
             left_s = until - _cpu_s()
             if left_s <= 0:
                 raise RefusedError("too_slow")
-            if "size" not in want:
+            if want["as_"] == "manifest":
+                found = json.dumps(census.take(home, order["census"])).encode()
+            elif "size" not in want:
                 found = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
             if isinstance(found, list):
                 left -= sum(map(len, found))
                 results.append({"path": path, "names": found})
                 continue
             kind = want["as_"]
-            blob = found if kind == "bytes" else parsed(found, _within(bounds, left, left_s), kind)
+            blob = found if kind in ("bytes", "manifest") else document(found, kind, order["workbook"], left, left_s)
             left -= max(len(found), len(blob))
         except RefusedError as error:
             results.append({"path": path, "refusal": str(error)})
@@ -133,9 +136,16 @@ def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list
     return results, blobs
 
 
-def _within(bounds: Bounds, left: int, left_s: float) -> Bounds:
-    """The bounds of one document within what is left for all; the kernel counts whole seconds."""
-    return replace(bounds, answer_bytes=min(bounds.answer_bytes, left), cpu_s=min(bounds.cpu_s, math.ceil(left_s)))
+def document(data: bytes, kind: str, bounds: dict[str, int], left: int, left_s: float) -> bytes:
+    """The document as JSON, within its bounds and what is left for all; the kernel counts whole seconds.
+
+    Raises RefusedError.
+    """
+    from actors.desktop.providers.forked import parsed
+    from actors.desktop.providers.workbooks.bounds import Bounds
+
+    answer_bytes, cpu_s = min(bounds["answer_bytes"], left), min(bounds["cpu_s"], int(left_s) + 1)
+    return parsed(data, Bounds(**{**bounds, "answer_bytes": answer_bytes, "cpu_s": cpu_s}), kind)
 
 
 def drop_rights(uid: int, memory_bytes: int) -> None:

@@ -7,17 +7,35 @@ processes must have been stopped before, because a path is looked at and then op
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 import stat
 from pathlib import Path, PurePosixPath
 
 import asyncssh
+import msgspec
 
-from actors.desktop.providers import home
-from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.providers import census, home
+from actors.desktop.providers.outside import CensusLimits, FileSeen, ReadLimits, Refusal
+from apis.tasks.manifest import MANIFEST, Manifest
+from apis.tasks.verify import Wanted
 
 GUEST_SOURCE = Path(__file__).resolve().parents[3] / "apis" / "guest"
 _PRIVATE = 0o700
 READ_S = 30.0  # one file
+MANIFEST_BYTES = 16 << 20
+# The program comes on standard input, so that none of it lies where the session could change it.
+_CENSUS = """
+import json, os, sys
+try:
+    home = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+except OSError as error:
+    print(json.dumps({"cut": f"HOME can't be opened: {error.strerror}"}))
+else:
+    print(json.dumps(take(home, json.loads(sys.argv[2]))))
+"""
+PROGRAM = Path(census.__file__).read_bytes() + _CENSUS.encode()
 _MISSING = (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath)
 
 
@@ -49,11 +67,47 @@ async def _put(sftp: asyncssh.SFTPClient, path: str, data: bytes) -> None:
 
 
 async def read_home(
+    connection: asyncssh.SSHClientConnection, python: str, folder: str, wanted: list[Wanted], limits: ReadLimits
+) -> list[FileSeen]:
+    """Files, folders and manifest below `folder`, as `outside.read_home`; documents stay bytes.
+
+    Raises OSError, asyncssh.Error, and DesktopFault for a manifest that is not understood.
+    """
+    if len(wanted) > limits.paths:
+        raise ValueError(f"{len(wanted)} paths, at most {limits.paths}")
+    manifests = [
+        FileSeen(path=want.path, manifest=await _manifest(connection, python, folder, limits.census))
+        for want in wanted
+        if want.as_ == MANIFEST
+    ]
+    paths = [want.path for want in wanted if want.as_ != MANIFEST]
+    files = iter(await _files(connection, folder, paths, limits))
+    return [manifests.pop(0) if want.as_ == MANIFEST else next(files) for want in wanted]
+
+
+async def _manifest(
+    connection: asyncssh.SSHClientConnection, python: str, folder: str, limits: CensusLimits
+) -> Manifest:
+    bounds = json.dumps(msgspec.structs.asdict(limits))
+    command = shlex.join([python, "-I", "-S", "-c", "import sys; exec(sys.stdin.read())", folder, bounds])
+    async with await connection.create_process(command, encoding=None) as process:
+        process.stdin.write(PROGRAM)
+        process.stdin.write_eof()
+        said = b""
+        while piece := await process.stdout.read(1 << 20):
+            said += piece
+            if len(said) > MANIFEST_BYTES:
+                raise fault(FaultCause.OUTSIDE_VIEW, f"a manifest of more than {MANIFEST_BYTES} bytes")
+        troubles = (await process.stderr.read(2000)).decode("utf-8", "replace").strip()[-200:]
+    try:
+        return msgspec.json.decode(said, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise fault(FaultCause.OUTSIDE_VIEW, f"no manifest: {error}; {troubles}"[:300]) from error
+
+
+async def _files(
     connection: asyncssh.SSHClientConnection, folder: str, paths: list[str], limits: ReadLimits
 ) -> list[FileSeen]:
-    """Regular files and folder listings below `folder`, as `outside.read_home`. Raises OSError, asyncssh.Error."""
-    if len(paths) > limits.paths:
-        raise ValueError(f"{len(paths)} paths, at most {limits.paths}")
     seen: list[FileSeen] = []
     left = limits.total_bytes
     async with connection.start_sftp_client() as sftp:

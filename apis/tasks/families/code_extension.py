@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 
 from apis.guest.code_start import EXTENSIONS
+from apis.tasks.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.families import code, code_extension_oracle
 from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, data_url, in_osworld_form, rule, seeded
 from apis.tasks.osworld import HOME, Evaluator, Source, Task
@@ -126,6 +127,14 @@ def solved(made: Goal) -> Files:
     return {LIST: FileView("file", json.dumps(rows).encode())} | offered
 
 
+def may(made: Goal) -> tuple[May, ...]:
+    """The extension's own folder, and what the editor notes when it removes one."""
+    folder = f"{EXTENSIONS}/{made.wanted}-{VERSION}/**"
+    if made.kind == "install":
+        return (May(folder, (CREATE, CHANGE)),)
+    return (May(folder, (REMOVE,)), May(f"{EXTENSIONS}/.obsolete", (CREATE, CHANGE, REMOVE)))
+
+
 def values(made: Goal) -> set[str]:
     """The words that an instance is made of."""
     return {word for extension in made.words for word in extension.replace("-", ".").split(".")}
@@ -141,4 +150,5 @@ FAMILY = Family(
     routes={"gui": code_extension_oracle.by_gui, "api": code_extension_oracle.by_tools},
     templates=TEMPLATES,
     values=values,
+    may=may,
 )

@@ -12,6 +12,7 @@ from apis.tasks.demonstrator import Decide
 from apis.tasks.families import code, code_text_oracle
 from apis.tasks.family import (
     DOCUMENTS,
+    ITS_END,
     Family,
     Files,
     Goal,
@@ -143,7 +144,7 @@ def of_documents(
     def solved(made: Goal) -> Files:
         return in_documents({path: text for path, text in made.end if text is not None})
 
-    return Family(name, code.CODE, apps, goal, task, solved, routes, templates, trained)
+    return Family(name, code.CODE, apps, goal, task, solved, routes, templates, trained, may=ITS_END)
 
 
 FAMILY = of_documents(

@@ -7,7 +7,18 @@ solved only if every other file is as it was and none was added.
 from __future__ import annotations
 
 from apis.tasks.families import file_manager_oracle
-from apis.tasks.family import DOCUMENTS, Family, Files, Goal, exactly, in_documents, in_osworld_form, seeded, setup
+from apis.tasks.family import (
+    DOCUMENTS,
+    ITS_END,
+    Family,
+    Files,
+    Goal,
+    exactly,
+    in_documents,
+    in_osworld_form,
+    seeded,
+    setup,
+)
 from apis.tasks.osworld import Task
 from apis.tasks.verify import FileView
 from apis.tasks.words import HELD_OUT, TRAIN, words
@@ -141,4 +152,5 @@ FAMILY = Family(
     solved=solved,
     routes={"gui": file_manager_oracle.decide},
     templates=TEMPLATES,
+    may=ITS_END,
 )

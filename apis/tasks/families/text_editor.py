@@ -9,7 +9,18 @@ solved only if no file was added.
 from __future__ import annotations
 
 from apis.tasks.families import text_editor_oracle
-from apis.tasks.family import DOCUMENTS, Family, Files, Goal, exactly, in_documents, in_osworld_form, seeded, setup
+from apis.tasks.family import (
+    DOCUMENTS,
+    ITS_END,
+    Family,
+    Files,
+    Goal,
+    exactly,
+    in_documents,
+    in_osworld_form,
+    seeded,
+    setup,
+)
 from apis.tasks.osworld import Task
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -133,4 +144,5 @@ FAMILY = Family(
     solved=solved,
     routes={"gui": text_editor_oracle.decide},
     templates=TEMPLATES,
+    may=ITS_END,
 )

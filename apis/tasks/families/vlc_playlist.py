@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from apis.tasks.demonstrator import Decide
 from apis.tasks.families import music, vlc_playlist_oracle
-from apis.tasks.family import Family, Files, Goal, Templates, in_osworld_form, seeded
+from apis.tasks.family import ITS_END, Family, Files, Goal, Templates, in_osworld_form, seeded
 from apis.tasks.osworld import Evaluator, Task
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -73,7 +73,19 @@ def of_playlists(
     def solved(made: Goal) -> Files:
         return music.written(made.wanted, made.words)
 
-    return Family(name, music.VLC, (music.VLC,), goal, task, solved, routes, templates, trained, music.values_of)
+    return Family(
+        name,
+        music.VLC,
+        (music.VLC,),
+        goal,
+        task,
+        solved,
+        routes,
+        templates,
+        trained,
+        music.values_of,
+        may=ITS_END,
+    )
 
 
 FAMILY = of_playlists(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from apis.tasks.families import music, vlc_setting_oracle
 from apis.tasks.families.vlc_setting_oracle import PLACES
-from apis.tasks.family import Family, Files, Goal, in_osworld_form, seeded
+from apis.tasks.family import ITS_END, Family, Files, Goal, in_osworld_form, seeded
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.verify import FileView
 from apis.tasks.words import HELD_OUT, TRAIN, words
@@ -95,4 +95,5 @@ FAMILY = Family(
     solved=solved,
     routes={"gui": vlc_setting_oracle.by_gui, "api": vlc_setting_oracle.by_tools},
     templates=TEMPLATES,
+    may=ITS_END,
 )

@@ -11,7 +11,7 @@ from random import Random
 
 from apis.tasks.demonstrator import Decide
 from apis.tasks.families import web, web_bookmark_oracle
-from apis.tasks.family import Family, Files, Goal, Templates, in_osworld_form, seeded
+from apis.tasks.family import ITS_END, Family, Files, Goal, Templates, in_osworld_form, seeded
 from apis.tasks.osworld import Evaluator, Task
 from apis.tasks.verify import GUEST_HOME
 from apis.tasks.words import HELD_OUT, TRAIN, words
@@ -98,7 +98,19 @@ def of_bookmarks(
         names = {name.removesuffix(".html") for name, _ in made.files}
         return names | {word for text in (*made.words, made.wanted) for word in text.lower().split()} - {""}
 
-    return Family(name, web.CHROME, (web.CHROME,), goal, task, solved, routes, templates, trained, values)
+    return Family(
+        name,
+        web.CHROME,
+        (web.CHROME,),
+        goal,
+        task,
+        solved,
+        routes,
+        templates,
+        trained,
+        values,
+        may=ITS_END,
+    )
 
 
 def one_mark(made: Goal) -> list[web.Mark]:

@@ -16,6 +16,7 @@ from apis.tasks.families.note import EDITOR, noted
 from apis.tasks.families.text_editor_oracle import UNSAVED
 from apis.tasks.family import (
     DOCUMENTS,
+    ITS_END,
     Family,
     Files,
     Goal,
@@ -136,4 +137,5 @@ FAMILY = Family(
     routes={"gui": decide},
     templates=TEMPLATES,
     values=values,
+    may=ITS_END,
 )

@@ -28,6 +28,8 @@ from actors.desktop.seat_config import SeatConfig
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.forms import Turn
 from apis.observation import Observation
+from apis.tasks.manifest import MANIFEST, Manifest
+from apis.tasks.verify import Wanted
 from runtime.errors import DesktopFault, GuestRefused
 from runtime.segments import SegmentStore
 
@@ -55,8 +57,9 @@ class Link:
 class Place:
     """A provider that takes `takes_s` to freeze, or can't; `health` is what it says of the desktop then."""
 
-    def __init__(self, takes_s: float, refuses: FaultCause | None, health: Health) -> None:
+    def __init__(self, takes_s: float, refuses: FaultCause | None, health: Health, cut: str) -> None:
         self.takes_s, self.refuses, self.health = takes_s, refuses, health
+        self.manifest = Manifest(cut=cut)
 
     async def probe(self, _: Desktop) -> Health:
         return self.health
@@ -66,8 +69,9 @@ class Place:
         if self.refuses is not None:
             raise fault(self.refuses, "the pipe is broken")
 
-    async def read_home(self, *_: Any) -> list[FileSeen]:
-        return []
+    async def read_home(self, desktop: Desktop, wanted: list[Wanted], *_: Any) -> list[FileSeen]:
+        await asyncio.sleep(0)
+        return [FileSeen(path=want.path, manifest=self.manifest) for want in wanted if want.as_ == MANIFEST]
 
 
 class Policy:
@@ -97,6 +101,7 @@ async def play(
     takes_s: float = 0.0,
     refuses: FaultCause | None = None,
     health: Health | None = None,
+    cut: str = "",
 ) -> Played:
     desktop = Desktop(
         name="d", provider="test", endpoint=Endpoint(), username="agent", host_key=b"", client_key=b"", agent=(),
@@ -106,7 +111,7 @@ async def play(
     lives.begin("d")
     lives.booted("d")
     lease = lives.lease("d", "desktop/0", time.monotonic(), 60.0)
-    place = Place(takes_s, refuses, health or Health(alive=True))
+    place = Place(takes_s, refuses, health or Health(alive=True), cut)
     link = cast(GuestLink, Link(refused, since))
     booted = BootedDesktop(cast(Provider, place), desktop, link, lives, lease)
     config = SeatConfig(screenshots="none", verify_timeout_s=0.2)
@@ -119,6 +124,7 @@ async def play(
 async def test_what_is_no_doing_of_the_policys_is_a_fault(recorder: Recorder) -> None:
     for cause, culprit, how in (
         ("setup_failed", "task", {"refused": "open_window"}),
+        ("home_too_large", "task", {"cut": "more paths than are looked at"}),
         ("not_observed", "seat", {"refused": "observe"}),
         ("verify_timeout", "verifier", {"takes_s": 5.0}),
         ("machine_unreachable", "host", {"refuses": FaultCause.MACHINE_UNREACHABLE}),

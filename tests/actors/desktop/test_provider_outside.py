@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import socket
 import sys
@@ -15,7 +14,7 @@ from hostile import xlsx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.providers import outside, outside_worker
+from actors.desktop.providers import forked, outside, outside_worker
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, parse, read_home
 from actors.desktop.providers.workbooks.bounds import Bounds
 from apis.tasks.verify import Wanted
@@ -146,9 +145,9 @@ def test_what_all_files_cost_is_bounded_together(guest_home: Path, monkeypatch: 
         assert bounds.cpu_s == 1
         return data
 
-    monkeypatch.setattr(outside_worker, "parsed", slow)
+    monkeypatch.setattr(forked, "parsed", slow)
     limits = ReadLimits(cpu_s=0.1)
-    order = {**msgspec.structs.asdict(limits), "workbook": dataclasses.asdict(limits.workbook)}
+    order = msgspec.to_builtins(limits)
     order["wanted"] = [{"path": path, "as_": "workbook"} for path in ("docs/empty", "big", "docs/plum.txt", "docs")]
     home = os.open(guest_home, os.O_RDONLY | os.O_DIRECTORY)
     try:

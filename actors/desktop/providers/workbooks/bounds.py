@@ -1,4 +1,4 @@
-"""What reading one spreadsheet file may cost, and the one way in which a file is refused.
+"""What reading one document may cost.
 
 Invariant: each bound is checked while reading, against what was read, never against what the file says of itself.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
-class RefusedError(Exception):
-    """The file is not read; the text is one of `outside.Refusal`."""
+from actors.desktop.providers.refused import RefusedError
 
 
 @dataclass(frozen=True)

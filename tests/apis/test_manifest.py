@@ -1,0 +1,178 @@
+"""What may change in a HOME: the comparison is exact, rules reach what they name and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apis import tasks
+from apis.tasks import ends, programs, static
+from apis.tasks.allowed import CHANGE, CREATE, REMOVE, May, collateral
+from apis.tasks.family import ITS_END
+from apis.tasks.manifest import Change, Deed, Entry, Manifest, changes
+from apis.tasks.verify import FileView
+from apis.tasks.verify_files import digest_of
+
+NAMES = st.sampled_from(["a", "b.txt", ".c", "d e", "Documents", "x\n"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+ENTRIES = st.one_of(
+    st.builds(Entry, st.just("file"), st.integers(0, 3), st.sampled_from([0o644, 0]), st.sampled_from(["m", "n", "o"])),
+    st.builds(Entry, st.just("folder"), st.just(0), st.sampled_from([0o755, 0o700])),
+    st.builds(Entry, st.just("link"), st.just(0), st.just(0o777), st.sampled_from(["a", "/etc/passwd"])),
+    st.builds(Entry, st.sampled_from(["other", "locked"])),
+)
+MANIFESTS = st.builds(Manifest, st.dictionaries(PATHS, ENTRIES, max_size=8))
+
+
+def file(text: str, mode: int = 0o644) -> Entry:
+    return Entry("file", len(text), mode, digest_of(text.encode()))
+
+
+def home(files: dict[str, str]) -> Manifest:
+    """A HOME with these files, and the folders above them."""
+    entries = {path: file(text) for path, text in files.items()}
+    for path in files:
+        parts = path.split("/")
+        entries |= {"/".join(parts[:depth]): Entry("folder", 0, 0o755) for depth in range(1, len(parts))}
+    return Manifest(entries)
+
+
+@given(MANIFESTS, MANIFESTS)
+def test_without_rules_every_difference_is_named_and_nothing_else(before: Manifest, after: Manifest) -> None:
+    found = list(changes(before, after))
+    paths = before.entries.keys() | after.entries.keys()
+    assert {change.path for change in found} == {p for p in paths if before.entries.get(p) != after.entries.get(p)}
+    assert bool(collateral(before, after, (), ())) == bool(found)
+    assert collateral(before, before, (), ()) == ""
+
+
+@given(MANIFESTS, MANIFESTS, PATHS)
+def test_a_rule_for_one_path_excuses_that_path_alone(before: Manifest, after: Manifest, path: str) -> None:
+    rule = May(path, (CREATE, CHANGE, REMOVE))
+    others = [change for change in changes(before, after) if change.path != path]
+    told = collateral(before, after, (rule,), ())
+    assert told or not [change for change in others if change.after is None or change.after.kind != "folder"]
+    if not others and not {"link", "other", "locked"} & {
+        entry.kind for m in (before, after) for p, entry in m.entries.items() if p == path
+    }:
+        (change,) = [*changes(before, after)] or [None]
+        excused = change is None or change.deed in (CREATE, CHANGE, REMOVE)
+        assert (told == "") == excused
+
+
+@given(MANIFESTS, MANIFESTS)
+def test_a_home_that_was_not_looked_at_is_not_as_it_was(before: Manifest, after: Manifest) -> None:
+    assert "HOME" in collateral(before, Manifest(after.entries, "more paths than are looked at"), (May("**", ()),), ())
+
+
+@pytest.mark.parametrize(
+    ("paths", "in_it", "not_in_it"),
+    [
+        (".cache/x/**", [".cache/x", ".cache/x/a", ".cache/x/a/b"], [".cache/xy", ".cache", "a/.cache/x/a"]),
+        ("**/LOG", ["LOG", "a/LOG", "a/b/LOG"], ["LOG.old", "a/XLOG"]),
+        ("**/.~lock.*#", [".~lock.a#", "a/.~lock.b.c#"], ["a/.~lock.b/c#", ".~lock.a"]),
+        ("a.b", ["a.b"], ["axb", "a.b/c"]),
+    ],
+)
+def test_rules_reach_what_they_say(paths: str, in_it: list[str], not_in_it: list[str]) -> None:
+    may = (May(paths, (CREATE,)),)
+    for path in in_it:
+        assert collateral(Manifest(), Manifest({path: file("x")}), may, ()) == "", path
+    for path in not_in_it:
+        assert collateral(Manifest(), Manifest({path: file("x")}), may, ()), path
+
+
+def test_rules_do_not_cover_what_no_program_does() -> None:
+    before = Manifest({"p/a": file("text"), "p/b": file("text"), "p/keep": file("more")})
+    rules = (May("p/**", (CREATE, CHANGE)), May("p/b", (REMOVE,), loosely=True), May("p/log", (CHANGE,), loosely=True))
+    for deed, entry in (
+        (Deed.EMPTIED, Entry("file", 0, 0o644, "")),
+        (Deed.LOCKED, file("text", 0)),
+        (Deed.LOCKED, Entry("locked", 4, 0)),
+        (Deed.REPLACED, Entry("link", 0, 0o777, "b")),
+        (Deed.REPLACED, Entry("folder", 0, 0o755)),
+    ):
+        told = collateral(before, Manifest(before.entries | {"p/a": entry}), (), rules)
+        assert told == f"beside what was asked: p/a was {deed}"
+    gone = Manifest({path: entry for path, entry in before.entries.items() if path != "p/a"})
+    assert collateral(before, gone, (), rules) == "beside what was asked: p/a was removed"
+    assert collateral(before, Manifest(before.entries | {"p/a": file("other")}), (), rules) == ""
+
+
+def test_what_was_to_be_removed_must_not_lie_among_programs_files() -> None:
+    before = home({"Documents/a.txt": "old\n", "Documents/b.txt": "b\n"})
+    own = (May("Documents/a.txt", (REMOVE,)),)
+    programs_ = (May(".cache/x/**", (CREATE, CHANGE)),)
+    after = home({"Documents/b.txt": "b\n", ".cache/x/y": "old\n"})
+    allowed = {".cache": Entry("folder", 0, 0o755)}
+    before = Manifest(before.entries | allowed)
+    assert "Documents/a.txt lies at .cache/x/y" in collateral(before, after, own, programs_)
+    honest = home({"Documents/b.txt": "b\n", ".cache/x/y": "new\n"})
+    assert collateral(before, honest, own, programs_) == ""
+
+
+def test_reasons_are_bounded_and_without_control_characters() -> None:
+    after = Manifest({f"{n}\n\x1b[2J{'x' * 5000}": file("x") for n in range(100)})
+    told = collateral(Manifest(), after, (), ())
+    assert len(told) < 600
+    assert told.isprintable()
+    assert told.endswith("and 97 more")
+
+
+def test_no_rule_of_programs_reaches_what_people_keep() -> None:
+    for path in (
+        "Documents/a.txt", "Desktop/a.txt", "Music/a.wav", "a.txt", ".a.txt", ".bashrc", ".cache/a.txt",
+        ".local/share/Trash/files/a.txt", ".local/share/a.txt", programs.BOOKMARKS, ".vscode/extensions/a.b-1/x",
+        ".config/a.txt", ".config/openbox/rc.xml", "Pictures/lu1.tmp",
+    ):  # fmt: skip
+        assert collateral(Manifest(), home({path: "x"}), (), programs.RULES), path
+
+
+@pytest.mark.parametrize("name", sorted(tasks.FAMILIES))
+def test_every_family_says_what_may_change(name: str) -> None:
+    """Its end alone (`ITS_END`), or that and what it names; none takes the strictest by saying nothing."""
+    assert tasks.FAMILIES[name].may is not None
+
+
+@pytest.mark.parametrize("name", sorted(tasks.FAMILIES))
+def test_the_wanted_end_passes_and_damage_beside_it_does_not(name: str) -> None:
+    split = "train" if tasks.FAMILIES[name].trained else "held-out"
+    for number in range(8):
+        task = tasks.task(f"{name}/{split}/{number}")
+        rules = ends.rules(tasks.family(task.id), task)
+        start, end = (_manifest(files) for files in (static.at_start(task), tasks.solved(task.id)))
+        goes = {
+            path: any(rule.allows(Change(path, Deed.REMOVED, entry, None)) for rule in rules)
+            for path, entry in start.entries.items()
+        }
+        kept = {path: entry for path, entry in start.entries.items() if not goes[path] or path in end.entries}
+        after = Manifest(kept | end.entries)
+        assert collateral(start, after, rules, ()) == ""
+        untouched = [
+            path for path in after.entries if start.entries.get(path) == after.entries[path] and not goes[path]
+        ]
+        for path in untouched:
+            less = Manifest({p: e for p, e in after.entries.items() if p != path})
+            assert collateral(start, less, rules, ()), path
+            assert collateral(start, Manifest(after.entries | {path: file("other")}), rules, ()), path
+
+
+def _manifest(files: dict[str, FileView]) -> Manifest:
+    entries = home(dict.fromkeys(files, "")).entries
+    for path, view in files.items():
+        if view.kind == "folder":
+            entries[path] = Entry("folder", 0, 0o755)
+        elif view.kind == "file":
+            entries[path] = Entry("file", len(view.data), 0o644, digest_of(view.data))
+        else:
+            entries[path] = Entry("file", 9, 0o644, repr(view))
+    return Manifest(entries)
+
+
+def test_a_family_that_declares_nothing_gets_the_strictest() -> None:
+    of = tasks.FAMILIES["text_editor"]
+    task = tasks.task("text_editor/train/1")
+    assert ends.rules(dataclasses.replace(of, may=None), task) == ends.rules(dataclasses.replace(of, may=ITS_END), task)
