@@ -14,11 +14,11 @@ from actors.entropulse import events
 from actors.entropulse.config import EntropulseSettings
 from actors.entropulse.machine import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Stay, Switch, decide
 from actors.entropulse.pins import PinnedFolders
-from actors.learner.messages import GetLearnerState
+from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.messages import Figures, GetFigures, OpenEval, Sampling, WaitFigures
 from actors.sampler.messages import Pin, Unpin
 from runtime.actor import Actor
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, LedgerError, MailboxFull, StoreError
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, LedgerError, MailboxFull, NoModel, StoreError
 from runtime.message import Version
 
 LOOK_S = 0.5  # figures change with every commit; more often than this nobody needs to decide
@@ -59,8 +59,8 @@ class EntropulseActor(Actor):
                 if await self._act(figures):
                     return
                 seen = figures.revision
-            except (*TRANSIENT, StoreError) as error:
-                # A peer restarts, or the learner removed an export before it was pinned: look again.
+            except (*TRANSIENT, NoModel, StoreError) as error:
+                # A peer restarts, or the learner went on, or removed an export before it was pinned: look again.
                 self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
             await self.ctx.clock.sleep(LOOK_S)
 
@@ -107,9 +107,10 @@ class EntropulseActor(Actor):
         if other or state.version.lineage != figures.trained.lineage:
             self._doing = f"waits for the export of {figures.trained} to open evaluation {wanted.name}"
             return
-        await asyncio.to_thread(self._pins.pin, state.version, Path(state.location))
+        weights = await self.ctx.ref(self.config.learner).ask(WriteWeights(version=state.version), timeout_s=PIN_S)
+        await asyncio.to_thread(self._pins.pin, state.version, Path(weights.location))
         if wanted.name in KEPT_ROUNDS:
-            await asyncio.to_thread(self._pins.keep, state.version, Path(state.location))
+            await asyncio.to_thread(self._pins.keep, state.version, Path(weights.location))
         if not self.config.apart:
             await self._tell(state.version, keep=True)
         rounds = {wanted.name: wanted.temperature} | ({wanted.name + GREEDY: 0.0} if wanted.greedy else {})

@@ -15,6 +15,7 @@ import msgspec
 
 from actors.learner import batches, events, parcels
 from actors.learner.config import LearnerSettings
+from actors.learner.exports import Exports
 from actors.learner.folders import RunFolders
 from actors.learner.messages import (
     ExportWeights,
@@ -29,6 +30,8 @@ from actors.learner.messages import (
     Saved,
     StepResult,
     Ticket,
+    WriteKept,
+    WriteWeights,
 )
 from actors.learner.publisher import Publisher
 from actors.learner.rehearsal import Exercises
@@ -78,7 +81,6 @@ class LearnerActor(Actor):
         self._version = Version(lineage=0, step=0)
         self._saved: Version | None = None
         self._reported = self._version  # the newest that the ledger knows of
-        self._weights: Weights | None = None  # the newest announced
         self._steps = 0
         self._skips = 0
         self._busy_s = 0.0
@@ -91,6 +93,7 @@ class LearnerActor(Actor):
         self._rank = self.ctx.ref(self.config.rank)
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
+        self._exports = Exports(self._export, self._folders, "" if groups is None else self.ctx.name)
         rehearses = self.config.learner.rehearsal > 0
         self._exercises = Exercises(self.config.base, self.config.seed) if rehearses else None
         await self._restore("start")
@@ -104,8 +107,7 @@ class LearnerActor(Actor):
             try:
                 async with asyncio.timeout(10.0):
                     await self._checkpoint("stop")
-                    if self._weights is None or self._weights.version != self._version:
-                        await self._export()  # for whoever looks at the run after this
+                    await self._exports.on_disk(self._version)  # for whoever looks at the run after this
             except (TimeoutError, ActorGone, DeadlineExceeded, LearnerError, MailboxFull) as error:
                 self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
 
@@ -115,9 +117,17 @@ class LearnerActor(Actor):
     @handles(GetLearnerState, concurrent=True)
     async def state(self, _: GetLearnerState) -> LearnerState:
         """The newest announced weights. Before the first, those that were started from."""
-        if self._weights is None:
+        if (newest := self._exports.newest) is None:
             return LearnerState(version=self._version, location=self.config.base, busy_s=self._busy_s)
-        return LearnerState(version=self._weights.version, location=self._weights.location, busy_s=self._busy_s)
+        return LearnerState(version=newest.version, location=newest.location, busy_s=self._busy_s)
+
+    @handles(WriteWeights, concurrent=True)
+    async def write_weights(self, msg: WriteWeights) -> Weights:
+        """Raises NoModel when the newest announced weights are others, or lost with the rank."""
+        try:
+            return await self._exports.written(msg.version)
+        except _RankLostError as error:
+            raise NoModel(f"{msg.version} is lost with its rank: {error}") from error
 
     @handles(JoinGroup, concurrent=True)
     async def join_group(self, msg: JoinGroup) -> Ticket | NoGroup:
@@ -156,8 +166,10 @@ class LearnerActor(Actor):
             wait_s + LEDGER_TIMEOUT_S,
         )
         if isinstance(taken, NothingToTake):
-            if self._weights is None or self._weights.version != self._version:
-                await self._announce()
+            if self._exports.newest is None or self._exports.newest.version != self._version:
+                await self._announce(write=True)
+            elif taken.checkpoint or taken.final:
+                await self._exports.on_disk(self._version)
             if taken.checkpoint or (taken.final and self._saved != self._version):
                 await self._checkpoint("stay over" if taken.checkpoint else "run over")
             await self._tell_samplers()  # one may have restarted, and nothing newer is coming soon
@@ -170,7 +182,7 @@ class LearnerActor(Actor):
         # Nothing is drawn between the steps of cloning or a pulse: their weights are wanted at the end, which a
         # checkpoint may fall on or the next wish for a batch tells.
         if due or taken.phase.phase is Phase.RL:
-            await self._announce()
+            await self._announce(write=due)
         if due:
             await self._checkpoint("due")
         return True
@@ -242,17 +254,11 @@ class LearnerActor(Actor):
             # The ledger gave the batch back meanwhile; its groups may be trained on once more.
             self.ctx.log.emit(events.LEASE_LOST, lease=batch.lease, version=str(self._version), cause=str(error))
 
-    async def _announce(self) -> None:
+    async def _announce(self, *, write: bool) -> None:
+        """Tell the samplers of the weights; what goes by collective is on disk already where `write` says so."""
         self._doing = f"announcing {self._version}"
         publisher = self._publisher
-        saved = await self._export()
-        self._weights = Weights(
-            version=self._version,
-            digest=saved.digest,
-            location=saved.location,
-            canary=saved.canary,
-            gatherer=self.ctx.name if publisher is not None else "",
-        )
+        weights, export_s = await self._exports.take(self._version, write=write)
         began = self.ctx.clock.now()
         if publisher is not None:
             publisher.offer(self._version, self.config.samplers)
@@ -262,9 +268,9 @@ class LearnerActor(Actor):
         self.ctx.log.emit(
             events.WEIGHTS_ANNOUNCED,
             version=str(self._version),
-            digest=saved.digest,
-            location=saved.location,
-            export_s=round(saved.seconds, 4),
+            digest=weights.digest,
+            location=weights.location,
+            export_s=round(export_s, 4),
             announce_s=round(self.ctx.clock.now() - began, 4),
             samplers=[name for name in self.config.samplers if name not in missed],
             missed=missed,
@@ -274,17 +280,14 @@ class LearnerActor(Actor):
             needed = {round_.version for round_ in figures.evals if not round_.closed}
             await asyncio.to_thread(self._folders.prune_weights, self.config.keep_weights, needed)
 
-    async def _export(self) -> Saved:
-        """Write the weights as a Hugging Face folder."""
-        location = str(self._folders.weights_of(self._version))
-        wish = ExportWeights(version=self._version, location=location, keep=self._publisher is not None)
+    async def _export(self, wish: ExportWeights | WriteKept) -> Saved:
         return await self._ask_rank(wish, self.config.load_timeout_s)
 
     async def _tell_samplers(self) -> list[str]:
         """Announce the newest weights; returns the samplers that could not be told, who get the next ones."""
-        if self._weights is None:
+        if (newest := self._exports.newest) is None:
             return []
-        tells = (self.ctx.ref(name).tell(self._weights, timeout_s=TELL_TIMEOUT_S) for name in self.config.samplers)
+        tells = (self.ctx.ref(name).tell(newest, timeout_s=TELL_TIMEOUT_S) for name in self.config.samplers)
         results = await asyncio.gather(*tells, return_exceptions=True)
         missed = []
         for name, error in zip(self.config.samplers, results, strict=True):
@@ -344,7 +347,7 @@ class LearnerActor(Actor):
         self._version = self._reported = version
         self._saved = version if location is not None else None
         self.ctx.log.emit(events.LEARNER_STARTED, version=str(version), parameters=loaded.parameters, location=where)
-        await self._announce()
+        await self._announce(write=True)
         if location is None:
             await self._checkpoint("first")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.sampler.messages import Canary
+from actors.sampler.messages import Canary, Weights
 from policy.packing import MicroBatch, PackedSample
 from runtime.message import Message, Request, Value, Version
 
@@ -26,6 +26,8 @@ __all__ = [
     "StepPlan",
     "StepResult",
     "Ticket",
+    "WriteKept",
+    "WriteWeights",
 ]
 
 
@@ -93,11 +95,19 @@ class Saved(Message):
 
 
 class ExportWeights(Request[Saved]):
-    """Write a Hugging Face folder (safetensors, config, tokenizer). Refused unless the rank is at `version`."""
+    """Take the weights as they are. Refused unless the rank is at `version`."""
 
     version: Version
     location: str
-    keep: bool = False  # keep what was written in memory, to be broadcast while training goes on
+    keep: bool = False  # keep them in memory, to be broadcast or written while training goes on
+    write: bool = True  # write a Hugging Face folder (safetensors, config, tokenizer)
+
+
+class WriteKept(Request[Saved]):
+    """Write the folder of what was kept, beside other work. Refused for a version that is not kept any more."""
+
+    version: Version
+    location: str
 
 
 class SaveCheckpoint(Request[Saved]):
@@ -119,7 +129,13 @@ class LearnerState(Message):
 
 
 class GetLearnerState(Request[LearnerState]):
-    """Ask for the newest announced weights."""
+    """Ask for the newest announced weights. Where weights go by collective their folder may not be written."""
+
+
+class WriteWeights(Request[Weights]):
+    """Ask for the newest announced weights as a folder on disk. Refused when they are others than `version`."""
+
+    version: Version
 
 
 # --- weights by collective -----------------------------------------------------------------------------------------

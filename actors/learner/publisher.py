@@ -1,7 +1,7 @@
 """Weights by collective, the learner's part: gathers the engines, has the rank send, tells each engine its place.
 
 Invariant: whoever asks for a place gets an answer within the settings' times, a place or none; one version is open
-at a time, the newest; whatever fails here costs one publication, which is on disk too, and never a step.
+at a time, the newest; whatever fails here costs one publication, for which the disk is then asked, and never a step.
 """
 
 from __future__ import annotations

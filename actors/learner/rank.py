@@ -26,6 +26,7 @@ from actors.learner.messages import (
     Saved,
     StepPlan,
     StepResult,
+    WriteKept,
 )
 from actors.learner.sending import Sender
 from actors.sampler.messages import Canary
@@ -101,11 +102,22 @@ class RankActor(Actor):
             tensors = trainer.snapshot() if msg.keep else None
             if tensors is not None:
                 self._sender.keep(msg.version, tensors)
-            return trainer.export(Path(msg.location), tensors)
+            return trainer.export(Path(msg.location), tensors) if msg.write else ""
 
         digest = await self._run(f"exporting {msg.version}", export)
         canary = await self._run(f"scoring a prompt by {msg.version}", lambda: _canary(trainer))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began, canary=canary)
+
+    @handles(WriteKept, concurrent=True)
+    async def write(self, msg: WriteKept) -> Saved:
+        """Raises NoModel when that version is not kept."""
+        tensors, trainer = self._sender.kept(msg.version), self._trainer
+        if trainer is None:
+            raise NoModel(f"{self.ctx.name} is loading a model")
+        began = time.monotonic()
+        # Not in the tensors' thread: what was kept does not change, and a step may take long.
+        digest = await asyncio.to_thread(trainer.export, Path(msg.location), tensors)
+        return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     @handles(Broadcast, concurrent=True)
     async def broadcast(self, msg: Broadcast) -> Broadcasting:

@@ -36,16 +36,20 @@ class Sender:
         """`tensors` must not change any more."""
         self._kept = version, tensors
 
+    def kept(self, version: Version) -> Tensors:
+        """What was kept of `version`. Raises NoModel for another."""
+        if self._kept is None or self._kept[0] != version:
+            raise NoModel(f"{self._ctx.name} has kept {self._kept and self._kept[0]}, not {version}")
+        return self._kept[1]
+
     async def begin(self, msg: Broadcast) -> Broadcasting:
         """Open the group. Raises NoModel for a version that is not kept, LearnerError while another is sent."""
         from policy import broadcast
 
-        if self._kept is None or self._kept[0] != msg.version:
-            raise NoModel(f"{self._ctx.name} has kept {self._kept and self._kept[0]}, not {msg.version}")
+        tensors = self.kept(msg.version)
         if self._sending:
             raise LearnerError(f"{self._ctx.name} still sends to {self._sending}")
         self._sending = msg.group
-        tensors = self._kept[1]
         try:
             parts = broadcast.split(broadcast.described(tensors))
             sums = await asyncio.to_thread(broadcast.checksums, tensors) if msg.checksums else {}

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import contextlib
 
-from actors.learner.messages import JoinGroup, PassGroup, Ticket
+import msgspec
+
+from actors.learner.messages import JoinGroup, PassGroup, Ticket, WriteWeights
 from actors.sampler import events
 from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplersConfig
-from actors.sampler.latest import Latest
+from actors.sampler.latest import Latest, there
+from actors.sampler.messages import Weights
 from runtime.actor import Context
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, EngineGone, MailboxFull, NoModel
 
 ANSWER_S = 30.0  # beside the time for gathering: the learner asks its rank
 TELL_TIMEOUT_S = 5.0
+WRITE_S = 300.0  # as long as the learner gives its rank
 
 
 class Joining:
@@ -50,6 +54,19 @@ class Joining:
                 cause = answer.reason
         self.not_received(latest, cause)
         return None
+
+    async def written(self, latest: Latest) -> Latest:
+        """`latest` once its folder is there. Raises EngineGone where nobody can write it any more, or not now."""
+        if latest.digest or not latest.gatherer:
+            return latest
+        wish = WriteWeights(version=latest.version)
+        try:
+            found: Weights = await self._ctx.ref(latest.gatherer).ask(wish, timeout_s=WRITE_S)
+        except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, NoModel) as error:
+            if there(latest.location):  # written for somebody else, before the learner went on
+                return latest
+            raise EngineGone(f"{latest.version} is not on disk: {error}") from error
+        return msgspec.structs.replace(latest, digest=found.digest)
 
     def not_received(self, latest: Latest, cause: str) -> None:
         """Say why they come from disk."""

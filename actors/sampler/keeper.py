@@ -18,7 +18,7 @@ from actors.sampler.engine import engine_of
 from actors.sampler.gate import Gate
 from actors.sampler.health import Answered, Event, Health, Lost, ReadBack, Refusal, State, Succeeded, Target
 from actors.sampler.joining import Joining
-from actors.sampler.latest import Latest, recall, remember
+from actors.sampler.latest import Latest, recall, remember, there
 from actors.sampler.limits import Limits
 from actors.sampler.loader import Loader, Verdict, check_digest
 from actors.sampler.pinning import Pins
@@ -215,9 +215,11 @@ class EngineKeeper:
         """
         wanted = self._wanted()
         try:
+            wanted = await self._joining.written(wanted)
             await check_digest(wanted)
-        except EngineError as error:
-            sound = self._sound or Latest(version=self._settings.version, location=self._settings.model)
+        except (EngineError, EngineGone) as error:
+            first = Latest(version=self._settings.version, location=self._settings.model)
+            sound = first if self._sound is None or not there(self._sound.location) else self._sound
             if sound == wanted:
                 raise
             self._refused(wanted, error)
@@ -326,11 +328,11 @@ class EngineKeeper:
         skipped, self._skipped = self._skipped, 0
         try:
             ask = functools.partial(self._ask, latest) if self._joining.wanted(latest) else None
-            verdict = await self.loader.load(self.engine.client, latest, ask)
+            verdict = await self.loader.load(self.engine.client, latest, ask, self._written)
             if verdict.missed:
                 self._joining.not_received(latest, verdict.missed)
             if not self._judge(verdict, "load", latest):
-                verdict = await self.loader.load(self.engine.client, latest)
+                verdict = await self.loader.load(self.engine.client, latest, None, self._written)
                 if not self._judge(verdict, "second load", latest):
                     self._condemned = f"its weights are off by {verdict.off_by}; "
                     await self.engine.condemn()
@@ -376,6 +378,15 @@ class EngineKeeper:
         if ticket is None and self._wanted().version != latest.version:
             raise _OvertakenError
         return ticket
+
+    async def _written(self, latest: Latest) -> Latest:
+        """`latest` on disk. Raises _OvertakenError where it can't be had and others are wanted now, else EngineGone."""
+        try:
+            return await self._joining.written(latest)
+        except EngineGone as error:
+            if self._wanted().version != latest.version and not self.loader.mixed:
+                raise _OvertakenError from error
+            raise
 
     def _decline(self) -> None:
         if self.latest.gatherer and self._settings.samplers.publish == "collective":

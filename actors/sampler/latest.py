@@ -43,15 +43,20 @@ def remember(path: Path, latest: Latest, pins: Mapping[Version, str] = MappingPr
 
 
 def recall(path: Path, fallback: Latest) -> tuple[Latest, dict[Version, str]]:
-    """What was remembered: the newest where it is newer than `fallback`, and pins; of both what still lies there."""
+    """What was remembered: the newest where it is newer than `fallback`, and pins; of both what can still be had.
+
+    That is what lies there, and of the newest what its gatherer writes when it is asked to.
+    """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Memory)
     except (FileNotFoundError, msgspec.MsgspecError):
         return fallback, {}
-    pins = {Version.parse(version): location for version, location in found.pins.items() if _there(location)}
-    usable = found.latest.version > fallback.version and _there(found.latest.location)
+    pins = {Version.parse(version): location for version, location in found.pins.items() if there(location)}
+    had = there(found.latest.location) or (found.latest.gatherer and not found.latest.digest)
+    usable = found.latest.version > fallback.version and had
     return (found.latest if usable else fallback), pins
 
 
-def _there(location: str) -> bool:
+def there(location: str) -> bool:
+    """Whether a folder with weights lies there: it appears complete."""
     return (Path(location) / "config.json").exists()

@@ -27,6 +27,7 @@ from runtime.message import Version
 _DRAIN_MARGIN_S = 10.0
 _BUSY_S = 0.2  # between two tries to score a canary in a full line
 Asking = Callable[[], Awaitable[Ticket | None]]  # for a place in a group; None: there is none, load from disk
+Writing = Callable[[Latest], Awaitable[Latest]]  # see to it that weights lie on disk
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -52,19 +53,24 @@ class Loader:
         self.judged.set()
         self.mixed = False
 
-    async def load(self, client: EngineClient, latest: Latest, ask: Asking | None = None) -> Verdict:
+    async def load(
+        self, client: EngineClient, latest: Latest, ask: Asking | None = None, written: Writing | None = None
+    ) -> Verdict:
         """Put `latest` into the engine: from the group where `ask` gives a place in one, else from disk.
 
-        Raises EngineError where the engine refuses, EngineGone where it breaks.
+        `written` is waited for before the disk is read. Raises EngineError where the engine refuses, EngineGone where
+        it breaks.
         """
         if self._settings.sglang and ask is None:
+            if written is not None:
+                latest = await written(latest)
             await check_digest(latest)
         mode, ticket, way, missed = self._settings.updating, None, "disk", ""
         if ask is not None and mode != "drain":  # it goes on drawing while it waits for the others
-            ticket = await ask()
+            ticket, latest = await _placed(latest, ask, written)
         async with self._drained() if mode == "drain" else contextlib.nullcontext():
             if ask is not None and mode == "drain":  # others would wait for what it still draws
-                ticket = await ask()
+                ticket, latest = await _placed(latest, ask, written)
             self.judged.clear()
             try:
                 if not self._settings.sglang:
@@ -80,6 +86,8 @@ class Loader:
                         if ticket is not None:
                             way, missed = await self._from_group(client, latest, ticket)
                         if way == "disk":
+                            if written is not None:  # at once, unless a group has just failed
+                                latest = await written(latest)
                             await self._from_disk(client, latest, check=ask is not None)
                 verdict = await self.judge(client, latest)
                 return msgspec.structs.replace(verdict, way=way, missed=missed)
@@ -167,6 +175,12 @@ class Loader:
             yield
         finally:
             await client.resume()
+
+
+async def _placed(latest: Latest, ask: Asking, written: Writing | None) -> tuple[Ticket | None, Latest]:
+    """A place in a group; without one the weights have to lie on disk, and the engine goes on until they do."""
+    ticket = await ask()
+    return ticket, latest if ticket is not None or written is None else await written(latest)
 
 
 def difference(found: list[float], expected: list[float]) -> float:

@@ -48,7 +48,7 @@ class Weights(Message):
     """Told by the learner: newer weights exist. A sampler loads the newest it was told of and skips others."""
 
     version: Version
-    digest: str  # blake2b-128 of the safetensors file, hex
+    digest: str  # blake2b-128 of the safetensors file, hex; empty: the gatherer writes the folder when it is asked to
     location: str  # a Hugging Face folder
     canary: Canary | None = None  # an engine that computes something else has other weights
     gatherer: str = ""  # the actor that gathers a group which these weights are broadcast to; empty: from disk alone

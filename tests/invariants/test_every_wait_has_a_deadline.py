@@ -88,6 +88,9 @@ WITHOUT = {
     "actors/desktop/providers/hosts.py:_Line.connection": "connecting is bounded",
     "actors/desktop/providers/hosts.py:_Machine.errand": "each errand is bounded",
     "actors/sampler/gate.py:Gate.closed": "the load inside is bounded",
+    "actors/learner/exports.py:Exports.take": "each export inside is bounded",
+    "actors/learner/exports.py:Exports.written": "each export inside is bounded",
+    "actors/learner/exports.py:Exports.on_disk": "each export inside is bounded",
 }
 
 

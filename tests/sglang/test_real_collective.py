@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
-from actors.learner.messages import Part, Ticket
+from actors.learner.messages import Part, Ticket, WriteWeights
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import Phase, Sampling
 from actors.sampler.client import EngineClient
@@ -22,7 +22,7 @@ from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.gate import Gate
 from actors.sampler.latest import Latest
 from actors.sampler.loader import Loader
-from actors.sampler.messages import Generate, Generated
+from actors.sampler.messages import Generate, Generated, Weights
 from policy import hf_folder
 from policy.broadcast import SendingGroup, checksums, described
 from runtime.errors import LearnerError
@@ -93,11 +93,12 @@ async def training(
 
 
 async def check(run: Run, sampler: str, version: Version) -> None:
-    """It draws what the weights on disk make of the prompt."""
+    """It draws what the weights make of the prompt, which are on disk once they were asked for."""
+    weights: Weights = await run.system.ref("learner").ask(WriteWeights(version=version), timeout_s=WAIT_S)
     wish = Generate(rid=f"{version}", prompt_ids=PROMPT, sampling=Sampling(temperature=1.0, max_new_tokens=6))
     found: Generated = await run.system.ref(sampler).ask(wish, timeout_s=WAIT_S)
     assert {span.version for span in found.spans} == {version}
-    expected = reference_logprobs(run.folder / "weights" / str(version), PROMPT, found.output_ids, 1.0)
+    expected = reference_logprobs(Path(weights.location), PROMPT, found.output_ids, 1.0)
     assert found.logprobs == pytest.approx(expected, abs=1e-4)
 
 
@@ -118,6 +119,8 @@ async def test_two_servers_take_every_version_from_one_group(
         await run.enter(Phase.RL)
         await run.seats.play(2, first)
         await run.until(lambda figures: figures.served == second)
+        folders = run.folder / "weights"
+        assert not (folders / str(second)).exists(), "written before anybody needs it on disk"
         for sampler in ("sampler/0", "sampler/1"):
             await check(run, sampler, second)
     for sampler in ("sampler/0", "sampler/1"):

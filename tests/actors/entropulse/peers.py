@@ -9,7 +9,7 @@ import msgspec
 
 from actors.entropulse.actor import EntropulseActor
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
-from actors.learner.messages import GetLearnerState, LearnerState
+from actors.learner.messages import GetLearnerState, LearnerState, WriteWeights
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -23,8 +23,9 @@ from actors.replay.messages import (
     Take,
     Trained,
 )
-from actors.sampler.messages import Pin, Unpin
+from actors.sampler.messages import Pin, Unpin, Weights
 from runtime.actor import Actor, handles
+from runtime.errors import NoModel
 from runtime.message import Done, Request, Version
 from tests.actors.replay.ledger_tools import step
 
@@ -111,6 +112,12 @@ class Learner(Actor):
     @handles(GetLearnerState, concurrent=True)
     async def state(self, _msg: GetLearnerState) -> LearnerState:
         return LearnerState(version=self.version, location=str(self.location), busy_s=0.0)
+
+    @handles(WriteWeights, concurrent=True)
+    async def write(self, msg: WriteWeights) -> Weights:
+        if msg.version != self.version:
+            raise NoModel(f"{msg.version} has passed")
+        return Weights(version=self.version, digest="d", location=str(self.location))
 
 
 class GetPins(Request[LearnerState]):

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from actors.learner.config import LearnerConfig, LearnerSettings, RankSettings
+from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
 from actors.learner.folders import RunFolders
-from actors.learner.messages import GetLearnerState
+from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, SetPhase, WaitFigures
 from policy import checkpoints, hf_folder
+from runtime.errors import NoModel
 from runtime.logs_read import read_logs
 from runtime.message import Version
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
@@ -68,7 +69,7 @@ class Run:
 
 
 @asynccontextmanager
-async def running(folder: Path, base: Path, **settings: Any) -> AsyncIterator[Run]:
+async def running(folder: Path, base: Path, groups: GroupSettings | None = None, **settings: Any) -> AsyncIterator[Run]:
     ledger = LedgerSettings(
         seed=1,
         train_tasks=["t0", "t1", "t2"],
@@ -80,7 +81,12 @@ async def running(folder: Path, base: Path, **settings: Any) -> AsyncIterator[Ru
     )
     learner = LearnerConfig(warmup_steps=0, rl_lr=1e-3, bc_lr=3e-3, kl_coef=0.01, **settings)
     spec = LearnerSettings(
-        learner=learner, base=str(base), samplers=["sampler/0", "sampler/1"], keep_weights=2, take_wait_s=2.0
+        learner=learner,
+        base=str(base),
+        samplers=["sampler/0", "sampler/1"],
+        groups=groups,
+        keep_weights=2,
+        take_wait_s=2.0,
     )
     hosts = [HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"}, restart=FAST)]
     async with ActorSystem(folder, hosts=hosts) as system:
@@ -198,3 +204,38 @@ async def test_a_new_start_goes_on_from_the_last_checkpoint(
     assert [version for version, _ in steps] == sorted(version for version, _ in steps)
     before, after = [loss for version, loss in steps if version.lineage == 0], steps[-1][1]
     assert after < before[0]
+
+
+async def test_weights_by_collective_are_on_disk_when_somebody_needs_them_there(tmp_path: Path, base: Path) -> None:
+    folder = tmp_path / "run" / "weights"
+
+    def on_disk() -> set[str]:
+        return {path.name for path in folder.iterdir()}
+
+    async with running(tmp_path / "run", base, GroupSettings(), checkpoint_every=10_000) as run:
+        learner = run.system.ref("learner")
+        await run.seats.play(2, None)
+        await run.enter(Phase.BC, steps=1)
+        await run.until(lambda f: f.checkpointed == v("0.1"))
+        assert on_disk() == {"0.0", "0.1"}, "beside each checkpoint"
+        await run.enter(Phase.RL)
+        for served in map(v, ("0.1", "0.2", "0.3")):
+            await run.until(lambda f, now=served: f.served == now)  # type: ignore[misc]
+            await run.seats.play(2, served)
+        await run.until(lambda f: f.served == v("0.4"))
+        assert on_disk() == {"0.0", "0.1"}, "nobody has asked for the others"
+        assert [w.digest for w in Sampler.heard if w.version > v("0.1")] == ["", "", ""]
+
+        newest = Sampler.heard[-1]
+        with pytest.raises(NoModel, match=r"newest weights are 0\.4, not 0\.3"):
+            await learner.ask(WriteWeights(version=v("0.3")), timeout_s=60)
+        both = await asyncio.gather(*(learner.ask(WriteWeights(version=v("0.4")), timeout_s=60) for _ in range(2)))
+        assert both[0] == both[1]
+        assert (both[0].location, both[0].canary) == (newest.location, newest.canary)
+        assert hf_folder.digest(Path(newest.location)) == both[0].digest
+        assert {"0.4"} <= on_disk() <= {"0.0", "0.1", "0.4"}
+        await run.seats.play(2, v("0.4"))
+        await run.until(lambda f: f.served == v("0.5"))
+        await run.replay.ask(CloseRun(), timeout_s=10)
+        await run.until(lambda f: f.checkpointed == v("0.5"))
+        assert "0.5" in on_disk(), "what a run ends with can be evaluated and exported"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from actors.sampler.collective import differing
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.gate import Gate
 from actors.sampler.latest import Latest
-from actors.sampler.loader import Loader, Verdict, check_digest, difference
+from actors.sampler.loader import Asking, Loader, Verdict, check_digest, difference
 from actors.sampler.messages import Canary
 from actors.sampler.wire import ModelInfo
 from policy.hf_folder import digest
@@ -294,6 +295,27 @@ async def test_without_a_place_nothing_is_joined() -> None:
     server = Member()
     verdict = await loader().load(server, LATEST, no_place)
     assert (verdict.way, verdict.missed, server.calls) == ("disk", "", ["update True"])
+
+
+@pytest.mark.parametrize("update", [None, "in_place"])
+@pytest.mark.parametrize(
+    ("ask", "late", "writes"),
+    [(place, False, False), (no_place, False, True), (None, False, True), (place, True, True)],
+)
+async def test_weights_are_written_only_for_who_reads_them_from_disk(
+    update: str | None, ask: Asking | None, late: bool, writes: bool
+) -> None:
+    server, asked = Member({"join": [EngineError("late")]} if late else {}), list[str]()
+
+    async def written(latest: Latest) -> Latest:
+        asked.append(",".join(server.calls))
+        return msgspec.structs.replace(latest, location="written")
+
+    verdict = await loader(update=update).load(server, LATEST, ask, written)
+    assert verdict.way == ("disk" if writes else "collective")
+    assert bool(asked) == bool(writes)
+    if not late:
+        assert set(asked[:1]) <= {""}, "the engine draws until the folder is there"
 
 
 async def test_an_engine_that_broke_in_the_middle_may_hold_parts_of_two_versions() -> None:

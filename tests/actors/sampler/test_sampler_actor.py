@@ -13,13 +13,14 @@ import aiohttp
 import msgspec
 import pytest
 
+from actors.learner.messages import JoinGroup, NoGroup, WriteWeights
 from actors.replay.messages import Sampling, Serving
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.loader import Loader
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
 from policy.hf_folder import digest
 from runtime.actor import Actor, handles
-from runtime.errors import EngineError, EngineGone, PutOff, SamplerError
+from runtime.errors import EngineError, EngineGone, NoModel, PutOff, SamplerError
 from runtime.logs_read import read_logs
 from runtime.message import Done, Version
 from runtime.supervision import RestartPolicy
@@ -67,10 +68,12 @@ def settings(models, **more) -> SamplerSettings:
 
 
 @asynccontextmanager
-async def sampling(folder: Path, config: SamplerSettings):
+async def sampling(folder: Path, config: SamplerSettings, gatherer: type[Actor] | None = None):
     """A run with one sampler; yields its ref."""
     async with ActorSystem(folder, log_level="debug") as system:
         await system.spawn(ActorSpec(name="replay", factory=Ledger))
+        if gatherer is not None:
+            await system.spawn(ActorSpec(name="learner", factory=gatherer))
         never = RestartPolicy(max_restarts=0)
         factory = "actors.sampler.actor:SamplerActor"
         await system.spawn(ActorSpec(name="sampler/0", factory=factory, config=config, restart=never))
@@ -174,6 +177,55 @@ async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, mod
         check(models[0], await ask(ref, "e", pin=BASE), BASE)
 
 
+class Gatherer(Actor):
+    """A learner that gathers no group, and writes what it is asked for while it has it."""
+
+    model: Path | None = None
+    asked: list[Version] = []
+
+    @handles(JoinGroup)
+    async def join(self, msg: JoinGroup) -> NoGroup:
+        """There is none."""
+        return NoGroup(reason="alone")
+
+    @handles(WriteWeights)
+    async def write(self, msg: WriteWeights) -> Weights:
+        """A copy of the model."""
+        self.asked.append(msg.version)
+        if self.model is None:
+            raise NoModel("it is another by now")
+        location = self.ctx.run_dir / "weights" / str(msg.version)
+        shutil.copytree(self.model, location)
+        return Weights(version=msg.version, digest=digest(location), location=str(location))
+
+
+async def test_weights_that_were_never_written_are_written_for_an_engine_that_needs_them(tmp_path, models):
+    Gatherer.asked.clear()
+    Gatherer.model = models[1]
+    location = tmp_path / "weights" / str(FIRST)
+
+    async def kill_when_gone(number: int) -> None:
+        ready = [*events(tmp_path, "sampler_ready"), *events(tmp_path, "engine_restarted")]
+        shutil.rmtree(location)
+        os.kill(ready[number]["pid"], signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while len(events(tmp_path, "engine_restarted")) == number:  # noqa: ASYNC110 - the log is the only witness
+                await asyncio.sleep(0.02)
+
+    async with sampling(tmp_path, settings(models), gatherer=Gatherer) as ref:
+        await ref.tell(Weights(version=FIRST, digest="", location=str(location), gatherer="learner"))
+        while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
+            pass
+        check(models[1], await ask(ref, "a"), FIRST)
+        await kill_when_gone(0)
+        check(models[1], await ask(ref, "b"), FIRST)
+        assert Gatherer.asked == [FIRST, FIRST]
+        Gatherer.model = None
+        await kill_when_gone(1)
+        check(models[0], await ask(ref, "c"), BASE)  # as from a file that is torn: newer ones are told of soon
+    assert {(line["version"], line["served"]) for line in events(tmp_path, "weights_refused")} == {("0.1", "None")}
+
+
 async def test_weights_whose_file_is_torn_start_no_engine(tmp_path, models):
     async with sampling(tmp_path, settings(models)) as ref:
         await ref.tell(Weights(version=FIRST, digest="", location=str(models[1])))
@@ -269,12 +321,12 @@ async def test_an_attached_server_that_stands_still_or_starts_again_is_met_again
 async def test_a_load_that_breaks_is_said_and_tried_again(tmp_path, models, monkeypatch):
     real, calls = Loader.load, 0
 
-    async def load(self, client, latest, ask=None):
+    async def load(self, client, latest, ask=None, written=None):
         nonlocal calls
         calls += 1
         if calls in (1, 2):
             raise EngineGone("out of memory")
-        return await real(self, client, latest, ask)
+        return await real(self, client, latest, ask, written)
 
     async with sampling(tmp_path, settings(models)) as ref:
         check(models[0], await ask(ref, "a"), BASE)
@@ -318,14 +370,14 @@ async def test_an_engine_that_serves_nothing_and_can_not_be_loaded_is_started_an
     """Unsound after its first load, refused at the second: nothing is served, so nothing would ever ask it again."""
     real, calls = Loader.load, 0
 
-    async def load(self, client, latest, ask=None):
+    async def load(self, client, latest, ask=None, written=None):
         nonlocal calls
         if latest.version == FIRST:
             calls += 1
             if calls == 2:
                 raise EngineError("the folder is gone")
-            return msgspec.structs.replace(await real(self, client, latest, ask), sound=calls > 1)
-        return await real(self, client, latest, ask)
+            return msgspec.structs.replace(await real(self, client, latest, ask, written), sound=calls > 1)
+        return await real(self, client, latest, ask, written)
 
     monkeypatch.setattr(Loader, "load", load)
     async with sampling(tmp_path, settings(models)) as ref:

@@ -89,6 +89,9 @@ def test_the_newest_weights_are_remembered_while_they_lie_there(tmp_path):
     (tmp_path / "weights" / "config.json").write_text("{}")
     assert recall(path, first) == (newer, {newer.version: newer.location})
     assert recall(path, msgspec.structs.replace(newer, version=Version(lineage=1, step=0)))[0].version.lineage == 1
+    kept = msgspec.structs.replace(newer, location="not written", digest="", gatherer="learner")
+    remember(path, kept)
+    assert recall(path, first) == (kept, {}), "who gathers for it writes it when asked to"
     path.write_text("torn")
     assert recall(path, first) == (first, {})
 

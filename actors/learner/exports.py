@@ -1,0 +1,73 @@
+"""The newest weights taken from the rank, and whether they lie on disk.
+
+Invariant: one export at a time, and a folder never holds other weights than its name says. What goes by collective is
+kept in the rank's memory and written once somebody needs the folder: an engine that starts or was in no group, an
+evaluation round, a checkpoint beside it, the end of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from actors.learner.folders import RunFolders
+from actors.learner.messages import ExportWeights, Saved, WriteKept
+from actors.sampler.messages import Weights
+from runtime.errors import NoModel
+from runtime.message import Version
+
+AskRank = Callable[[ExportWeights | WriteKept], Awaitable[Saved]]
+
+
+class Exports:
+    """Holds one version's description: the newest."""
+
+    def __init__(self, ask_rank: AskRank, folders: RunFolders, gatherer: str) -> None:
+        """`gatherer` names the actor that gathers groups for these weights; empty where they go by disk alone."""
+        self._ask_rank, self._folders, self._gatherer = ask_rank, folders, gatherer
+        self._one = asyncio.Lock()
+        self.newest: Weights | None = None
+
+    async def take(self, version: Version, *, write: bool) -> tuple[Weights, float]:
+        """The rank's weights, which are `version`, as what samplers are told, and the seconds that it took.
+
+        Weights by disk are always written, those by collective where `write` says so.
+        """
+        async with self._one:
+            return await self._take(version, write=write)
+
+    async def written(self, version: Version) -> Weights:
+        """The newest weights, once they lie on disk. Raises NoModel when they are not `version`."""
+        async with self._one:
+            if self.newest is None or self.newest.version != version:
+                raise NoModel(f"the newest weights are {self.newest and self.newest.version}, not {version}")
+            return await self._written(self.newest)
+
+    async def on_disk(self, version: Version) -> None:
+        """See to it that the rank's weights, which are `version`, lie on disk."""
+        async with self._one:
+            if self.newest is None or self.newest.version != version:
+                await self._take(version, write=True)
+            else:
+                await self._written(self.newest)
+
+    async def _take(self, version: Version, *, write: bool) -> tuple[Weights, float]:
+        location, keep = str(self._folders.weights_of(version)), bool(self._gatherer)
+        wish = ExportWeights(version=version, location=location, keep=keep, write=write or not keep)
+        saved = await self._ask_rank(wish)
+        self.newest = Weights(
+            version=version,
+            digest=saved.digest,
+            location=location,
+            canary=saved.canary,
+            gatherer=self._gatherer,
+        )
+        return self.newest, saved.seconds
+
+    async def _written(self, weights: Weights) -> Weights:
+        if not weights.digest:
+            saved = await self._ask_rank(WriteKept(version=weights.version, location=weights.location))
+            self.newest = weights = msgspec.structs.replace(weights, digest=saved.digest)
+        return weights
