@@ -112,11 +112,11 @@ pip_quiet() {
         { tail -n 15 .cache/pip.log >&2; return 1; }
 }
 
-# torch first and alone: asked for by its plain version the index gives the build for this machine, and what the lock
-# pulls in afterwards finds it satisfied.
+# torch first and alone, by its version: the index then gives the build for this machine, whose hash is its own. All
+# other packages are the files that the lock names by hash, or none.
 install_lock() {
-    pip_quiet install "$(grep '^torch==' deploy/requirements/lock.txt)"
-    pip_quiet install -r deploy/requirements/lock.txt
+    pip_quiet install "$(grep -o '^torch==[^ ]*' deploy/requirements/lock.txt)"
+    pip_quiet install --require-hashes --no-deps -r deploy/requirements/lock.txt
 }
 
 # What desktops' HOME begins with: a finished LibreOffice profile, where it is installed. A machine on which no desktop

@@ -48,12 +48,10 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     mkdir "$venv"
     : >"$begun"
     "$python" -m venv "$venv"
-    # torch first and alone: asked for by its plain version the index gives the build for this machine, and what the
-    # other pins pull in finds it satisfied.
-    pip_quiet install "$(grep '^torch==' "${pinned[0]}")"
+    # torch first and alone, by its version: the index then gives the build for this machine, whose hash is its own.
+    pip_quiet install "$(grep -o '^torch==[^ ]*' "${pinned[0]}")"
     refuse_gpu
-    pip_quiet install -r "${pinned[0]}"
-    pip_quiet install --no-deps -r "${pinned[1]}"
+    pip_quiet install --require-hashes --no-deps -r "${pinned[0]}" -r "${pinned[1]}"
     refuse_gpu
     rm "$begun"
     printf '%s\n' "$wanted" >"$stamp"

@@ -21,8 +21,9 @@ done | xargs -0 cp --parents -t "$scratch/source")
 pip_quiet "$python" wheel --no-deps --no-build-isolation -w "$scratch/dist" "$scratch/source"
 "$python" -m venv "$scratch/venv"
 # The versions of the lock, so that what was tested is what is installed; torch first, for the build of this machine.
-pip_quiet "$scratch/venv/bin/python" install "$(grep '^torch==' "$root/deploy/requirements/lock.txt")"
-pip_quiet "$scratch/venv/bin/python" install -c "$root/deploy/requirements/lock.txt" "$scratch"/dist/*.whl
+grep -oE '^[A-Za-z0-9_.-]+==[^ ]+' "$root/deploy/requirements/lock.txt" >"$scratch/versions.txt"
+pip_quiet "$scratch/venv/bin/python" install "$(grep '^torch==' "$scratch/versions.txt")"
+pip_quiet "$scratch/venv/bin/python" install -c "$scratch/versions.txt" "$scratch"/dist/*.whl
 mkdir "$scratch/elsewhere"
 cd "$scratch/elsewhere"
 env -u PYTHONPATH "$scratch/venv/bin/computerrl" doctor
