@@ -1,7 +1,7 @@
 """What an actor is made of.
 
-Invariant: an actor handles one message at a time, except in handlers declared concurrent, whose number is bounded;
-every task it starts is its own and ends with it.
+Invariant: an actor handles one message at a time, except in handlers declared concurrent. Concurrent handlers are
+bounded in number. Every task that an actor starts is its own and ends with it.
 """
 
 from __future__ import annotations

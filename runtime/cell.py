@@ -1,7 +1,7 @@
 """The life of one actor: start, serve, fail, start again, stop.
 
-Invariant: whatever ends a life, its handlers and tasks have ended, `on_stop` was called once, and every message
-that was in a handler has been answered before the next life starts; the mailbox outlives them all.
+Invariant: whatever ends a life, its handlers and tasks have ended, and `on_stop` was called once. Every message that
+was in a handler is answered before the next life starts. The mailbox outlives all lives.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Looking into a running system from another process.
 
-Invariant: the control socket answers with statuses and changes nothing; a client that says nothing, too much or
+Invariant: the control socket answers with statuses and changes nothing. A client that is silent, sends too much or
 does not read is dropped in bounded time.
 """
 

@@ -1,7 +1,7 @@
 """What wraps a message on its way.
 
-Invariant: every envelope has a deadline, as seconds since the epoch so that it means the same in every process,
-and its body is MessagePack even when sender and receiver share a process.
+Invariant: every envelope has a deadline in seconds since the epoch, which means the same in every process. Its body
+is MessagePack, even when sender and receiver share a process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every error that this program raises on purpose.
 
-Invariant: an error that crosses an actor's border is one of these; anything else is a defect and restarts the
-actor it arose in. Errors are translated where they arise, so nobody catches a library's exceptions from afar.
+Invariant: an error that crosses an actor's border is one of these. Any other error is a defect and restarts the actor
+that it arose in. A library's errors are translated where they arise.
 """
 
 # ruff: noqa: N818 - an error is named after its condition, as in `except MailboxFull`

@@ -1,7 +1,7 @@
 """The catalogue of log events.
 
-Invariant: an event's name, level and fields are declared once; a log line that differs from its declaration
-can't be written, so whoever reads logs may rely on the catalogue.
+Invariant: an event's name, level and fields are declared once. A log line that differs from its declaration can't be
+written, so readers of logs may rely on the catalogue.
 """
 
 from __future__ import annotations

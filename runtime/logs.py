@@ -1,7 +1,7 @@
 """Structured logs: one JSON-lines file per actor.
 
-Invariant: a line is on disk, whole, when `emit` returns; it holds declared fields only, is bounded in size, and
-no byte of it can move a terminal's cursor, because text from a guest or a model may stand in any string.
+Invariant: when `emit` returns, the whole line is on disk. It holds declared fields only and is bounded in size. No
+byte of it can move a terminal's cursor, because any string may hold text from a guest or a model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading what `logs` writes: the lines of several actors as one stream.
 
-Invariant: within one snapshot lines come in the order of their times; a line that is torn or no log line is
-skipped, never an error, because a killed writer leaves such ends.
+Invariant: within one snapshot, lines come in the order of their times. A torn or foreign line is skipped and is no
+error, because a killed writer leaves such ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The bounded queue in front of an actor.
 
-Invariant: never more than `capacity` messages inside and `max_waiters` senders outside; messages of one sender
-keep their order; a message leaves only when its handler has room.
+Invariant: at most `capacity` messages are inside and `max_waiters` senders wait outside. Messages of one sender keep
+their order. A message leaves only when its handler has room.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What travels between actors.
 
-Invariant: a message is an immutable, typed value with a bounded, pickle-free encoding (MessagePack);
-unknown fields are refused, so two builds that disagree fail loudly instead of guessing.
+Invariant: a message is an immutable, typed value with a bounded encoding without pickle (MessagePack). Unknown fields
+are refused, so two builds that disagree fail with an error.
 """
 
 from __future__ import annotations

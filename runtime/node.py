@@ -1,7 +1,7 @@
-"""The messaging core of one process: who lives here, who waits here, and the way out.
+"""The messaging core of one process: its actors, its pending asks, and the way out.
 
-Invariant: an answer reaches the one pending ask it belongs to or is counted as a dead letter; the tables are
-bounded; when a peer's host is lost every ask to it fails at once.
+Invariant: an answer reaches the one pending ask that it belongs to, or counts as a dead letter. The tables are
+bounded. When a peer's host is lost, every ask to it fails at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Which code runs here.
 
-Invariant: `runtime`, `policy`, `apis` and `actors` come from one folder, and a child host agrees with its parent on
-every file that both sides of the link speak through: all of `runtime`, and each package's messages. Their names are
-common words, so another package of that name on the path is an error that names it.
+Invariant: `runtime`, `policy`, `apis` and `actors` come from one folder. A child host agrees with its parent on all
+of `runtime` and on each package's messages: both sides of the link speak through these files. The packages' names are
+common words, so another package of such a name is an error that names it.
 
-The rest is left out of the build on purpose: an edit elsewhere in a working tree must not stop a run whose host was
-restarted after it.
+Other files are left out of the build on purpose. An edit in a working tree must not stop a run whose host restarts
+after it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How actors reach each other.
 
-Invariant: every ask has a finite deadline and ends by it: with the reply, or with one of DeadlineExceeded,
-ActorGone, ActorFailed, MailboxFull or the domain error that the peer raised.
+Invariant: every ask has a finite deadline and ends by it. It ends with the reply, with the domain error that the peer
+raised, or with one of DeadlineExceeded, ActorGone, ActorFailed and MailboxFull.
 """
 
 from __future__ import annotations

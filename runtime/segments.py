@@ -1,11 +1,11 @@
 """Append-only, content-addressed payload storage: steps, screenshots.
 
-Invariant: a `BlobRef` that was flushed reads back as exactly the bytes that were appended, whatever was killed
-since; equal payloads that one writer appends within a minute are stored once; a torn tail is cut off on reopening and
-was never referenced by anything flushed.
+Invariant: a flushed `BlobRef` reads back as exactly the bytes that were appended, whatever was killed since. Equal
+payloads that one writer appends within a minute are stored once. Reopening cuts off a torn tail, which no flushed
+reference points at.
 
-A segment is a sequence of records: magic (4 bytes), payload size (u32, little endian), blake2b-128 of the payload
-(16 bytes), payload. A `BlobRef.offset` points at the payload.
+A segment is a sequence of records: magic (4 bytes), payload size (u32, little endian), blake2b-128 of the payload (16
+bytes), payload. A `BlobRef.offset` points at the payload.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ctrl-C.
 
-Invariant: the first SIGINT or SIGTERM asks for a clean stop, the second ends the process at once; child hosts die
+Invariant: the first SIGINT or SIGTERM asks for a clean stop, and the second ends the process at once. Child hosts die
 with it by the kernel's parent-death signal.
 """
 

@@ -1,7 +1,7 @@
 """Naming a disk that is slow.
 
-Invariant: work on a file that takes longer than `SLOW_AFTER_S` is named in the log once while it lasts, with its file
-and seconds, and once more when it has ended; how long it may last at most is its caller's to say.
+Invariant: work on a file that takes longer than `SLOW_AFTER_S` is logged once while it lasts, with file and seconds.
+It is logged once more when it ends. The caller decides how long it may last at most.
 """
 
 from __future__ import annotations

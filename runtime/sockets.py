@@ -1,7 +1,7 @@
 """Unix sockets in folders with long names.
 
-Invariant: a socket lies in the folder it is asked for, though the kernel takes only 107 bytes of path: the folder
-is named through `/proc/self/fd`.
+Invariant: a socket lies in the folder that the caller names, though the kernel takes only 107 bytes of path. The
+folder is named through `/proc/self/fd`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What to run where.
 
-Invariant: a spec is data; its wire form holds names and MessagePack only, and an inline actor is made from the
-same wire form as one in another process, so a config that can't travel fails everywhere alike.
+Invariant: a spec is data, and its wire form holds names and MessagePack only. An inline actor is made from the same
+wire form as a remote one. A config that can't travel therefore fails everywhere alike.
 """
 
 from __future__ import annotations

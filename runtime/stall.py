@@ -1,7 +1,7 @@
 """Diagnosis of what does not move.
 
-Invariant: a wait past its deadline, and a message that an actor has been busy on for too long, is reported once,
-by who waits for which message from whom since when.
+Invariant: a wait past its deadline is reported once, and so is a message that keeps an actor busy for too long. The
+report says who waits for which message from whom since when.
 """
 
 from __future__ import annotations

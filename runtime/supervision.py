@@ -1,9 +1,10 @@
 """When to restart and when to give up.
 
-Invariant: at most `max_restarts` restarts within any `window_s`, and at most `IN_A_ROW` times as many of lives in a row
-that were each over within `window_s` of coming up; the next failure escalates. Pure: takes `now`.
-A transition is missing on purpose: nothing leads back from giving up, because a part that could not be kept
-alive must stop the run with its reason rather than flap until somebody looks.
+Invariant: at most `max_restarts` restarts happen within any `window_s`. Lives in a row that each ended within
+`window_s` of coming up count up to `IN_A_ROW` times as many. The next failure escalates. Pure: takes `now`.
+
+A transition is missing on purpose: nothing leads back from giving up. A part that could not be kept alive must stop
+the run with its reason.
 """
 
 from __future__ import annotations

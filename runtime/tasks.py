@@ -1,7 +1,7 @@
 """Tasks with an owner.
 
-Invariant: a task belongs to a scope; its failure reaches the scope's owner, and closing the scope cancels and
-awaits every task in it.
+Invariant: a task belongs to a scope, and its failure reaches the scope's owner. Closing the scope cancels and awaits
+every task in it.
 """
 
 from __future__ import annotations

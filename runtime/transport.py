@@ -1,7 +1,7 @@
 """Frames between hosts over one asyncio stream.
 
-Invariant: a frame is a 4-byte big-endian length and a MessagePack value of a known type; a longer one than
-`MAX_FRAME_BYTES` is refused on both sides; what a slow peer has not read is bounded, and beyond it the link closes.
+Invariant: a frame is a 4-byte big-endian length and a MessagePack value of a known type. Both sides refuse a frame
+longer than `MAX_FRAME_BYTES`. What a slow peer has not read is bounded, and beyond the bound the link closes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who waits for what from whom.
 
-Invariant: a wait has a finite deadline, stands in the registry from its first to its last moment, and ends at
-its deadline at the latest.
+Invariant: a wait has a finite deadline and stands in the registry from its first to its last moment. It ends at its
+deadline at the latest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The supervisor of phases.
 
-Invariant: it holds no truth of its own. It reads the ledger's figures, asks the pure machine, and carries one
-decision out; whatever it was doing when it was killed is decided again from the same figures.
+Invariant: the supervisor holds no truth of its own. It reads the ledger's figures, asks the pure machine, and carries
+one decision out. After a kill, the same figures lead to the same decision.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings of the phases and of the evaluation rounds.
 
-Invariant: every trigger is a number in the deploy file; 0 switches a counted trigger off, never a bound that keeps
-the run finite.
+Invariant: every trigger is a number in the deploy file. 0 switches a counted trigger off, and never a bound that
+keeps the run finite.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 With rounds of resampling cloning comes more than once: demo, bc, demo (played by the policy), bc, ..., rl.
 
-Invariant: a pure function of the ledger's figures. It keeps no state, so the supervisor may be killed at any moment;
-it never leaves a counted stay before a checkpoint covers it, never lets training wait for an evaluation round, and
-never ends the run while one is open.
+Invariant: a pure function of the ledger's figures. It keeps no state, so the supervisor may be killed at any moment.
+It leaves no counted phase before a checkpoint covers it. It never lets training wait for an evaluation round, and
+never ends the run while a round is open.
 """
 
 from __future__ import annotations

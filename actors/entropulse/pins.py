@@ -1,7 +1,7 @@
-"""Exports that evaluation rounds need, kept where nobody else deletes them.
+"""Exports that evaluation rounds need, kept where no other part deletes them.
 
-Invariant: a folder under `pinned/` or `kept/` is complete from the moment it has its name; a pinned one goes when no
-round needs it, and those kept for good are the weights of a few named rounds.
+Invariant: a folder under `pinned/` or `kept/` is complete from the moment it has its name. A pinned folder goes when
+no round needs it. The kept folders are the weights of a few named rounds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The learner: takes batches, has the rank step on them, announces weights, keeps checkpoints.
 
-Invariant: a version never names two different weights (what follows a lost rank is a new lineage), nothing is
-announced before the ledger knows it is trained, and no tensor library is loaded in this process.
+Invariant: a version never names two different weights: what follows a lost rank is a new lineage. Nothing is
+announced before the ledger knows that it is trained. This process loads no tensor library.
 """
 
 from __future__ import annotations

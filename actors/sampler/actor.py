@@ -1,7 +1,7 @@
 """The sampler: prompts in, tokens with log-probabilities and weight versions out.
 
-Invariant: a request that an engine could not take never reaches one; every other one is answered by weights whose
-version was read back, or fails as a SamplerError within `generate_timeout_s`. A repeat gets the first answer.
+Invariant: a request that an engine could not take never reaches an engine. Every other request is answered by weights
+whose version was read back, or fails as a SamplerError within `generate_timeout_s`. A repeat gets the first answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A child process that serves: start, output, end.
 
-Invariant: it runs in a session of its own, `stop` leaves none of that session's processes and reaps the first, and
-its output takes at most twice `log_bytes` on disk.
+Invariant: the child runs in a session of its own. `stop` leaves no process of that session and reaps the first. The
+child's output takes at most twice `log_bytes` on disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HTTP client of one engine, embedded or SGLang's own.
 
-Invariant: every call has a deadline, every answer a size limit and a type; whatever goes wrong is one of
-EngineGone (ask again), EngineBusy (ask later) and EngineError (don't ask that).
+Invariant: every call has a deadline, and every answer a size limit and a type. A failure is EngineGone (ask again),
+EngineBusy (ask later) or EngineError (don't ask that).
 """
 
 from __future__ import annotations

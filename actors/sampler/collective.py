@@ -1,8 +1,8 @@
 """Weights by collective: one engine's part in a publication.
 
-Invariant: a session that was begun is ended and a group that was joined is left, whatever happens between; the
-weights' name is set by the very call that receives the last of them. Every call has more time than the sender gives
-itself, so an engine that waits in vain is let go by the sender before this side gives it up.
+Invariant: a session that was begun is ended and a group that was joined is left, whatever happens between. The very
+call that receives the last weights sets their name. Every call has more time than the sender gives itself, so the
+sender always gives up first.
 """
 
 from __future__ import annotations

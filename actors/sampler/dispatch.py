@@ -1,7 +1,7 @@
 """The router in front of several samplers: one mailbox for all seats.
 
-Invariant: an engine that dies in the middle of a request costs another try elsewhere, not the request; a request is
-given up only at its deadline, where no engine can ever take it, or where its round is put off (PutOff).
+Invariant: an engine that dies during a request costs another try elsewhere, and not the request. A request is given
+up at its deadline, where no engine can ever take it, or where its round is put off (PutOff).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is with the engine, and nobody while it is drained.
+"""Lets requests to the engine, and none while it is drained.
 
 Invariant: inside `closed()` no request is with the engine, and none is let to it before the block ends.
 """

@@ -1,15 +1,14 @@
 """Whether an engine may be asked, and for which weights. Pure.
 
-DEAD: nothing is known to answer. STALE: something answers, with weights not yet known to be those it should have.
-HEALTHY: it answered, said afterwards that it holds them, and computed with them what the learner does.
+DEAD: nothing is known to answer. STALE: the engine answers, with weights not yet known to be the right ones. HEALTHY:
+the engine answered, said afterwards that it holds the weights, and computed with them what the learner does.
 
 Invariant: a request goes only to an engine whose weights were read back after it last came up, and were not found
-wrong; a streak of failures ends only when the engine has really answered a request.
+wrong. A streak of failures ends only when the engine has answered a request.
 
 A transition is missing on purpose: nothing leads from DEAD to HEALTHY. An engine that comes back may hold any
-weights (a new process its start-up ones, a restarted remote server whatever it was started with), and samples drawn
-from unknown weights are worse than none. HEALTHY stays HEALTHY while newer weights are on their way: the old ones
-are known, and staleness is bounded elsewhere.
+weights, such as those that it was started with. Samples drawn from unknown weights are worse than none. HEALTHY stays
+HEALTHY while newer weights are on their way: the old ones are known, and staleness is bounded elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A sampler's side of the group that the learner gathers for new weights.
 
-Invariant: an answer comes within a bounded time whatever the learner does, and no answer means loading from disk;
-who will not come says so, that nobody waits for it.
+Invariant: an answer comes within a bounded time whatever the learner does. No answer means loading from disk. A
+sampler that will not come says so, and the group goes on without it.
 """
 
 from __future__ import annotations

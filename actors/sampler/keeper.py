@@ -1,7 +1,7 @@
 """Keeps one engine up and its weights the newest.
 
-Invariant: requests are let through (`healthy`) only while the health machine says so; whatever was told last is
-loaded next, and what lies between is skipped.
+Invariant: requests are let through (`healthy`) only while the health machine says so. The newest announced weights
+are loaded next, and older ones are skipped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an engine can take. Pure.
 
-Invariant: ids that a model could not embed, and lengths that its positions don't reach, are refused before any
-engine sees them: an engine may die of them.
+Invariant: ids outside the vocabulary and lengths beyond the model's positions are refused before any engine sees
+them. An engine may die of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How weights get into one engine, and how it is known that they did.
+"""How weights get into one engine, and how their arrival is checked.
 
-Invariant: after every load the engine's own word for its weights is read back, and where the learner said what they
-make of a prompt, so is what the engine makes of it. Between a load and that judgement nothing drawn is handed on.
+Invariant: after every load, the version that the engine reports is read back. Where the learner published
+log-probabilities of a prompt, the engine's are compared with them. Between a load and that judgement nothing drawn is
+handed on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The versions that evaluation rounds need of an engine.
 
-Invariant: of an engine that holds one version, the one pinned first is wanted before others, and what still asks for
-a version that this sampler was told to let go is put off; nothing else ever is.
+Invariant: an engine that holds one version serves the version that was pinned first. A request for a version that was
+unpinned is put off. No other request is.
 """
 
 from __future__ import annotations

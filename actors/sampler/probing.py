@@ -1,7 +1,7 @@
 """Whether an engine that left a call unanswered still generates.
 
-Invariant: an engine is found dead only where it did not answer a request of one token while it loaded nothing, and
-answered nobody else meanwhile.
+Invariant: an engine is found dead only where it left a request of one token unanswered. It must have loaded nothing
+and answered no other request meanwhile.
 """
 
 from __future__ import annotations

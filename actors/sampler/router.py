@@ -1,10 +1,10 @@
 """Which sampler a request goes to. Pure.
 
-Least outstanding tokens, with prefix affinity: the steps of an episode share a prefix, so they go where the first one
-went, as long as that engine is up and not much busier than the idlest.
+Least outstanding tokens, with prefix affinity: the steps of an episode share a prefix, so they go where the first
+step went. They go elsewhere when that engine is down or much busier than the idlest.
 
-Invariant: the tokens on an engine's account are those of requests that were sent and have not ended; an engine that
-failed is asked again only after a pause that grows until it answers.
+Invariant: an engine's account holds the tokens of requests that were sent and have not ended. An engine that failed
+is asked again only after a pause that grows until it answers.
 """
 
 from __future__ import annotations

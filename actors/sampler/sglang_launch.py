@@ -2,9 +2,9 @@
 
     python -P sglang_launch.py PARENT_PID [options of sglang.launch_server]
 
-Invariant: nothing of the server outlives the process that asked for it, nor this one. A guard stays in this process
-and ends the whole group when its parent or the server has ended: SGLang's own processes notice the end of theirs only
-once they have been imported, which takes them long.
+Invariant: no process of the server outlives this process or the process that asked for it. A guard stays in this
+process and ends the whole group when its parent or the server has ended. SGLang's own processes notice the end of
+theirs only after their imports, which take long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A real SGLang server's process: its interpreter, its port, its command line, its environment.
 
-Invariant: it runs in SGLang's own environment and sees nothing of this program's import path; it dies with this
-process, and its temporary files lie in a folder that goes with it.
+Invariant: the server runs in SGLang's own environment and sees nothing of this program's import path. It dies with
+this process, and its temporary folder goes with it.
 """
 
 from __future__ import annotations

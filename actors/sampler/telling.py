@@ -1,7 +1,7 @@
 """Tells the ledger what one sampler serves.
 
-Invariant: what is served is told until the ledger has heard it, and again from time to time; an older version than
-the served one may have been told meanwhile, a newer one never.
+Invariant: the sampler reports the served version until the ledger has acknowledged it, and repeats it from time to
+time. A report may name an older version than the served one, and never a newer one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What of SGLang's HTTP contract a sampler sends and reads.
 
-Invariant: an answer is taken only when ids, log-probabilities and version spans agree with each other; servers may
-add fields, but not leave these out.
+Invariant: an answer is taken only when ids, log-probabilities and version spans agree with each other. Servers may
+add fields and may not leave these out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where keys and values lie: one row per running sequence, and a pool of shared prefix blocks.
 
-Invariant: all memory is taken once, at start; rows and blocks are copied between, never shared, so evicting a block
-can't disturb a running sequence. One head's keys of a row lie one after the other: attention of one new token reads
-all of them, and reads them as fast as memory streams.
+Invariant: all memory is taken once, at start. Rows and blocks are copied between and never shared, so evicting a
+block can't disturb a running sequence. One head's keys of a row lie one after the other, because attention of one new
+token reads all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SGLang's control endpoints, and the two extensions that keep a weight version resident.
 
-Invariant: weights are read from disk beside the compute thread and change hands between two passes; an update that
-fails leaves the old weights and their name in place.
+Invariant: weights are read from disk beside the compute thread and change hands between two passes. A failed update
+leaves the old weights and their name in place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The engine without threads or HTTP: sequences go in, `step` computes one forward pass.
 
-Invariant: weights change only between passes, so every token comes from exactly one version, and that version's
-name is recorded with it; prefix blocks are filled only from rows that one version computed alone.
+Invariant: weights change only between passes, so every token comes from exactly one version. The version's name is
+recorded with the token. Prefix blocks are filled only from rows that one version computed alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The /generate endpoint: bodies become sequences, snapshots become SGLang's answers.
 
-Invariant: ids are checked against the vocabulary and the context length before the model sees them, and a client
-that goes away takes its sequences with it.
+Invariant: ids are checked against the vocabulary and the context length before the model sees them. A client that
+goes away takes its sequences with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """One forward pass over any mix of prompts and running sequences.
 
-Invariant: the logits of a token depend on its own row alone; what else is in the batch changes them by float32
-rounding at most. Tokens of all sequences are packed for the matrix products (no padding); attention runs once for
-all one-token chunks and once per longer chunk. In the last layer only tokens whose logits are wanted are taken on.
+Invariant: a token's logits depend on its own row alone. The rest of the batch changes them by float32 rounding at
+most.
+
+Tokens of all sequences are packed for the matrix products, without padding. Attention runs once for all one-token
+chunks and once per longer chunk. The last layer goes on only with tokens whose logits are wanted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SGLang's /generate body, typed, and what this engine does not do of it.
 
-Invariant: a field that would change what is drawn is either carried out or refused with its name; only fields
-without influence on the result are ignored.
+Invariant: a field that would change what is drawn is carried out, or refused with its name. Only fields without
+influence on the result are ignored.
 """
 
 from __future__ import annotations

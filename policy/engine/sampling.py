@@ -1,7 +1,7 @@
 """Tokens and log-probabilities from logits.
 
-Invariant: the reported log-probability is log_softmax(logits / temperature) at the drawn token (temperature 1 for a
-greedy draw, as SGLang reports it); a token of zero probability is never drawn.
+Invariant: the reported log-probability is log_softmax(logits / temperature) at the drawn token. A greedy draw reports
+it at temperature 1, as SGLang does. A token of zero probability is never drawn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which sequences share the next forward pass. Pure: no tensors, no clock, no threads.
 
-Invariant: a row belongs to one sequence at a time; the waiting line is bounded and served in order of arrival (a
-sequence steps aside only while one that is being prefilled computes most of its prompt anyway); a pass holds one
-lane of weights and at most `prefill_tokens` tokens beyond one per running sequence; no lane starves.
+Invariant: a row belongs to one sequence at a time. The waiting line is bounded and served in order of arrival. A
+sequence steps aside only while a sequence in prefill computes most of its prompt anyway. A pass holds one lane of
+weights and at most `prefill_tokens` tokens beyond one per running sequence. No lane starves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One running or waiting response.
 
-Invariant: `ids` is the prompt followed by the response; `computed` of them have keys and values in `row`; there is
-one log-probability and one version span covering each response token.
+Invariant: `ids` is the prompt followed by the response; `computed` of them have keys and values in `row`. Each
+response token has one log-probability and is covered by one version span.
 """
 
 from __future__ import annotations

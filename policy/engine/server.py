@@ -1,7 +1,7 @@
 """The engine's HTTP server: SGLang's contract over TCP or a Unix socket.
 
-Invariant: the server listens only once the weights are loaded, and it ends when its compute thread fails: a server
-that can't generate is not left standing.
+Invariant: the server listens only once the weights are loaded. It ends when its compute thread fails, so no server
+stands that can't generate.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Weights of one version, laid out for few large matrix products.
 
-Invariant: a `Weights` object is complete, finite and never changes after it is loaded, so a forward pass sees one
-version only. Query and key rows are reordered so that each rotary pair lies side by side (one complex product
-rotates it); products of queries and keys do not notice.
+Invariant: a `Weights` object is complete, finite and never changes after loading, so a forward pass sees one version
+only.
+
+Query and key rows are reordered so that each rotary pair lies side by side: one complex product rotates it. Products
+of queries and keys stay the same.
 """
 
 from __future__ import annotations

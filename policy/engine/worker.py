@@ -1,7 +1,7 @@
 """The compute thread and its bridge to the event loop.
 
-Invariant: the core is touched by the compute thread alone; the event loop sends it calls and gets snapshots back,
-so HTTP stays responsive however long a pass takes. When the thread fails, everything waiting fails with it.
+Invariant: only the compute thread touches the core. The event loop sends it calls and gets snapshots back, so HTTP
+stays responsive during long passes. When the thread fails, all waiting requests fail with it.
 """
 
 from __future__ import annotations

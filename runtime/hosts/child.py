@@ -1,7 +1,7 @@
 """A process host's own side: `python -P -m runtime.hosts.child`.
 
-Invariant: the process dies with its parent - by the kernel's parent-death signal, or when its link ends - and
-starts no actor before the parent has compared their code.
+Invariant: the process dies with its parent, by the kernel's parent-death signal or when its link ends. It starts no
+actor before the parent has compared their code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Actors in a child process, seen from the main host.
 
-Invariant: while the child lives, what is meant for its actors goes to it; when it is lost, every ask to them fails
-at once, its process group is killed and reaped before a new child starts, and later asks wait for the new child
-up to their deadline. A child that lives but does not answer is lost once its silence has lasted long enough.
+Invariant: while the child lives, messages for its actors go to it. When it is lost, every ask to its actors fails at
+once. Its process group is killed and reaped before a new child starts. Later asks wait for the new child up to their
+deadline. A child that stays silent for long enough is lost, too.
 """
 
 from __future__ import annotations

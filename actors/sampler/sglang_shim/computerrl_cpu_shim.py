@@ -1,7 +1,7 @@
 """Packages of pictures and GPUs that SGLang imports while serving text on a CPU, and one correction.
 
 Invariant: a name of an absent package can be imported, and fails with its own name once it is called. Only packages
-that are not installed are stood in for, and a package's own look for its optional parts (dunder names) finds nothing.
+that are not installed get a stand-in. A package's own look for its optional parts (dunder names) finds nothing.
 """
 
 from __future__ import annotations
