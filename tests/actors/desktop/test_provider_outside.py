@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -168,3 +169,18 @@ async def test_answers_and_listings_count_towards_the_total(guest_home: Path):
     assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG, None, None]
     seen = await read_home(str(guest_home), USER, wanted[2:], ReadLimits(total_bytes=30))
     assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has groups to drop")
+def test_the_worker_keeps_no_group_of_who_started_it(tmp_path: Path):
+    """Of a host that may read more by a group, a guest's link or file of that group's must not."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    tmp_path.chmod(0o755)
+    (home / "of_group").write_text("gold")
+    os.chown(home / "of_group", 0, 4242)
+    (home / "of_group").chmod(0o640)
+    order = {**msgspec.to_builtins(ReadLimits()), "home": str(home), "uid": USER}
+    line = msgspec.json.encode({**order, "wanted": [msgspec.structs.asdict(Wanted("of_group"))]}) + b"\n"
+    done = subprocess.run(outside.WORKER, input=line, capture_output=True, check=True, extra_groups=[4242])
+    assert parse(wants("of_group"), done.stdout) == [FileSeen(path="of_group", refusal=Refusal.FORBIDDEN)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from actors.desktop.body import Body
 from actors.desktop.config import DesktopsConfig, SandboxConfig
 from actors.desktop.pool import Pool
+from actors.desktop.providers.abc import Outside
 from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox import cgroups, stopping
 from apis.guest.members import Member, descendants, running
@@ -94,6 +97,52 @@ def test_parents_are_told_before_their_children():
         shell.communicate()
     assert len(order) >= 2
     assert all(order.index(pid) > order.index(found[pid].parent) for pid in order if found[pid].parent in order)
+
+
+@pytest.fixture
+def sleepers() -> Iterator[list[int]]:
+    """Two processes that sleep."""
+    started = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    yield [one.pid for one in started]
+    for one in started:
+        one.kill()
+        one.wait()
+
+
+@pytest.mark.parametrize("stays", [False, True])
+async def test_who_is_in_a_desktop_s_groups_and_not_below_it_is_not_still(
+    sleepers: list[int], monkeypatch: pytest.MonkeyPatch, stays: bool
+):
+    """It may have left the tree while that was looked at: it is stopped, and nothing is read before it is gone."""
+    first, stranger = sleepers
+    looks, done = 0, list[str]()
+
+    def members(_: dict[str, str]) -> set[int]:
+        nonlocal looks
+        looks += 1
+        return {first, os.getpid()} | ({stranger} if stays or looks <= 5 else set())
+
+    async def freeze(_: dict[str, str]) -> None:
+        done.append("frozen")
+
+    told, kill = list[int](), os.kill
+    monkeypatch.setattr(os, "kill", lambda pid, number: (told.append(pid), kill(pid, number)))
+    monkeypatch.setattr(cgroups, "members", members)
+    monkeypatch.setattr(cgroups, "can_freeze", lambda _: True)
+    monkeypatch.setattr(cgroups, "freeze", freeze)
+    monkeypatch.setattr(cgroups, "thaw", lambda _: done.append("thawed"))
+    monkeypatch.setattr(stopping, "SIGNALS_S", 0.3 if stays else 30.0)
+    monkeypatch.setattr(stopping, "STOP_S", 1.0)
+    desktop = Outside(home="", uid=0, init_pid=first, cgroups={})
+    if stays:
+        with pytest.raises(DesktopFault, match=r"^still_running: 1 processes still run"):
+            await stopping.freeze(desktop)
+    else:
+        await stopping.freeze(desktop)
+        assert looks >= 7, "two looks in turn have to find none"
+    assert {first, stranger} <= set(told)
+    assert os.getpid() not in told, "that is who buries the first process"
+    assert done == (["frozen", "thawed"] if stays else [])
 
 
 @pytest.mark.parametrize("way", ["own", "freezer", "signals"])

@@ -15,6 +15,7 @@ import pytest
 
 from actors.learner.messages import JoinGroup, NoGroup, WriteWeights
 from actors.replay.messages import Sampling, Serving
+from actors.sampler import wire
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.loader import Loader
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
@@ -175,6 +176,25 @@ async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, mod
     async with sampling(tmp_path, config) as ref:
         check(models[1], await ask(ref, "d"), FIRST)
         check(models[0], await ask(ref, "e", pin=BASE), BASE)
+
+
+@pytest.mark.parametrize("drawn", [BASE, SECOND])
+async def test_an_answer_from_other_weights_than_the_pinned_ones_is_none(tmp_path, models, monkeypatch, drawn):
+    """Older ones or newer ones."""
+    read = wire.read_generated
+
+    def strange(answer):
+        found = read(answer)
+        return msgspec.structs.replace(
+            found, spans=[msgspec.structs.replace(span, version=drawn) for span in found.spans]
+        )
+
+    async with sampling(tmp_path, settings(models)) as ref:
+        await ref.ask(Pin(version=FIRST, location=str(models[1])), timeout_s=20)
+        check(models[1], await ask(ref, "a", pin=FIRST), FIRST)
+        monkeypatch.setattr(wire, "read_generated", strange)
+        with pytest.raises(SamplerError, match=r"not from 0\.1 alone"):
+            await ask(ref, "b", pin=FIRST)
 
 
 class Gatherer(Actor):

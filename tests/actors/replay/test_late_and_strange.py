@@ -1,0 +1,74 @@
+"""What comes late, out of order, or from other weights than it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from ledger_tools import Play, step
+
+from actors.replay.messages import Lane, Phase
+from runtime.errors import LedgerError
+
+Start = Callable[..., Play]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Begins a run whose ledger has the given rules."""
+    return partial(Play, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest"),
+    [("0.0", ""), ("0.2", ""), ("0.0", "0.1"), ("0.1", "0.2"), ("1.1", "")],
+)
+def test_an_evaluation_drawn_from_other_weights_than_its_pin_is_refused(start: Start, oldest: str, newest: str) -> None:
+    play = start(max_staleness=3)
+    play.rl()
+    for made in ("0.1", "0.2"):
+        play.group([True, False])
+        play.trained(play.batch(), made)
+    play.open_eval("rl1", "0.1", ["e0"])
+    work = next(found for found in iter(play.reserve, None) if found.lane is Lane.EVAL)
+    with pytest.raises(LedgerError, match=r"pinned to 0\.1 was sampled from"):
+        play.commit(work, True, [step("0.1"), step(oldest, newest=newest)])
+    with pytest.raises(LedgerError, match="names the weights of every step"):
+        play.commit(work, True, [step(None)])
+    play.commit(work, True, [step("0.1")])  # what was refused ended nothing
+
+
+def test_an_episode_that_ends_after_its_phase_is_kept_and_taught_from_no_more(start: Start) -> None:
+    play = start(samples_per_step=4)
+    play.rl()
+    play.group([True, False])
+    late = play.reserve(), play.reserve()
+    play.trained(play.batch())
+    play.phase(Phase.PULSE, steps=1)
+    before = play.figures()
+    for work in late:
+        play.commit(work, True, [step("0.0"), step("0.0")])
+    after = play.figures()
+    assert after.episodes["train"] == before.episodes["train"] + 2, "kept"
+    assert (after.groups_open, after.groups_ready, after.endings) == (0, 0, before.endings), "its group ended before it"
+    kept = play.ledger.book.number("SELECT COUNT(*) FROM episodes WHERE place IS NOT NULL AND lane = 'train'")
+    assert kept == 1, "a pulse may be drawing from what it left"
+    assert len({sample.blob.digest for sample in play.batch().samples}) == 2
+
+
+@pytest.mark.parametrize("made", ["0.0", "0.1", "1.3"])
+def test_a_step_that_does_not_follow_the_newest_is_refused(start: Start, made: str) -> None:
+    play = start(max_staleness=3)
+    play.rl()
+    for version in ("0.1", "0.2"):
+        play.group([True, False])
+        play.trained(play.batch(), version)
+    play.group([True, False])
+    batch = play.batch()
+    with pytest.raises(LedgerError, match=rf"made {made}, which does not follow 0\.2"):
+        play.trained(batch, made)
+    assert str(play.ledger.book.trained) == "0.2"
+    play.trained(batch, "0.3")
+    assert play.figures().endings["trained"] == 3
