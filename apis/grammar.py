@@ -1,8 +1,9 @@
 """From a model's answer to a typed action, or to a refusal that says why in one line.
 
 Invariant: the answer is data. It is scanned, parsed with `ast` and compared with the declared functions; it is never
-evaluated, and the work it can cause is bounded before any of it is done: at most `MAX_ANSWER` bytes are looked at,
-and at most `MAX_CODE` characters that are neither in a string literal nor a list's digits, commas and spaces reach the
+evaluated, and the work it can cause is bounded before any of it is done: at most `MAX_READ` characters are looked
+through for reasoning (`apis.reasoning`), which is no part of it, and at most `MAX_ANSWER` bytes of the rest are read;
+at most `MAX_CODE` characters that are neither in a string literal nor a list's digits, commas and spaces reach the
 parser, too few to nest deeply.
 """
 
@@ -17,10 +18,12 @@ import msgspec
 
 from apis.actions import LITERALS, AnyAction, Function, Tool, functions_for
 from apis.arguments import Unfit, check
+from apis.reasoning import spoken
 from apis.space import ActionSpace
 from apis.tools import app_of
 
-MAX_ANSWER = 8 * 1024  # bytes
+MAX_READ = 1 << 20  # characters, reasoning included
+MAX_ANSWER = 8 * 1024  # bytes without reasoning
 MAX_CODE = 400  # characters of the line outside its string literals, without those that nest nothing
 MAX_DEPTH = 8  # open brackets
 MAX_REASON = 240  # characters
@@ -44,15 +47,19 @@ def parse(
     form: str = "compact",
     *,
     space: ActionSpace = "both",
+    cut: str = "",
 ) -> AnyAction | Refusal:
     """The action of `space` that `answer` asks for while `app` is active.
 
     `elements` and `windows` are the names in the current observation ("e1", "w2", or window numbers in the paper's
     form); None means that there is no observation and any well-formed name will do. `form` "paper" insists on a fenced
-    block; "compact" takes the last line where there is none. Raises nothing.
+    block; "compact" takes the last line where there is none. `cut` says why the answer is not whole, where it is not:
+    then it is no action, for what it would have gone on with is not known. Raises nothing.
     """
     try:
-        return _action(_code_line(answer, form), app, space, elements, windows)
+        if cut:
+            raise _Refused(f"the answer is not whole: {cut}")
+        return _action(_code_line(_said(answer), form), app, space, elements, windows)
     except (_Refused, Unfit) as refused:
         return Refusal(_printable(str(refused)))
 
@@ -69,6 +76,26 @@ _CLOSING = re.compile(r"^[ \t]*```|```(?=[ \t]*\r?$)", re.MULTILINE)
 _LABEL = re.compile(r"[ \t]*(?:[A-Za-z]\w*[ \t]*\r?(?=\n\s*\S)|(?:python|py)[ \t])", re.IGNORECASE)
 
 
+_LINE_END = re.compile(r"\r\n|\r|\n")  # no other sign ends a line of Python
+
+
+def _lines(text: str) -> list[str]:
+    """The lines that are not empty, without white space around them."""
+    return [line for whole in _LINE_END.split(text) if (line := whole.strip())]
+
+
+def _said(answer: str) -> str:
+    """The answer without what it thought first."""
+    if len(answer) > MAX_READ:
+        raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
+    said, thought, unclosed = spoken(answer)
+    if unclosed:
+        raise _Refused(f"the reasoning that {unclosed} begins does not end: close it, then give the action")
+    if thought and not said.strip():
+        raise _Refused("nothing stands after the reasoning: end it with one line like Agent.wait()")
+    return said
+
+
 def _code_line(answer: str, form: str) -> str:
     """The one line of code in an answer."""
     if len(answer) > MAX_ANSWER or len(answer.encode("utf-8", "surrogatepass")) > MAX_ANSWER:
@@ -78,10 +105,11 @@ def _code_line(answer: str, form: str) -> str:
     if start < 0:
         if form == "paper":
             raise _Refused("there is no ```python block with the action")
-        lines = [text for text in answer.splitlines() if text.strip()]
+        lines = _lines(answer)
         if not lines:
             raise _Refused("the answer is empty: end it with one line like Agent.wait()")
-        return lines[-1].strip()
+        _refuse_broken(lines)
+        return lines[-1]
     end_of_line = start + len(answer[start:].partition("\n")[0])
     end = answer.find("```", start, end_of_line)  # a block on one line
     if end < 0:
@@ -91,7 +119,8 @@ def _code_line(answer: str, form: str) -> str:
         raise _Refused("the code block is not closed with ```")
     block = answer[start:end]
     label = _LABEL.match(block)
-    lines = [text.strip() for text in block[label.end() if label else 0 :].splitlines() if text.strip()]
+    lines = _lines(block[label.end() if label else 0 :])
+    _refuse_broken(lines)
     if len(lines) != 1:
         raise _Refused(f"the code block holds {len(lines)} lines: write exactly one")
     return lines[0]
@@ -140,9 +169,11 @@ def _bounded(code: str) -> str:
         if char in "'\"":
             raw = code[at - 1 : at] in ("r", "R") and not (at > 1 and (code[at - 2].isalnum() or code[at - 2] == "_"))
             if at and not raw and (code[at - 1].isalnum() or code[at - 1] == "_"):
-                raise _Refused("strings are written without a prefix: 'text' or \"text\"")
+                raise _Refused(_stray_quote(code, at))
             mark = char * 3 if code.startswith(char * 3, at) else char
-            at = _copy_string(code, at, mark, out, raw=raw)
+            opened, at = at, _copy_string(code, at, mark, out, raw=raw)
+            if after := _AFTER_STRING.match(code, at):
+                raise _Refused(_ended_early(code[opened:at], after[0].strip(), mark))
             continue
         outside += char not in _FLAT and at not in flat
         depth += (char in "([{") - (char in ")]}")
@@ -152,11 +183,60 @@ def _bounded(code: str) -> str:
         if word and not _HEX.match(code, at):
             raise _Refused("a number is written with digits only")
         braces += (char == "{") - (char == "}")
+        if char in _CURLY:
+            raise _Refused(f"{char!r} is no quotation mark of Python: strings stand in straight ' or \"")
         if not (char.isascii() and (char.isalnum() or char in "_.,=()[]{}- \t" or (char == ":" and braces))):
             raise _Refused(f"the character {char!r} has no place in a call with literal arguments")
         out.append(char)
         at += 1
     return "".join(out)
+
+
+_CALL = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*\(", re.ASCII)
+_CURLY = frozenset(
+    "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f`\u00b4"
+)
+_AFTER_STRING = re.compile(r"[ \t]*[^\s,)\]}:'\"][^'\"]*")  # where a comma or a bracket belongs
+_JOINED = re.compile(r"[ \t]*[-+*/%.=<>|&\[({]|[ \t]+(?:if|for|in|and|or|not|is|else)\b")  # an expression goes on
+_PREFIX = re.compile(r"(?<!\w)(?:[fubrt]|fr|rf|br|rb|tr|rt)\Z", re.IGNORECASE)
+
+
+def _stray_quote(code: str, at: int) -> str:
+    """Why no string begins at `at`, right after a word."""
+    if _PREFIX.search(code, max(0, at - 3), at):
+        return "strings are written without a prefix: 'text' or \"text\""
+    word = re.search(r"\w{1,20}\Z", code[max(0, at - 20) : at])
+    return f'the quote after {word[0] if word else ""} opens no string: the whole text stands in quotes, as in "it\'s"'
+
+
+def _ended_early(string: str, after: str, mark: str) -> str:
+    """What stands behind a string that has ended where a comma or a bracket belongs."""
+    shown = string if len(string) <= 40 else string[:36] + "..."
+    if _JOINED.match(after) or mark not in ("'", '"'):
+        return f"{after[:20]!r} after the string {shown} has no place in a call with literal arguments"
+    return f"the string {shown} ends before {after[:20]!r}: a {mark} inside a string in {mark} is written \\{mark}"
+
+
+def _refuse_broken(lines: list[str]) -> None:
+    """Raise _Refused where the last call of `lines` goes on after a line break within one of its strings."""
+    calls = [number for number, line in enumerate(lines) if _CALL.match(line)]
+    if calls and calls[-1] < len(lines) - 1 and _string_left_open(lines[calls[-1]]):
+        raise _Refused("a string is not closed on its line: a line break inside a string is written \\n")
+
+
+def _string_left_open(line: str) -> bool:
+    """Whether `line` ends inside a string literal."""
+    at = 0
+    while at < len(line):
+        if line[at] not in "'\"":
+            at += 1
+            continue
+        mark = line[at] * 3 if line.startswith(line[at] * 3, at) else line[at]
+        try:
+            at = _copy_string(line, at, mark, [], raw=True)
+        except _Refused:
+            return True
+    return False
 
 
 def _in_name(code: str, at: int) -> bool:
@@ -195,9 +275,9 @@ def _call(code: str) -> ast.Call:
         if long := _LONG_NUMBER.search(code):
             raise _Refused(f"{long[1] or 'a number'}: {len(long[2])} digits are too many: write a number") from error
         said = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-        raise _Refused(f"the last line is not one Python call like Agent.wait() ({said})") from error
+        raise _Refused(f"the action's line is not one Python call like Agent.wait() ({said})") from error
     if not isinstance(tree.body, ast.Call):
-        raise _Refused("the last line is not a call: write one like Agent.wait()")
+        raise _Refused("the action's line is not a call: write one like Agent.wait()")
     return tree.body
 
 

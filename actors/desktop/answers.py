@@ -41,6 +41,8 @@ class Answer(msgspec.Struct, frozen=True):
     spans: list[VersionSpan]
     seconds: float
     by: str = ""  # of a demonstration: who gave it
+    cut: str = ""  # why it is not whole, where it is not
+    refusal: str = ""  # why it was no action in the words that it was first given in
 
 
 class PromptTooLong(Exception):  # noqa: N818 - ends an episode as the policy's failure, no error of the program
@@ -98,6 +100,7 @@ class SampledAnswers:
             spans=reply.spans,
             seconds=time.monotonic() - start,
             by=POLICY if self._work.lane is Lane.DEMO else "",
+            cut=f"it was cut at {len(reply.output_ids)} tokens" if reply.finish == "length" else "",
         )
 
 

@@ -16,12 +16,14 @@ import msgspec
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.endpoint import Endpoint, EndpointDown, key_of
 from actors.desktop.members import EndpointMember, Member, OracleMember, hasty, refuse_bad_pool, who
-from actors.desktop.retold import retell
+from actors.desktop.retold import NOTHING, heard, retell
 from actors.replay.messages import Reservation
 from apis import tasks
 from apis.actions import Exit, line
 from apis.forms import Turn, compact_system, render_compact, render_paper
+from apis.grammar import Refusal
 from apis.observation import Observation
+from apis.reasoning import spoken
 from apis.space import ActionSpace, routes_in
 from apis.tasks.demonstrator import Oracle
 from policy.tokenizer import Tokenizer
@@ -40,9 +42,16 @@ class Question(msgspec.Struct, frozen=True):
     last: str | None
 
 
+class Said(msgspec.Struct, frozen=True):
+    """A member's answer in the run's form, and why it was no action in the member's own, where it was none."""
+
+    text: str
+    refusal: str = ""
+
+
 class _Voice(Protocol):
-    async def say(self, asked: Question) -> str:
-        """The answer's text in the run's form."""
+    async def say(self, asked: Question) -> Said:
+        """The answer."""
 
 
 class Pool:
@@ -116,9 +125,11 @@ class PoolAnswers:
         """What the member whose turn it is says. Raises DesktopFault when it can't be reached."""
         name = who(list(self._voices), self._seed, step)
         start = time.monotonic()
-        text = await self._voices[name].say(Question(step, observation, history, last))
+        said = await self._voices[name].say(Question(step, observation, history, last))
+        text = said.text
         return Answer(
             text=text,
+            refusal=said.refusal,
             prompt_ids=self._tokenizer.prompt_ids(prompt.user, prompt.system),
             response_ids=self._tokenizer.response_ids(text),
             logprobs=[],
@@ -137,11 +148,12 @@ class _OracleVoice:
         self._seed = work.seed
         self._form = form
 
-    async def say(self, asked: Question) -> str:
+    async def say(self, asked: Question) -> Said:
         if hasty(self._haste, self._seed, asked.step):
             done = line(Exit(success=True))
-            return f"{DONE}\n{done}" if self._form == "compact" else f"<think>{DONE}</think>\n```python\n{done}\n```"
-        return self._oracle.answer(asked.observation, asked.history, self._form)
+            paper = f"<think>{DONE}</think>\n```python\n{done}\n```"
+            return Said(f"{DONE}\n{done}" if self._form == "compact" else paper)
+        return Said(self._oracle.answer(asked.observation, asked.history, self._form))
 
 
 class _EndpointVoice:
@@ -156,7 +168,7 @@ class _EndpointVoice:
         self._form = form
         self._space: ActionSpace = space
 
-    async def say(self, asked: Question) -> str:
+    async def say(self, asked: Question) -> Said:
         observation, history = asked.observation, self._remembered(asked.history)
         if self._member.form == "paper":
             messages = render_paper(
@@ -167,14 +179,16 @@ class _EndpointVoice:
             user = render_compact(self._instruction, history, observation, asked.last, self._space)
             messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         try:
-            text = await self._endpoint.complete(messages, self._seed + asked.step)
+            found = await self._endpoint.complete(messages, self._seed + asked.step)
         except EndpointDown as error:
             raise DesktopFault("demonstrator_unavailable", str(error), "sampler") from error
-        self._said[asked.step] = text
-        return retell(text, observation, asked=self._member.form, wanted=self._form)
+        self._said[asked.step] = spoken(found.text).said.strip() or NOTHING
+        action = heard(found.text, observation, asked=self._member.form, cut=found.cut)
+        told = retell(found.text, observation, asked=self._member.form, wanted=self._form, cut=found.cut)
+        return Said(told, action.reason if isinstance(action, Refusal) else "")
 
     def _remembered(self, history: list[Turn]) -> list[Turn]:
-        """The steps so far: its own answers as it gave them, others' as bare actions in its form."""
+        """The steps so far: its own answers without their reasoning, others' as bare actions in its form."""
         turns = []
         for step, turn in enumerate(history):
             line = turn.line or "refused"

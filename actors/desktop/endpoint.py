@@ -20,19 +20,39 @@ from runtime.errors import ConfigError
 
 MAX_ANSWER_BYTES = 1 << 20
 MAX_SAID = 200  # characters of a refusal's body that an error repeats
-AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504})  # the server may answer later
+# The server may answer later; 520 to 529 are what proxies and crowded services say of it.
+AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, *range(520, 530)})
+CUT = {
+    "length": "it was cut at {} tokens",
+    "max_tokens": "it was cut at {} tokens",
+    "model_length": "it was cut at the model's own length",
+    "content_filter": "the endpoint withheld the rest",
+}  # by finish_reason, what an answer that is not whole is told of
 
 
 class EndpointDown(Exception):  # noqa: N818 - becomes a fault of the infrastructure where the episode is known
     """No answer within the tries allowed, or one that no later try will better."""
 
 
+class Completed(msgspec.Struct, frozen=True):
+    """An answer; `cut` says why it is not whole, where it is not."""
+
+    text: str
+    cut: str = ""
+
+
+class _Part(msgspec.Struct, frozen=True):
+    type: str = "text"
+    text: str = ""
+
+
 class _Message(msgspec.Struct, frozen=True):
-    content: str | None = None
+    content: str | list[_Part] | None = None
 
 
 class _Choice(msgspec.Struct, frozen=True):
     message: _Message
+    finish_reason: str | None = None
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -81,7 +101,7 @@ class Endpoint:
         """Close all connections."""
         await self._session.close()
 
-    async def complete(self, messages: Sequence[Mapping[str, str]], seed: int) -> str:
+    async def complete(self, messages: Sequence[Mapping[str, str]], seed: int) -> Completed:
         """The model's answer to chat `messages`; `seed` is passed on and draws the back-off. Raises EndpointDown."""
         member = self._member
         body = msgspec.json.encode(
@@ -106,7 +126,7 @@ class Endpoint:
                 )
         raise AssertionError("the loop returns or raises")
 
-    async def _try(self, body: bytes) -> str:
+    async def _try(self, body: bytes) -> Completed:
         member = self._member
         url = member.url.rstrip("/") + "/chat/completions"
         try:
@@ -130,7 +150,7 @@ class Endpoint:
             told = raw.decode("utf-8", "replace")  # some servers tell the key that they refuse
             said = ascii((told.replace(self._key, "***") if self._key else told)[:MAX_SAID])
             raise EndpointDown(f"{member.name}: status {reply.status}: {said}")
-        return _text(raw, member.name)
+        return _completed(raw, member)
 
 
 def _retry_after_s(headers: Mapping[str, Any]) -> float:
@@ -138,11 +158,15 @@ def _retry_after_s(headers: Mapping[str, Any]) -> float:
     return float(text) if text.isdecimal() and len(text) < 6 else 0.0
 
 
-def _text(raw: bytes, name: str) -> str:
+def _completed(raw: bytes, member: EndpointMember) -> Completed:
     try:
         found = msgspec.json.decode(raw, type=_Completion)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _AgainError(f"no chat completion: {ascii(str(error))[:MAX_SAID]}") from error
     if not found.choices:
         raise _AgainError("no choice in the completion")
-    return found.choices[0].message.content or ""
+    choice = found.choices[0]
+    content = choice.message.content or ""
+    if not isinstance(content, str):  # in parts, of which those that think are of another type
+        content = "".join(part.text for part in content if part.type in ("text", "output_text"))
+    return Completed(content, CUT.get(choice.finish_reason or "", "").format(member.max_tokens))

@@ -156,6 +156,8 @@ class Episode:
         return Prompt(user="\n\n".join([*turns, messages[-1]["content"]]), system=messages[0]["content"])
 
     def _parse(self, answer: Answer, observation: Observation) -> Action | Refusal:
+        if answer.refusal:
+            return Refusal(answer.refusal)
         return parse(
             answer.text,
             observation.app,
@@ -163,6 +165,7 @@ class Episode:
             window_names(observation),
             self._config.form,
             space=self._config.actions,
+            cut=answer.cut,
         )
 
     async def _act(self, action: Action | Refusal, observation: Observation) -> tuple[str, bool | None]:

@@ -7,28 +7,28 @@ stays none: it is escaped and the grammar refuses it where every answer is refus
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from apis.actions import Action, Click, DragAndDrop, Place, Scroll, SwitchWindow, Type, line
 from apis.forms import element_names, escaped, window_names
-from apis.grammar import Refusal, parse
+from apis.grammar import MAX_READ, Refusal, parse
 from apis.observation import Observation
+from apis.reasoning import spoken
 from apis.tasks.demonstrator import on_screen
 
-MAX_READ = 8192  # characters of an answer that are looked at
 MAX_THOUGHT = 120  # characters kept of what it thought
 MAX_REFUSED = 400  # and of an answer that is no action
 NOTHING = "nothing was answered"
-_THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
-def retell(text: str, observation: Observation, *, asked: str, wanted: str) -> str:
+def heard(text: str, observation: Observation, *, asked: str, cut: str = "") -> Action | Refusal:
+    """What `text`, an answer to a prompt of form `asked`, asks for; `cut` says why it is not whole, where it is not."""
+    return parse(text, observation.app, element_names(observation), window_names(observation), asked, cut=cut)
+
+
+def retell(text: str, observation: Observation, *, asked: str, wanted: str, cut: str = "") -> str:
     """`text`, an answer to a prompt of form `asked`, as an answer of form `wanted` ("compact" or "paper")."""
-    text = text[:MAX_READ]
-    code = text.rpartition("</think>")[2] or text
-    action = parse(code, observation.app, element_names(observation), window_names(observation), asked)
+    action = heard(text, observation, asked=asked, cut=cut)
     if isinstance(action, Refusal):
         return _refused(text, observation, wanted)
     thought = escaped(_thought(text), MAX_THOUGHT).replace("`", "'").strip() or "go on"
@@ -39,18 +39,19 @@ def retell(text: str, observation: Observation, *, asked: str, wanted: str) -> s
 
 def _refused(text: str, observation: Observation, wanted: str) -> str:
     """The answer that was no action, so that it is none in the other form either."""
-    shown = escaped(text.strip(), MAX_REFUSED).replace("`", "'")
+    said = "" if len(text) > MAX_READ else spoken(text).said
+    shown = escaped(said.strip()[: 2 * MAX_REFUSED], MAX_REFUSED).replace("`", "'")
     names = element_names(observation), window_names(observation)
     for said in (shown, f"no action: {shown}"):
-        if said and isinstance(parse(said, observation.app, *names, wanted), Refusal):
+        if shown and isinstance(parse(said, observation.app, *names, wanted), Refusal):
             return said
     return NOTHING
 
 
 def _thought(text: str) -> str:
-    """The first line of what stands before the action."""
-    found = _THOUGHT.search(text)
-    before = found[1] if found else text.partition("```")[0] if "```" in text else text.strip().rpartition("\n")[0]
+    """The first line of its reasoning, or of what stands before the action."""
+    said, thought, _ = spoken(text)
+    before = thought or (said.partition("```")[0] if "```" in said else said.strip().rpartition("\n")[0])
     return next((one for one in before.splitlines() if one.strip()), "").replace("<", "(").replace(">", ")")
 
 

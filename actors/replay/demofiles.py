@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from actors.replay.messages import StepPayload
+from apis.reasoning import spoken
 from runtime.errors import StoreError
 from runtime.segments import digest_of
 
@@ -114,6 +115,8 @@ def unfit(demo: Demo) -> str:
     if not any(step.well_formed for step in demo.steps):
         return "no step of it is well-formed"
     for number, step in enumerate(demo.steps):
+        if step.well_formed and not acts(step.payload):
+            return f"step {number} did what its answer only thought of: {str(step.payload.action)[:80]}"
         for name in ("prompt_ids", "response_ids"):
             ids = getattr(step.payload, name)
             if not ids or min(ids) < 0:
@@ -121,6 +124,26 @@ def unfit(demo: Demo) -> str:
     if not (math.isfinite(demo.wall_s) and math.isfinite(demo.busy_s)):
         return "its times are no numbers"
     return ""
+
+
+def acts(step: StepPayload) -> bool:
+    """Whether the action that was carried out stands outside the answer's reasoning, as far as its name tells."""
+    said, thought, unclosed = spoken(step.response)
+    if not thought and not unclosed:
+        return True
+    try:
+        name = msgspec.json.decode(step.action or "", type=_Named)
+    except msgspec.DecodeError:
+        return False
+    names = (f".{name.name or name.function}(", *("WAIT", "DONE", "FAIL") * (name.function in ("wait", "exit")))
+    return not unclosed and any(one in said for one in names)
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """What of an action as JSON says what it is."""
+
+    function: str
+    name: str = ""  # of an application's function
 
 
 def _read_lines(path: Path) -> tuple[Header, Iterator[Demo]]:

@@ -75,6 +75,8 @@ def parsed(answer: str, form: str = "compact") -> Action | Refusal:
         ("```\nDONE\n```", Exit(success=True)),
         ("add it\nAgent.type(text='```')", Type(text="```")),
         ("```python\nAgent.type(text='``` ```')\n```", Type(text="``` ```")),
+        ("Agent.type(text='one\u2028two\u2029three')", Type(text="one\u2028two\u2029three")),
+        ("<think>" + "so " * 9000 + "</think>Agent.wait()", Wait()),
     ],
 )
 def test_accepts_what_the_functions_take(answer: str, action: Action) -> None:
@@ -143,6 +145,18 @@ def test_accepts_what_the_functions_take(answer: str, action: Action) -> None:
         ("x" * (MAX_ANSWER + 1), "longer than 8192 bytes"),
         ("é" * (MAX_ANSWER // 2 + 1), "longer than 8192 bytes"),
         ("CalcTools.save()", "no function CalcTools.save"),
+        ("Agent.type(text='it's')", "ends before 's'"),
+        ("Agent.type(text='the dogs' bone')", "ends before 'bone'"),
+        ('Agent.type(text="say "hi" now")', "ends before 'hi'"),
+        ("Agent.type(text=it's)", "the quote after it opens no string"),
+        ("Agent.type(text=\u2019so\u2019)", "no quotation mark of Python"),
+        ("```python\nAgent.type(text='a\nb')\n```", "a line break inside a string is written"),
+        ("Agent.type(text='a\nb\nc')", "a line break inside a string is written"),
+        ("Agent.type(text='a\x0bb')", r"control character '\x0b'"),
+        ("Agent.type(text='a\x85b')", r"control character '\x85'"),
+        ("Agent.type(text='a\x1cb')", r"control character '\x1c'"),
+        ("<think>maybe\n```\nAgent.exit(True)\n```", "the reasoning that <think> begins does not end"),
+        ("<think>Agent.exit(True)</think>", "nothing stands after the reasoning"),
     ],
 )
 def test_says_why_it_refuses(answer: str, said: str) -> None:

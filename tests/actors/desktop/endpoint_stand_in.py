@@ -20,9 +20,9 @@ CLAIM = "<think>it looks done</think>\n```python\nAgent.exit(success=True)\n```"
 Script = Callable[[dict[str, Any], int], Awaitable[web.StreamResponse]]
 
 
-def completion(text: str | None, **more: Any) -> web.Response:
+def completion(text: Any, finish: str | None = "stop", **more: Any) -> web.Response:
     """As a server answers, with fields that nobody reads."""
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text, "refusal": None}}
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, "refusal": None}}
     body = {"id": "chatcmpl-1", "object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 3}, **more}
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 

@@ -28,6 +28,7 @@ from apis.observation import Observation, from_guest
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError, DesktopFault
 
+DRAFT = "```python\nAgent.exit(success=False)\n```"
 TASK = "text_editor/train/1"
 FRAME = {
     "windows": [
@@ -73,7 +74,7 @@ def member(server: StandIn, **more: Any) -> EndpointMember:
 async def asked(server: StandIn, key: str = "", **more: Any) -> str:
     endpoint = Endpoint(member(server, **more), key)
     try:
-        return await endpoint.complete([{"role": "user", "content": "hello"}], seed=5)
+        return (await endpoint.complete([{"role": "user", "content": "hello"}], seed=5)).text
     finally:
         await endpoint.close()
 
@@ -111,7 +112,50 @@ async def test_it_is_asked_again_after_what_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "tries", "said"), [(401, 1, "status 401"), (500, 3, "status 500, 3 tries"), (302, 1, "status 302")]
+    ("finish", "cut"),
+    [("stop", ""), (None, ""), ("length", "cut at 1024 tokens"), ("content_filter", "withheld")],
+)
+async def test_an_answer_that_was_cut_is_no_action_and_told(tokenizer: Tokenizer, finish: str | None, cut: str) -> None:
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return completion([{"type": "thinking", "thinking": [DRAFT]}, {"type": "text", "text": PAPER}], finish)
+
+    async with StandIn(script) as server:
+        pool = Pool([member(server)], "compact", {})
+        answer = await pool.answers(work("far"), tokenizer).answer(0, Prompt(user="p"), seen(), [], None)
+        await pool.close()
+    assert cut in answer.refusal
+    assert bool(answer.refusal) == bool(cut)
+    assert isinstance(parse(answer.text, "files"), Refusal) == bool(cut)
+
+
+async def test_of_its_own_answers_it_is_told_without_their_reasoning(tokenizer: Tokenizer) -> None:
+    async with StandIn(await saying(f"<think>{DRAFT}{'x' * 9000}</think>\n```python\nAgent.wait()\n```")) as server:
+        pool = Pool([member(server)], "compact", {})
+        answers = pool.answers(work("far"), tokenizer)
+        assert (await answers.answer(0, Prompt(user="p"), seen(), [], None)).text.endswith("\nAgent.wait()")
+        history = [Turn(answer="x", line="Agent.wait()", result="ok")]
+        await answers.answer(1, Prompt(user="p"), seen(), history, "ok")
+        await pool.close()
+    assert server.bodies[1]["messages"][2] == {"role": "assistant", "content": "```python\nAgent.wait()\n```"}
+
+
+@pytest.mark.parametrize("asked_form", ["paper", "compact"])
+def test_a_draft_is_not_retold_as_an_action(asked_form: str) -> None:
+    for text in (f"<think>One could\n{DRAFT}\nbut first", f"<think>Perhaps\n{DRAFT}\nno</think>"):
+        for wanted in ("paper", "compact"):
+            told = retell(text, seen(), asked=asked_form, wanted=wanted)
+            assert "Agent.exit" not in told
+
+
+@pytest.mark.parametrize(
+    ("status", "tries", "said"),
+    [
+        (401, 1, "status 401"),
+        (500, 3, "status 500, 3 tries"),
+        (520, 3, "status 520, 3 tries"),
+        (529, 3, "status 529"),
+        (302, 1, "status 302"),
+    ],
 )
 async def test_what_does_not_pass_is_down(status: int, tries: int, said: str) -> None:
     async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
@@ -149,7 +193,7 @@ async def test_a_silent_or_an_endless_server_is_given_up() -> None:
 async def nobody_listens() -> str:
     endpoint = Endpoint(msgspec.structs.replace(MEMBER, retries=1), "")
     try:
-        return await endpoint.complete([], seed=1)
+        return (await endpoint.complete([], seed=1)).text
     finally:
         await endpoint.close()
 
@@ -216,7 +260,7 @@ def test_whatever_it_says_is_an_action_or_refused(tokenizer: Tokenizer, text: st
     assert len(told) < 4000
     assert all(char == "\n" or char.isprintable() for char in told)
     names = element_names(observation), window_names(observation)
-    before = parse(text[:8192].rpartition("</think>")[2] or text[:8192], observation.app, *names, asked)
+    before = parse(text, observation.app, *names, asked)
     after = parse(told, observation.app, *names, wanted)
     assert isinstance(after, Refusal) == isinstance(before, Refusal)
     special = {tokenizer.eos_id}

@@ -119,6 +119,19 @@ def test_one_that_is_held_is_not_taken_in_again_whatever_file_it_comes_in(tmp_pa
     assert more.take_in(mine) == 0, "its own recording"
 
 
+def test_what_was_thought_only_is_not_what_was_done() -> None:
+    said = "<think>Agent.exit(success=True)</think>Agent.wait()"
+    for action, response, acted in (
+        ('{"function":"wait"}', said, True),
+        ('{"function":"exit","success":true}', said, False),
+        ('{"function":"exit","success":true}', "<think>so</think>DONE", True),
+        ('{"function":"tool","owner":"CalcTools","name":"save","arguments":{}}', "a</think>CalcTools.save()", True),
+        (None, said, False),
+        (None, "Agent.wait()", True),
+    ):
+        assert demofiles.acts(payload("x", action=action, response=response)) is acted
+
+
 def foreign(demo: Demo, **changed: object) -> DemoStep:
     """The first step of it with another payload, and the digest of that."""
     content = msgspec.structs.replace(demo.steps[0].payload, **changed)
@@ -151,6 +164,10 @@ def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
     for said, change in (
         ("it has no steps", lambda demo: {"steps": []}),
         ("response_ids of step 0 are empty", lambda demo: {"steps": [foreign(demo, response_ids=[])]}),
+        (
+            "step 0 did what its answer only thought of: None",
+            lambda demo: {"steps": [foreign(demo, response="<think>Agent.wait()")]},
+        ),
         ("prompt_ids of step 0 are below 0", lambda demo: {"steps": [foreign(demo, prompt_ids=[3, -5])]}),
     ):
         header, found = demofiles.read(good)
