@@ -1,16 +1,19 @@
-"""Which checkpoints a folder holds, without loading any of them.
+"""Which checkpoints a folder holds, and whether one is what was saved, without loading any of them.
 
-Invariant: only a folder with the marker file counts; it is written last.
+Invariant: only a folder with the marker file counts; it is written last. A checkpoint's files hold pickles, so none is
+loaded before `verify` found them to be those that were saved.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+import stat
 from pathlib import Path
 
 import msgspec
 
-from runtime.errors import StoreError
+from runtime.errors import ConfigError, StoreError
 from runtime.message import Version
 
 MARKER = "complete.json"
@@ -36,6 +39,41 @@ def complete(folder: Path) -> list[tuple[Version, Path]]:
     """Complete checkpoints in `folder`, oldest first; none when there is no such folder."""
     found = [marker.parent for marker in folder.glob(f"*/{MARKER}") if not marker.parent.name.startswith(".")]
     return sorted((Version.parse(read_info(path).version), path) for path in found)
+
+
+def digest(folder: Path) -> str:
+    """blake2b-128 (hex) of the names and contents of all files below `folder`.
+
+    Raises StoreError for a file that can't be read, and for anything that is neither a folder nor a plain file.
+    """
+    total = hashlib.blake2b(digest_size=16)
+    try:
+        for path in sorted(folder.rglob("*")):
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                continue
+            if not stat.S_ISREG(mode):
+                raise StoreError(f"{path} is no plain file")
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
+            name = str(path.relative_to(folder)).encode("utf-8", "surrogateescape")
+            total.update(len(name).to_bytes(4, "little") + name + content)
+    except OSError as error:
+        raise StoreError(f"{folder} can't be read: {error}") from error
+    return total.hexdigest()
+
+
+def verify(folder: Path, expected: str) -> None:
+    """Raise ConfigError unless the files of checkpoint `folder` have the digest `expected`.
+
+    Raises StoreError when the folder is not a complete checkpoint.
+    """
+    read_info(folder)
+    if digest(folder) != expected:
+        raise ConfigError(
+            f"{folder}: its files are not those that the run saved, and a changed one could run code"
+            " while it is loaded; put the saved files back, or remove this folder to go on from an older checkpoint"
+        )
 
 
 def prune(folder: Path, keep: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -37,8 +38,10 @@ from actors.learner.publisher import Publisher
 from actors.learner.rehearsal import Exercises
 from actors.replay.messages import (
     Batch,
+    CheckpointDigests,
     Checkpointed,
     Figures,
+    GetCheckpointDigests,
     GetFigures,
     LearnerResumed,
     NothingToTake,
@@ -52,6 +55,7 @@ from runtime.actor import Actor, handles
 from runtime.errors import (
     ActorFailed,
     ActorGone,
+    ConfigError,
     DeadlineExceeded,
     FencedOff,
     LearnerError,
@@ -298,12 +302,13 @@ class LearnerActor(Actor):
         return missed
 
     async def _checkpoint(self, cause: str) -> None:
+        if self._saved == self._version:  # the files are as the ledger knows them, and stay so
+            return
         self._doing = f"saving {self._version}"
         location = self._folders.checkpoint_of(self._version)
         saved = await self._ask_rank(
             SaveCheckpoint(version=self._version, location=str(location)), self.config.load_timeout_s
         )
-        self._saved = self._version
         self.ctx.log.emit(
             events.CHECKPOINT_SAVED,
             version=str(self._version),
@@ -311,7 +316,10 @@ class LearnerActor(Actor):
             save_s=round(saved.seconds, 4),
             cause=cause,
         )
-        await self._ledger(Checkpointed(version=self._version, location=saved.location), LEDGER_TIMEOUT_S)
+        await self._ledger(
+            Checkpointed(version=self._version, location=saved.location, digest=saved.digest), LEDGER_TIMEOUT_S
+        )
+        self._saved = self._version
         await asyncio.to_thread(self._folders.prune_checkpoints, self.config.keep_checkpoints)
 
     async def _restore(self, cause: str) -> None:
@@ -327,14 +335,14 @@ class LearnerActor(Actor):
     async def _restore_once(self, cause: str) -> None:
         self._doing = "loading"
         figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
-        found = await asyncio.to_thread(self._folders.newest_checkpoint)
-        parent, location = found if found is not None else (Version(lineage=0, step=0), None)
-        fresh = found is None and figures.trained == parent
+        parent, location, digest = await self._newest_checkpoint(figures)
+        fresh = location is None and figures.trained == parent
         lineage = parent.lineage if fresh else max(parent.lineage, figures.trained.lineage) + 1
         version = Version(lineage=lineage, step=parent.step)
         where = self.config.base if location is None else str(location)
         loaded: ModelLoaded = await self._ask_rank(
-            LoadModel(location=where, checkpoint=location is not None, version=version), self.config.load_timeout_s
+            LoadModel(location=where, checkpoint=location is not None, version=version, digest=digest),
+            self.config.load_timeout_s,
         )
         # The rank does one thing after another, so a save that its learner gave up on is over by now. What it wrote is
         # past `parent`: the ledger is about to undo those steps, and no later resume may go on from them.
@@ -350,6 +358,27 @@ class LearnerActor(Actor):
         await self._announce(write=True)
         if location is None:
             await self._checkpoint("first")
+
+    async def _newest_checkpoint(self, figures: Figures) -> tuple[Version, Path | None, str]:
+        """The newest checkpoint that the ledger has a digest of, and that digest; no folder where there is none.
+
+        A newer one without a digest was saved by a learner that was killed before it could say so. Its steps are
+        trained again. Raises ConfigError where the ledger counts on a checkpoint and has no digest of any.
+        """
+        found = await asyncio.to_thread(self._folders.checkpoints)
+        asked = GetCheckpointDigests(versions=[version for version, _ in found])
+        known: CheckpointDigests = await self._ledger(asked, LEDGER_TIMEOUT_S)
+        for (version, location), digest in zip(found, known.digests, strict=True):
+            if digest:
+                return version, location, digest
+        base = Version(lineage=0, step=0)
+        if found and figures.trained != base:
+            raise ConfigError(
+                f"{found[0][1]}: the ledger has no digest of this checkpoint, so it is not loaded"
+                " (older builds recorded none); begin a new run from the weights:"
+                " computerrl export RUN DIR, then --set run.base=DIR"
+            )
+        return base, None, ""
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
         try:

@@ -32,10 +32,9 @@ class RunFolders:
         """Where the checkpoint of `version` belongs."""
         return self._checkpoints / str(version)
 
-    def newest_checkpoint(self) -> tuple[Version, Path] | None:
-        """The newest complete checkpoint."""
-        found = checkpoints.complete(self._checkpoints)
-        return found[-1] if found else None
+    def checkpoints(self) -> list[tuple[Version, Path]]:
+        """The complete checkpoints, newest first."""
+        return checkpoints.complete(self._checkpoints)[::-1]
 
     def forget_after(self, version: Version) -> list[Version]:
         """Remove complete checkpoints newer than `version`, and exports that killed ranks left half done.

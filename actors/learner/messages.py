@@ -83,10 +83,11 @@ class LoadModel(Request[ModelLoaded]):
     location: str
     checkpoint: bool
     version: Version  # what these weights are called from now on
+    digest: str = ""  # of a checkpoint's files, as the ledger has it: others are not loaded
 
 
 class Saved(Message):
-    """Where it lies and its digest (blake2b-128 of the safetensors, hex; empty for checkpoints)."""
+    """Where it lies and its digest (blake2b-128, hex): of an export's safetensors, or of all files of a checkpoint."""
 
     location: str
     digest: str

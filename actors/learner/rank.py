@@ -30,6 +30,7 @@ from actors.learner.messages import (
 )
 from actors.learner.sending import Sender
 from actors.sampler.messages import Canary
+from policy import checkpoints
 from policy.packing import MicroBatch, PackedSample
 from runtime.actor import Actor, handles
 from runtime.errors import LearnerError, NoModel, StoreError
@@ -129,8 +130,8 @@ class RankActor(Actor):
         """Raises NoModel when the rank is not at that version."""
         trainer = self._holding(msg.version)
         began = time.monotonic()
-        await self._run(f"saving {msg.version}", lambda: trainer.save(Path(msg.location), str(msg.version)))
-        return Saved(location=msg.location, digest="", seconds=time.monotonic() - began)
+        digest = await self._run(f"saving {msg.version}", lambda: trainer.save(Path(msg.location), str(msg.version)))
+        return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     def _holding(self, version: Version) -> Trainer:
         if self._trainer is None or self._version != version:
@@ -150,6 +151,7 @@ class RankActor(Actor):
 
         where, optim = Path(msg.location), self.config.optim
         if msg.checkpoint:
+            checkpoints.verify(where, msg.digest)
             trainer = Trainer.resume(where, optim, reference=self.config.reference)
         else:
             trainer = Trainer(where, optim)

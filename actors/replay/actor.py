@@ -16,11 +16,13 @@ from actors.replay.book import Book
 from actors.replay.config import LedgerSettings
 from actors.replay.messages import (
     Batch,
+    CheckpointDigests,
     Checkpointed,
     CloseRun,
     Commit,
     DemosMoved,
     Figures,
+    GetCheckpointDigests,
     GetFigures,
     ImportDemos,
     LearnerResumed,
@@ -157,6 +159,11 @@ class ReplayActor(Actor):
     async def checkpointed(self, msg: Checkpointed) -> Done:
         """Steps are final."""
         return await self._do(training.checkpointed, msg)
+
+    @handles(GetCheckpointDigests, concurrent=True)
+    async def checkpoint_digests(self, msg: GetCheckpointDigests) -> CheckpointDigests:
+        """What a learner may load."""
+        return await self._do(training.digests, msg)
 
     @handles(LearnerResumed, concurrent=True)
     async def resumed(self, msg: LearnerResumed) -> Done:

@@ -27,6 +27,7 @@ __all__ = [
     "PUT_OFF",
     "SERVING_AGAIN_S",
     "Batch",
+    "CheckpointDigests",
     "Checkpointed",
     "CloseRun",
     "Commit",
@@ -34,6 +35,7 @@ __all__ = [
     "EvalFigures",
     "Fault",
     "Figures",
+    "GetCheckpointDigests",
     "GetFigures",
     "GroupRef",
     "ImportDemos",
@@ -176,6 +178,19 @@ class Checkpointed(Request[Done]):
 
     version: Version
     location: str
+    digest: str  # of its files: what has another is not loaded
+
+
+class CheckpointDigests(Message):
+    """In the order asked for; "" where the ledger has none."""
+
+    digests: list[str]
+
+
+class GetCheckpointDigests(Request[CheckpointDigests]):
+    """The digests of the checkpoints of these versions, as they were saved."""
+
+    versions: list[Version]
 
 
 class LearnerResumed(Request[Done]):

@@ -19,7 +19,7 @@ from megatron.core import dist_checkpointing
 from megatron.core.dist_checkpointing.strategies import torch as strategies
 
 from policy import hf_folder
-from policy.checkpoints import MARKER, CheckpointInfo
+from policy.checkpoints import MARKER, CheckpointInfo, digest
 from policy.megatron import shim
 from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
@@ -56,12 +56,12 @@ def save(
     files: hf_folder.Companions,
     updater: Updater,
     reference: PolicyModel | None,
-) -> None:
+) -> str:
     """Write a checkpoint to `folder`, replacing what is there; every rank calls this.
 
-    `files` are the model's config and tokenizer.
+    `files` are the model's config and tokenizer. Returns the digest of all files on rank 0, "" on the others.
     """
-    partial = folder.with_name(f".{folder.name}.partial")
+    partial, found = folder.with_name(f".{folder.name}.partial"), ""
     if dist.get_rank() == 0:
         shutil.rmtree(partial, ignore_errors=True)
         (partial / SHARDS).mkdir(parents=True)
@@ -77,12 +77,14 @@ def save(
         )
     if dist.get_rank() == 0:
         (partial / MARKER).write_bytes(msgspec.json.encode(info))
+        found = digest(partial)
         for file in [*partial.rglob("*"), partial]:
             hf_folder.flush(file)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
         hf_folder.flush(folder.parent)
     dist.barrier()
+    return found
 
 
 def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:

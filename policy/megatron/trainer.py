@@ -159,12 +159,12 @@ class Trainer:
             tensors = to_hf(self.model.named_parameters(), self.shape, partition.gather)
         return hf_folder.write(folder, tensors, self.companions)
 
-    def save(self, folder: Path, version: str = "0.0") -> None:
-        """Write a checkpoint, atomically: weights, Adam's state, reference."""
+    def save(self, folder: Path, version: str = "0.0") -> str:
+        """Write a checkpoint, atomically: weights, Adam's state, reference. Returns the digest of its files."""
         info = checkpoints.CheckpointInfo(
             version=version, has_reference=self.reference is not None, dtype=self.config.dtype
         )
-        checkpoint.save(folder, info, self.companions, self.updater, self.reference)
+        return checkpoint.save(folder, info, self.companions, self.updater, self.reference)
 
     def load(self, folder: Path, *, reference: bool = True) -> str:
         """Take over a checkpoint's weights, Adam's state and, where wanted, its reference; returns its version.

@@ -105,7 +105,7 @@ class Learner(Actor):
                 await replay.ask(Trained(lease=taken.lease, version=made, figures={}), timeout_s=15)
                 await self.export(made)
             elif taken.checkpoint:
-                await replay.ask(Checkpointed(version=self.version, location="c"), timeout_s=15)
+                await replay.ask(Checkpointed(version=self.version, location="c", digest="d"), timeout_s=15)
             elif taken.final:
                 return
 

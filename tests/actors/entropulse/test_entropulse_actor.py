@@ -77,7 +77,7 @@ class Relapsing(Learner):
                 await self.export(made)
             elif taken.checkpoint:
                 self.saved = self.version
-                await replay.ask(Checkpointed(version=self.version, location="c"), timeout_s=15)
+                await replay.ask(Checkpointed(version=self.version, location="c", digest="d"), timeout_s=15)
             elif taken.final:
                 return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import shutil
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +20,7 @@ from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, SetPhase, WaitFigures
 from policy import checkpoints, hf_folder
-from runtime.errors import NoModel
+from runtime.errors import ActorFailed, NoModel
 from runtime.logs_read import read_logs
 from runtime.message import Version
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
@@ -188,11 +189,11 @@ async def test_a_new_start_goes_on_from_the_last_checkpoint(
     assert {w.version for w in Sampler.heard} == {v("0.0")}
     assert (run.folder / "weights" / str(parent) / "model.safetensors").is_file(), "what was stopped can be exported"
     Sampler.heard.clear()
-    found = RunFolders(run.folder).newest_checkpoint()
+    found = RunFolders(run.folder).checkpoints()
     late = run.folder / "checkpoints" / "0.9000"  # a save that came to an end after its learner had looked for one
     shutil.copytree(run.folder / "checkpoints" / str(parent), late)
     (late / checkpoints.MARKER).write_text('{"version": "0.9000", "has_reference": false, "dtype": "float32"}')
-    monkeypatch.setattr(RunFolders, "newest_checkpoint", lambda _: found)
+    monkeypatch.setattr(RunFolders, "checkpoints", lambda _: found)
     async with running(tmp_path / "run", base, checkpoint_every=10_000) as run:
         assert not late.exists(), "the ledger has undone what it holds"
         assert Sampler.heard[0].version == Version(lineage=1, step=parent.step)
@@ -204,6 +205,39 @@ async def test_a_new_start_goes_on_from_the_last_checkpoint(
     assert [version for version, _ in steps] == sorted(version for version, _ in steps)
     before, after = [loss for version, loss in steps if version.lineage == 0], steps[-1][1]
     assert after < before[0]
+
+
+class Planted:
+    """What runs a command when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.file}",)
+
+
+async def test_a_checkpoint_that_was_changed_is_never_unpickled(tmp_path: Path, base: Path) -> None:
+    async with running(tmp_path / "run", base, checkpoint_every=100) as run:
+        await run.seats.play(2, None)
+        await run.enter(Phase.BC)
+        await run.trained("0.1")
+    newest, older = RunFolders(run.folder).checkpoints()[:2]
+    metadata = newest[1] / "shards" / ".metadata"
+    saved = metadata.read_bytes()
+    metadata.write_bytes(pickle.dumps(Planted(tmp_path / "ran")))
+    with pytest.raises(ActorFailed, match=rf"ConfigError: {newest[1]}: its files are not those that the run saved"):
+        async with running(tmp_path / "run", base, checkpoint_every=100) as again:
+            pass
+    assert not (tmp_path / "ran").exists()
+    metadata.write_bytes(saved)
+    async with running(tmp_path / "run", base, checkpoint_every=100) as again:
+        assert v(again.logged("learner_resumed")[-1]["parent"]) == newest[0], "as it was saved it is loaded"
+    shutil.rmtree(newest[1])
+    stray = shutil.copytree(older[1], run.folder / "checkpoints" / "0.9000")  # one that the ledger never heard of
+    (stray / checkpoints.MARKER).write_text('{"version": "0.9000", "has_reference": false, "dtype": "float32"}')
+    async with running(tmp_path / "run", base, checkpoint_every=100) as again:
+        assert v(again.logged("learner_started")[-1]["version"]).step < 9000
 
 
 async def test_weights_by_collective_are_on_disk_when_somebody_needs_them_there(tmp_path: Path, base: Path) -> None:

@@ -23,12 +23,12 @@ def checkpoint(folders: RunFolders, version: str) -> Path:
 
 def test_the_newest_complete_checkpoint_counts(tmp_path: Path) -> None:
     folders = RunFolders(tmp_path)
-    assert folders.newest_checkpoint() is None
+    assert folders.checkpoints() == []
     for version in ("0.2", "0.10", "1.3"):
         checkpoint(folders, version)
     folders.checkpoint_of(v("2.0")).mkdir()  # without its marker
     checkpoint(folders, "1.9").rename(tmp_path / "checkpoints" / ".1.9.partial")
-    assert folders.newest_checkpoint() == (v("1.3"), tmp_path / "checkpoints" / "1.3")
+    assert folders.checkpoints()[0] == (v("1.3"), tmp_path / "checkpoints" / "1.3")
 
 
 def test_old_checkpoints_and_partial_ones_go(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_checkpoints_past_the_one_that_was_loaded_and_half_exports_go(tmp_path: 
     for version in ("0.10", "0.20", "0.25", "1.20"):
         checkpoint(folders, version)
     assert folders.forget_after(v("0.20")) == [v("0.25"), v("1.20")]
-    assert folders.newest_checkpoint() == (v("0.20"), tmp_path / "checkpoints" / "0.20")
+    assert folders.checkpoints()[0] == (v("0.20"), tmp_path / "checkpoints" / "0.20")
     (tmp_path / "weights" / ".0.25.partial").mkdir()
     folders.weights_of(v("0.20")).mkdir()
     assert folders.forget_after(v("0.20")) == []
@@ -66,7 +66,7 @@ def test_a_removal_that_is_cut_short_is_ended_by_the_next_one(tmp_path: Path, mo
         with pytest.raises(KeyboardInterrupt):
             folders.prune_checkpoints(1)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] != ["0.10"]
-    assert folders.newest_checkpoint() == (v("0.10"), tmp_path / "checkpoints" / "0.10")
+    assert folders.checkpoints()[0] == (v("0.10"), tmp_path / "checkpoints" / "0.10")
     folders.prune_checkpoints(1)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["0.10"]
 

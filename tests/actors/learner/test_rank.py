@@ -103,11 +103,11 @@ async def test_a_checkpoint_starts_a_lineage(rank: Ref, model: Path, tmp_path: P
     await load(rank, model)
     await rank.ask(step_to(1), timeout_s=60)
     where = str(tmp_path / "checkpoint")
-    await rank.ask(SaveCheckpoint(version=v(1), location=where), timeout_s=60)
+    digest = (await rank.ask(SaveCheckpoint(version=v(1), location=where), timeout_s=60)).digest
     after = await rank.ask(step_to(2), timeout_s=60)
     with pytest.raises(StoreError, match=r"is a checkpoint of 0\.1, not of 1\.2's step"):
-        await rank.ask(LoadModel(location=where, checkpoint=True, version=v(2, 1)), timeout_s=60)
-    await rank.ask(LoadModel(location=where, checkpoint=True, version=v(1, 1)), timeout_s=60)
+        await rank.ask(LoadModel(location=where, checkpoint=True, version=v(2, 1), digest=digest), timeout_s=60)
+    await rank.ask(LoadModel(location=where, checkpoint=True, version=v(1, 1), digest=digest), timeout_s=60)
     plan = StepPlan(plan_id="again", kind="cross_entropy", version=v(2, 1), micro_batches=BATCHES, lr=1e-2)
     assert (await rank.ask(plan, timeout_s=60)).figures["loss"] == pytest.approx(after.figures["loss"], rel=1e-6)
     with pytest.raises(StoreError):
@@ -121,19 +121,24 @@ async def test_a_reference_is_there_only_where_a_kl_term_is(rank: Ref, model: Pa
         PackedSample(ids=[3, 1, 4, 1, 5], response_len=2, weight=0.5, advantage=1.0, behaviour_logprobs=[-4, -5])
     ]
 
+    digests: dict[int, str] = {}
+
     async def step(number: int, kl_coef: float) -> tuple[dict[str, float], bool]:
         plan = msgspec.structs.replace(
             step_to(number, "grpo"), micro_batches=[MicroBatch(samples=samples)], kl_coef=kl_coef
         )
         figures = (await rank.ask(plan, timeout_s=60)).figures
         where = tmp_path / str(number)
-        await rank.ask(SaveCheckpoint(version=v(number), location=str(where)), timeout_s=60)
+        saved = await rank.ask(SaveCheckpoint(version=v(number), location=str(where)), timeout_s=60)
+        digests[number] = saved.digest
         return figures, checkpoints.read_info(where).has_reference
 
     await load(rank, model)
     figures, kept = await step(1, 0.0)
     assert (figures.keys() & {"kl", "reference_s"}, kept) == (set(), False)
-    await rank.ask(LoadModel(location=str(tmp_path / "1"), checkpoint=True, version=v(1)), timeout_s=60)
+    await rank.ask(
+        LoadModel(location=str(tmp_path / "1"), checkpoint=True, version=v(1), digest=digests[1]), timeout_s=60
+    )
     figures, kept = await step(2, 0.1)  # resumed with a coefficient that was 0: held to the weights of that moment
     assert (figures["kl"], kept) == (pytest.approx(0.0, abs=1e-6), True)
     figures, _ = await step(3, 0.1)

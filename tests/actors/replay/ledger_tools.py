@@ -207,7 +207,7 @@ class Play:
 
     def checkpointed(self, version: str) -> None:
         """A checkpoint was written."""
-        self.do(lambda book: training.checkpointed(book, Checkpointed(version=v(version), location="x")))
+        self.do(lambda book: training.checkpointed(book, Checkpointed(version=v(version), location="x", digest="d")))
 
     def resumed(self, version: str, parent: str) -> None:
         """The learner came back."""

@@ -100,7 +100,7 @@ async def test_seats_and_the_learner_wait_for_work(run: Run) -> None:
     with pytest.raises(FencedOff):
         await run.ask(Release(token=works[0].token, seat="s", fault=FAULT))
     await run.ask(Trained(lease=batch.lease, version=Version(lineage=0, step=1), figures={"entropy": 0.5}))
-    await run.ask(Checkpointed(version=Version(lineage=0, step=1), location="x"))
+    await run.ask(Checkpointed(version=Version(lineage=0, step=1), location="x", digest="d"))
     names = [line["event"] for line in read_logs(run.folder, actor="replay")]
     assert names[:2] == ["ledger_opened", "phase_changed"]
     assert names[-5:] == ["group_ready", "batch_taken", "step_trained", "rl_evidence", "group_ended"]
