@@ -14,10 +14,10 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.learner import batches, events, parcels
+from actors.learner import batches, events, parcels, payloads
 from actors.learner.config import LearnerSettings
 from actors.learner.exports import Exports
-from actors.learner.folders import RunFolders
+from actors.learner.folders import RunFolders, newest_known
 from actors.learner.messages import (
     ExportWeights,
     GetLearnerState,
@@ -46,7 +46,6 @@ from actors.replay.messages import (
     LearnerResumed,
     NothingToTake,
     Phase,
-    StepPayload,
     Take,
     Trained,
 )
@@ -55,7 +54,6 @@ from runtime.actor import Actor, handles
 from runtime.errors import (
     ActorFailed,
     ActorGone,
-    ConfigError,
     DeadlineExceeded,
     FencedOff,
     LearnerError,
@@ -64,7 +62,6 @@ from runtime.errors import (
     StoreError,
 )
 from runtime.message import Request, Version
-from runtime.segments import read_blob
 
 R = TypeVar("R")
 LEDGER_TIMEOUT_S = 60.0
@@ -179,7 +176,11 @@ class LearnerActor(Actor):
             await self._tell_samplers()  # one may have restarted, and nothing newer is coming soon
             return not taken.final
         waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
-        result = await self._train(taken, waited_s)
+        try:
+            result = await self._train(taken, waited_s)
+        except payloads.UnreadableError as error:
+            await self._ledger(error.report, LEDGER_TIMEOUT_S)
+            return True
         await self._report(taken, result)
         self._reported = self._version
         due = self._version.step % self.config.learner.checkpoint_every == 0
@@ -231,14 +232,13 @@ class LearnerActor(Actor):
 
     def _plan(self, batch: Batch, version: Version) -> batches.Planned:
         began = time.perf_counter()
-        decode = msgspec.msgpack.Decoder(StepPayload).decode
-        payloads = {ref: decode(read_blob(self._folders.segments, ref)) for ref in batches.blobs(batch)}
+        found = payloads.read(self._folders.segments, batches.blobs(batch), batch.lease)
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
         learner = self.config.learner
         epochs = learner.epochs if batch.phase.phase is Phase.RL else 1
         rehearsal = [] if self._exercises is None else self._exercises.of(version, learner, epochs)
-        planned = batches.plan(batch, payloads, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
+        planned = batches.plan(batch, found, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
         seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
         return msgspec.structs.replace(planned, figures={**planned.figures, **seconds})
 
@@ -360,25 +360,10 @@ class LearnerActor(Actor):
             await self._checkpoint("first")
 
     async def _newest_checkpoint(self, figures: Figures) -> tuple[Version, Path | None, str]:
-        """The newest checkpoint that the ledger has a digest of, and that digest; no folder where there is none.
-
-        A newer one without a digest was saved by a learner that was killed before it could say so. Its steps are
-        trained again. Raises ConfigError where the ledger counts on a checkpoint and has no digest of any.
-        """
         found = await asyncio.to_thread(self._folders.checkpoints)
         asked = GetCheckpointDigests(versions=[version for version, _ in found])
         known: CheckpointDigests = await self._ledger(asked, LEDGER_TIMEOUT_S)
-        for (version, location), digest in zip(found, known.digests, strict=True):
-            if digest:
-                return version, location, digest
-        base = Version(lineage=0, step=0)
-        if found and figures.trained != base:
-            raise ConfigError(
-                f"{found[0][1]}: the ledger has no digest of this checkpoint, so it is not loaded"
-                " (older builds recorded none); begin a new run from the weights:"
-                " computerrl export RUN DIR, then --set run.base=DIR"
-            )
-        return base, None, ""
+        return newest_known(found, known.digests, figures.trained)
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
         try:

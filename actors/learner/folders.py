@@ -7,10 +7,11 @@ evaluation round, so disk use is bounded by the settings.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from policy import checkpoints
+from runtime.errors import ConfigError
 from runtime.message import Version
 
 
@@ -61,3 +62,24 @@ class RunFolders:
 
     def _exports(self) -> list[Version]:
         return [Version.parse(path.name) for path in self._weights.iterdir() if not path.name.startswith(".")]
+
+
+def newest_known(
+    found: Sequence[tuple[Version, Path]], digests: Sequence[str], trained: Version
+) -> tuple[Version, Path | None, str]:
+    """The newest checkpoint with a digest in the ledger, and that digest; no folder where there is none.
+
+    `found` is newest first, and `digests` are the ledger's in the same order. A newer one without a digest was saved
+    by a learner that was killed before it could say so: its steps are trained again. Raises ConfigError where steps
+    were `trained` and the ledger has no digest of any checkpoint.
+    """
+    for (version, location), digest in zip(found, digests, strict=True):
+        if digest:
+            return version, location, digest
+    base = Version(lineage=0, step=0)
+    if found and trained != base:
+        raise ConfigError(
+            f"{found[0][1]}: the ledger has no digest of this checkpoint, so it is not loaded (older builds recorded"
+            " none); begin a new run from the weights: computerrl export RUN DIR, then --set run.base=DIR"
+        )
+    return base, None, ""

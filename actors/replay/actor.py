@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from actors.replay import demos, episodes, events, figures, memory, phases, rounds, training
+from actors.replay import demos, episodes, events, figures, memory, phases, rounds, training, unreadable
 from actors.replay.book import Book
 from actors.replay.config import LedgerSettings
 from actors.replay.messages import (
@@ -36,6 +36,7 @@ from actors.replay.messages import (
     SetPhase,
     Take,
     Trained,
+    Unreadable,
     WaitFigures,
 )
 from actors.replay.parking import Change, ParkingLot, fired
@@ -154,6 +155,11 @@ class ReplayActor(Actor):
     async def trained(self, msg: Trained) -> Done:
         """A lease became a step."""
         return await self._do(training.trained, msg)
+
+    @handles(Unreadable, concurrent=True)
+    async def unreadable(self, msg: Unreadable) -> Done:
+        """A lease can't be read."""
+        return await self._do(unreadable.report, msg)
 
     @handles(Checkpointed, concurrent=True)
     async def checkpointed(self, msg: Checkpointed) -> Done:

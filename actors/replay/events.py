@@ -28,6 +28,10 @@ EPISODE_PUT_OFF = declare("episode_put_off", "info", token=int, seat=str, task=s
 BATCH_TAKEN = declare("batch_taken", "info", lease=int, phase=str, groups=int, samples=int, staleness=dict[str, int])
 # Answers of more tokens than `most` (`replay.max_new_tokens`) are left out of cloning: none so long is ever drawn.
 ANSWERS_TOO_LONG = declare("answers_too_long", "warning", left_out=int, learned=int, longest=int, most=int)
+# Segment files are missing, torn or changed: these groups ended as lost, these samples are not learned from.
+PAYLOADS_UNREADABLE = declare(
+    "payloads_unreadable", "error", lease=int, phase=str, groups=int, samples=int, segments=list[str], cause=str
+)
 # `success` is None but in RL: cloning and pulses play no training episodes.
 STEP_TRAINED = declare("step_trained", "info", lease=int, phase=str, version=str, success=float | None)
 # After every optimizer step of RL; the fields are those of `messages.StepEvidence`.

@@ -62,7 +62,7 @@ _ENDS_FROM = {
     Ending.TRAINED: {GroupState.LEASED},
     Ending.STALE: {GroupState.READY},
     Ending.ZERO_VARIANCE: {GroupState.OPEN},
-    Ending.LOST: {GroupState.OPEN},
+    Ending.LOST: {GroupState.OPEN, GroupState.LEASED},  # from leased: its payloads can't be read
     Ending.PHASE_CLOSED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
     Ending.ORPHANED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
 }

@@ -21,7 +21,7 @@ from actors.replay.values import (
     TrajectoryRef,
     VersionSpan,
 )
-from runtime.message import Done, Message, Request, Version
+from runtime.message import BlobRef, Done, Message, Request, Version
 
 __all__ = [
     "PUT_OFF",
@@ -59,6 +59,7 @@ __all__ = [
     "Take",
     "Trained",
     "TrajectoryRef",
+    "Unreadable",
     "VersionSpan",
     "WaitFigures",
 ]
@@ -171,6 +172,17 @@ class Trained(Request[Done]):
     lease: int
     version: Version
     figures: dict[str, float]  # loss, entropy, grad_norm, ... for Entropulse and reports
+
+
+class Unreadable(Request[Done]):
+    """Payloads of a lease can't be read: their groups end as lost, their samples are not drawn again.
+
+    The rest of the lease goes back.
+    """
+
+    lease: int
+    blobs: list[BlobRef]
+    cause: str  # of the first, for people
 
 
 class Checkpointed(Request[Done]):

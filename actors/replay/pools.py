@@ -21,6 +21,8 @@ from runtime.errors import LedgerError
 from runtime.seeds import stable_seed
 
 ANY = 1 << 62  # above every sequence number
+# In the column `well_formed` of a step that can't be read: it was well formed, and nothing is learned from it.
+UNREADABLE = 2
 
 
 def _since_pulse(stays: list[Stay]) -> list[int]:
@@ -83,17 +85,27 @@ def tokens(book: Book, stay: Stay) -> list[int]:
 
 
 def _places(book: Book, stay: Stay) -> list[tuple[int, int]]:
-    """Token and number of the pool's steps. Raises LedgerError where all of them are too long."""
+    """Token and number of the pool's steps. Raises LedgerError where all are too long or can't be read."""
     if book.pool is None or book.pool[0] != stay.root:
         places: list[tuple[int, int]] = []
-        longest, too_long = 0, 0
+        longest, too_long, unreadable = 0, 0, 0
         for token in tokens(book, stay):
-            for row in book.rows("SELECT n, ref FROM steps WHERE token = ? AND well_formed = 1 ORDER BY n", token):
+            for row in book.rows(
+                "SELECT n, ref, well_formed FROM steps WHERE token = ? AND well_formed ORDER BY n", token
+            ):
+                if row["well_formed"] == UNREADABLE:
+                    unreadable += 1
+                    continue
                 length = msgspec.msgpack.decode(row["ref"], type=StepRef).response_tokens
                 if length <= book.rules.max_new_tokens:
                     places.append((token, row["n"]))
                 else:
                     longest, too_long = max(longest, length), too_long + 1
+        if unreadable and not places:
+            raise LedgerError(
+                f"none of the {unreadable} steps to learn from can be read: files of the run's segments are missing or"
+                " changed (event payloads_unreadable); put them back, or begin a new run"
+            )
         if too_long:
             most = book.rules.max_new_tokens
             if not places:

@@ -53,7 +53,7 @@ def take(book: Book, msg: Take) -> Batch | NothingToTake | None:
     if msg.trained.lineage != book.trained.lineage:
         raise LedgerError(f"the learner is at {msg.trained}, the ledger knows {book.trained}: resume before taking")
     for row in book.rows("SELECT * FROM leases WHERE state = 'out' AND learner = ?", msg.learner):
-        _give_back(book, row, "the learner asked again")
+        give_back(book, row, "the learner asked again")
     done = book.steps_in(stay.root, "trained")
     limit = book.step_limit(stay)
     if limit is not None and done >= limit:
@@ -282,10 +282,11 @@ def _same_weights(lineages: Lineages, version: Version, folder: Version) -> bool
 
 def give_back_all(book: Book, cause: str) -> int:
     """Return every outstanding lease; how many groups went back."""
-    return sum(_give_back(book, row, cause) for row in book.rows("SELECT * FROM leases WHERE state = 'out'"))
+    return sum(give_back(book, row, cause) for row in book.rows("SELECT * FROM leases WHERE state = 'out'"))
 
 
-def _give_back(book: Book, lease: Row, cause: str) -> int:
+def give_back(book: Book, lease: Row, cause: str) -> int:
+    """Return an outstanding lease; how many groups went back."""
     book.execute("UPDATE leases SET state = 'returned', reply = NULL WHERE id = ?", lease["id"])
     returned = 0
     for group in book.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", lease["id"]):

@@ -207,6 +207,28 @@ async def test_a_new_start_goes_on_from_the_last_checkpoint(
     assert after < before[0]
 
 
+async def test_a_segment_that_is_gone_costs_its_groups_and_samples_and_not_the_run(tmp_path: Path, base: Path) -> None:
+    async with running(tmp_path / "run", base, checkpoint_every=100) as run:
+        await run.seats.play(2, None)
+        segments = sorted((run.folder / "segments").glob("*.seg"))
+        whole = {path: path.read_bytes() for path in segments}
+        for path, content in whole.items():
+            path.write_bytes(content[: len(content) // 2])  # as after a disk's fault: some steps are left
+        await run.enter(Phase.BC, steps=2)
+        await run.until(lambda f: f.checkpointed == v("0.2"))
+        assert run.logged("payloads_unreadable", "replay")[0]["samples"] > 0
+        await run.enter(Phase.RL)
+        await run.until(lambda f: f.served == v("0.2"))
+        for path, content in whole.items():
+            path.write_bytes(content)
+        ended = (await run.figures()).endings
+        while (await run.figures()).endings.get("lost", 0) == ended.get("lost", 0):
+            await run.seats.play(2, (await run.figures()).trained, wait_s=1.0)
+            for path in (run.folder / "segments").glob("*.seg"):
+                os.truncate(path, 0)
+        assert run.logged("payloads_unreadable", "replay")[-1]["groups"] > 0
+
+
 class Planted:
     """What runs a command when it is unpickled."""
 
