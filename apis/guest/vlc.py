@@ -156,6 +156,7 @@ class VLCTools:
             raise wrong(f"field: VLC has no setting {field}: write a name as in vlcrc, like 'qt-max-volume'")
         given = _fit(field, kind, value)
         found = _shown(ask(do="set", name=field, value=given, names=field)["settings"][field])
+        vlc_start.complete()  # a file with lines of another's would not be VLC's own
         vlc_start.write_settings({field: found})
         taken = found == given or kind != "number" or float(found) == float(given)
         limited = "" if taken else f"; {given} is beyond what VLC takes"

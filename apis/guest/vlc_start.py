@@ -10,10 +10,14 @@ import json
 import os
 import re
 import socket
+import subprocess
 from pathlib import Path
 
 PAGES = str(Path(__file__).with_name("vlc_http"))  # served in place of VLC's own web interface
 PASSWORD_BYTES = 16
+WRITE_S = 10.0  # for VLC to write its file
+_HEAD = re.compile("\ufeff?###\n###  vlc ")  # of a file that VLC has written
+_NAME = re.compile(r"#?([a-z0-9][a-z0-9_-]*)=")
 
 
 def config_file() -> Path:
@@ -65,16 +69,41 @@ def write_settings(values: dict[str, str]) -> None:
         lines = []
     left = dict(values)
     for at, line in enumerate(lines):
-        name = re.match(r"#?([a-z0-9][a-z0-9_-]*)=", line)
+        name = _NAME.match(line)
         if name and name[1] in left:
             lines[at] = f"{name[1]}={left.pop(name[1])}"
     end = len(lines) - (lines[-1:] == [""])
     lines[end:end] = [f"{name}={value}" for name, value in left.items()]
     place.parent.mkdir(parents=True, exist_ok=True)
     new = place.with_name("vlcrc.new")
-    new.write_text("\n".join(lines).rstrip("\n") + "\n", encoding="utf-8", errors="surrogateescape")
+    text = "\n".join(lines)
+    new.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8", errors="surrogateescape")
     new.chmod(0o600)
     new.replace(place)
+
+
+def complete() -> None:
+    """Have VLC write its whole file, every setting at its default, where it has not yet; values in it are kept.
+
+    Raises OSError and subprocess.SubprocessError where VLC does not.
+    """
+    place = config_file()
+    try:
+        if _HEAD.match(place.read_text(encoding="utf-8", errors="replace")):
+            return
+    except FileNotFoundError:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    kept, whole = changed_settings(), place.with_name("vlcrc.whole")
+    try:
+        whole.unlink(missing_ok=True)
+        command = ["vlc", "--intf", "dummy", "--config", str(whole), "--reset-config", "vlc://quit"]
+        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=WRITE_S)
+        lines = whole.read_text(encoding="utf-8", errors="replace").splitlines()
+        named = {found[1] for line in lines if (found := _NAME.match(line))}
+        whole.replace(place)
+    finally:
+        whole.unlink(missing_ok=True)
+    write_settings({name: value for name, value in kept.items() if name in named})
 
 
 def changed_settings() -> dict[str, str]:

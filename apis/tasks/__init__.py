@@ -173,7 +173,9 @@ def judged(task: Task, read: Read, before: Manifest, after: Manifest) -> Verdict
     verdict = by_files(task, read)
     if not verdict.success:
         return verdict
-    trouble = collateral(before, after, ends.rules(family(task.id), task), programs.RULES)
+    of = family(task.id)
+    rules = ends.rules(of, task)
+    trouble = ends.made_otherwise(of, task, read, before, after) or collateral(before, after, rules, programs.RULES)
     return Verdict(False, trouble) if trouble else verdict
 
 

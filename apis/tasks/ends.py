@@ -9,8 +9,11 @@ from __future__ import annotations
 from apis.tasks import static
 from apis.tasks.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.family import Family
+from apis.tasks.manifest import FILE, Manifest
 from apis.tasks.osworld import Task
-from apis.tasks.verify import wanted
+from apis.tasks.verify import KINDS, Read, wanted
+
+OFFICE = "LibreOffice"  # how it calls itself in the documents that it saves
 
 
 def rules(family: Family, task: Task) -> tuple[May, ...]:
@@ -28,6 +31,21 @@ def rules(family: Family, task: Task) -> tuple[May, ...]:
     gone = (path for path in start.keys() - end.keys() if path.rpartition("/")[0] in looked_at)
     found += [May(_literally(path), (REMOVE,)) for path in gone]
     return (*found, *(family.may(goal) if family.may is not None else ()))
+
+
+def made_otherwise(family: Family, task: Task, read: Read, before: Manifest, after: Manifest) -> str:
+    """How what is wanted came there without the program that should make it; "" where it did not."""
+    for path in (one.path for one in wanted(task) if one.as_ in KINDS):
+        view = read(path)
+        document = view.workbook or view.paper or view.deck
+        fresh = before.entries.get(path) != after.entries.get(path)
+        if fresh and document is not None and not document.program.startswith(OFFICE):
+            return f"{path}: it was not saved by {OFFICE}"
+    for path in family.leaves(family.goal(task.id)):
+        entry = after.entries.get(path)
+        if entry is None or entry.kind != FILE or entry == before.entries.get(path):
+            return f"{path}: the program that should have done it has not written it"
+    return ""
 
 
 def _literally(path: str) -> str:

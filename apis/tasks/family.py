@@ -82,6 +82,7 @@ class Family:
     templates: Templates
     trained: bool = True  # False: there is no training split, and it is reported apart
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of
+    leaves: Callable[[Goal], tuple[str, ...]] = lambda _: ()  # paths that its program writes when it does what is asked
     may: Allows | None = None  # what an episode may change in HOME beside programs' own files; None: as `ITS_END`
 
     @property

@@ -30,9 +30,10 @@ class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A spreadsheet file's sheets, in their order."""
+    """A spreadsheet file's sheets, in their order. `program` is who says that it has written the file, "" nobody."""
 
     sheets: tuple[Sheet, ...]
+    program: str = ""
 
 
 class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,6 +60,7 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     paragraphs: tuple[PaperParagraph, ...]
     extras: tuple[str, ...] = ()
+    program: str = ""
 
 
 class Box(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,6 +82,7 @@ class Deck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A presentation's slides, in their order."""
 
     slides: tuple[Slide, ...]
+    program: str = ""
 
 
 KINDS: dict[str, type[msgspec.Struct]] = {"workbook": Workbook, "paper": Paper, "deck": Deck}  # what a file is read as

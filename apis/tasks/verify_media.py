@@ -1,43 +1,21 @@
 """Checks of what Chromium and VLC write: bookmarks, playlists and settings.
 
-Invariant: strict and bounded. A file larger than its bound or of another form is a failure with its reason; everything
-in it that a task is about is compared, so one bookmark or entry too many is a failure too, and so is a change of
-another setting that tasks are about.
+Invariant: strict and bounded. A file larger than its bound, or not in the form in which its program writes it
+(`bookmarks`, `vlcfiles`), is a failure with its reason, so one put together otherwise does not count. Everything in it
+that a task is about is compared, so one bookmark or entry too many is a failure too, and so is a change of another
+setting that tasks are about.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-import msgspec
-
+from apis.tasks.bookmarks import NotChromiumsError, read
 from apis.tasks.verify import FileView, Verdict, bounded
+from apis.tasks.vlcfiles import entries, settings
 
 MOST_BYTES = 1 << 18  # VLC's file of settings has 90 kB
-MOST_DEPTH = 20  # of folders of bookmarks
-_SETTING = re.compile(r"^([a-z0-9][a-z0-9_-]*)=(.*)$", re.MULTILINE)
-
-
-class _Mark(msgspec.Struct):
-    """A bookmark, or a folder of them, as Chromium writes it; what else it writes is left out."""
-
-    name: str
-    type: str
-    url: str = ""
-    children: list[_Mark] = []
-
-
-class _Roots(msgspec.Struct):
-    bookmark_bar: _Mark
-    other: _Mark
-    synced: _Mark
-
-
-class _Bookmarks(msgspec.Struct):
-    roots: _Roots
 
 
 def bookmarks_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
@@ -49,10 +27,9 @@ def bookmarks_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> V
     if data is None:
         return Verdict(False, trouble)
     try:
-        roots = msgspec.json.decode(data, type=_Bookmarks).roots
-        found = sorted(mark for root in (roots.bookmark_bar, roots.other, roots.synced) for mark in _marks(root))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Verdict(False, "it is no file of bookmarks")
+        found = sorted(read(data))
+    except NotChromiumsError as error:
+        return Verdict(False, str(error))
     wanted = sorted((folder, title, path) for folder, title, path in rules["expected"])
     if len(found) != len(wanted):
         return Verdict(False, f"it holds {len(found)} bookmarks where {len(wanted)} are wanted")
@@ -64,25 +41,15 @@ def bookmarks_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> V
     return Verdict(True, "it holds the bookmarks that it should")
 
 
-def _marks(root: _Mark, folder: str = "", depth: int = 0) -> Iterator[tuple[str, str, str]]:
-    """Folder, title and address of each bookmark below `root`; an empty folder counts as one without an address."""
-    if depth > MOST_DEPTH:
-        raise RecursionError
-    for mark in root.children:
-        if mark.type == "url":
-            yield folder, mark.name, mark.url
-        elif mark.children:
-            yield from _marks(mark, f"{folder}/{mark.name}" if folder else mark.name, depth + 1)
-        else:
-            yield folder, mark.name, ""
-
-
 def playlist_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
     """The M3U file's entries are `expected`, in this order: paths below HOME of files that lie beside it."""
     text, trouble = _text(view)
     if text is None:
         return Verdict(False, trouble)
-    found = [unquote(line.strip()) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    listed = entries(text)
+    if listed is None:
+        return Verdict(False, "it is not as VLC writes a playlist")
+    found = [unquote(entry) for entry in listed]
     wanted = [str(path) for path in rules["expected"]]
     if len(found) != len(wanted):
         return Verdict(False, f"it has {len(found)} entries where {len(wanted)} are wanted")
@@ -93,16 +60,15 @@ def playlist_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Ver
 
 
 def settings_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
-    """The settings of `expected`, by name, have these values; "" stands for one that is as it was at first.
-
-    Lines are name=value; one with a # in front tells a default; of several lines for one name the last counts.
-    """
+    """VLC's whole file says so: the settings of `expected`, by name, have these values; "" stands for the default."""
     text, trouble = _text(view)
     if text is None:
         return Verdict(False, trouble)
-    found = dict(_SETTING.findall(text))
+    found = settings(text)
+    if found is None:
+        return Verdict(False, "it is not as VLC writes it")
     for name, value in dict(rules["expected"]).items():
-        if found.get(name, "") != value:
+        if [said or "" for said in found.get(name, [])] != [value]:
             return Verdict(False, f"{name} has another value")
     return Verdict(True, "the settings are as they should be")
 

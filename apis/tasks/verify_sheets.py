@@ -2,7 +2,8 @@
 
 Invariant: strict. Every cell of every sheet is compared, so a task is solved only if no other cell changed: numbers are
 compared as numbers and text as text, "42" in quotes is not 42; a formula counts only where one is asked for, and only
-one that has its number from the cells it refers to. Looks, charts, merged cells and hidden rows are not compared.
+one that has its number from the cells it refers to, as `formula` works it out from them: no stored result is believed.
+Looks, charts, merged cells and hidden rows are not compared.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from apis.tasks.formula import FormulaError, evaluate
 from apis.tasks.verify import FileView, Sheet, Verdict
 
 TOLERANCE = 1e-9  # relative, of a number: what a file's decimal form may lose
@@ -61,6 +63,18 @@ def _troubles(sheet: Sheet, wanted: Mapping[str, Any], formulas: Mapping[str, st
             yield f"the formula in {place} refers to other cells"
         elif place in formulas and holds_number(sheet.formulas[place]):
             yield f"the formula in {place} holds a number itself"
+        elif place in formulas and (trouble := _worked_out(sheet, place, wanted[place])):
+            yield f"the formula in {place} {trouble}"
+
+
+def _worked_out(sheet: Sheet, place: str, wanted: str | float | bool) -> str:
+    """What is wrong with what the formula in `place` comes to, whatever the file says that it came to."""
+    others = {name: value for name, value in sheet.cells.items() if name != place}
+    try:
+        found = evaluate(sheet.formulas[place], others, sheet.name)
+    except FormulaError as error:
+        return f"can't be worked out: {error}"
+    return "" if same(found, wanted) else "comes to something else than the file says"
 
 
 def same(found: str | float | bool, wanted: str | float | bool) -> bool:

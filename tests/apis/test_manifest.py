@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from apis import tasks
 from apis.tasks import ends, programs, static
 from apis.tasks.allowed import CHANGE, CREATE, REMOVE, May, collateral
+from apis.tasks.families import music
 from apis.tasks.family import ITS_END
 from apis.tasks.manifest import Change, Deed, Entry, Manifest, changes
-from apis.tasks.verify import FileView
+from apis.tasks.verify import KINDS, FileView
 from apis.tasks.verify_files import digest_of
 
 NAMES = st.sampled_from(["a", "b.txt", ".c", "d e", "Documents", "x\n"])
@@ -176,3 +178,36 @@ def test_a_family_that_declares_nothing_gets_the_strictest() -> None:
     of = tasks.FAMILIES["text_editor"]
     task = tasks.task("text_editor/train/1")
     assert ends.rules(dataclasses.replace(of, may=None), task) == ends.rules(dataclasses.replace(of, may=ITS_END), task)
+
+
+def _judged(task_id: str, program: str, before: Manifest, after: Manifest) -> str:
+    """The verdict's reason, "" for success, on the wanted end whose documents say that `program` wrote them."""
+    files = dict(tasks.solved(task_id))
+    for path, view in files.items():
+        for kind in KINDS:
+            if (document := getattr(view, kind)) is not None:
+                made = msgspec.structs.replace(document, program=program)
+                files[path] = msgspec.structs.replace(view, **{kind: made})
+    verdict = tasks.judged(tasks.task(task_id), static.reader(files), before, after)
+    return "" if verdict.success else verdict.reason
+
+
+@pytest.mark.parametrize("name", ["calc_sum", "writer_text", "slides_text", "doc_from_sheet"])
+def test_a_document_counts_that_the_office_has_saved_or_that_was_there(name: str) -> None:
+    task_id = f"{name}/train/1"
+    before, after = (_manifest(files) for files in (static.at_start(tasks.task(task_id)), tasks.solved(task_id)))
+    assert _judged(task_id, "LibreOffice/7.4", before, after) == ""
+    for other in ("", "zip", "Microsoft Excel"):
+        assert "it was not saved by LibreOffice" in _judged(task_id, other, before, after)
+    assert _judged(task_id, "", after, after) == ""
+
+
+def test_what_the_program_leaves_behind_must_be_there() -> None:
+    task_id = "vlc_playlist/train/1"
+    start = _manifest(static.at_start(tasks.task(task_id)))
+    after = Manifest(start.entries | _manifest(tasks.solved(task_id)).entries)
+    left = Manifest(after.entries | {".config": Entry("folder", 0, 0o755), music.DIALOGS: file("x")})
+    before = Manifest(start.entries | {".config": Entry("folder", 0, 0o755)})
+    assert "has not written it" in _judged(task_id, "", before, after)
+    assert "has not written it" in _judged(task_id, "", left, left)
+    assert _judged(task_id, "", before, left) == ""

@@ -6,16 +6,15 @@ import json
 
 import pytest
 
-from apis.tasks.verify import FileView
-from apis.tasks.verify_code import MOST_BYTES, extensions_are
+from apis.tasks.verify import GUEST_HOME, FileView
+from apis.tasks.verify_code import MOST_BYTES, extensions_are, listed
 from apis.tasks.verify_files import digest_of, file_bytes_are
 
 
-def of(*extensions: str) -> bytes:
+def of(*extensions: str, home: str = GUEST_HOME) -> bytes:
     """A list as the editor writes it."""
     parts = (extension.split("@") for extension in extensions)
-    rows = [{"identifier": {"id": name}, "version": version, "location": {"$mid": 1}} for name, version in parts]
-    return json.dumps(rows).encode()
+    return json.dumps([listed(name, version, home) for name, version in parts]).encode()
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,9 @@ def of(*extensions: str) -> bytes:
         (of("a.fox@1.0.0", "b.hen@1.0.1"), False),
         (of("a.fox@1.0.0", "b.hen@1.0.0", "c.cow@1.0.0"), False),
         (of("a.fox@1.0.0", "b.hen@1.0.0", "b.hen@1.0.0"), False),
+        (of("a.fox@1.0.0", "b.hen@1.0.0", home="/tmp"), False),
         (b'[{"identifier": "a.fox", "version": 1}]', False),
+        (b'[{"identifier":{"id":"a.fox"},"version":"1.0.0"},{"identifier":{"id":"b.hen"},"version":"1.0.0"}]', False),
         (b"[" * 5000, False),
         (of("a.fox@1.0.0", "b.hen@1.0.0") + b" " * MOST_BYTES, False),
     ],

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from apis.tasks import bookmarks, vlcfiles
 from apis.tasks.families import music, web
 from apis.tasks.verify import GUEST_HOME, FileView
 from apis.tasks.verify_media import MOST_BYTES, bookmarks_are, playlist_is, settings_are
@@ -17,6 +18,68 @@ from apis.tasks.verify_media import MOST_BYTES, bookmarks_are, playlist_is, sett
 NAMES = st.text("abc ", min_size=1, max_size=3)
 MARKS = st.lists(st.tuples(st.sampled_from(["", "plum", "kiwi"]), NAMES, st.sampled_from(["Documents/a", "b"])))
 ENTRIES = st.lists(st.sampled_from(["Music/a.wav", "Music/b.wav", "Music/c.wav"]), max_size=4)
+CHROMIUMS = b"""{
+   "checksum": "c316ea5abf52bdea9000b4a17e9cb02a",
+   "roots": {
+      "bookmark_bar": {
+         "children": [  ],
+         "date_added": "13440060707041588",
+         "date_last_used": "0",
+         "date_modified": "0",
+         "guid": "0bc5d13f-2cba-5d74-951f-3f233fe6c908",
+         "id": "1",
+         "name": "Bookmarks bar",
+         "type": "folder"
+      },
+      "other": {
+         "children": [ {
+            "children": [ {
+               "date_added": "13440060708535225",
+               "date_last_used": "0",
+               "guid": "5ca369b4-53e8-4a6a-9b34-42bd8b78ff1f",
+               "id": "6",
+               "name": "Willow",
+               "type": "url",
+               "url": "file:///home/agent/Documents/sleat.html"
+            }, {
+               "date_added": "13440060708535479",
+               "date_last_used": "0",
+               "guid": "c219b49c-e573-4020-9752-bf5c1c631b85",
+               "id": "7",
+               "name": "Zetom jasmine",
+               "type": "url",
+               "url": "file:///home/agent/Documents/doojak.html"
+            } ],
+            "date_added": "13440060708535002",
+            "date_last_used": "0",
+            "date_modified": "13440060708535479",
+            "guid": "6299256a-aaa2-403f-ab94-8d434c37e067",
+            "id": "5",
+            "name": "helmet",
+            "type": "folder"
+         } ],
+         "date_added": "13440060707041588",
+         "date_last_used": "0",
+         "date_modified": "13440060708535507",
+         "guid": "82b081ec-3dd3-529c-8475-ab6c344590dd",
+         "id": "2",
+         "name": "Other bookmarks",
+         "type": "folder"
+      },
+      "synced": {
+         "children": [  ],
+         "date_added": "13440060707041588",
+         "date_last_used": "0",
+         "date_modified": "0",
+         "guid": "4cf2e351-0e85-532b-bb37-df045d8f8d0f",
+         "id": "3",
+         "name": "Mobile bookmarks",
+         "type": "folder"
+      }
+   },
+   "version": 1
+}
+"""  # as Chromium 156 wrote it
 ONE = [("", "Plum", "Documents/plum.html")]
 
 
@@ -39,23 +102,62 @@ def test_bookmarks_count_with_folder_title_and_page_in_any_order(marks: Any, oth
     "url", ["file:///tmp/Documents/plum.html", "http://home/agent/Documents/plum.html", "file:///home/agent/plum.html"]
 )
 def test_a_bookmark_of_a_page_elsewhere_is_not_accepted(url: str) -> None:
-    data = web.written(ONE, GUEST_HOME)[web.BOOKMARKS].data.decode()
-    other = text(data.replace(f"file://{GUEST_HOME}/Documents/plum.html", url))
-    assert not bookmarks_are(other, {"expected": ONE}, {}).success
+    other = FileView("file", bookmarks.written([("", "Plum", url)]))
+    assert bookmarks_are(other, {"expected": ONE}, {}).reason == "a bookmark is of another page"
 
 
 @pytest.mark.parametrize("home", [GUEST_HOME, "/tmp/computerrl-1/home"])
 def test_pages_and_files_lie_below_the_desktops_own_home(home: str) -> None:
-    bookmarks = msgspec.structs.replace(web.written(ONE, home)[web.BOOKMARKS], home="/tmp/computerrl-1/home")
-    playlist = FileView("file", f"{home}/Music/a.wav\n".encode(), home="/tmp/computerrl-1/home")
-    assert bookmarks_are(bookmarks, {"expected": ONE}, {}).success == (home != GUEST_HOME)
+    marks = msgspec.structs.replace(web.written(ONE, home)[web.BOOKMARKS], home="/tmp/computerrl-1/home")
+    playlist = FileView("file", f"#EXTM3U\n#EXTINF:1,a\n{home}/Music/a.wav\n".encode(), home="/tmp/computerrl-1/home")
+    assert bookmarks_are(marks, {"expected": ONE}, {}).success == (home != GUEST_HOME)
     assert playlist_is(playlist, {"expected": ["Music/a.wav"]}, {}).success == (home != GUEST_HOME)
 
 
+WRITTEN = bookmarks.written([("", "Plum <\u00e9\u6f22\U0001f600", "file:///a"), ("kiwi", "b", "http://b/?q=%20")])
+
+
+def test_bookmarks_that_chromium_wrote_are_read() -> None:
+    assert bookmarks.read(WRITTEN) == [
+        ("", "Plum <\u00e9\u6f22\U0001f600", "file:///a"),
+        ("kiwi", "b", "http://b/?q=%20"),
+    ]
+    data = json.loads(CHROMIUMS)
+    assert data["checksum"] == "c316ea5abf52bdea9000b4a17e9cb02a"
+    assert bookmarks.read(CHROMIUMS) == [
+        ("helmet", "Willow", "file:///home/agent/Documents/sleat.html"),
+        ("helmet", "Zetom jasmine", "file:///home/agent/Documents/doojak.html"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"name": "b"', '"name": "c"', "checksum"),
+        ('"url": "file:///a"', '"url": "file:///b"', "checksum"),
+        ('"id": "4"', '"id": "7"', "checksum"),
+        ('"id": "4"', '"id": "5"', "two of its"),
+        ('"id": "4"', '"id": "four"', "not as Chromium"),
+        ("0bc5d13f", "0bc5d140", "folders are not"),
+        ('"version": 1', '"version": 2', "folders are not"),
+        ("   ", "  ", "laid out"),
+        (": ", ":", "laid out"),
+        ('"version": 1', '"version": 1, "more": 1', "no file"),
+        ('"version": 1', '"version": 1, "version": 1', "laid out"),
+    ],
+)
+def test_bookmarks_that_another_wrote_are_told(old: str, new: str, says: str) -> None:
+    assert old in WRITTEN.decode()
+    verdict = bookmarks_are(FileView("file", WRITTEN.decode().replace(old, new).encode()), {"expected": ONE}, {})
+    assert says in verdict.reason
+
+
 def test_an_empty_folder_is_a_bookmark_too_many() -> None:
-    roots = json.loads(web.written(ONE, GUEST_HOME)[web.BOOKMARKS].data)
-    roots["roots"]["other"]["children"].append({"name": "new", "type": "folder", "children": []})
-    verdict = bookmarks_are(text(json.dumps(roots)), {"expected": ONE}, {})
+    data = bookmarks.written([("", "Plum", f"file://{GUEST_HOME}/Documents/plum.html"), ("new", "x", "y")])
+    roots = json.loads(data)["roots"]
+    assert [mark for mark in bookmarks.read(data) if mark[0]] == [("new", "x", "y")]
+    assert roots["other"]["children"][0]["name"] == "new"
+    verdict = bookmarks_are(FileView("file", data), {"expected": ONE}, {})
     assert verdict.reason == "it holds 2 bookmarks where 1 are wanted"
 
 
@@ -91,6 +193,7 @@ def test_a_playlist_counts_with_its_order(entries: list[str], others: list[str])
     ("entry", "good"),
     [
         ("a.wav", True),
+        ("%61.wav", True),
         ("/home/agent/Music/a.wav", True),
         ("file:///home/agent/Music/a.wav", True),
         ("file:///home/agent/Music/%61.wav", True),
@@ -100,12 +203,33 @@ def test_a_playlist_counts_with_its_order(entries: list[str], others: list[str])
     ],
 )
 def test_an_entry_is_told_by_name_or_by_path(entry: str, good: bool) -> None:
-    assert playlist_is(text(f"#EXTM3U\n{entry}\n"), {"expected": ["Music/a.wav"]}, {}).success == good
+    assert playlist_is(text(f"#EXTM3U\n#EXTINF:1,a\n{entry}\n"), {"expected": ["Music/a.wav"]}, {}).success == good
 
 
-def test_settings_are_lines_of_which_the_last_counts() -> None:
+@pytest.mark.parametrize(
+    "content",
+    ["", "a.wav\n", "#EXTM3U\na.wav\n", "#EXTM3U\n#EXTINF:1,a\na.wav", "#EXTM3U\n#EXTINF:a,a\na.wav\n",
+     "#EXTM3U\n#EXTINF:1,a\na.wav\n\n", "#EXTM3U\n\n#EXTINF:1,a\na.wav\n", "#EXTM3U\n#EXTINF:1,a\n#a.wav\n"],
+)  # fmt: skip
+def test_a_playlist_that_another_wrote_is_told(content: str) -> None:
+    verdict = playlist_is(text(content), {"expected": ["Music/a.wav"]}, {})
+    assert verdict.reason == "it is not as VLC writes a playlist"
+
+
+def test_settings_count_in_the_whole_file_that_vlc_writes() -> None:
     wanted = {"expected": {"sub-language": "kiwi", "audio-language": ""}}
-    for good in ("sub-language=kiwi\n", "\ufeff#audio-language=\nsub-language=plum\nsub-language=kiwi\nx=1\n"):
-        assert settings_are(text(good), wanted, {}).success
-    for bad in ("", "#sub-language=kiwi\n", "sub-language=kiwis\n", "sub-language=kiwi\naudio-language=plum\n"):
-        assert not settings_are(text(bad), wanted, {}).success
+    good = vlcfiles.written_settings({"sub-language": "kiwi", "audio-language": ""})
+    assert settings_are(text(good), wanted, {}).success
+    assert settings_are(text(good.replace("audio-language=", "#audio-language=any")), wanted, {}).success
+    for line in ("sub-language=kiwi\n", "\nsub-language=kiwi\n\n", "# Text (string)\nsub-language=kiwi\n\n"):
+        for bad in (line, good + line, good.replace("sub-language=kiwi", "#sub-language=") + line):
+            assert not settings_are(text(bad), wanted, {}).success, bad[-80:]
+    for changed in (
+        vlcfiles.written_settings({"sub-language": "kiwis", "audio-language": ""}),
+        vlcfiles.written_settings({"sub-language": "kiwi", "audio-language": "plum"}),
+        vlcfiles.written_settings({"audio-language": ""}),
+        good.replace("###  vlc", "###  mine"),
+        good[: len(good) // 2],
+        good.replace("# Text (integer)\n", ""),
+    ):
+        assert not settings_are(text(changed), wanted, {}).success

@@ -60,12 +60,13 @@ def test_a_number_is_no_text_and_no_truth_value() -> None:
         "=B2+B3",
         "=SUM($B$3:$B$2)",
         "of:=SUM([.B2:.B3])",
-        '=SUM(B2;B3)&""',
+        "=AVERAGE(B2:B3)*COUNT(B2:B3)",
+        "=SUMPRODUCT(B2:B3)",
         "SUBTOTAL(9,B2:B3)",
         "of:=SUBTOTAL(109;[.B2:.B3])",
         "=SUM(Sheet1!B2:B3)",
-        "=SUM('my sheet 2'!B2,B3)",
-        "_xlfn.SUMIFS(B2:B3,B2:B3,B2)+B3",
+        "=SUM('Sheet1'!B2,B3)",
+        "of:=SUM([$Sheet1.B2:.B3])",
     ],
 )
 def test_a_formula_over_the_right_cells_is_accepted(formula: str) -> None:
@@ -87,6 +88,13 @@ def test_a_formula_over_the_right_cells_is_accepted(formula: str) -> None:
         "of:=IF([.B2:.B3];10;1E1)",
         "SUBTOTAL(9,B2:B3)+10-SUM(B2:B3)",
         "",
+        "=COUNT(B2:B3)",
+        "=MAX(B2:B3)",
+        "=SUBTOTAL(109;B2:B3)*COUNT(B2:B3)",
+        "=SUM('my sheet 2'!B2,B3)",
+        "_xlfn.SUMIFS(B2:B3,B2:B3,B2)+B3",
+        '=SUM(B2;B3)&""',
+        "=SUM(B2:B3",
     ],
 )
 def test_a_number_or_other_cells_in_its_place_are_not(formula: str) -> None:

@@ -2,7 +2,6 @@
 
 Invariant: solved only if the editor's own list holds exactly the extensions that are wanted and Documents what it
 held at first; the two splits share no wording and, since words are split by their hash, no extension.
-The verdict believes that list, a file which an agent could write as well, as with bookmarks.
 """
 
 from __future__ import annotations
@@ -10,11 +9,12 @@ from __future__ import annotations
 import json
 
 from apis.guest.code_start import EXTENSIONS
+from apis.tasks import verify_code
 from apis.tasks.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.families import code, code_extension_oracle
 from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, data_url, in_osworld_form, rule, seeded
 from apis.tasks.osworld import HOME, Evaluator, Source, Task
-from apis.tasks.verify import FileView
+from apis.tasks.verify import GUEST_HOME, FileView
 from apis.tasks.verify_files import digest_of
 from apis.tasks.words import HELD_OUT, TRAIN, words
 from apis.tasks.zipped import zipped
@@ -122,9 +122,14 @@ def task(task_id: str) -> Task:
 
 def solved(made: Goal) -> Files:
     """The files when it is done."""
-    rows = [{"identifier": {"id": each}, "version": VERSION} for each in listed(made)]
+    rows = [verify_code.listed(each, VERSION, GUEST_HOME) for each in listed(made)]
     offered = {f"Documents/{file_of(each)}": FileView("file", packed(each)) for each in made.words[: len(made.files)]}
     return {LIST: FileView("file", json.dumps(rows).encode())} | offered
+
+
+def leaves(made: Goal) -> tuple[str, ...]:
+    """What the editor unpacks when it installs."""
+    return (f"{EXTENSIONS}/{made.wanted}-{VERSION}/package.json",) if made.kind == "install" else ()
 
 
 def may(made: Goal) -> tuple[May, ...]:
@@ -150,5 +155,6 @@ FAMILY = Family(
     routes={"gui": code_extension_oracle.by_gui, "api": code_extension_oracle.by_tools},
     templates=TEMPLATES,
     values=values,
+    leaves=leaves,
     may=may,
 )

@@ -15,11 +15,13 @@ from apis.tasks.demonstrator import Move, View, click, keys
 from apis.tasks.family import Goal, data_url
 from apis.tasks.osworld import HOME, CommandParameters, Download, DownloadParameters, Launch, Source, Step
 from apis.tasks.verify import FileView
+from apis.tasks.vlcfiles import written_playlist
 
 VLC = "vlc"
 FOLDER = "Music"
 RATE_HZ = 1000  # samples per second, 8 bits each
 OPEN, SAVE = "Select one or more files to open", "Save playlist as..."  # titles of dialogs
+DIALOGS = ".config/QtProject.conf"  # where the dialogs note the folders that were chosen in them
 NAME_FIELD = "File name:"
 _ENTRY = re.compile(r"^[* ] \d+: ~/(.*?)(?:, \d+ s)?$", re.MULTILINE)
 
@@ -57,8 +59,7 @@ def playlist_getter(name: str) -> dict[str, str]:
 
 def written(name: str, entries: Sequence[str]) -> dict[str, FileView]:
     """The playlist's file with these entries, as a look at it would find it."""
-    text = "".join(f"#EXTINF:1,{entry}\n{entry}\n" for entry in entries)
-    return {f"{FOLDER}/{name}": FileView("file", f"#EXTM3U\n{text}".encode())}
+    return {f"{FOLDER}/{name}": FileView("file", written_playlist(entries).encode())}
 
 
 def values_of(made: Goal) -> set[str]:

@@ -84,6 +84,7 @@ def of_playlists(
         templates,
         trained,
         music.values_of,
+        leaves=lambda _: (music.DIALOGS,),
         may=ITS_END,
     )
 

@@ -11,6 +11,7 @@ from apis.tasks.families.vlc_setting_oracle import PLACES
 from apis.tasks.family import ITS_END, Family, Files, Goal, in_osworld_form, seeded
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.verify import FileView
+from apis.tasks.vlcfiles import written_settings
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "vlc_setting"
@@ -83,7 +84,8 @@ def task(task_id: str) -> Task:
 
 def solved(made: Goal) -> Files:
     """The file when it is done."""
-    return {SETTINGS: FileView("file", f"[core]\n#fullscreen=0\n{made.kind}={made.wanted}\n".encode())}
+    values = {name: made.wanted if name == made.kind else "" for name in PLACES}
+    return {SETTINGS: FileView("file", written_settings(values).encode())}
 
 
 FAMILY = Family(

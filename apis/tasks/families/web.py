@@ -6,10 +6,10 @@ Invariant: pages need no network and run no script; the first page's tab is in f
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Sequence
 
 from apis.apps import app_named
+from apis.tasks import bookmarks
 from apis.tasks.demonstrator import Move, View, click
 from apis.tasks.family import DOCUMENTS, data_url
 from apis.tasks.osworld import (
@@ -23,10 +23,10 @@ from apis.tasks.osworld import (
     Step,
     WindowParameters,
 )
+from apis.tasks.programs import BOOKMARKS
 from apis.tasks.verify import FileView
 
 CHROME = "google_chrome"
-BOOKMARKS = ".config/chromium/Default/Bookmarks"
 Mark = tuple[str, str, str]  # folder ("": none), title, path of the page below HOME
 
 
@@ -60,17 +60,8 @@ def bookmarks_getter() -> dict[str, str]:
 
 def written(marks: Sequence[Mark], home: str) -> dict[str, FileView]:
     """The profile's file with these bookmarks, as a look at it would find it."""
-
-    def root(children: list[dict[str, object]]) -> dict[str, object]:
-        return {"name": "", "type": "folder", "children": children}
-
-    kept: dict[str, list[dict[str, object]]] = {}
-    for folder, title, path in marks:
-        kept.setdefault(folder, []).append({"name": title, "type": "url", "url": f"file://{home}/{path}"})
-    loose = kept.pop("", [])
-    folders: list[dict[str, object]] = [{"name": n, "type": "folder", "children": held} for n, held in kept.items()]
-    roots = {"bookmark_bar": root(loose), "other": root(folders), "synced": root([])}
-    return {BOOKMARKS: FileView("file", json.dumps({"roots": roots, "version": 1}).encode())}
+    found = bookmarks.written([(folder, title, f"file://{home}/{path}") for folder, title, path in marks])
+    return {BOOKMARKS: FileView("file", found)}
 
 
 def in_front(view: View, title: str) -> bool:

@@ -50,6 +50,7 @@ def test_what_the_program_makes_is_read_back():
             {"spans": [], "marks": []},
         ],
         "extras": [],
+        "program": "",
     }
 
 

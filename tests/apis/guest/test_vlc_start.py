@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,37 @@ def test_settings_take_the_place_of_older_ones_and_leave_the_rest(home: Path, st
     assert file.read_bytes() == b"# comment \xff\n[qt]\nqt-max-volume=200\nloop=1\n[core]\nrepeat=1\n"
     assert start.changed_settings() == {"qt-max-volume": "200", "loop": "1", "repeat": "1"}
     assert [path.name for path in file.parent.iterdir()] == ["vlcrc"]
+
+
+WHOLE = "\ufeff###\n###  vlc 3\n###\n\n[core]\n\n# Loop (boolean)\n#loop=0\n\n# Repeat (boolean)\n#repeat=0\n\n"
+
+
+def test_what_is_put_into_vlcs_file_stands_among_all_that_vlc_writes(
+    home: Path, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vlc = home / "vlc"
+    vlc.write_text(f"#!/bin/sh\nprintf %s '{WHOLE}' > \"$4\"\necho once >> {home}/ran\n")
+    vlc.chmod(0o755)
+    monkeypatch.setenv("PATH", str(home), prepend=":")
+    start.write_settings({"loop": "1", "unknown-here": "1"})
+    for value in ("1", "2"):
+        start.complete()
+        start.write_settings({"repeat": value})
+    text = start.config_file().read_text()
+    assert text == WHOLE.replace("#loop=0", "loop=1").replace("#repeat=0", "repeat=2")
+    assert (home / "ran").read_text() == "once\n"
+    assert [path.name for path in start.config_file().parent.iterdir()] == ["vlcrc"]
+
+
+def test_a_vlc_that_writes_nothing_changes_nothing(home: Path, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "vlc").write_text("#!/bin/sh\nexit 1\n")
+    (home / "vlc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(home), prepend=":")
+    start.write_settings({"loop": "1"})
+    with pytest.raises(subprocess.SubprocessError):
+        start.complete()
+    assert start.config_file().read_text() == "loop=1\n"
+    assert [path.name for path in start.config_file().parent.iterdir()] == ["vlcrc"]
 
 
 def test_every_start_of_a_session_listens_alike_and_no_two_sessions_do(

@@ -10,6 +10,7 @@ from typing import Any
 from actors.desktop.providers.workbooks import docx, odp, ods, xlsx
 from actors.desktop.providers.workbooks.archive import Archive
 from actors.desktop.providers.workbooks.bounds import Bounds, Budget, RefusedError
+from actors.desktop.providers.workbooks.program import written_by
 
 _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")  # what an encrypted xlsx is wrapped into, and what old formats are
 
@@ -22,7 +23,7 @@ def workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
     archive = Archive(data, budget)
     is_ods = "mimetype" in archive and archive.read("mimetype", len(ods.MIME) + 2).strip() == ods.MIME
     grids = ods.read(archive, budget) if is_ods else xlsx.read(archive, budget)
-    return {"sheets": [grid.answer() for grid in grids]}
+    return {"sheets": [grid.answer() for grid in grids], "program": written_by(archive)}
 
 
 def paper(data: bytes, bounds: Bounds) -> dict[str, Any]:
@@ -31,7 +32,8 @@ def paper(data: bytes, bounds: Bounds) -> dict[str, Any]:
     try:
         if data.startswith(_COMPOUND):
             raise RefusedError("encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "not_a_workbook")
-        return docx.read(Archive(data, budget), budget)
+        archive = Archive(data, budget)
+        return {**docx.read(archive, budget), "program": written_by(archive)}
     except RefusedError as refused:
         raise RefusedError("not_a_paper" if str(refused) == "not_a_workbook" else str(refused)) from None
 
@@ -40,7 +42,8 @@ def deck(data: bytes, bounds: Bounds) -> dict[str, Any]:
     """The presentation as `apis.tasks.verify.Deck` has it. Raises RefusedError."""
     budget = Budget(bounds)
     try:
-        return {"slides": odp.read(Archive(data, budget), budget)}
+        archive = Archive(data, budget)
+        return {"slides": odp.read(archive, budget), "program": written_by(archive)}
     except RefusedError as refused:
         if str(refused) == "not_a_workbook":  # what is shared with spreadsheets calls a broken file so
             raise RefusedError("not_a_deck") from None
