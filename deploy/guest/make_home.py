@@ -21,6 +21,12 @@ from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 
 OFFICE = ["soffice", "--norestore", "--nologo", "--nofirststartwizard", "--calc"]
+_WRITER = "/org.openoffice.Office.Writer/AutoFunction"
+_CORRECTIONS = (  # while one types; Writer has a second set of them for "AutoFormat"
+    "AddNonBreakingSpace", "CapitalAtStartSentence", "ChangeAngleQuotes", "ChangeDash", "ChangeOrdinalNumber",
+    "ChangeUnderlineWeight", "RemoveDoubleSpaces", "SetInetAttribute", "TransliterateRTL", "TwoCapitalsAtStart",
+    "UseReplacementTable",
+)  # fmt: skip
 # Settings that a first run can't make: no tips, no news, no questions about formats, no recovery.
 SETTINGS = {
     "/org.openoffice.Office.Common/Misc": {"FirstRun": "false", "ShowTipOfTheDay": "false"},
@@ -31,13 +37,19 @@ SETTINGS = {
     "/org.openoffice.Office.Recovery/RecoveryInfo": {"Enabled": "false"},
     "/org.openoffice.Office.Recovery/AutoSave": {"Enabled": "false"},
     "/org.openoffice.Office.Impress/Misc/NewDoc": {"AutoPilot": "false"},  # the choice of a template
-    # What is typed stands there as it was typed.
-    "/org.openoffice.Office.Common/AutoCorrect": {
-        "CapitalAtStartSentence": "false",
-        "TwoCapitalsAtStart": "false",
-        "UseReplacementTable": "false",
-    },
-    "/org.openoffice.Office.Writer/AutoFunction/Completion": {"Enable": "false"},
+    # What is typed stands there as it was typed. Calc still evaluates a formula and reads "1/2" as a date: its input
+    # line has rules for what a text means, and they are no corrections.
+    "/org.openoffice.Office.Common/AutoCorrect": dict.fromkeys(
+        [*_CORRECTIONS, "CorrectAccidentalCapsLock", "ReplaceDoubleQuote", "ReplaceSingleQuote"], "false"
+    ),
+    f"{_WRITER}/Format/Option": dict.fromkeys([*_CORRECTIONS, "ReplaceUserStyle"], "false"),
+    f"{_WRITER}/Format/Option/ChangeToBullets": {"Enable": "false"},
+    f"{_WRITER}/Format/ByInput": dict.fromkeys(
+        ["Enable", "ChangeDash", "ChangeToBorders", "ChangeToTable", "DelSpacesAtStartEnd", "DelSpacesBetween"], "false"
+    ),
+    f"{_WRITER}/Format/ByInput/ApplyNumbering": {"Enable": "false"},
+    f"{_WRITER}/Completion": {"Enable": "false", "CollectWords": "false"},
+    "/org.openoffice.Office.Calc/Input": {"AutoInput": "false"},
 }
 
 
