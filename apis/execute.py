@@ -95,11 +95,13 @@ def _(action: Type, observation: Observation) -> Plan:
         # LibreOffice selects after it has taken the next key; that would delete one character and then select the rest.
         pause = (BRIEFLY,) if observation.app.startswith("libreoffice") else ()
         calls += [_keys("ctrl", "a"), *pause, _keys("backspace")]
+    answer = None
     if action.text:
+        answer = len(calls)
         calls.append(Call("type_text", {"text": action.text}))
     if action.enter:
         calls += [BRIEFLY, _keys("enter")]
-    return Plan((*calls, SETTLE), "Type Success")
+    return Plan((*calls, SETTLE), "Type Success", answer=answer)
 
 
 def _on_cell(action: Type, observation: Observation) -> bool:

@@ -77,7 +77,7 @@ RESULTS: dict[str, Any] = {
     "click": None,
     "drag": None,
     "scroll": None,
-    "type_text": None,
+    "type_text": Short,
     "hotkey": None,
     "screenshot": bytes,
     "checksum": int,

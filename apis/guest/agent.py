@@ -119,10 +119,10 @@ class Agent:
             self._pointer.rest(CHOICE_S)
         self._pointer.click(x, y, button, n)
 
-    def type_text(self, text: str) -> None:
-        """Type into the focused window at its application's pace."""
+    def type_text(self, text: str) -> str:
+        """Type into the focused window at its application's pace; how it went."""
         self._chosen()
-        self._keyboard.type_text(text, *self._windows.focus())
+        return self._keyboard.type_text(text, *self._windows.focus())
 
     def hotkey(self, keys: list[str]) -> None:
         """Press keys together in the focused window."""

@@ -1,8 +1,9 @@
 """Keys through XTEST.
 
 Invariant: no modifier stays pressed, whatever a method raises, because a combination is resolved to key codes before
-the first press; a stroke is sent only after the pace that its application needs, but for a text that would take longer
-than `TYPE_S`.
+the first press, and none is pressed or locked when it begins; a stroke is sent only after the pace that its application
+needs, but for a text that would take longer than `TYPE_S`; a key gets another sign only after the last stroke of it was
+read, or the answer says that this is not known.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import time
 from collections.abc import Callable
 
 from guest.errors import Refused
+from guest.hearing import Hearing
+from guest.layout import SHIFT_L, Layout, Rows, runs
 from guest.screenlink import ScreenLink
 from Xlib import XK, X
 from Xlib.ext import xtest
@@ -32,9 +35,18 @@ AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the wi
 # soon, 160 enough on an idle machine. So a dialog must have rested this long.
 BEFORE_RETURN_S = 0.2
 CAREFUL_S = 8.0  # of waiting at lines and cells in one text; what is longer goes on at the application's pace
+# An Impress box that typing has opened sets its caret anew some 200 ms later: it must have rested after the first key.
+OPENED_S = 0.25
+BOUND_S = 0.5  # for an application to read a new layout
+READ_S = 8.0  # for an application to read what it was sent; it may be held up
 TYPE_S = 14.0  # of pauses in one text, the careful ones included: the host waits 20 s for a call
 TEXT_MAX = 20_000
 KEYS_MAX = 6
+TYPED = "Type Success"
+UNSURE = (
+    "Type Success, but the application can't be asked whether it read every sign before the next was given its key: "
+    "check the text"
+)
 
 ALIASES = {
     "ctrl": "Control_L", "control": "Control_L", "ctrlleft": "Control_L", "ctrlright": "Control_R",
@@ -48,6 +60,7 @@ ALIASES = {
     "up": "Up", "down": "Down", "left": "Left", "right": "Right", "capslock": "Caps_Lock", "menu": "Menu",
     "printscreen": "Print", "plus": "plus", "minus": "minus",
 }  # fmt: skip
+_LOCKS = {XK.XK_Caps_Lock, XK.XK_Num_Lock}
 _CONTROL = {"\n": XK.XK_Return, "\t": XK.XK_Tab}
 
 
@@ -72,96 +85,145 @@ class Keyboard:
     def __init__(self, link: ScreenLink, rest: Callable[[float], None]) -> None:
         self._link = link
         self._rest = rest  # waits until the desktop has rested for so many seconds
-        self._codes: dict[int, tuple[int, bool]] = {}
-        info = link.display.display.info
-        count = info.max_keycode - info.min_keycode + 1
-        rows = link.display.get_keyboard_mapping(info.min_keycode, count)
-        self._spare = [info.min_keycode + at for at, row in enumerate(rows) if not any(row)]
-        self._bound: list[int] = []
-        for at, row in enumerate(rows):
-            for column in (1, 0):
-                if column < len(row) and row[column]:
-                    known = self._codes.get(row[column])
-                    if known is None or (known[1] and not column):
-                        self._codes[row[column]] = (info.min_keycode + at, bool(column))
-        self._shift = self._codes[XK.XK_Shift_L][0]
+        self._hearing: Hearing | None = None
+        self._unread: set[int] = set()  # windows that got signs from spare keys and were not asked since
+        self._learn()
 
-    def _bind(self, keysyms: list[int]) -> None:
-        """Give characters that the layout lacks keys of their own, oldest first when spare keys run out."""
-        missing = [keysym for keysym in dict.fromkeys(keysyms) if keysym not in self._codes]
-        if not missing:
-            return
-        if len(missing) > len(self._spare) + len(self._bound):
-            raise Refused("bad_key", "too many different characters that the keyboard lacks")
-        for keysym in missing:
-            if self._spare:
-                code = self._spare.pop()
-            else:
-                oldest = next(bound for bound in self._bound if bound not in keysyms)
-                self._bound.remove(oldest)
-                code = self._codes.pop(oldest)[0]
-            self._link.display.change_keyboard_mapping(code, [(keysym, keysym)])
-            self._codes[keysym] = (code, False)
-            self._bound.append(keysym)
+    def _learn(self) -> None:
+        """Read the layout, which any program may change."""
+        info = self._link.display.display.info
+        count = info.max_keycode - info.min_keycode + 1
+        self._link.layout_changed = False
+        self._layout = Layout(info.min_keycode, self._link.display.get_keyboard_mapping(info.min_keycode, count))
+
+    def _begin(self) -> None:
+        """No key pressed, no lock but that of the number keys, the layout's first group, and the layout known."""
+        self._link.plain_keys()
+        if self._link.layout_changed:
+            self._learn()
+
+    def _read(self, window: int, seconds: float) -> bool | None:
+        if self._hearing is None:
+            self._hearing = Hearing()
+        return self._hearing.read(window, seconds)
+
+    def _all_read(self, seconds: float) -> bool | None:
+        """Whether every window has read its signs: False where one did not answer, None where one can't be asked."""
+        until = time.monotonic() + seconds
+        answers = [self._read(window, max(0.0, until - time.monotonic())) for window in self._unread]
+        if None in answers:
+            self._rest(OPENED_S)
+        if False in answers:
+            return False
+        self._unread.clear()
+        return None if None in answers else True
+
+    def _bind(self, change: Rows, window: int) -> None:
+        """Tell the server, and wait until the application in front knows, too."""
+        for first, rows in runs(change):
+            self._link.display.change_keyboard_mapping(first, rows)
         self._link.flush()
-        self._link.pause(AFTER_LINE_S)  # clients read the new layout when they get round to it
+        self._link.own_layout()
+        if not window or not self._read(window, BOUND_S):
+            self._link.pause(AFTER_LINE_S)  # clients read the new layout when they get round to it
 
     def _press(self, kind: int, code: int) -> None:
         xtest.fake_input(self._link.display, kind, code)
 
-    def type_text(self, text: str, app: str = "", dialog: bool = False) -> None:
+    def _stroke(self, keysym: int) -> None:
+        code, shifted = self._layout.place(keysym)
+        shift = self._layout.place(SHIFT_L)[0] if shifted else 0
+        if shift:
+            self._press(X.KeyPress, shift)
+        self._press(X.KeyPress, code)
+        self._press(X.KeyRelease, code)
+        if shift:
+            self._press(X.KeyRelease, shift)
+        self._link.flush()
+
+    def type_text(self, text: str, app: str = "", dialog: bool = False) -> str:
         """Type characters, newline as Return and tab as Tab, at the pace of the window class `app`.
 
-        `dialog` tells that the focused window is a dialog.
+        `dialog` tells that the focused window is a dialog. Says how it went.
         """
         if len(text) > TEXT_MAX:
             raise Refused("bad_request", f"at most {TEXT_MAX} characters")
         pace = PACES_S.get(app.lower(), PACE_S)
-        began = time.monotonic()
         office = app.lower().startswith(("libreoffice", "soffice"))
+        keysyms = [keysym_of(character) for character in text.replace("\r\n", "\n")]
+        began = time.monotonic()
+        self._begin()
         if office:
             self._rest(OFFICE_REST_S)
-        keysyms = [keysym_of(character) for character in text.replace("\r\n", "\n")]
-        left = len(keysyms)
-        spare_keys = max(1, len(self._spare) + len(self._bound))
-        for start in range(0, len(keysyms), spare_keys):
-            part = keysyms[start : start + spare_keys]
-            self._bind(part)
-            for keysym in part:
-                careful = time.monotonic() < began + CAREFUL_S and keysym in _CONTROL.values()
-                if dialog and careful:
-                    self._rest(BEFORE_RETURN_S)
-                code, shifted = self._codes[keysym]
-                if shifted:
-                    self._press(X.KeyPress, self._shift)
-                self._press(X.KeyPress, code)
-                self._press(X.KeyRelease, code)
-                if shifted:
-                    self._press(X.KeyRelease, self._shift)
-                self._link.flush()
-                if dialog and keysym == XK.XK_Return:
-                    self._link.expect_activation()
-                if office and careful:
-                    self._rest(OFFICE_REST_S)
-                else:
-                    share = max(0.0, began + TYPE_S - time.monotonic()) / left
-                    self._link.pause(AFTER_LINE_S if careful else min(pace, share))
-                left -= 1
+        at = ready = 0  # how many are typed, and how many have keys
+        said = TYPED
+        while at < len(keysyms):
+            if self._link.layout_changed:
+                self._learn()
+                ready = at
+            if at == ready:
+                ready, known = self._ready(keysyms, at, READ_S)
+                if known is False:
+                    return (
+                        f"Typed only the first {at} of {len(keysyms)} characters: the application takes no keys now. "
+                        "Look at it, then type the rest"
+                    )
+                said = UNSURE if known is None else said
+            keysym = keysyms[at]
+            careful = time.monotonic() < began + CAREFUL_S and keysym in _CONTROL.values()
+            if dialog and careful:
+                self._rest(BEFORE_RETURN_S)
+            self._stroke(keysym)
+            if dialog and keysym == XK.XK_Return:
+                self._link.expect_activation()
+            if office and careful:
+                self._rest(OFFICE_REST_S)
+            elif not at and app.lower() == "libreoffice-impress":
+                self._rest(OPENED_S)
+            else:
+                share = max(0.0, began + TYPE_S - time.monotonic()) / (len(keysyms) - at)
+                self._link.pause(AFTER_LINE_S if careful else min(pace, share))
+            at += 1
+        return said
+
+    def _ready(self, keysyms: list[int], at: int, seconds: float) -> tuple[int, bool | None]:
+        """Bind what comes from `at` on, as far as keys last: up to where, and whether all that was typed was read."""
+        part = keysyms[at : at + self._layout.part(keysyms[at:])]
+        if not part:
+            raise Refused("bad_key", "the keyboard's layout has no spare key")
+        borrows = any(not self._layout.typed(keysym) for keysym in part)
+        if not borrows:
+            return at + len(part), True
+        known: bool | None = True
+        window = self._link.active()
+        if self._layout.gives_way(part):
+            known = self._all_read(seconds)
+            if known is False:
+                return at, False
+        change = self._layout.bind(part)
+        if change:
+            self._bind(change, window)
+        self._unread.add(window)
+        return at + len(part), known
 
     def hotkey(self, keys: list[str], dialog: bool = False) -> None:
         """Press keys together and release them in reverse; `dialog` tells that the focused window is a dialog."""
         if not 1 <= len(keys) <= KEYS_MAX:
             raise Refused("bad_request", f"one to {KEYS_MAX} keys")
         keysyms = [keysym_of(key) for key in keys]
-        self._bind(keysyms)
+        if not _LOCKS.intersection(keysyms):
+            self._begin()
+        if self._ready(keysyms, 0, READ_S)[0] < len(keysyms):
+            raise Refused("bad_key", "the application has not read the last keys, and no spare key is left")
         if dialog and keysyms[-1] in (XK.XK_Return, XK.XK_KP_Enter, XK.XK_Tab):
             self._rest(BEFORE_RETURN_S)
         activates = (dialog and keysyms[-1] in (XK.XK_Return, XK.XK_KP_Enter, XK.XK_space)) or XK.XK_Alt_L in keysyms
         codes: list[int] = []
         for keysym in keysyms:
-            code, shifted = self._codes[keysym]
-            if shifted and self._shift not in codes:
-                codes.append(self._shift)
+            code, shifted = self._layout.place(keysym)
+            shift = self._layout.place(SHIFT_L)[0] if shifted else 0
+            if shift and shift not in codes:
+                codes.append(shift)
             codes.append(code)
         for code in codes:
             self._press(X.KeyPress, code)

@@ -14,7 +14,12 @@ import apis.guest
 from actors.desktop.seat_config import SeatConfig
 from apis.actions import MAX_TEXT
 
-KEYS = {"XK_Return": 0xFF0D, "XK_Tab": 0xFF09, "XK_Shift_L": 0xFFE1, "XK_Alt_L": 0xFFE9, "XK_KP_Enter": 0xFF8D}
+_FIELDS = {
+    name: lambda *_: None
+    for name in ("Struct", "Card8", "Card16", "Opcode", "RequestLength", "ReplyCode", "ReplyLength", "Pad")
+}
+KEYS = {"XK_Return": 0xFF0D, "XK_Tab": 0xFF09, "XK_Shift_L": 0xFFE1, "XK_Alt_L": 0xFFE9, "XK_KP_Enter": 0xFF8D,
+        "XK_Caps_Lock": 0xFFE5, "XK_Num_Lock": 0xFF7F}  # fmt: skip
 LONGEST_REST_S = 1.0  # as the agent bounds it
 SYNC_S = 0.001
 MARGIN_S = 3.0
@@ -26,6 +31,7 @@ class Screen:
     def __init__(self) -> None:
         self.now = 0.0
         self.typed = 0
+        self.layout_changed = False
         rows = [[code, code] for code in (*range(0x20, 0x7F), *KEYS.values())] + [[0, 0]] * 20
         info = SimpleNamespace(min_keycode=8, max_keycode=8 + len(rows) - 1)
         self.display = SimpleNamespace(
@@ -36,6 +42,9 @@ class Screen:
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
+
+    def plain_keys(self) -> None:
+        """No key is pressed here."""
 
     def flush(self) -> None:
         self.now += SYNC_S
@@ -50,8 +59,12 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The guest's module, with stand-ins for the library that only desktops have."""
     key_names = SimpleNamespace(**KEYS, string_to_keysym=lambda name: 0)
     ext = SimpleNamespace(xtest=SimpleNamespace(fake_input=lambda *_: None), damage=None)
-    xlib = SimpleNamespace(XK=key_names, X=SimpleNamespace(KeyPress=2, KeyRelease=3), display=None, ext=ext)
-    for name, module in {"Xlib": xlib, "Xlib.ext": ext}.items():
+    error = SimpleNamespace(BadDrawable=OSError, BadWindow=OSError)
+    protocol = SimpleNamespace(event=None, rq=SimpleNamespace(Request=object, ReplyRequest=object, **_FIELDS))
+    xlib = SimpleNamespace(
+        XK=key_names, X=SimpleNamespace(KeyPress=2, KeyRelease=3, Mod2Mask=16), display=None, ext=ext
+    )
+    for name, module in {"Xlib": xlib, "Xlib.ext": ext, "Xlib.error": error, "Xlib.protocol": protocol}.items():
         monkeypatch.setitem(sys.modules, name, _module(name, vars(module)))
     monkeypatch.syspath_prepend(str(Path(str(apis.guest.__file__)).parent.parent))
     before = set(sys.modules)

@@ -1,0 +1,94 @@
+"""Which key types what: the layout in force, and the spare keys that take signs which the layout lacks.
+
+Invariant: pure. A sign keeps its key until no place is free, and `gives_way` tells so beforehand: clients look a stroke
+up when they read it, in the layout of that moment, so the last strokes must have been read by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+# Keys whose every keysym is a vendor's (of media keys and the like): nothing that may be pressed here is called so.
+VENDOR = 0x10000000
+SHIFT_L = 0xFFE1
+Place = tuple[int, bool]  # key code, whether with Shift
+
+
+Rows = dict[int, tuple[int, int]]  # by key code: keysyms without and with Shift
+
+
+def runs(rows: Rows) -> list[tuple[int, list[tuple[int, int]]]]:
+    """Rows as runs of neighbours: first key code, rows. Each run is one request, of which all clients hear."""
+    found: list[tuple[int, list[tuple[int, int]]]] = []
+    for code in sorted(rows):
+        if not found or code != found[-1][0] + len(found[-1][1]):
+            found.append((code, []))
+        found[-1][1].append(rows[code])
+    return found
+
+
+class Layout:
+    """The keys of one keyboard."""
+
+    def __init__(self, first: int, rows: Sequence[Sequence[int]]) -> None:
+        self._codes: dict[int, Place] = {}
+        self._bound: dict[int, Place] = {}  # signs on spare keys, the one that was used longest ago first
+        self._rows: Rows = {}  # of the spare keys
+        for at, row in enumerate(rows):
+            keysyms = [keysym for keysym in row if keysym]
+            if all(keysym >= VENDOR for keysym in keysyms):
+                self._rows[first + at] = (0, 0)
+                continue
+            for column in (1, 0):
+                if column < len(row) and row[column]:
+                    known = self._codes.get(row[column])
+                    if known is None or (known[1] and not column):
+                        self._codes[row[column]] = (first + at, bool(column))
+        # Neighbours in turn, so that many signs need few requests.
+        self._free = [(code, shifted) for code in sorted(self._rows, reverse=True) for shifted in (True, False)]
+        self.spare = len(self._free)
+
+    def place(self, keysym: int) -> Place:
+        """Where a keysym is. Raises KeyError."""
+        if keysym in self._bound:
+            self._bound[keysym] = self._bound.pop(keysym)
+            return self._bound[keysym]
+        return self._codes[keysym]
+
+    def typed(self, keysym: int) -> bool:
+        """Whether the layout itself types it."""
+        return keysym in self._codes
+
+    def part(self, keysyms: Sequence[int]) -> int:
+        """How many of `keysyms`, from the first, can be typed without one of them giving way."""
+        wanted: set[int] = set()
+        for at, keysym in enumerate(keysyms):
+            if keysym not in self._codes:
+                wanted.add(keysym)
+                if len(wanted) > self.spare:
+                    return at
+        return len(keysyms)
+
+    def _missing(self, keysyms: Iterable[int]) -> list[int]:
+        return [k for k in dict.fromkeys(keysyms) if k not in self._codes and k not in self._bound]
+
+    def gives_way(self, keysyms: Iterable[int]) -> bool:
+        """Whether signs on spare keys have to give way to `keysyms`."""
+        return len(self._missing(keysyms)) > len(self._free)
+
+    def bind(self, keysyms: Sequence[int]) -> Rows:
+        """Give those of `keysyms` that no key types keys of their own; what is to be bound.
+
+        At most as many as `part` tells.
+        """
+        missing = self._missing(keysyms)
+        for keysym in dict.fromkeys(keysyms):
+            if keysym in self._bound:
+                self.place(keysym)  # used now: it does not give way
+        change: Rows = {}
+        for keysym in missing:
+            code, shifted = self._free.pop() if self._free else self._bound.pop(next(iter(self._bound)))
+            plain, upper = self._rows[code]
+            self._rows[code] = change[code] = (plain, keysym) if shifted else (keysym, upper)
+            self._bound[keysym] = (code, shifted)
+        return change
