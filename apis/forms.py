@@ -14,7 +14,7 @@ import msgspec
 
 from apis.actions import Function, Place, functions_for
 from apis.codeorder import code_first
-from apis.observation import Element, Observation
+from apis.observation import Element, Observation, Window
 from apis.paperorder import paper_first
 from apis.sheetorder import sheet_first
 from apis.slideorder import slide_first
@@ -23,6 +23,7 @@ from apis.space import MEANING, ActionSpace
 Form = Literal["compact", "paper"]
 FORMS: tuple[Form, ...] = ("compact", "paper")
 MAX_TASK = 2000
+ESCAPED_MAX = 20_000  # longer than any label, however it is escaped
 LAST_TURNS_COMPACT, LAST_TURNS_PAPER = 8, 30
 COMPACT_WINDOWS, COMPACT_ELEMENTS, COMPACT_TEXT = 8, 60, 80
 COMPACT_TERMINAL = 200  # characters of a terminal's last lines
@@ -64,16 +65,21 @@ def element_names(observation: Observation) -> dict[str, Element]:
     Of several windows only the active one can be worked with, so elements known to belong to another are left out, and
     so are disabled ones. A spreadsheet lists what is worked with before its menus, and of its tool bars a few buttons.
     """
+    here = _here(observation)
+    return {f"e{n}": element for n, element in zip(range(1, COMPACT_ELEMENTS + 1), here, strict=False)}
+
+
+def _here(observation: Observation) -> list[Element]:
+    """What can be worked with, in the order of the compact form; where that is nothing, what stands behind it."""
     active = observation.active
     here = [
         element
         for element in observation.elements
-        if element.window in (-1, active) and ("sen" in element.states or not element.states)
+        if (element.window in (-1, active) or "behind" in element.states)
+        and ("sen" in element.states or not element.states)
     ]
     order = _FIRST.get(observation.app)
-    if order is not None:
-        here = order(here)
-    return {f"e{n}": element for n, element in zip(range(1, COMPACT_ELEMENTS + 1), here, strict=False)}
+    return here if order is None else order(here)
 
 
 def place(where: Place, observation: Observation) -> tuple[int, int]:
@@ -96,10 +102,32 @@ def row(element: Element) -> str:
     if element.tag == "terminal":
         label = escaped(_last_lines(element.text), 2 * COMPACT_TERMINAL)
     else:
-        label = escaped(element.label, COMPACT_TEXT)
+        label = around(element.label, element.label_caret, COMPACT_TEXT)
+        label = "" if label == element.tag.replace("-", " ") else label  # which its tag says
     marked = element.tag not in _UNMARKED and ("sel" in element.states or "chk" in element.states)
     marked = marked or (element.tag == "table-cell" and "foc" in element.states)
-    return f"{escaped(element.tag, 40)} {label}".rstrip() + (" *" if marked else "")
+    behind = " (behind)" if "behind" in element.states else ""
+    return f"{escaped(element.tag, 40)} {label}".rstrip() + (" *" if marked else "") + behind
+
+
+def around(text: str, caret: int, limit: int) -> str:
+    """`text` escaped to at most `limit` characters: its start, or where the caret is not in that, what is around it."""
+    at = len(escaped(text[:caret], ESCAPED_MAX)) if caret > 0 else 0
+    if at <= limit - 10:
+        return escaped(text, limit)
+    whole = escaped(text, ESCAPED_MAX)
+    first = min(at - limit // 2, len(whole) - limit + 3)
+    if first <= 0 or len(whole) <= limit:
+        return escaped(text, limit)
+    return f"...{whole[first:]}" if len(whole) - first <= limit - 3 else f"...{whole[first : first + limit - 6]}..."
+
+
+def _left_out(observation: Observation, listed: int, there: int) -> str:
+    """What there is more than is listed, "" where that is nothing."""
+    parts = [f"{observation.beyond} out of view"] * (observation.beyond > 0)
+    parts += [f"{there - listed} not listed"] * (there > listed)
+    parts += ["some not read"] * observation.cut
+    return ", ".join(parts)
 
 
 def _last_lines(text: str) -> str:
@@ -122,9 +150,14 @@ def render_compact(
     lines += [f"did: {escaped(turn.line or 'refused', 2 * COMPACT_TEXT)}" for turn in history[-LAST_TURNS_COMPACT:]]
     lines.append(f"app: {escaped(observation.app, 80) or 'none'}")
     for n, window in enumerate(observation.windows[:COMPACT_WINDOWS], 1):
-        lines.append(f"w{n} {'* ' if window.active else ''}{escaped(window.title, COMPACT_TEXT)}".rstrip())
+        title = escaped(window.title, COMPACT_TEXT) + " (minimised)" * window.minimised
+        lines.append(f"w{n} {'* ' if window.active else ''}{title}".rstrip())
     elements = element_names(observation)
     lines += [f"{name} {row(element)}" for name, element in elements.items()]
+    if more := _left_out(observation, len(elements), len(_here(observation))):
+        lines.append(f"more: {more}")
+    if observation.unread:
+        lines.append(f"front: {observation.unread}")
     sheet = observation.app == "libreoffice_calc" and any(element.tag == "table-cell" for element in elements.values())
     if observation.info and not sheet:  # what the info says of a sheet, its cells say
         lines.append(f"info: {escaped(observation.info, COMPACT_TEXT * 5)}")
@@ -161,16 +194,20 @@ def render_paper(
 
 def _state(observation: Observation, last: str | None) -> str:
     apps = ["Window ID    App Name    Title"]
-    apps += [f"0x{w.number:08x}    {escaped(w.app, 80)}    {escaped(w.title, PAPER_TEXT)}" for w in observation.windows]
+    apps += [f"0x{w.number:08x}    {escaped(w.app, 80)}    {_titled(w)}" for w in observation.windows]
     active = observation.active
     current = f"0x{observation.windows[active].number:08x}" if active >= 0 else "None"
     rows = ["tag\ttext\tposition (center x & y)\tsize (w & h)"]
     rows += [
-        f"{escaped(e.tag, 40)}\t{escaped(e.label, PAPER_TEXT)}\t({e.cx}, {e.cy})\t({e.w}, {e.h})"
+        f"{escaped(e.tag, 40)}\t{_labelled(e)}\t({e.cx}, {e.cy})\t({e.w}, {e.h})"
         for e in observation.elements[:PAPER_ELEMENTS]
     ]
     if len(observation.elements) > PAPER_ELEMENTS:
         rows.append("...")
+    if more := _left_out(observation, 0, 0):
+        rows.append(f"more: {more}")
+    if observation.unread:
+        rows.append(f"front: {observation.unread}")
     info = escaped(observation.info, PAPER_INFO) or "None"
     parts = (
         "Apps: " + "\n".join(apps),
@@ -179,6 +216,14 @@ def _state(observation: Observation, last: str | None) -> str:
         f"App Info: {info}",
     )
     return "\n\n".join(f"* {part}" for part in (*parts, f"Previous Action Result: {_result(last)}"))
+
+
+def _titled(window: Window) -> str:
+    return escaped(window.title, PAPER_TEXT) + " (minimised)" * window.minimised
+
+
+def _labelled(element: Element) -> str:
+    return escaped(element.label, PAPER_TEXT) + " (behind)" * ("behind" in element.states)
 
 
 def _result(text: str | None) -> str:

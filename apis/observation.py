@@ -28,6 +28,7 @@ class Window(msgspec.Struct, frozen=True):
     wm_class: str
     title: str
     active: bool
+    minimised: bool = False  # it shows nothing
 
     @property
     def app(self) -> str:
@@ -45,8 +46,10 @@ class Element(msgspec.Struct, frozen=True):
     y: int
     w: int
     h: int
-    states: tuple[str, ...] = ()  # foc, chk, sel, sen, edt, exp; bar: on a full tool bar, off: surely disabled
+    states: tuple[str, ...] = ()  # foc, chk, sel, sen, edt, exp; bar: on a full tool bar, off: surely disabled,
+    # behind: it shows, and a dialog that can't be read holds it
     window: int = -1  # index into Observation.windows; -1 where unknown
+    caret: int = -1  # the caret's place in `text`, -1 where it is not in it or not known
 
     @property
     def cx(self) -> int:
@@ -61,9 +64,17 @@ class Element(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         """What a model reads: the name, the text, or both; of a cell its address and what it shows."""
+        if self.text and self.name == self.tag.replace("-", " "):
+            return self.text  # an unnamed control is called what it is
         if self.name and self.text and self.text != self.name:
             return f"{self.name} {self.text}" if self.tag == "table-cell" else f"{self.name} ({self.text})"
         return self.name or self.text
+
+    @property
+    def label_caret(self) -> int:
+        """The caret's place in the label, -1 where it is not in it."""
+        at = self.label.find(self.text, len(self.name) if self.name else 0) if self.caret >= 0 else -1
+        return at + self.caret if at >= 0 else -1
 
     @property
     def editable(self) -> bool:
@@ -77,6 +88,8 @@ class Observation(msgspec.Struct, frozen=True):
     windows: tuple[Window, ...]
     elements: tuple[Element, ...]
     info: str = ""  # what the active application's tools say about its document
+    cut: bool = False  # an application did not answer in time, or there was more than the agent's bounds
+    beyond: int = 0  # things in the lists and pages shown that are scrolled out of view
 
     @property
     def active(self) -> int:
@@ -88,24 +101,81 @@ class Observation(msgspec.Struct, frozen=True):
         """The active window's application, "" when there is none."""
         return self.windows[self.active].app if self.active >= 0 else ""
 
+    @property
+    def unread(self) -> str:
+        """Why nothing of the active window can be listed, and what works there; "" where something is."""
+        active = self.active
+        if active < 0 or any(e.window in (active, -1) and "behind" not in e.states for e in self.elements):
+            return ""
+        if self.cut:
+            return "the window in front did not answer in time: Agent.wait, then look again"
+        title = self.windows[active].title
+        if title.startswith(_FILE_DIALOGS):
+            accept = "alt, s" if title.startswith("Save") else "alt, o"  # its button; enter alone gives it up
+            return f"this file dialog can't be read: type a path, then press {accept}; escape closes it"
+        return "the window in front can't be read; keys and clicks reach it"
 
+
+_FILE_DIALOGS = ("Open", "Save", "Select", "Choose", "Upload")
 _ENDINGS = (
     "item", "button", "heading", "label", "scrollbar", "searchbox", "textbox", "link", "tabelement", "textfield",
     "textarea", "menu",
 )  # fmt: skip
 _TAGS = frozenset(
     (
-        "alert", "canvas", "check-box", "combo-box", "entry", "icon", "image", "page-tab", "paragraph", "scroll-bar",
-        "section", "slider", "spin-button", "static", "table-cell", "terminal", "text",
+        "alert",
+        "canvas",
+        "check-box",
+        "combo-box",
+        "date-editor",
+        "dial",
+        "entry",
+        "icon",
+        "image",
+        "level-bar",
+        "page-tab",
+        "paragraph",
+        "password-text",
+        "progress-bar",
+        "scroll-bar",
+        "section",
+        "slider",
+        "spin-button",
+        "static",
+        "switch",
+        "table-cell",
+        "terminal",
+        "text",
     )
-)  # fmt: skip
+)
+_ACTED_ON = frozenset(
+    (
+        "check-box",
+        "combo-box",
+        "date-editor",
+        "dial",
+        "entry",
+        "icon",
+        "link",
+        "list-item",
+        "page-tab",
+        "password-text",
+        "slider",
+        "spin-button",
+        "switch",
+        "terminal",
+        "text",
+        "tree-item",
+    )
+)
+_OF_CHOICE = ("foc", "chk", "sel", "exp")  # states that the kept one of several elements takes on  # fmt: skip
 
 
 def usable(element: Element) -> bool:
     """The published filter: a tag that says something, on the screen, with a name or a text.
 
-    Two things are added to it: an editable field stays even when it is empty, else nobody could ever fill it, and
-    tabs stay, else nobody could turn to another sheet.
+    Two things are added to it: an editable field stays even when it is empty, else it could never be filled, and tabs,
+    bars that tell a value and fields for dates and passwords stay.
     """
     tag = element.tag
     kept = tag.startswith("document") or tag.endswith(_ENDINGS) or tag in _TAGS
@@ -113,16 +183,38 @@ def usable(element: Element) -> bool:
     return kept and shown and bool(element.label.strip() or element.editable)
 
 
+def _acted_on(element: Element) -> bool:
+    """Whether an element is one to click or to type into, and not only the words on it."""
+    tag = element.tag
+    return tag in _ACTED_ON or tag.endswith(("button", "menu-item")) or tag == "menu" or element.editable
+
+
 def without_duplicates(elements: Sequence[Element]) -> list[Element]:
-    """Drop an element that says the same as an earlier one and overlaps it (intersection over union above 0.2)."""
+    """Of elements that say the same and overlap (intersection over union above 0.2) only one is kept.
+
+    That is the first that can be acted on, or the first of all; it stands where the first stood, and takes on what the
+    others say of being checked, chosen, focused and unfolded.
+    """
     kept: list[Element] = []
-    by_label: dict[str, list[Element]] = {}
+    by_label: dict[str, list[int]] = {}  # indexes into `kept`
     for element in elements:
-        same = by_label.setdefault(element.label, [])
-        if not any(_overlap(element, other) > 0.2 for other in same):
-            same.append(element)
+        same = by_label.setdefault(element.name or element.text, [])
+        at = next((at for at in same if _one_thing(element, kept[at])), None)
+        if at is None:
+            same.append(len(kept))
             kept.append(element)
+            continue
+        first = kept[at]
+        winner, other = (element, first) if _acted_on(element) and not _acted_on(first) else (first, element)
+        taken = tuple(state for state in _OF_CHOICE if state in other.states and state not in winner.states)
+        kept[at] = msgspec.structs.replace(winner, states=winner.states + taken) if taken else winner
     return kept
+
+
+def _one_thing(a: Element, b: Element) -> bool:
+    """Whether two elements of the same name are one: at one place, and not both with a value of their own."""
+    said = a.label == b.label or not (a.text and b.text) or a.name == b.text or b.name == a.text
+    return said and _overlap(a, b) > 0.2
 
 
 def _overlap(a: Element, b: Element) -> float:
@@ -135,20 +227,25 @@ def _overlap(a: Element, b: Element) -> float:
 def from_guest(frame: Any) -> Observation:
     """The guest agent's answer to `observe`, checked, cut and filtered.
 
-    `frame`, or what its struct stands for, is `{"windows": [{"id", "class", "title", "active"}], "elements": [[tag,
-    name, text, x, y, w, h, states, window]], "info": text}`, the last one not always; unknown keys are ignored. Raises
+    `frame`, or what its struct stands for, is `{"windows": [{"id", "class", "title", "active", "minimised"}],
+    "elements": [[tag, name, text, x, y, w, h, states, window]], "info": text, "carets": [[element's index, place]],
+    "cut": bool, "beyond": n}`, of which "minimised" and the last four may be missing; unknown keys are ignored. Raises
     ProtocolError when it is anything else.
     """
     try:
         if isinstance(frame, msgspec.Struct):
             frame = msgspec.to_builtins(frame)
         windows = tuple(_window(row) for row in frame["windows"][:MAX_WINDOWS])
-        elements = [_element(row) for row in frame["elements"][:MAX_ELEMENTS] if not _vast(row)]
+        carets = {_whole(at, MAX_ELEMENTS): _whole(place, MAX_TEXT) for at, place in frame.get("carets", ())}
+        rows = enumerate(frame["elements"][:MAX_ELEMENTS])
+        elements = [_element(row, carets.get(at, -1)) for at, row in rows if not _vast(row)]
         info = _text(frame.get("info"), MAX_INFO)
+        cut = frame.get("cut") is True or len(frame["elements"]) > MAX_ELEMENTS
+        beyond = max(0, _whole(frame.get("beyond", 0), 2**31))
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise ProtocolError(f"the guest's observation has another shape: {type(error).__name__}") from error
     usable_ones = without_duplicates([element for element in elements if usable(element)])
-    return Observation(windows=windows, elements=tuple(usable_ones), info=info)
+    return Observation(windows=windows, elements=tuple(usable_ones), info=info, cut=cut, beyond=beyond)
 
 
 def _window(row: Any) -> Window:
@@ -157,6 +254,7 @@ def _window(row: Any) -> Window:
         wm_class=_text(row["class"])[:80],
         title=_text(row["title"]),
         active=row["active"] is True,
+        minimised=row.get("minimised") is True,
     )
 
 
@@ -165,7 +263,7 @@ def _vast(row: Any) -> bool:
     return any(type(value) is int and abs(value) > MAX_PIXEL for value in row[3:7])
 
 
-def _element(row: Any) -> Element:
+def _element(row: Any, caret: int) -> Element:
     tag, name, text, x, y, w, h, states, window = row[:9]
     return Element(
         tag=_text(tag)[:40].replace(" ", "-"),
@@ -177,6 +275,7 @@ def _element(row: Any) -> Element:
         h=_whole(h, MAX_PIXEL),
         states=tuple(_text(state)[:8] for state in states[:8]),
         window=_whole(window, MAX_WINDOWS),
+        caret=caret,
     )
 
 

@@ -38,6 +38,7 @@ class Listed(msgspec.Struct, frozen=True):
     class_: str | None = msgspec.field(name="class")
     title: str | None
     active: bool
+    minimised: bool = False
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -51,6 +52,8 @@ class Frame(msgspec.Struct, frozen=True):
         tuple[str | None, str | None, str | None, int, int, int, int, list[str | None], int]
     ]  # tag, name, text, x, y, width, height, states, window's place in the list
     cut: bool = False  # the deadline had come before all was listed
+    carets: list[tuple[int, int]] = []  # an element's place in the list, the caret's in its text
+    beyond: int = 0  # things that are scrolled out of view
     info: str | None = None
 
 

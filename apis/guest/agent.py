@@ -186,11 +186,13 @@ class Agent:
         size = self._pixels.width, self._pixels.height
         walk = self._accessibility().observe(rows, *size, self._windows.popups)
         walk.elements += self._terminals.elements(rows, walk.hidden)
-        kept = ("id", "class", "title", "active")
+        kept = ("id", "class", "title", "active", "minimised")
         return {
             "windows": [{key: row[key] for key in kept} for row in rows],
-            "elements": walk.elements,
+            "elements": [element[:9] for element in walk.elements],
+            "carets": [[at, element[9]] for at, element in enumerate(walk.elements) if element[9:] > [-1]],
             "cut": walk.cut,
+            "beyond": walk.beyond,
             "info": self._tools.info(next((row["class"] for row in rows if row["active"]), "")),
         }
 

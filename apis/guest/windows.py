@@ -11,7 +11,7 @@ from guest.errors import Refused
 from guest.screenlink import ScreenLink
 from Xlib import X
 from Xlib.error import BadDrawable, BadWindow
-from Xlib.protocol import event
+from Xlib.protocol import event, request
 
 WINDOWS_MAX = 32
 POPUPS_MAX = 64
@@ -41,10 +41,12 @@ class Windows:
     def list(self) -> list[dict[str, Any]]:
         """Windows in the order they were mapped.
 
-        Each with id, class, title, active, x, y, w, h (screen pixels), pid, stack and modal.
-        `stack` is the place in the stacking order, 0 at the bottom; `modal` holds the program's other windows.
+        Each with id, class, title, active, minimised, x, y, w, h (screen pixels), pid, stack and modal.
+        `stack` is the place in the stacking order, 0 at the bottom; `modal` holds the program's other windows. What is
+        minimised, rolled up or on another desktop shows nothing: all count as minimised.
         """
         ids = self._root_list("_NET_CLIENT_LIST")[:WINDOWS_MAX]
+        shown = self._viewable(ids)
         stacking = self._root_list("_NET_CLIENT_LIST_STACKING")
         active = (self._root_list("_NET_ACTIVE_WINDOW") or [0])[0]
         rows = []
@@ -65,6 +67,7 @@ class Windows:
                     "class": wm_class[1][:TITLE_MAX],
                     "title": str(title)[:TITLE_MAX],
                     "active": number == active,
+                    "minimised": number not in shown,
                     "x": -origin.x,
                     "y": -origin.y,
                     "w": geometry.width,
@@ -76,16 +79,33 @@ class Windows:
             )
         return rows
 
+    def _viewable(self, numbers: list[int]) -> set[int]:
+        """Which windows are mapped, with all that they lie in; the questions go out together."""
+        asked = [
+            (number, request.GetWindowAttributes(display=self._link.display.display, window=number, defer=1))
+            for number in numbers
+        ]
+        found = set()
+        for number, question in asked:
+            try:
+                question.reply()
+            except _GONE:
+                continue
+            if question.map_state == X.IsViewable:
+                found.add(number)
+        return found
+
     def popups(self) -> list[tuple[int, int, int, int]]:
         """Where windows that the manager does not manage show, menus above all: x, y, width, height in pixels."""
         found = []
-        for window in self._link.root.query_tree().children[-POPUPS_MAX:]:
+        tops = self._link.root.query_tree().children[-POPUPS_MAX:]
+        shown = self._viewable([window.id for window in tops])
+        for window in tops:
             try:
-                if not self._number(window, "_NET_WM_WINDOW_TYPE"):
+                if window.id not in shown or not self._number(window, "_NET_WM_WINDOW_TYPE"):
                     continue  # a frame, or a program's own invisible one
-                if window.get_attributes().map_state == X.IsViewable:
-                    box = window.get_geometry()
-                    found.append((box.x, box.y, box.width, box.height))
+                box = window.get_geometry()
+                found.append((box.x, box.y, box.width, box.height))
             except _GONE:
                 continue
         return found

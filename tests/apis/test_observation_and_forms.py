@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.forms import Turn, element_names, escaped, place, render_compact, render_paper, window_names
+from apis.forms import Turn, around, element_names, escaped, place, render_compact, render_paper, window_names
 from apis.grammar import Refusal, parse
 from apis.observation import MAX_ELEMENTS, MAX_TEXT, MAX_WINDOWS, Observation, from_guest
 from runtime.errors import ProtocolError
@@ -136,6 +136,62 @@ def test_the_filter_drops_what_says_nothing_and_what_is_said_twice() -> None:
         ("icon", "plum.txt"),
         ("text", "Name (kiwi)"),
     ]
+
+
+def test_of_elements_at_one_place_the_one_to_act_on_stays_with_all_states() -> None:
+    frame = {
+        "windows": [window(1, "x", active=True)],
+        "elements": [
+            row("table-cell", "weekly", states=["sen", "sel"]),
+            row("check-box", "weekly", states=["sen", "chk"]),
+            row("label", "OK", at=1),
+            row("push-button", "OK", at=1),
+            row("entry", "Size", "4", at=2),
+            row("entry", "Size", "5", at=2),  # two fields, however they are laid out
+        ],
+    }
+    found = from_guest(frame).elements
+    assert [(element.tag, element.label) for element in found] == [
+        ("check-box", "weekly"), ("push-button", "OK"), ("entry", "Size (4)"), ("entry", "Size (5)"),
+    ]  # fmt: skip
+    assert set(found[0].states) == {"sen", "sel", "chk"}
+
+
+def test_what_is_not_listed_is_said() -> None:
+    frame = {"windows": [window(1, "x", active=True)], "elements": [row("label", f"n{n}", at=n) for n in range(70)]}
+    assert "\nmore: 10 not listed\nlast:" in render_compact("Go", [], from_guest(frame), None)
+    told = render_compact("Go", [], from_guest(frame | {"beyond": 3, "cut": True}), None)
+    assert "\nmore: 3 out of view, 10 not listed, some not read\nlast:" in told
+    paper = render_paper("Go", "vlc", [], from_guest(frame | {"beyond": 3}), None)[-1]["content"]
+    assert "\nmore: 3 out of view\n" in paper
+    assert "more:" not in render_compact("Go", [], from_guest(FRAME), None)
+
+
+def test_a_window_of_which_nothing_is_read_says_what_works_there() -> None:
+    back = row("push-button", "Choose", states=["sen", "behind"])
+    windows = [window(1, "U"), window(2, "Save File", active=True)]
+    told = render_compact("Go", [], from_guest({"windows": windows, "elements": [back]}), None)
+    assert (
+        "e1 push-button Choose (behind)\nfront: this file dialog can't be read: type a path, then press alt, s" in told
+    )
+    late = from_guest({"windows": windows, "elements": [], "cut": True})
+    assert late.unread == "the window in front did not answer in time: Agent.wait, then look again"
+    assert "front: the window in front" in render_paper("Go", "vlc", [], late, None)[-1]["content"]
+    minimised = from_guest({"windows": [window(1, "U") | {"minimised": True}], "elements": []})
+    assert "w1 U (minimised)\nlast:" in render_compact("Go", [], minimised, None)
+    assert "U (minimised)\n" in render_paper("Go", "vlc", [], minimised, None)[-1]["content"]
+
+
+@given(st.text(max_size=300), st.integers(-1, 300))
+def test_what_is_around_the_caret_is_one_short_line(text: str, caret: int) -> None:
+    caret = min(caret, len(text))
+    shown = around(text, caret, 80)
+    assert len(shown) <= 80
+    assert shown.isprintable()
+    if len(escaped(text, 10_000)) <= 80 or caret < 12:
+        assert shown == escaped(text, 80)
+    if text.isascii() and text.isprintable() and 0 < caret <= len(text):
+        assert text[caret - 5 : caret][-5:] in shown or caret < 5
 
 
 def test_what_the_guest_says_is_cut_and_escaped() -> None:

@@ -1,0 +1,145 @@
+"""What is seen is what shows: scrolled, covered, minimised, valued and unnamed things on real desktops."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from apis.apps import OFFICE
+from apis.forms import render_compact
+from apis.observation import Observation, from_guest
+
+Guest = Any  # a desktop in a test's words: see conftest.py
+PAGE = (
+    "<title>Form</title><table><tr><td>Mail<td><input type=checkbox aria-label=weekly checked></table>"
+    "<label>Size <select><option>S<option selected>XL</select></label>"
+    "<label>Copies <input type=number value=7></label><label>Loud <input type=range max=10 value=3></label>"
+    "<progress aria-label=Done max=1 value=0.25></progress>"
+    "<p><input placeholder='Your town'><input type=password placeholder=Secret><button></button>"
+    "<input type=checkbox><input type=radio checked>"
+    "<p><input type=file>" + "".join(f"<p><a href='#{n}'>link {n}</a>" for n in range(150))
+)
+
+CSV = "--infilter=Text - txt - csv (StarCalc):44,34,76,1"
+MINIMISE = """
+from Xlib import X, display
+from Xlib.protocol import event
+link = display.Display()
+root = link.screen().root
+number = root.get_full_property(link.intern_atom("_NET_ACTIVE_WINDOW"), 0).value[0]
+window = link.create_resource_object("window", number)
+asked = event.ClientMessage(window=window, client_type=link.intern_atom("WM_CHANGE_STATE"), data=(32, [3, 0, 0, 0, 0]))
+root.send_event(asked, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+link.sync()
+"""
+
+
+async def seen(guest: Guest) -> Observation:
+    await guest("settle", timeout_ms=8000, quiet_ms=150)
+    return from_guest(await guest("observe"))
+
+
+def labels(look: Observation, tag: str) -> list[str]:
+    return [element.label for element in look.elements if element.tag == tag]
+
+
+async def test_what_is_scrolled_to_in_a_folder_is_seen(guest: Guest) -> None:
+    await guest("launch", argv=["sh", "-c", "mkdir big && cd big && for n in $(seq -w 200); do echo > file$n; done"])
+    await guest("settle", timeout_ms=5000)
+    await guest.open("pcmanfm", "big", title="big")
+    look = await seen(guest)
+    assert "file001" in labels(look, "icon")
+    assert "file200" not in labels(look, "icon")
+    assert f"\nmore: {200 - len(labels(look, 'icon'))} out of view" in render_compact("Go", [], look, None)
+    await guest.act("hotkey", keys=["End"])
+    look = await seen(guest)
+    assert labels(look, "icon")[-1] == "file200"
+    assert "file001" not in labels(look, "icon")
+    (last,) = [element for element in look.elements if element.label == "file200"]
+    await guest.act("click", x=last.cx, y=last.cy)
+    await guest.act("hotkey", keys=["F2"])
+    assert "file200" in [element.text for element in (await seen(guest)).elements]
+
+
+async def test_what_is_scrolled_to_in_a_file_dialog_and_a_text_is_seen(guest: Guest) -> None:
+    await guest("launch", argv=["sh", "-c", "mkdir big && cd big && for n in $(seq -w 200); do echo > file$n; done"])
+    await guest("settle", timeout_ms=5000)
+    await guest("write_file", path="big/long.txt", data="\n".join(f"line {n:03}" for n in range(400)).encode())
+    await guest.open("mousepad", "big/long.txt", title="long.txt")
+    await guest.act("hotkey", keys=["ctrl", "End"])
+    await guest.act("type_text", text="\nthe very last line")
+    look = await seen(guest)
+    (text,) = [element for element in look.elements if element.tag == "text"]
+    assert text.text.startswith("...")
+    assert text.text.endswith("line 399\nthe very last line")
+    assert re.search(r"text \.\.\..*the very last line\n", render_compact("Go", [], look, None))
+    await guest.act("hotkey", keys=["ctrl", "s"])
+    await guest.act("hotkey", keys=["ctrl", "o"])
+    for notches, shown in ((50, (True, False)), (-50, (False, True))):
+        await guest("scroll", x=700, y=400, dy=notches)
+        names = labels(await seen(guest), "table-cell")
+        assert ("file200" in names, "file001" in names) == shown, names
+
+
+async def test_a_minimised_window_is_said_to_be_and_covers_nothing(guest: Guest) -> None:
+    await guest("write_file", path="Documents/plum.txt", data=b"hello")
+    await guest.open("mousepad", "Documents/plum.txt", title="plum.txt")
+    await guest.open("xterm", "-T", "one", title="one", accessible=False)
+    assert "hello" not in [element.text for element in (await seen(guest)).elements]
+    await guest("launch", argv=["python3", "-c", MINIMISE])
+    async with asyncio.timeout(10):
+        while len(await guest("running")) > 2:  # noqa: ASYNC110 - a guest's
+            await asyncio.sleep(0.02)
+    look = await seen(guest)
+    assert [(window.title, window.minimised) for window in look.windows] == [
+        ("plum.txt - Mousepad", False), ("one", True),
+    ]  # fmt: skip
+    assert "hello" in [element.text for element in look.elements]
+    assert not [element for element in look.elements if element.tag == "terminal"]
+    assert "w2 one (minimised)" in render_compact("Go", [], look, None)
+
+
+async def test_what_an_open_menu_covers_is_not_listed(guest: Guest) -> None:
+    sheet = "\n".join(",".join(str(row * 9 + column) for column in range(9)) for row in range(20))
+    await guest("write_file", path="Documents/g.csv", data=sheet.encode())
+    await guest.open(*OFFICE, CSV, "--calc", "Documents/g.csv", title="g.csv")
+    await guest.act("click", **await guest.centre("menu", "Data"))
+    look = await seen(guest)
+    items = [element for element in look.elements if element.tag == "menu-item"]
+    assert items
+    for element in look.elements:
+        under = [i for i in items if i.x <= element.cx < i.x + i.w and i.y <= element.cy < i.y + i.h]
+        assert element.tag == "menu-item" or not under, element
+    assert "A9" in [element.name for element in look.elements]
+
+
+async def test_a_page_tells_values_names_states_and_what_is_scrolled_to(guest: Guest) -> None:
+    await guest("write_file", path="Documents/t.html", data=PAGE.encode())
+    await guest("write_file", path="Documents/plum.txt", data=b"x")
+    await guest.open("chromium", "file:///home/agent/Documents/t.html", title="Form")
+    look = await seen(guest)
+    told = [(element.tag, element.label, "chk" in element.states) for element in look.elements]
+    for row in (
+        ("check-box", "weekly", True), ("combo-box", "Size (XL)", False), ("spin-button", "Copies (7)", False),
+        ("slider", "Loud (3)", False), ("progress-bar", "Done (0.25)", False), ("entry", "Your town", False),
+        ("push-button", "push button", False), ("check-box", "check box", False),
+        ("radio-button", "radio button", True),
+    ):  # fmt: skip
+        assert row in told, (row, told)
+    assert "Secret" in labels(look, "password-text") + labels(look, "entry"), told
+    (button,) = [element for element in look.elements if "Choose File" in element.label]
+    await guest.act("click", x=button.cx, y=button.cy)
+    await guest("wait_window", title="Open File", accessible=False)
+    look = await seen(guest)
+    assert "this file dialog can't be read: type a path, then press alt, o" in look.unread
+    assert [element.label for element in look.elements if "behind" in element.states]
+    assert {"behind"} <= {state for element in look.elements for state in element.states}
+    await guest.act("type_text", text="/home/agent/Documents/plum.txt")
+    await guest.act("hotkey", keys=["alt", "o"])
+    assert "Choose File: plum.txt" in labels(await seen(guest), "push-button")
+    await guest("scroll", x=600, y=400, dy=50)
+    look = await seen(guest)
+    assert look.unread == ""
+    assert "link 149" in labels(look, "link") + labels(look, "static")
+    assert "link 0" not in labels(look, "link")
