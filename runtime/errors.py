@@ -50,6 +50,10 @@ class StoreError(ComputerRLError):
     """Stored bytes are missing, torn or not what their digest says, or can't be written."""
 
 
+class PayloadLost(StoreError):
+    """A stored payload is gone, freed, torn or not what its digest says: another try would read the same."""
+
+
 class SamplerError(ComputerRLError):
     """An engine refused, failed or answered nonsense."""
 

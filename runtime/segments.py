@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import hashlib
 import os
@@ -23,7 +24,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from runtime.errors import StoreError
+from runtime.errors import PayloadLost, StoreError
 from runtime.message import BlobRef
 
 MAGIC = b"CRS1"
@@ -32,6 +33,7 @@ MAX_INDEX = 65_536  # digests remembered for not storing a payload twice
 # An older payload's owner may let it go between a second one's append and whatever makes that one known as an owner.
 SHARED_S = 60.0
 _HEADER = struct.Struct("<4sI16s")
+_SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
 _NAME = re.compile(r"([a-z0-9_-]+)-(\d{6})\.seg")
 
 
@@ -195,15 +197,19 @@ class SegmentStore:
 
 
 def read_blob(folder: Path, ref: BlobRef) -> bytes:
-    """The payload of `ref`. Raises StoreError when it is missing, freed, torn or not what its digest says."""
+    """The payload of `ref`. Raises PayloadLost when it is missing, freed, torn or not what its digest says.
+
+    Raises StoreError where this process is short of descriptors or memory, which says nothing of the payload.
+    """
     if not _NAME.fullmatch(ref.segment) or not 0 <= ref.size <= MAX_BLOB_BYTES or ref.offset < _HEADER.size:
-        raise StoreError(f"not a reference into segments: {ref}")
+        raise PayloadLost(f"not a reference into segments: {ref}")
     try:
         payload = _pread(folder / ref.segment, ref)
     except OSError as error:
-        raise StoreError(f"can't read {ref.segment} at {ref.offset}: {error}") from error
+        kind = StoreError if error.errno in _SHORT_OF else PayloadLost
+        raise kind(f"can't read {ref.segment} at {ref.offset}: {error.strerror}") from error
     if digest_of(payload).hex() != ref.digest:
-        raise StoreError(f"{ref.segment} at {ref.offset} does not hold {ref.digest}")
+        raise PayloadLost(f"{ref.segment} at {ref.offset} does not hold {ref.digest}")
     return payload
 
 
@@ -232,7 +238,8 @@ def free_blob(folder: Path, ref: BlobRef) -> None:
 
 
 def _pread(path: Path, ref: BlobRef) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    # Without waiting: whatever else than a file stands under the name, no reader hangs on it.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         return os.pread(fd, ref.size, ref.offset)
     finally:

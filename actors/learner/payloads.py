@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from actors.replay.messages import StepPayload, Unreadable
-from runtime.errors import LearnerError, StoreError
+from runtime.errors import LearnerError, PayloadLost
 from runtime.message import BlobRef
 from runtime.segments import read_blob
 
@@ -28,12 +28,15 @@ class UnreadableError(LearnerError):
 
 
 def read(segments: Path, blobs: Collection[BlobRef], lease: int) -> dict[BlobRef, StepPayload]:
-    """The payloads of `blobs` in the folder `segments`. Raises UnreadableError naming all that can't be read."""
+    """The payloads of `blobs` in the folder `segments`. Raises UnreadableError naming all that can't be read.
+
+    Raises StoreError where this process can't read for now: that says nothing of the payloads.
+    """
     found, causes = dict[BlobRef, StepPayload](), dict[BlobRef, str]()
     for blob in blobs:
         try:
             found[blob] = _DECODE(read_blob(segments, blob))
-        except (StoreError, msgspec.DecodeError) as error:
+        except (PayloadLost, msgspec.DecodeError) as error:
             causes[blob] = str(error)
     if causes:
         raise UnreadableError(lease, causes)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from actors.replay.messages import StepPayload
 from apis.reasoning import spoken
-from runtime.errors import StoreError
+from runtime.errors import PayloadLost, StoreError
 from runtime.segments import digest_of
 
 FORMAT = "computerrl-demos-3"
@@ -78,13 +78,16 @@ def kind_of(path: Path) -> str:
     return kind
 
 
-def read(path: Path) -> tuple[Header, Iterator[Demo]]:
-    """What a recording says of itself, and its demonstrations one by one. Raises StoreError, also while iterating."""
+def read(path: Path, passed: Callable[[PayloadLost], None] | None = None) -> tuple[Header, Iterator[Demo]]:
+    """What a recording says of itself, and its demonstrations one by one. Raises StoreError, also while iterating.
+
+    Of a run's folder, what can't be read is told to `passed` instead; a file is taken whole or not at all.
+    """
     kind = kind_of(path)
     if kind == "run":
         from actors.replay.demorun import read_run
 
-        return read_run(path)
+        return read_run(path, passed)
     if kind == "parquet":
         from actors.replay.demoparquet import read_parquet
 

@@ -5,7 +5,7 @@ Invariant: the ledger is opened read-only, so looking at a run changes nothing a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from actors.replay.demofiles import FORMAT, Demo, DemoStep, Header, Tried
 from actors.replay.ledgerfile import reading
 from actors.replay.messages import Reservation, StepPayload, StepRef
-from runtime.errors import StoreError
+from runtime.errors import PayloadLost
 from runtime.segments import digest_of, read_blob
 
 _TRIED = "SELECT task, first_tries, first_wins, mixed_tries, mixed_wins FROM shown WHERE first_tries > 0 ORDER BY n"
@@ -23,8 +23,11 @@ _EPISODES = (
 )
 
 
-def read_run(folder: Path) -> tuple[Header, Iterator[Demo]]:
-    """As `demofiles.read`. Raises StoreError when there is no ledger of this build's form."""
+def read_run(folder: Path, passed: Callable[[PayloadLost], None] | None = None) -> tuple[Header, Iterator[Demo]]:
+    """As `demofiles.read`. Raises StoreError when there is no ledger of this build's form.
+
+    A demonstration that can't be read is passed by and told to `passed`; without that it raises PayloadLost.
+    """
     with reading(folder) as database:
         meta = {row["key"]: row["value"] for row in database.execute("SELECT key, value FROM meta")}
         count = database.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()[0]
@@ -34,7 +37,7 @@ def read_run(folder: Path) -> tuple[Header, Iterator[Demo]]:
         ]
     made_with = {key: meta.get(key, "") for key in ("tokenizer", "form", "actions")}
     header = Header(format=FORMAT, demos=count, tasks=tried, **made_with)
-    return header, _demos(folder, count)
+    return header, _demos(folder, count, passed)
 
 
 def counts(folder: Path) -> dict[str, int]:
@@ -44,7 +47,7 @@ def counts(folder: Path) -> dict[str, int]:
     return {row["name"].removeprefix("demos:"): row["value"] for row in rows}
 
 
-def _demos(folder: Path, count: int) -> Iterator[Demo]:
+def _demos(folder: Path, count: int, passed: Callable[[PayloadLost], None] | None) -> Iterator[Demo]:
     segments = folder / "segments"
     with reading(folder) as database:
         # A live run may add more meanwhile: as many as the header says are read.
@@ -52,6 +55,13 @@ def _demos(folder: Path, count: int) -> Iterator[Demo]:
             refs = database.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (row["token"],)).fetchall()
             told = bytes(row["reply"])
             work = msgspec.msgpack.decode(told, type=Reservation) if told else None
+            try:
+                steps = [portable(msgspec.msgpack.decode(ref["ref"], type=StepRef), segments) for ref in refs]
+            except PayloadLost as error:
+                if passed is None:
+                    raise
+                passed(error)
+                continue
             yield Demo(
                 task=row["task"],
                 route=work.route if work else "",
@@ -59,7 +69,7 @@ def _demos(folder: Path, count: int) -> Iterator[Demo]:
                 reason=row["reason"],
                 wall_s=row["wall_s"],
                 busy_s=row["busy_s"],
-                steps=[portable(msgspec.msgpack.decode(ref["ref"], type=StepRef), segments) for ref in refs],
+                steps=steps,
             )
 
 
@@ -70,7 +80,7 @@ def portable(step: StepRef, segments: Path) -> DemoStep:
     try:
         payload = msgspec.msgpack.decode(read_blob(segments, step.blob), type=StepPayload)
     except msgspec.DecodeError as error:
-        raise StoreError(f"{step.blob.segment} at {step.blob.offset} holds no step: {error}") from error
+        raise PayloadLost(f"{step.blob.segment} at {step.blob.offset} holds no step: {error}") from error
     alone = msgspec.structs.replace(payload, screenshot=None, logprobs=[], spans=[])
     digest = digest_of(msgspec.msgpack.encode(alone)).hex()
     return DemoStep(digest=digest, well_formed=step.well_formed, payload=alone)

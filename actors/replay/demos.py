@@ -17,7 +17,7 @@ from actors.replay.demofiles import Demo, DemoStep, Header, Tried
 from actors.replay.memory import store_steps
 from actors.replay.messages import DemosMoved, Lane, PhaseRef, Reservation, Sampling, StepRef
 from actors.replay.strata import family_of, name_of
-from runtime.errors import LedgerError, StoreError
+from runtime.errors import LedgerError, PayloadLost, StoreError
 from runtime.segments import SegmentStore
 
 
@@ -31,18 +31,21 @@ def label(book: Book) -> None:
 def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) -> DemosMoved:
     """Add the demonstrations at `path` (see `demofiles.read`) until `demos.count` are stored; those held are passed by.
 
+    Demonstrations of a run that can't be read are passed by, too, with an event.
+
     Raises StoreError when it is missing, torn or of another form of file, LedgerError for another tokenizer, form of
     prompts or action space; nothing is added then.
     """
     wanted = book.settings.demos.count - book.counter("demos")
     if wanted <= 0:  # also after a restart, when the recording may be gone
         return DemosMoved(demos=0)
-    header, found = demofiles.read(path)
+    lost: list[PayloadLost] = []
+    header, found = demofiles.read(path, lost.append)
     made_for = book.settings
     refuse_foreign(path, header, tokenizer=made_for.tokenizer, form=made_for.form, actions=made_for.actions)
     held = {row["digest"] for row in book.rows("SELECT digest FROM imports")}
     if book.counter("demo_attempts"):
-        held |= {demo.digest for demo in demofiles.read(run_dir)[1]}
+        held |= {demo.digest for demo in demofiles.read(run_dir, lambda _: None)[1]}
     added = 0
     solved: set[str] = set()
     for demo in found:  # to its end: one that was cut short adds nothing
@@ -53,6 +56,10 @@ def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) 
             held.add(demo.digest)
             solved.add(demo.task)
             added += 1
+    if lost:
+        book.emit(events.DEMOS_UNREADABLE, path=str(path), demos=len(lost), cause=str(lost[0]))
+    if lost and not added:
+        raise StoreError(f"{path}: none of its demonstrations can be read: {lost[0]}")
     # Of a recording that was not taken in whole, only the tasks of what was; those never solved have nothing to take.
     shown.take_in(book, [_shown(one) for one in header.tasks if one.task in solved or not one.wins + one.mixed_wins])
     segments.flush()

@@ -67,4 +67,6 @@ DEMO_STRATA = declare(
     "demo_strata", "info",
     rule=str, tasks=dict[str, int], first=dict[str, int], mixed=dict[str, int], policy=dict[str, int],
 )  # fmt: skip
+# Of a run's recording; the others are taken in.
+DEMOS_UNREADABLE = declare("demos_unreadable", "error", path=str, demos=int, cause=str)
 DEMOS_TAKEN_IN = declare("demos_taken_in", "info", path=str, demos=int)

@@ -97,7 +97,9 @@ def sweep(book: Book, folder: Path) -> int:
                 freed += blob.size
             except StoreError:
                 stuck += 1  # a file system without holes: the space comes back with the whole segment
-        book.execute("DELETE FROM blobs WHERE segment = ? AND at = ?", blob.segment, blob.offset)
+        book.execute(
+            "DELETE FROM blobs WHERE segment = ? AND at = ? AND digest = ?", blob.segment, blob.offset, blob.digest
+        )
     live = {row["segment"] for row in book.rows("SELECT DISTINCT segment FROM blobs")}
     began = book.row("SELECT MIN(wall) FROM reservations WHERE state = 'out'")
     limit = book.now if began is None or began[0] is None else float(began[0])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from runtime.errors import StoreError
 
-FORM = 4  # raise when a table changes
+FORM = 5  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # Versions are stored as `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
@@ -53,7 +53,7 @@ CREATE TABLE steps(
   PRIMARY KEY(token, n)) WITHOUT ROWID;
 CREATE TABLE blobs(
   segment TEXT NOT NULL, at INTEGER NOT NULL, size INTEGER NOT NULL, digest TEXT NOT NULL, refs INTEGER NOT NULL,
-  PRIMARY KEY(segment, at)) WITHOUT ROWID;
+  PRIMARY KEY(segment, at, digest)) WITHOUT ROWID;
 CREATE INDEX blobs_dead ON blobs(segment, at) WHERE refs <= 0;
 CREATE TABLE reservoirs(stay INTEGER NOT NULL, task TEXT NOT NULL, seen INTEGER NOT NULL,
   PRIMARY KEY(stay, task)) WITHOUT ROWID;

@@ -21,7 +21,7 @@ from ledger_tools import BROKEN, Play, step
 from actors.replay import episodes, evidence
 from actors.replay.messages import Batch, Phase, Reservation
 from runtime.errors import FencedOff
-from runtime.message import Version
+from runtime.message import BlobRef, Version
 
 MEMORY = Path("/dev/shm")  # hundreds of databases are made and thrown away, none of them is to survive a power cut
 Draw = Callable[[Any], Any]
@@ -40,6 +40,7 @@ WEIGHTS = {
     "ask_again": 1,
     "commit_too_late": 1,
     "time_passes": 1,
+    "cannot_read": 1,
     "checkpoint": 2,
     "resume": 1,
     "to_pulse": 1,
@@ -71,6 +72,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.folder_saved = Version(lineage=0, step=0)  # what the newest checkpoint's folder is called
         self.saved = Version(lineage=0, step=0)  # and its weights by now: a resume renames them, not the folder
         self.final: dict[int, str] = {}  # group -> ending, once it was final
+        self.unreadable: set[BlobRef] = set()
+        self.left_out: set[BlobRef] = set()  # of cloning and pulses
         self.lives = 0
 
     @initialize(
@@ -198,6 +201,11 @@ class LedgerMachine(RuleBasedStateMachine):
     def take(self, _draw: Draw) -> None:
         found = self.play.take()
         self.batch = found if isinstance(found, Batch) else None
+        if self.batch is not None:
+            steps = [step for group in self.batch.groups for one in group.trajectories for step in one.steps]
+            # A lost group's successes stay in the reservoir: a pulse that draws them finds out by itself.
+            assert not self.unreadable & {step.blob for step in steps}
+            assert not self.left_out & {step.blob for step in self.batch.samples}
         if self.batch is not None and self.batch.groups:
             assert len(self.batch.groups) == self.play.settings.rules.groups_per_step
             self.check_batch(self.batch)
@@ -222,6 +230,24 @@ class LedgerMachine(RuleBasedStateMachine):
             self.play.trained(self.batch)
             self.versions.append(Version(lineage=self.trained.lineage, step=self.trained.step + 1))
             self.batch = None
+
+    def cannot_read(self, draw: Draw) -> None:
+        """Payloads of the batch are gone: some of its groups end, the others go back, and none comes again."""
+        if self.batch is None:
+            return
+        batch, self.batch = self.batch, None
+        steps = [step for group in batch.groups for one in group.trajectories for step in one.steps]
+        blobs = [step.blob for step in [*steps, *batch.samples]]
+        lost = draw(st.lists(st.sampled_from(blobs), min_size=1, max_size=3, unique_by=str))
+        self.unreadable |= set(lost)
+        self.left_out |= {step.blob for step in batch.samples} & set(lost)
+        for _ in range(2):
+            self.play.unreadable(batch, lost)  # a repeat changes nothing
+        try:
+            self.play.trained(batch)
+        except FencedOff:
+            return
+        raise AssertionError("a step was made of what can't be read")
 
     def checkpoint(self, _draw: Draw) -> None:
         self.play.checkpointed(str(self.trained))

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from actors.replay import episodes, figures, phases, rounds, training
+from actors.replay import episodes, figures, phases, rounds, training, unreadable
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import (
     Batch,
@@ -32,6 +32,7 @@ from actors.replay.messages import (
     StepRef,
     Take,
     Trained,
+    Unreadable,
 )
 from actors.replay.store import Job, Ledger
 from runtime.errors import ComputerRLError
@@ -200,6 +201,11 @@ class Play:
         made = v(version) if version else Version(lineage=now.lineage, step=now.step + 1)
         msg = Trained(lease=batch.lease, version=made, figures=figures_ or {"entropy": 1.0})
         self.do(lambda book: training.trained(book, msg))
+
+    def unreadable(self, batch: Batch, blobs: list[BlobRef]) -> None:
+        """The learner can't read `blobs` of the batch."""
+        msg = Unreadable(lease=batch.lease, blobs=blobs, cause="gone")
+        self.do(lambda book: unreadable.report(book, msg))
 
     def serving(self, version: str, sampler: str = "sampler/0") -> None:
         """A sampler serves a version."""

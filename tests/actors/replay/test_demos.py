@@ -119,6 +119,26 @@ def test_one_that_is_held_is_not_taken_in_again_whatever_file_it_comes_in(tmp_pa
     assert more.take_in(mine) == 0, "its own recording"
 
 
+def test_of_a_run_what_can_be_read_is_taken_in(tmp_path: Path) -> None:
+    one = Recorder(tmp_path / "one", 3)
+    one.record(3)
+    wanted = digests(one.folder)
+    segment = one.folder / "segments" / one.store.name
+    text = segment.read_bytes()
+    segment.write_bytes(text.replace(b"Agent.wait", b"Agent.wart", 1))
+    other = Recorder(tmp_path / "other", 3)
+    assert other.take_in(one.folder) == 2
+    assert digests(other.folder) == wanted[1:]
+    (told,) = other.play.events("demos_unreadable")
+    assert (told["demos"], told["path"]) == (1, str(one.folder))
+    with pytest.raises(StoreError, match="does not hold"):
+        digests(one.folder)
+    segment.unlink()
+    with pytest.raises(StoreError, match=r"none of its demonstrations can be read: can't read seat-000000\.seg"):
+        Recorder(tmp_path / "third", 3).take_in(one.folder)
+    assert one.take_in(tmp_path / "other") == 0, "its own that are gone stop nothing"
+
+
 def test_what_was_thought_only_is_not_what_was_done() -> None:
     said = "<think>Agent.exit(success=True)</think>Agent.wait()"
     for action, response, acted in (
