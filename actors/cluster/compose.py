@@ -6,7 +6,6 @@ actor stands in a later stage than those it needs to start.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -24,6 +23,7 @@ from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.dispatch import DispatchSettings
 from apis.tasks import kind_of
+from policy.architecture import read_architecture
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.message import Version
@@ -271,12 +271,8 @@ def _refuse_out_of_reach(deploy: Deploy) -> None:
 
 def _refuse_beyond_context(deploy: Deploy, model: Path) -> None:
     """Raise ConfigError where an answer may be so long that the model has no room for a question."""
-    try:
-        context = json.loads((model / "config.json").read_bytes())["max_position_embeddings"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return  # what reads the whole of it says what is wrong
-    longest = deploy.replay.max_new_tokens
-    if isinstance(context, int) and longest >= context:
+    context, longest = read_architecture(model).context, deploy.replay.max_new_tokens
+    if longest >= context:
         raise ConfigError(
             f"replay.max_new_tokens is {longest}: it counts from 1 to {context - 1}, for the model of run.base takes"
             f" {context} tokens, prompt and answer together"

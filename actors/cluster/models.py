@@ -6,15 +6,14 @@ Invariant: a located model folder has the three files that every part reads.
 from __future__ import annotations
 
 import hashlib
-import json
 from importlib import resources
 from pathlib import Path
 
+from policy.architecture import read_architecture
 from runtime.errors import ConfigError
 
 # What decides which ids a text becomes, chat form included; those that are missing count as empty.
 _OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-STYLES = ("qwen2", "qwen3")
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
@@ -46,13 +45,24 @@ def locate(base: str) -> Path:
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise ConfigError(f"model folder {folder} lacks {', '.join(missing)}")
-    try:
-        kind = json.loads((folder / "config.json").read_bytes())["model_type"]
-    except (ValueError, KeyError, TypeError):
-        raise ConfigError(f"model folder {folder}: its config.json names no model_type") from None
-    if kind not in STYLES:
-        raise ConfigError(f"model folder {folder} holds a {kind!r} model; known: {', '.join(STYLES)}")
+    vocab, largest = read_architecture(folder).vocab, _largest_id(folder / "tokenizer.json")
+    if largest >= vocab:
+        raise ConfigError(
+            f"{folder}: tokenizer.json has ids up to {largest}, and config.json says vocab_size {vocab}: the tokenizer"
+            " is another model's"
+        )
     return folder
+
+
+def _largest_id(tokenizer: Path) -> int:
+    """The largest id that a text can become. Raises ConfigError."""
+    from tokenizers import Tokenizer as Backend
+
+    try:
+        backend = Backend.from_file(str(tokenizer))
+    except Exception as error:  # the library raises nothing narrower
+        raise ConfigError(f"{tokenizer} is no tokenizer: {error}") from error
+    return max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
 
 def fingerprint(model: str | Path) -> str:

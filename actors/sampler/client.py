@@ -16,7 +16,7 @@ import msgspec
 
 from actors.sampler import wire
 from actors.sampler.limits import Limits
-from policy.engine.architecture import read_architecture
+from policy.architecture import read_architecture
 from runtime.bounded import joined
 from runtime.errors import EngineBusy, EngineError, EngineGone
 
@@ -59,7 +59,7 @@ class EngineClient:
     async def limits(self, model: str) -> Limits:
         """What it can take: the context is its own word, the vocabulary that of the model folder."""
         shape = await asyncio.to_thread(read_architecture, Path(model))
-        return Limits(vocabulary=shape.vocab_size, context=await self.context_length())
+        return Limits(vocabulary=shape.vocab, context=await self.context_length())
 
     async def score(self, ids: list[int], timeout_s: float) -> list[float]:
         """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1; NaN where it has no number."""

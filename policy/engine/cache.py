@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from policy.engine.architecture import Architecture
+from policy.architecture import Architecture
 
 
 class KeyValueCache:

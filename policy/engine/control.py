@@ -239,8 +239,8 @@ class Control:
                 "weight_version": core.current.name,
                 "weights_digest": core.current.weights.digest,
                 "resident_versions": sorted({core.current.name, *core.pinned}),
-                "model_type": core.arch.model_type,
-                "vocab_size": core.arch.vocab_size,
+                "model_type": core.arch.style,
+                "vocab_size": core.arch.vocab,
                 "context_length": core.length,
             }
 

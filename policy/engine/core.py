@@ -41,7 +41,7 @@ class EngineCore:
         arch = weights.arch
         device = torch.device(options.device)
         self.options, self.arch = options, arch
-        self.length = min(options.context_length or arch.context_length, arch.context_length)
+        self.length = min(options.context_length or arch.context, arch.context)
         block = options.block_tokens
         blocks = max(1, options.cache_tokens // block)
         self.cache = KeyValueCache(
@@ -102,8 +102,8 @@ class EngineCore:
             self.prefix.drop(kept.serial)
 
     def _same_shape(self, weights: Weights) -> None:
-        alike = ("vocab_size", "width", "layers", "query_heads", "kv_heads", "head_dim")
-        for field in (*alike, "mlp_width", "rope_base", "norm_eps"):
+        alike = ("vocab", "hidden", "layers", "heads", "kv_heads", "head_dim")
+        for field in (*alike, "ffn", "rope_base", "norm_eps"):
             ours, theirs = getattr(self.arch, field), getattr(weights.arch, field)
             if ours != theirs:
                 raise EngineError(f"the new weights have {field} {theirs}, the running model has {ours}")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
-from policy.engine.architecture import Architecture
+from policy.architecture import Architecture
 from policy.engine.cache import KeyValueCache
 from policy.engine.weights import Layer, Weights
 
@@ -59,8 +59,8 @@ class Decoder:
         angles = torch.outer(torch.arange(cache.length, dtype=torch.float32), rates)
         self._turns = torch.polar(torch.ones_like(angles), angles).to(device)[:, None]  # [length, 1, half]
         self._range = torch.arange(cache.length, device=device)
-        self._query_width = arch.query_heads * arch.head_dim
-        self._group = arch.query_heads // arch.kv_heads
+        self._query_width = arch.heads * arch.head_dim
+        self._group = arch.heads // arch.kv_heads
 
     @torch.inference_mode()
     def forward(self, weights: Weights, chunks: list[Chunk]) -> Tensor:
@@ -85,7 +85,7 @@ class Decoder:
         else:
             self._finish_layer(weights.layers[last], hidden, self._attend(last, mixed, singles, blocks))
             hidden = hidden[wanted]
-        return rms_norm(hidden, (self.arch.width,), weights.final_norm, self.arch.norm_eps) @ weights.head
+        return rms_norm(hidden, (self.arch.hidden,), weights.final_norm, self.arch.norm_eps) @ weights.head
 
     def _pack(self, chunks: list[Chunk]) -> tuple[Tensor, Tensor, Tensor]:
         ids: list[int] = []
@@ -148,9 +148,9 @@ class Decoder:
     def _project(self, layer: Layer, number: int, hidden: Tensor, turns: Tensor, places: Tensor) -> Tensor:
         """Queries, keys and values [tokens, *] with rotation applied; keys and values are stored."""
         arch = self.arch
-        normed = rms_norm(hidden, (arch.width,), layer.attention_norm, arch.norm_eps)
+        normed = rms_norm(hidden, (arch.hidden,), layer.attention_norm, arch.norm_eps)
         mixed = torch.addmm(layer.qkv_bias, normed, layer.qkv)
-        rotated = arch.query_heads + arch.kv_heads
+        rotated = arch.heads + arch.kv_heads
         heads = mixed[:, : rotated * arch.head_dim].view(-1, rotated, arch.head_dim)
         if layer.head_norm is not None:
             scale = heads.square().mean(-1, keepdim=True).add_(arch.norm_eps).rsqrt_()
@@ -160,7 +160,7 @@ class Decoder:
         return mixed
 
     def _attend(self, number: int, mixed: Tensor, singles: _Singles | None, blocks: list[_Block]) -> Tensor:
-        """Attention output [tokens, query_heads * head_dim] of the whole packed batch."""
+        """Attention output [tokens, heads * head_dim] of the whole packed batch."""
         if not blocks and singles is not None:
             return self._attend_singles(number, mixed, singles)
         arch = self.arch
@@ -180,7 +180,7 @@ class Decoder:
         return out
 
     def _attend_singles(self, number: int, mixed: Tensor, plan: _Singles) -> Tensor:
-        """Attention output [queries, query_heads * head_dim] of one query per row."""
+        """Attention output [queries, heads * head_dim] of one query per row."""
         arch, count = self.arch, mixed.shape[0]
         query = mixed[:, : self._query_width]
         if plan.rows is not None:
@@ -191,9 +191,9 @@ class Decoder:
         return found[:count] if plan.rows is None else found[plan.rows]
 
     def _finish_layer(self, layer: Layer, hidden: Tensor, attended: Tensor) -> None:
-        """Add the attention output and the gated feed-forward part to `hidden` [tokens, width] in place."""
+        """Add the attention output and the gated feed-forward part to `hidden` [tokens, hidden] in place."""
         arch = self.arch
         hidden.addmm_(attended, layer.out)
-        gated = rms_norm(hidden, (arch.width,), layer.mlp_norm, arch.norm_eps) @ layer.gate_up
-        inner = silu(gated[:, : arch.mlp_width]).mul_(gated[:, arch.mlp_width :])
+        gated = rms_norm(hidden, (arch.hidden,), layer.mlp_norm, arch.norm_eps) @ layer.gate_up
+        inner = silu(gated[:, : arch.ffn]).mul_(gated[:, arch.ffn :])
         hidden.addmm_(inner, layer.down)

@@ -48,7 +48,7 @@ def build_app(engine: EngineThread, text: Text, options: dict[str, Any]) -> web.
     """All routes over one engine."""
     app = web.Application(middlewares=[_errors], client_max_size=_MAX_BODY_BYTES)
     core = engine.core
-    generate = Generate(engine, text, core.length, core.arch.vocab_size, core.arch.eos_ids)
+    generate = Generate(engine, text, core.length, core.arch.vocab, core.arch.eos_ids)
     app.router.add_post("/generate", generate)
     app.router.add_put("/generate", generate)
     app.router.add_routes(Control(engine, options).routes())

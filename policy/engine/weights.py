@@ -18,8 +18,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from policy.engine.architecture import Architecture, read_architecture
-from runtime.errors import EngineError
+from policy.architecture import Architecture, read_architecture
+from runtime.errors import ConfigError, EngineError
 
 
 class _Take(Protocol):
@@ -31,13 +31,13 @@ class Layer:
     """One decoder block; matrices are stored transposed: [in, out]."""
 
     attention_norm: Tensor  # [width]
-    qkv: Tensor  # [width, (query_heads + 2 * kv_heads) * head_dim]
-    qkv_bias: Tensor  # [(query_heads + 2 * kv_heads) * head_dim], zeros where the model has none
-    head_norm: Tensor | None  # [query_heads + kv_heads, head_dim]
-    out: Tensor  # [query_heads * head_dim, width]
+    qkv: Tensor  # [hidden, (heads + 2 * kv_heads) * head_dim]
+    qkv_bias: Tensor  # [(heads + 2 * kv_heads) * head_dim], zeros where the model has none
+    head_norm: Tensor | None  # [heads + kv_heads, head_dim]
+    out: Tensor  # [heads * head_dim, hidden]
     mlp_norm: Tensor  # [width]
-    gate_up: Tensor  # [width, 2 * mlp_width]
-    down: Tensor  # [mlp_width, width]
+    gate_up: Tensor  # [hidden, 2 * ffn]
+    down: Tensor  # [ffn, hidden]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class Weights:
     """All parameters of one weight version on one device, float32."""
 
     arch: Architecture
-    embedding: Tensor  # [vocab, width]
+    embedding: Tensor  # [vocab, hidden]
     layers: tuple[Layer, ...]
     final_norm: Tensor  # [width]
-    head: Tensor  # [width, vocab]
+    head: Tensor  # [hidden, vocab]
     digest: str  # blake2b-128 of the safetensors files, hex
 
 
@@ -58,7 +58,10 @@ def load_weights(folder: Path, device: torch.device) -> Weights:
     Raises:
         EngineError: files are missing, unreadable, of the wrong shape, or hold numbers that are not finite.
     """
-    arch = read_architecture(folder)
+    try:
+        arch = read_architecture(folder)
+    except ConfigError as error:
+        raise EngineError(str(error)) from error
     tensors, digest = _read_tensors(folder)
 
     def take(name: str, *shape: int) -> Tensor:
@@ -71,13 +74,13 @@ def load_weights(folder: Path, device: torch.device) -> Weights:
             raise EngineError(f"{folder}: {name} holds numbers that are not finite")
         return tensor
 
-    embedding = take("model.embed_tokens.weight", arch.vocab_size, arch.width)
-    head = embedding if arch.tied else take("lm_head.weight", arch.vocab_size, arch.width)
+    embedding = take("model.embed_tokens.weight", arch.vocab, arch.hidden)
+    head = embedding if arch.tied else take("lm_head.weight", arch.vocab, arch.hidden)
     return Weights(
         arch=arch,
         embedding=embedding,
         layers=tuple(_layer(arch, tensors, take, f"model.layers.{i}") for i in range(arch.layers)),
-        final_norm=take("model.norm.weight", arch.width),
+        final_norm=take("model.norm.weight", arch.hidden),
         head=head.t(),
         digest=digest,
     )
@@ -102,8 +105,8 @@ def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], str]:
 
 
 def _layer(arch: Architecture, tensors: dict[str, Tensor], take: _Take, prefix: str) -> Layer:
-    dim, width = arch.head_dim, arch.width
-    heads = {"q": arch.query_heads, "k": arch.kv_heads, "v": arch.kv_heads}
+    dim, width = arch.head_dim, arch.hidden
+    heads = {"q": arch.heads, "k": arch.kv_heads, "v": arch.kv_heads}
     matrices, biases = [], []
     for part, count in heads.items():
         name = f"{prefix}.self_attn.{part}_proj"
@@ -113,21 +116,21 @@ def _layer(arch: Architecture, tensors: dict[str, Tensor], take: _Take, prefix: 
         matrices.append(_pair_up(matrix, dim) if rotated else matrix)
         biases.append(_pair_up(bias, dim) if rotated else bias)
     head_norm = None
-    if arch.head_norm:
+    if arch.qk_norm:
         query = _pair_up(take(f"{prefix}.self_attn.q_norm.weight", dim), dim)
         key = _pair_up(take(f"{prefix}.self_attn.k_norm.weight", dim), dim)
-        head_norm = torch.stack([query] * arch.query_heads + [key] * arch.kv_heads)
-    gate = take(f"{prefix}.mlp.gate_proj.weight", arch.mlp_width, width)
-    up = take(f"{prefix}.mlp.up_proj.weight", arch.mlp_width, width)
+        head_norm = torch.stack([query] * arch.heads + [key] * arch.kv_heads)
+    gate = take(f"{prefix}.mlp.gate_proj.weight", arch.ffn, width)
+    up = take(f"{prefix}.mlp.up_proj.weight", arch.ffn, width)
     return Layer(
         attention_norm=take(f"{prefix}.input_layernorm.weight", width),
         qkv=torch.cat(matrices).t(),
         qkv_bias=torch.cat(biases),
         head_norm=head_norm,
-        out=take(f"{prefix}.self_attn.o_proj.weight", width, arch.query_heads * dim).t(),
+        out=take(f"{prefix}.self_attn.o_proj.weight", width, arch.heads * dim).t(),
         mlp_norm=take(f"{prefix}.post_attention_layernorm.weight", width),
         gate_up=torch.cat([gate, up]).t(),
-        down=take(f"{prefix}.mlp.down_proj.weight", width, arch.mlp_width).t(),
+        down=take(f"{prefix}.mlp.down_proj.weight", width, arch.ffn).t(),
     )
 
 

@@ -16,8 +16,9 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from torch import Tensor
 
+from policy.architecture import Architecture
 from policy.megatron import partition, shim
-from policy.megatron.config import DTYPES, ModelShape, transformer_config
+from policy.megatron.config import DTYPES, transformer_config
 from policy.megatron.spec import PackedRotary, PackedRows, layer_spec, packed_params, sequences, shared
 from policy.packing import MicroBatch, PackedSample, siblings
 from policy.weights import from_hf
@@ -50,7 +51,7 @@ def _leave_parallel() -> None:
 class PolicyModel(GPTModel):
     """A GPTModel of one pipeline stage over packed sequences."""
 
-    def __init__(self, shape: ModelShape, dtype: str) -> None:
+    def __init__(self, shape: Architecture, dtype: str) -> None:
         ranks = parallel_state.get_tensor_model_parallel_world_size()
         config = transformer_config(shape, DTYPES[dtype], tensor_parallel=ranks)
         with shim.cuda_literals():
@@ -75,7 +76,7 @@ class PolicyModel(GPTModel):
         return super().forward(ids, positions, None, packed_seq_params=packed)[0]
 
     @torch.no_grad()
-    def load_hf(self, tensors: dict[str, Tensor], shape: ModelShape) -> None:
+    def load_hf(self, tensors: dict[str, Tensor], shape: Architecture) -> None:
         """Copy Hugging Face weights in. Raises KeyError for a missing tensor."""
         size = parallel_state.get_tensor_model_parallel_world_size()
         rank = parallel_state.get_tensor_model_parallel_rank()

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from policy import checkpoints, hf_folder
+from policy.architecture import read_architecture
 from policy.losses import Objective, grpo_terms, log_ratio
 from policy.megatron import checkpoint, partition, shim
-from policy.megatron.config import read_shape
 from policy.megatron.model import PackedInputs, PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
 from policy.megatron.tally import Tally
@@ -36,7 +36,7 @@ class Trainer:
 
     def __init__(self, hf_dir: Path, config: OptimConfig, device: str | None = None) -> None:
         """Raises ConfigError when the folder holds a model that is not supported, or no weights."""
-        read_shape(hf_dir)  # a wrong architecture is a better complaint than a missing tensor
+        read_architecture(hf_dir)  # a wrong architecture is a better complaint than a missing tensor
         self._prepare(hf_dir, config, device, hf_folder.read(hf_dir))
 
     @classmethod
@@ -56,7 +56,7 @@ class Trainer:
     ) -> None:
         self.companions = hf_folder.companions(hf_dir)
         self.config = config
-        self.shape = read_shape(hf_dir)
+        self.shape = read_architecture(hf_dir)
         self.device = torch.device(device or ("cpu" if shim.ON_CPU else "cuda"))
         ensure_parallel(config.seed)
         self.model = PolicyModel(self.shape, config.dtype)

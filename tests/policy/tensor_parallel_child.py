@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 
+from policy.architecture import read_architecture
 from policy.losses import Objective
-from policy.megatron.config import read_shape
 from policy.megatron.model import PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
 from policy.megatron.trainer import OptimConfig, Trainer
@@ -60,7 +60,7 @@ def train(folder: Path) -> tuple[list[dict[str, float]], dict[str, torch.Tensor]
 
 def refusal(folder: Path) -> str:
     """What a model is told of which one weight lacks its note."""
-    model = PolicyModel(read_shape(folder), SETTINGS.dtype)
+    model = PolicyModel(read_architecture(folder), SETTINGS.dtype)
     del model.decoder.layers[1].mlp.linear_fc2.weight.tensor_model_parallel
     try:
         Updater(model, SETTINGS)

@@ -12,8 +12,9 @@ import torch
 from megatron.core.models.gpt import GPTModel
 from safetensors.torch import load_file
 
+from policy.architecture import read_architecture
 from policy.megatron import partition, shim
-from policy.megatron.config import read_shape, transformer_config
+from policy.megatron.config import transformer_config
 from policy.megatron.model import PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
 from policy.megatron.spec import layer_spec
@@ -84,7 +85,7 @@ def test_both_ranks_refuse_a_weight_that_does_not_say_how_it_is_split(
 
 @pytest.mark.parametrize("style", ["qwen2", "qwen3"])
 def test_the_notes_are_those_of_megatron_s_own_initialisation(tmp_path: Path, style: str) -> None:
-    shape = read_shape(tiny_models.write(tmp_path / style, style, tied=False))
+    shape = read_architecture(tiny_models.write(tmp_path / style, style, tied=False))
     ensure_parallel(1)
     ours = PolicyModel(shape, "float32")
     config = transformer_config(shape, torch.float32)
@@ -113,7 +114,7 @@ def test_a_note_that_is_missing_or_wrong_is_refused_by_name(
     models: list[Path], name: str, note: str, value: object
 ) -> None:
     ensure_parallel(1)
-    model = PolicyModel(read_shape(models[0]), "float32")
+    model = PolicyModel(read_architecture(models[0]), "float32")
     partition.check(model)
     parameter = model.get_parameter(name)
     if value is None:

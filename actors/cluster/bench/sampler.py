@@ -26,7 +26,7 @@ from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSetting
 from actors.sampler.engine import StartedEngine
 from actors.sampler.latest import Latest
 from actors.sampler.sglang_process import interpreter
-from policy.engine.architecture import read_architecture
+from policy.architecture import read_architecture
 from runtime.clock import RealClock
 from runtime.errors import ConfigError, SamplerError
 from runtime.message import Version
@@ -224,8 +224,8 @@ async def measure(wanted: Wanted) -> Found:
     model = models.of_flag(wanted.model, "--model")
     shape = read_architecture(model)
     longest = wanted.first_tokens + wanted.steps * (wanted.more_tokens + wanted.answer_tokens)
-    if longest > shape.context_length:
-        raise ConfigError(f"the last prompt has {longest} tokens, the model takes {shape.context_length}")
+    if longest > shape.context:
+        raise ConfigError(f"the last prompt has {longest} tokens, the model takes {shape.context}")
     load = os.getloadavg()[0]
     drawn: list[Drawn] = []
     left_out: dict[str, str] = {}
@@ -238,9 +238,9 @@ async def measure(wanted: Wanted) -> Found:
                 continue
         say.line(f"  {kind}: {wanted.episodes} episodes of {wanted.steps} steps", to=sys.stderr)
         if kind in ("embedded", "sglang"):
-            drawn.append(await by_engine(kind, wanted, model, shape.vocab_size))
+            drawn.append(await by_engine(kind, wanted, model, shape.vocab))
         else:
-            drawn.append(await asyncio.to_thread(by_transformers, kind, wanted, model, shape.vocab_size))
+            drawn.append(await asyncio.to_thread(by_transformers, kind, wanted, model, shape.vocab))
     rates = {one.engine: one.tokens_per_s for one in drawn}
     targets = []
     if "embedded" in rates and "batched" in rates:

@@ -16,7 +16,8 @@ from runtime.errors import ConfigError
 @pytest.fixture(autouse=True)
 def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.cluster.models.locate", lambda base: tmp_path)
-    (tmp_path / "tokenizer.json").symlink_to(MODEL / "tokenizer.json")
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).symlink_to(MODEL / name)
 
 
 def planned(*overrides: str, name: str = "local") -> compose.Plan:

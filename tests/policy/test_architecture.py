@@ -1,0 +1,76 @@
+"""One reader of config.json: what it takes, and what it refuses by key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from actors.cluster import models
+from policy.architecture import read_architecture
+from policy.engine.weights import load_weights
+from runtime.errors import ConfigError, EngineError
+from tests.policy import tiny_models
+
+REFUSED = [
+    ("model_type", {"model_type": "llama"}),
+    ("model_type", {"model_type": 3}),
+    ("rope_parameters", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}),
+    ("rope_scaling", {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}),
+    ("rope_parameters", {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}),
+    ("partial_rotary_factor", {"partial_rotary_factor": 0.5}),
+    ("rope_theta", {"rope_parameters": {"rope_theta": "10000"}}),
+    ("attention_bias", {"attention_bias": False}),
+    ("mlp_bias", {"mlp_bias": True}),
+    ("use_sliding_window", {"use_sliding_window": True}),
+    ("layer_types", {"layer_types": ["full_attention", "sliding_attention"]}),
+    ("hidden_act", {"hidden_act": "gelu"}),
+    ("architectures", {"architectures": ["Qwen2ForSequenceClassification"]}),
+    ("num_key_value_heads", {"num_key_value_heads": 3}),
+    ("head_dim", {"num_attention_heads": 3, "num_key_value_heads": 1}),
+    ("head_dim", {"head_dim": 7}),
+    ("num_hidden_layers", {"num_hidden_layers": 0}),
+    ("vocab_size", {"vocab_size": "96"}),
+    ("hidden_size", {"hidden_size": None}),
+    ("eos_token_id", {"eos_token_id": ["<end>"]}),
+]
+
+
+def changed(folder: Path, change: dict[str, object]) -> Path:
+    tiny_models.write(folder)
+    raw = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(raw | change))
+    return folder
+
+
+@pytest.mark.parametrize(("key", "change"), REFUSED)
+def test_what_is_not_covered_is_refused_by_its_key_everywhere(
+    tmp_path: Path, key: str, change: dict[str, object]
+) -> None:
+    folder = changed(tmp_path / "model", change)
+    with pytest.raises(ConfigError, match=key) as refused:
+        read_architecture(folder)
+    assert str(refused.value).startswith(str(folder / "config.json"))
+    assert "\n" not in str(refused.value)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConfigError, match=key):
+        models.locate(str(folder))
+    with pytest.raises(EngineError, match=key):
+        load_weights(folder, torch.device("cpu"))
+
+
+def test_what_is_left_out_has_the_formats_default(tmp_path: Path) -> None:
+    folder = changed(tmp_path / "model", {"num_key_value_heads": None, "head_dim": None, "rope_parameters": None})
+    found = read_architecture(folder)
+    assert (found.kv_heads, found.head_dim, found.rope_base) == (4, 8, 10_000.0)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [7, 5]}')
+    assert read_architecture(folder).eos_ids == (5, 7)
+
+
+def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tmp_path: Path) -> None:
+    folder = changed(tmp_path / "model", {})
+    (folder / "tokenizer.json").write_bytes((models.bundled() / "tokenizer.json").read_bytes())
+    with pytest.raises(ConfigError, match=r"tokenizer.json has ids up to \d+, and config.json says vocab_size 96"):
+        models.locate(str(folder))
