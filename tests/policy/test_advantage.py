@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.advantage import group_advantages, step_rewards, trajectory_advantages
+from policy.advantage import group_advantages, lean, step_rewards, trajectory_advantages
 
 REWARDS = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6), min_size=1, max_size=6)
 
@@ -40,6 +40,10 @@ def test_without_the_deviation_only_the_mean_is_taken_off() -> None:
         [0.75], [-0.25], [-0.25], [-0.25, -0.25],
     ]  # fmt: skip
     assert group_advantages([[1.0, 1.0, 1.0], [0.0]], scaled=False) == [[0.25, 0.25, 0.25], [-0.75]]
+
+
+def test_what_is_above_the_mean_is_never_scaled_down() -> None:
+    assert lean([[0.5, -0.5], [0.0, -2.0]], 0.5) == [[0.5, -0.25], [0.0, -1.0]]
 
 
 def test_equal_trajectories_give_no_signal() -> None:

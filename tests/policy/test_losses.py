@@ -139,3 +139,10 @@ def test_far_out_ratios_stay_finite() -> None:
 def test_settings_without_meaning_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         Objective(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_correction_that_changes_nothing_and_a_reference_without_its_half_are_no_errors() -> None:
+    objective = Objective(mismatch_cap=1.0, kl_coef=0.1)
+    for half in ({"unit_logprobs": torch.tensor([-1.0])}, {"reference": torch.tensor([-1.0])}):
+        result, _ = terms(1.1, 1.0, objective, **half)
+        assert (float(result.kl), float(result.loss.detach())) == (0.0, pytest.approx(-1.1))

@@ -115,5 +115,14 @@ def test_sequences_with_trained_ranges() -> None:
             ]
         )
     ]
-    with pytest.raises(ValueError, match="context"):
-        pack_cross_entropy([([1, 2], [(0, 2)])], 16, Aggregation.TOKEN_MEAN)
+    for wrong in ([(0, 2)], [(1, 2), (0, 1)]):
+        with pytest.raises(ValueError, match="context"):
+            pack_cross_entropy([([1, 2], wrong)], 16, Aggregation.TOKEN_MEAN)
+    ((second,),) = (batch.samples for batch in pack_cross_entropy([([1, 2], [(1, 2)])], 16, Aggregation.TOKEN_MEAN))
+    assert second.spans == [(1, 2)], "the second token has the first as its context"
+
+
+def test_siblings_fill_a_micro_batch_to_its_last_token() -> None:
+    samples = [answer([1] * 6, 2) for _ in range(4)]
+    assert [batch.tokens for batch in pack(samples, 6 + 2 + 2)] == [10, 10]
+    assert [len(batch.samples) for batch in pack(samples, 6 + 2 + 2 - 1)] == [1, 1, 1, 1]

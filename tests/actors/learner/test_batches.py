@@ -7,7 +7,7 @@ import pytest
 
 from actors.learner.batches import blobs, plan
 from actors.learner.config import LearnerConfig, Schedule
-from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef
+from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef, VersionSpan
 from policy.advantage import Level
 from policy.packing import Aggregation, MicroBatch, PackedSample
 from runtime.errors import ConfigError, LearnerError
@@ -141,6 +141,27 @@ def test_what_was_drawn_with_the_step_s_own_weights_is_fresh() -> None:
             taken, stored.payloads, LearnerConfig(), plan_id="p", version=Version(lineage=0, step=made)
         )  # fmt: skip
         assert all(s.fresh is fresh for micro in planned.plan.micro_batches for s in micro.samples)
+
+
+def test_a_step_drawn_in_part_with_older_weights_is_not_fresh() -> None:
+    stored = Stored()
+    mixed, plain = stored.step(4), stored.step(3)
+    body = stored.payloads[mixed.blob]
+    older = VersionSpan(version=Version(lineage=0, step=0), start=0, end=2)
+    newer = VersionSpan(version=V1, start=2, end=4)
+    stored.payloads[mixed.blob] = msgspec.structs.replace(body, spans=[older, newer])
+    taken = batch(Phase.RL, [group("g", (True, [mixed]), (False, [plain]))], [])
+    planned = plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=Version(lineage=0, step=2))
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert {n: s.fresh for n, s in samples.items()} == {4: False, 3: True}
+
+
+def test_how_stale_a_batch_is_stands_in_its_figures() -> None:
+    stored = Stored()
+    taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))], [])
+    taken = msgspec.structs.replace(taken, staleness=[0, 3])
+    figures = plan(taken, stored.payloads, LearnerConfig(), plan_id="p", version=V1).figures
+    assert (figures["staleness_mean"], figures["staleness_max"]) == (1.5, 3.0)
 
 
 def test_the_objective_s_settings_reach_the_plan() -> None:

@@ -36,6 +36,12 @@ def test_it_falls_along_a_line() -> None:
     assert rates(config, 6, 7) == pytest.approx([0.5, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
 
 
+def test_the_last_of_two_steps_is_at_the_floor() -> None:
+    config = LearnerConfig(rl_lr=1.0, warmup_steps=0, lr_schedule=Schedule.LINEAR, lr_floor=0.2)
+    assert rates(config, 2, 3) == pytest.approx([1.0, 0.2, 0.2])
+    assert rates(config, 1, 2) == [1.0, 1.0], "the only one has nowhere to fall"
+
+
 def test_it_falls_along_half_a_cosine() -> None:
     config = LearnerConfig(rl_lr=2.0, warmup_steps=0, lr_schedule=Schedule.COSINE, lr_floor=0.0)
     # cos(0), cos(60 deg), cos(120 deg), cos(180 deg) = 1, 1/2, -1/2, -1.

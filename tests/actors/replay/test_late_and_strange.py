@@ -6,9 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
-from ledger_tools import Play, step
+from ledger_tools import Play, settings, step
 
+from actors.replay import episodes
+from actors.replay.config import DemosConfig
 from actors.replay.messages import Lane, Phase
 from runtime.errors import LedgerError
 
@@ -72,3 +75,38 @@ def test_a_step_that_does_not_follow_the_newest_is_refused(start: Start, made: s
     assert str(play.ledger.book.trained) == "0.2"
     play.trained(batch, "0.3")
     assert play.figures().endings["trained"] == 3
+
+
+def test_what_a_seat_gives_up_or_says_nothing_of_is_a_try_and_what_a_killed_run_held_is_none(start: Start) -> None:
+    play = start(retries=0, reservation_s=30.0)
+    play.rl()
+    first = play.reserve("desktop/0")
+    second = play.reserve("desktop/0")
+    assert play.figures().endings["lost"] == 1, "given up"
+    assert second.group != first.group
+    assert play.do(episodes.expire) == play.wall + 30.0
+    play.wall += 30.0
+    play.do(episodes.expire)
+    assert play.figures().endings["lost"] == 2, "overdue from its very end on"
+    third = play.reserve("desktop/0")
+    play.reopen("another life")
+    assert (play.figures().endings["lost"], play.figures().faults["run_killed"]) == (2, 1)
+    play.serving("0.0")
+    again = play.reserve("desktop/0")
+    assert (again.group, again.slot) == (third.group, third.slot)
+
+
+def test_a_round_takes_every_second_episode_while_it_has_some_and_training_the_rest(start: Start) -> None:
+    play = start(max_staleness=3, groups_per_step=4, group_size=8, eval_one_in=2)
+    play.rl()
+    play.open_eval("rl1", "0.0", ["e0", "e1"])
+    lanes = [str(play.reserve().lane) for _ in range(7)]
+    assert lanes == ["train", "eval", "train", "eval", "train", "train", "train"]
+
+
+def test_attempts_at_demonstrations_are_counted_while_they_are_out(start: Start) -> None:
+    demos = DemosConfig(count=2, attempts_per_demo=1.0)
+    play = start(config=msgspec.structs.replace(settings(), demos=demos))
+    first, _ = play.reserve(), play.reserve()
+    play.commit(first, False, [step(None)])
+    assert play.ask() is None, "the second and last is out"

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from ledger_tools import Play
+from ledger_tools import Play, settings, step
 
-from actors.replay.messages import NothingToTake, Phase
+from actors.replay import phases
+from actors.replay.config import DemosConfig
+from actors.replay.messages import NothingToTake, NoWork, Phase
 from runtime.errors import LedgerError
 
 Start = Callable[..., Play]
@@ -39,7 +42,6 @@ def test_phase_change_closes_groups_but_keeps_episodes(start: Start) -> None:
 
 
 def test_phase_changes_name_what_they_leave(start: Start) -> None:
-    from actors.replay import phases
     from actors.replay.messages import PhaseRef, SetPhase
 
     play = start()
@@ -172,3 +174,85 @@ def test_a_step_made_again_is_counted_once(start: Start) -> None:
     assert play.figures().staleness == {}, "an undone step is none"
     play.trained(play.batch())
     assert play.figures().staleness == {"0": 2}
+
+
+def test_a_resume_back_into_an_earlier_stay_closes_what_the_later_one_had_open(start: Start) -> None:
+    play = start(max_staleness=3)
+    play.rl(steps=4)
+    play.checkpointed("0.0")
+    play.group([True, False])
+    play.trained(play.batch())
+    play.rl(steps=7)
+    play.group([True, False], "0.1")
+    open_ = play.reserve()
+    assert (play.figures().groups_ready, play.figures().groups_open) == (1, 1)
+    play.resumed("1.0", "0.0")
+    seen = play.figures()
+    assert (str(seen.phase.phase), seen.phase.index, seen.phase_limit) == ("rl", 3, 4), "anew, with its own limit"
+    assert seen.endings["phase_closed"] == 3, "one open and one ready, and the one whose step was undone"
+    assert (seen.groups_open, seen.groups_ready, seen.groups_leased) == (0, 0, 0)
+    play.commit(open_, True, [step("0.1")])
+    assert play.figures().groups_open == 0
+    assert play.ledger.book.stay(3).root == 1
+
+
+def test_what_was_wasted_is_counted_from_the_stay_s_begin(start: Start) -> None:
+    play = start(groups_per_step=1)
+    play.rl()
+    play.group([True, True])
+    assert play.ledger.book.counter("wasted") == 1
+    play.rl()
+    assert play.ledger.book.counter("wasted") == 0
+
+
+def test_a_sampler_is_silent_from_its_limit_on_and_the_first_of_all_is_waited_for(start: Start) -> None:
+    play = start(sampler_silent_s=100.0)
+    play.serving("0.0", "sampler/0")
+    play.wall += 40.0
+    play.serving("0.0", "sampler/1")
+    assert play.do(phases.forget_silent) == play.wall + 60.0
+    play.wall += 59.9
+    play.do(phases.forget_silent)
+    assert len(play.ledger.book.rows("SELECT * FROM samplers")) == 2
+    play.wall = 1100.0
+    assert play.do(phases.forget_silent) == 1140.0
+    (said,) = play.events("sampler_silent")
+    assert (said["sampler"], said["silent_s"]) == ("sampler/0", 100.0)
+    play.wall = 2000.0
+    assert play.do(phases.forget_silent) is None
+
+
+def test_a_run_that_is_closed_gives_nothing_out(start: Start) -> None:
+    play = start()
+    play.rl()
+    play.group([True, False])
+    play.do(phases.close_run)
+    assert play.take() == NothingToTake(final=True)
+    assert play.ask() == NoWork(final=True)
+
+
+def test_a_stay_knows_what_was_played_before_it_and_its_limit(start: Start) -> None:
+    play = start(max_staleness=3)
+    play.rl(steps=3)
+    for _ in range(2):
+        play.group([True, False])
+    play.reserve()
+    play.phase(Phase.PULSE, steps=2)
+    play.resumed("0.0", "0.0")  # the first lineage's own name: nothing to do
+    rows = play.ledger.book.rows("SELECT idx, root, phase, step_limit, seq_bound, start FROM stays ORDER BY idx")
+    assert [tuple(row) for row in rows] == [
+        (0, 0, "demo", None, 0, "0.0"), (1, 1, "rl", 3, 0, "0.0"), (2, 2, "pulse", 2, 4, "0.0"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["phase", "close"])
+def test_what_demonstrations_came_to_is_said_once_when_they_end(tmp_path: Path, way: str) -> None:
+    demos = DemosConfig(count=2, attempts=2, mixed_attempts=1)
+    config = msgspec.structs.replace(settings(), demos=demos, demo_members={"d0": ["gui"]}, tokenizer="t")
+    play = Play(tmp_path, config=config)
+    if way == "phase":
+        play.rl()
+        play.phase(Phase.PULSE)
+    play.do(phases.close_run)
+    play.do(phases.close_run)
+    assert len(play.events("demo_strata")) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from ledger_tools import v
 from actors.replay import groups
 from actors.replay.admission import demos_wanted, may_open, serving_is_fresh
 from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, TasksConfig, expand
-from actors.replay.groups import Slot, SlotState
+from actors.replay.groups import Ending, GroupState, GroupStatus, Slot, SlotState
 from actors.replay.reservoir import choose, minibatch, nth_of_epochs, place
 from actors.replay.staleness import Lineages
 from runtime.errors import ConfigError, LedgerError
@@ -69,6 +70,9 @@ def test_admission(live: int, staleness: int, per_step: int, left: int | None) -
 
 
 def test_serving() -> None:
+    forked = Lineages({0: None, 1: v("0.3"), 2: v("1.5")})
+    assert [forked.staleness(v("2.9"), v(one)) for one in ("0.3", "1.5", "2.9", "0.0")] == [6, 4, 0, 9]
+    assert [forked.staleness(v("2.9"), v(one)) for one in ("0.4", "1.6", "2.10", "3.0")] == [None] * 4
     tree = Lineages({0: None, 1: v("0.4")})
     assert not serving_is_fresh(None, v("0.0"), v("0.0"), 1, tree)
     assert not serving_is_fresh(v("0.2"), v("0.3"), v("0.3"), 1, tree)
@@ -95,6 +99,55 @@ def test_slots() -> None:
     assert groups.commit(slot).state is SlotState.DONE
     with pytest.raises(LedgerError):
         groups.commit(freed)
+    with pytest.raises(LedgerError, match="the slot is free, not out"):
+        groups.release(freed, retries=1)
+
+
+LIFE = {  # what a group in each state may become
+    GroupState.OPEN: {"ready", "zero_variance", "lost", "phase_closed", "orphaned"},
+    GroupState.READY: {"leased", "stale", "phase_closed", "orphaned"},
+    GroupState.LEASED: {"ready", "trained", "lost", "phase_closed", "orphaned"},
+    GroupState.ENDED: set(),
+}
+
+
+@pytest.mark.parametrize("state", list(GroupState))
+def test_a_group_s_life(state: GroupState) -> None:
+    before = GroupStatus(state=state, ending=Ending.STALE, final=True) if state == "ended" else GroupStatus(state=state)
+    possible = set()
+    for to in GroupState:
+        try:
+            assert groups.move(before, to) == GroupStatus(state=to)
+        except LedgerError:
+            continue
+        possible.add(str(to))
+    for ending in Ending:
+        try:
+            after = groups.end(before, ending)
+        except LedgerError:
+            continue
+        assert after == GroupStatus(state=GroupState.ENDED, ending=ending, final=ending is not Ending.TRAINED)
+        possible.add(str(ending))
+    assert possible == LIFE[state]
+
+
+def test_only_a_provisional_ending_is_confirmed_or_taken_back() -> None:
+    provisional = groups.end(GroupStatus(state=GroupState.LEASED), Ending.TRAINED)
+    final = groups.confirm(provisional)
+    assert final == GroupStatus(state=GroupState.ENDED, ending=Ending.TRAINED, final=True)
+    assert groups.take_back(provisional) == GroupStatus(state=GroupState.LEASED)
+    stale = groups.end(GroupStatus(state=GroupState.READY), Ending.STALE)
+    for status in (final, stale, msgspec.structs.replace(stale, final=False), GroupStatus()):
+        for change in (groups.confirm, groups.take_back):
+            with pytest.raises(LedgerError, match="only a provisional"):
+                change(status)
+
+
+@given(st.lists(st.sampled_from(list(SlotState))), st.integers(0, 4))
+def test_a_group_is_lost_or_complete_by_its_slots(states: list[SlotState], least: int) -> None:
+    slots = [Slot(state) for state in states]
+    assert groups.is_lost(slots, least) == (len(states) - states.count(SlotState.LOST) < least)
+    assert groups.is_complete(slots) == (SlotState.FREE not in states and SlotState.OUT not in states)
 
 
 @given(st.lists(st.booleans()))

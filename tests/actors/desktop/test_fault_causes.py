@@ -1,0 +1,55 @@
+"""What a desktop in trouble is judged by: each cause at the edge of the one before it. Pure."""
+
+import pytest
+
+from actors.desktop.faults import (
+    LOOP_LAG_MOST_S,
+    MEMORY_LEFT_LEAST,
+    BrokenBy,
+    Culprit,
+    FaultCause,
+    LinkState,
+    Seen,
+    cause_of,
+    judge,
+)
+from runtime.errors import AgentBrokeDesktop, DesktopFault
+
+SILENT, LOST, NONSENSE = LinkState.SILENT, LinkState.LOST, LinkState.NONSENSE
+CASES: list[tuple[dict[str, object], FaultCause | BrokenBy]] = [
+    ({"link": SILENT}, BrokenBy.NO_ANSWER),
+    ({"link": SILENT, "loop_lag_s": LOOP_LAG_MOST_S}, BrokenBy.NO_ANSWER),
+    ({"link": SILENT, "loop_lag_s": LOOP_LAG_MOST_S + 0.1}, FaultCause.HOST_STALLED),
+    ({"link": LOST, "loop_lag_s": LOOP_LAG_MOST_S + 0.1}, BrokenBy.LINK_CLOSED),
+    ({"link": SILENT, "memory_left": MEMORY_LEFT_LEAST}, BrokenBy.NO_ANSWER),
+    ({"link": SILENT, "memory_left": MEMORY_LEFT_LEAST / 2}, FaultCause.HOST_MEMORY),
+    ({"link": LOST, "memory_left": MEMORY_LEFT_LEAST / 2}, BrokenBy.LINK_CLOSED),
+    ({"link": LOST, "sandbox_alive": False}, BrokenBy.SESSION_ENDED),
+    ({"link": NONSENSE, "sandbox_alive": False}, BrokenBy.NONSENSE),
+    ({"link": NONSENSE, "oom_kills": 1, "limit_hits": 1}, BrokenBy.MEMORY_LIMIT),
+    ({"link": LOST, "oom_kills": 1}, FaultCause.HOST_MEMORY),
+    ({"link": LOST, "limit_hits": 1}, BrokenBy.LINK_CLOSED),
+    ({"link": LOST, "exit_signal": 9}, FaultCause.SANDBOX_KILLED),
+    ({"link": LOST, "exit_signal": 9, "reachable": False}, FaultCause.MACHINE_UNREACHABLE),
+    ({"acted": False, "ready": True, "link": SILENT}, FaultCause.AGENT_SILENT),
+    ({"acted": False, "ready": True, "link": LOST}, FaultCause.CONNECTION_LOST),
+    ({"acted": False, "ready": True, "link": NONSENSE}, FaultCause.BOOT_FAILED),
+    ({"acted": False, "ready": True, "link": LOST, "sandbox_alive": False}, FaultCause.BOOT_FAILED),
+    ({"acted": False, "link": SILENT}, FaultCause.BOOT_TIMEOUT),
+    ({"acted": False, "link": SILENT, "sandbox_alive": False}, FaultCause.BOOT_FAILED),
+    ({"acted": False, "link": LOST}, FaultCause.BOOT_FAILED),
+    ({"acted": False, "link": LOST, "oom_kills": 1, "limit_hits": 1}, FaultCause.BOOT_FAILED),
+]
+
+
+@pytest.mark.parametrize(("seen", "cause"), CASES, ids=repr)
+def test_what_ended_it(seen: dict[str, object], cause: FaultCause | BrokenBy) -> None:
+    found = Seen(**{"acted": True, "detail": "d"} | seen)  # type: ignore[arg-type]
+    assert cause_of(found) is cause
+    error = judge(found)
+    assert isinstance(error, DesktopFault if isinstance(cause, FaultCause) else AgentBrokeDesktop)
+    assert str(error).startswith(f"{cause}: ")
+
+
+def test_every_cause_has_a_culprit() -> None:
+    assert {cause.culprit for cause in FaultCause} == set(Culprit)
