@@ -20,7 +20,7 @@ class Clock(Protocol):
         ...
 
     def wall(self) -> float:
-        """Seconds since the epoch, for people and for deadlines that travel between processes."""
+        """Seconds since the epoch, for people alone: whoever sets the clock moves them."""
         ...
 
     async def sleep(self, seconds: float) -> None:

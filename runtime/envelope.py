@@ -1,7 +1,7 @@
 """What wraps a message on its way.
 
-Invariant: every envelope has a deadline in seconds since the epoch, which means the same in every process. Its body
-is MessagePack, even when sender and receiver share a process.
+Invariant: every envelope has a deadline in monotonic seconds, which mean the same in every process of a machine and
+which no one who sets the clock can move. Its body is MessagePack, even when sender and receiver share a process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def left_s(self) -> float:
         """Seconds to the deadline, negative when it has passed."""
-        return self.deadline - time.time()
+        return self.deadline - time.monotonic()
 
     def answer(self, kind: Kind, type_name: str, body: bytes) -> Envelope:
         """The envelope that answers this one."""

@@ -67,7 +67,7 @@ class Ref:
             sender=self._sender,
             reply_to=self._node.name,
             trace=trace if trace is not None else current_trace.get(),
-            deadline=time.time() + timeout_s,
+            deadline=time.monotonic() + timeout_s,
             message=type(msg).__name__,
             body=encode(msg),
         )

@@ -1,7 +1,7 @@
-"""A run's scalars as TensorBoard event files, written beside its logs while it goes on.
+"""A run's scalars as TensorBoard event files, written while it goes on.
 
-Invariant: the folder holds one event file, made from the run's logs, as far back as they reach; a start, a resume or a
-lineage that begins anew writes it again, so no step is in it twice and none that was undone.
+Invariant: the folder holds one event file, made from the run's ledger; a start, a resume or a lineage that begins anew
+writes it again, so no step is in it twice, none that was undone, and none is missing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from actors.cluster.events import SCALARS_STOPPED
-from actors.cluster.scalars import OF_INTEREST, REWINDS, Scalar, of_line, scalars
+from actors.cluster.scalars import Scalar, Seen, of_ledger
+from actors.replay.ledgerfile import LEDGER, reading
+from runtime.errors import StoreError
 from runtime.logs import ActorLog
-from runtime.logs_read import LogWatch
 
 FOLDER = "tensorboard"
 PERIOD_S = 5.0  # how far the file may lie behind
@@ -26,28 +27,31 @@ class EventFile:
     def __init__(self, run_dir: Path) -> None:
         self._folder = run_dir / FOLDER
         self._run_dir = run_dir
-        self._watch = LogWatch(run_dir)
+        self._seen = Seen()
         self._writer: Any = None
 
     def catch_up(self) -> int:
-        """Write what was logged since the last call; returns how many scalars."""
-        lines = self._new_lines()
-        if self._writer is None:
-            return self._again(scalars(lines))
-        if any(line["event"] == REWINDS for line in lines):
-            self._watch.close()
-            self._watch = LogWatch(self._run_dir)  # from the beginning: nothing that was logged is held in memory
-            return self._again(scalars(self._new_lines()))
-        return self._add(scalar for line in lines for scalar in of_line(line))
+        """Write what the ledger has got since the last call; returns how many scalars. Raises OSError, StoreError."""
+        if not (self._run_dir / LEDGER).is_file():
+            return 0  # the run has only begun
+        with reading(self._run_dir, of_this_form=False) as ledger:
+            if not ledger.execute("PRAGMA user_version").fetchone()[0]:
+                return 0  # its tables are being made
+            ledger.execute("BEGIN")  # all that is read is of one moment
+            found, seen = of_ledger(ledger, self._seen)
+        anew = self._writer is None or seen.lineages != self._seen.lineages
+        count = self._again(found) if anew else self._add(found)
+        self._seen = seen
+        return count
+
+    def begin_anew(self) -> None:
+        """Write all of it with the next call: nobody knows how much of the last one is in the file."""
+        self._seen = Seen()
 
     def close(self) -> None:
         """Close the file."""
-        self._watch.close()
         if self._writer is not None:
             self._writer.close()
-
-    def _new_lines(self) -> list[dict[str, Any]]:
-        return self._watch.new(OF_INTEREST)
 
     def _again(self, found: list[Scalar]) -> int:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -78,29 +82,34 @@ class EventFile:
 async def follow(run_dir: Path, log: ActorLog, period_s: float = PERIOD_S) -> None:
     """Write scalars every `period_s` seconds until cancelled, and then the last ones.
 
-    A disk that fails ends the writing, said once, and not the run. Never returns by itself.
+    A disk that fails ends neither the run nor the writing: it is said once, and made good when the disk is well again.
     """
     file = EventFile(run_dir)
-    try:
-        await _keep_up(file, period_s)
-    except OSError as error:
-        log.emit(SCALARS_STOPPED, cause=str(error))
-        if (task := asyncio.current_task()) is not None and task.cancelling():
-            raise asyncio.CancelledError from error  # it failed at the last ones, after the run had ended
-        await asyncio.get_running_loop().create_future()
-    finally:
-        file.close()
-
-
-async def _keep_up(file: EventFile, period_s: float) -> None:
+    failing = False
     step: asyncio.Future[int] | None = None
     try:
         while True:
             step = asyncio.ensure_future(asyncio.to_thread(file.catch_up))
-            await asyncio.shield(step)
+            try:
+                await asyncio.shield(step)
+                failing = False
+            except (OSError, StoreError) as error:
+                if not failing:
+                    log.emit(SCALARS_STOPPED, cause=str(error))
+                failing = True
+                file.begin_anew()
             await asyncio.sleep(period_s)
     except asyncio.CancelledError:
-        if step is not None:
-            await step  # a thread can't be cancelled, and two must not write
-        file.catch_up()
+        await _last(file, step, log)
         raise
+    finally:
+        file.close()
+
+
+async def _last(file: EventFile, step: asyncio.Future[int] | None, log: ActorLog) -> None:
+    try:
+        if step is not None:
+            await asyncio.wait([step])  # a thread can't be cancelled, and two must not write
+        file.catch_up()
+    except (OSError, StoreError) as error:
+        log.emit(SCALARS_STOPPED, cause=str(error))

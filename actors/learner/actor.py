@@ -208,8 +208,12 @@ class LearnerActor(Actor):
         self._version = version
         self._steps += 1
         self._busy_s += result.t1 - result.t0
-        result = msgspec.structs.replace(result, figures={**planned.figures, "wait_s": waited_s, **result.figures})
-        figures = {key: float(f"{value:.6g}") for key, value in result.figures.items()}  # a rate may be 1e-6
+        sizes = {"micro_batches": len(plan.micro_batches), "samples": sum(len(m.samples) for m in plan.micro_batches)}
+        told = {**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
+        result = msgspec.structs.replace(result, figures=told)
+        figures = {
+            key: float(f"{value:.6g}") for key, value in result.figures.items() if key not in sizes
+        }  # a rate may be 1e-6
         self.ctx.log.emit(
             events.LEARNER_STEP,
             version=str(version),
@@ -218,8 +222,8 @@ class LearnerActor(Actor):
             lease=batch.lease,
             t0=result.t0,
             t1=result.t1,
-            micro_batches=len(plan.micro_batches),
-            samples=sum(len(micro.samples) for micro in plan.micro_batches),
+            micro_batches=sizes["micro_batches"],
+            samples=sizes["samples"],
             loss=figures.pop("loss"),
             entropy=figures.pop("entropy"),
             grad_norm=figures.pop("grad_norm"),

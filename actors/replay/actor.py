@@ -131,7 +131,7 @@ class ReplayActor(Actor):
         while True:
             due = await self._do(episodes.expire)
             self._handed_out.clear()
-            wait_s = IDLE_S if due is None else min(IDLE_S, max(0.0, due - self.ctx.clock.wall()) + 0.1)
+            wait_s = IDLE_S if due is None else min(IDLE_S, max(0.0, due - self.ctx.clock.now()) + 0.1)
             if due is None:
                 await fired(self._handed_out, wait_s)
             else:

@@ -53,7 +53,8 @@ class Book:
         self.train_kinds: dict[str, list[str]] = {}  # kind -> its tasks; empty without a curriculum
         for task, kind in self.kind_of.items():
             self.train_kinds.setdefault(kind, []).append(task)
-        self.now = 0.0  # wall seconds, set by the worker for each transaction
+        self.now = 0.0  # monotonic seconds of this boot, set by the worker for each transaction
+        self.wall = 0.0  # seconds since the epoch, for people
         self.events: list[tuple[Event, dict[str, Any]]] = []
         self.pool: tuple[int, list[tuple[int, int]]] | None = None  # of a root stay, which never changes: see `pools`
 

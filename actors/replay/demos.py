@@ -117,9 +117,9 @@ def _add(book: Book, demo: Demo, steps: list[StepRef]) -> None:
         member=demo.member,
     )
     book.execute(
-        "INSERT INTO reservations(token, request_id, seat, lane, task, stay, slot, state, wall, expires, reply) "
-        "VALUES(?, ?, 'import', ?, ?, ?, 0, 'committed', ?, ?, ?)",
-        token, f"import/{demo.digest}", Lane.DEMO, demo.task, stay.idx, book.now, book.now,
+        "INSERT INTO reservations(token, request_id, seat, lane, task, stay, slot, state, expires, reply) "
+        "VALUES(?, ?, 'import', ?, ?, ?, 0, 'committed', ?, ?)",
+        token, f"import/{demo.digest}", Lane.DEMO, demo.task, stay.idx, book.now,
         msgspec.msgpack.encode(reply),
     )  # fmt: skip
     book.execute(

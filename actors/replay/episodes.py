@@ -13,7 +13,7 @@ import msgspec
 from actors.replay import admission, curriculum, events, evidence, groups, phases, rounds, shown, strata, wards
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
-from actors.replay.memory import keep_success, store_steps
+from actors.replay.memory import keep_success, note_failure, store_steps
 from actors.replay.messages import (
     PUT_OFF,
     Commit,
@@ -124,10 +124,10 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: rounds.Work) -> Reser
         round=work.round,
     )
     book.execute(
-        "INSERT INTO reservations(token, request_id, seat, lane, task, stay, group_id, round_id, slot, state, wall,"
-        " expires, reply) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 'out', ?, ?, ?)",
+        "INSERT INTO reservations(token, request_id, seat, lane, task, stay, group_id, round_id, slot, state,"
+        " expires, reply) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 'out', ?, ?)",
         token, wish.request_id, wish.seat, work.lane, work.task, stay.idx, work.group, work.round_id, work.slot,
-        book.now, book.now + book.rules.reservation_s, msgspec.msgpack.encode(reservation),
+        book.now + book.rules.reservation_s, msgspec.msgpack.encode(reservation),
     )  # fmt: skip
     wards.handed_out(book, work.task, token)
     return reservation
@@ -251,6 +251,8 @@ def commit(book: Book, msg: Commit) -> Done:
         # A stay that ended keeps the reservoir it ended with: a pulse may be learning from it.
         if msg.outcome.success and root == book.stay().root:
             keep_success(book, seq, root, row["task"])
+        elif not msg.outcome.success:
+            note_failure(book, seq, root, row["task"])
         _fill_slot(book, row, msg.steps)
     return Done()
 
@@ -323,7 +325,7 @@ def release(book: Book, msg: Release) -> Done:
 
 
 def expire(book: Book) -> float | None:
-    """Take back what is overdue and forget silent samplers; the wall time at which the next will be due."""
+    """Take back what is overdue and forget silent samplers; when the next will be due."""
     for row in book.rows("SELECT * FROM reservations WHERE state = 'out' AND expires <= ?", book.now):
         _release(book, row, SILENT, counts=True)
     silent = phases.forget_silent(book)

@@ -24,7 +24,7 @@ _MARK = "evidence_mark"
 class _Mark(msgspec.Struct, frozen=True):
     """Where counting began: rates go over the time since, so neither a pulse nor a pause of the run is in them."""
 
-    wall: float
+    since: float
     episodes: int
     answers: int
 
@@ -60,8 +60,8 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, played: cu
         "ORDER BY e.lease DESC LIMIT 1"
     )
     known = msgspec.json.decode(before["wasted"], type=dict[str, int]) if before is not None else {}
-    since = msgspec.json.decode(book.meta(_MARK) or '{"wall":0,"episodes":0,"answers":0}', type=_Mark)
-    minutes = max(book.now - since.wall, 1e-3) / 60
+    since = msgspec.json.decode(book.meta(_MARK) or '{"since":0,"episodes":0,"answers":0}', type=_Mark)
+    minutes = max(book.now - since.since, 1e-3) / 60
     found = StepEvidence(
         lease=batch.lease,
         version=version,
@@ -89,7 +89,7 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, played: cu
         staleness={str(age): count for age, count in sorted(Counter(batch.staleness).items())},
         episodes_per_min=(book.counter(f"episodes:{Lane.TRAIN}") - since.episodes) / minutes,
         steps_per_min=(book.counter("answers") - since.answers) / minutes,
-        elapsed_s=book.now - since.wall,
+        elapsed_s=book.now - since.since,
     )
     body = msgspec.json.encode(found).decode()
     book.execute("INSERT INTO evidence VALUES(?, ?, ?)", batch.lease, msgspec.json.encode(wasted_total).decode(), body)

@@ -40,12 +40,23 @@ def load_steps(book: Book, token: int) -> list[StepRef]:
 def keep_success(book: Book, seq: int, root: int, task: str) -> None:
     """Offer a success to the reservoir of its (stay, task); the one it displaces may be collected later."""
     seen = book.number("SELECT seen FROM reservoirs WHERE stay = ? AND task = ?", root, task)
-    book.execute("INSERT INTO reservoirs VALUES(?, ?, 1) ON CONFLICT DO UPDATE SET seen = seen + 1", root, task)
+    book.execute(
+        "INSERT INTO reservoirs(stay, task, seen) VALUES(?, ?, 1) ON CONFLICT DO UPDATE SET seen = seen + 1", root, task
+    )
     where = place(seen, book.rules.reservoir_per_task, stable_seed(book.settings.seed, "reservoir", root, task, seen))
     if where is not None:
         book.execute("UPDATE episodes SET place = NULL WHERE stay = ? AND task = ? AND place = ?", root, task, where)
         # Filed under the root stay, so that a phase which a resume cut in two has one reservoir per task.
         book.execute("UPDATE episodes SET stay = ?, place = ? WHERE seq = ?", root, where, seq)
+
+
+def note_failure(book: Book, seq: int, root: int, task: str) -> None:
+    """An episode of the (stay, task) failed: the first is remembered, for pulses on what is not yet mastered."""
+    book.execute(
+        "INSERT INTO reservoirs(stay, task, seen, failed) VALUES(?, ?, 0, ?) "
+        "ON CONFLICT DO UPDATE SET failed = coalesce(failed, excluded.failed)",
+        root, task, seq,
+    )  # fmt: skip
 
 
 def collect(book: Book) -> int:
@@ -85,8 +96,8 @@ def _add_references(book: Book, blobs: Iterable[BlobRef], by: int) -> None:
 def sweep(book: Book, folder: Path) -> int:
     """Give the space of unowned payloads back and delete dead segment files; returns the bytes freed.
 
-    To be run in a transaction after the one of `collect`; can be repeated. A writer's newest file may still grow,
-    and a file touched since the oldest episode in flight began may hold steps the ledger has not heard of: both stay.
+    To be run in a transaction after the one of `collect`; can be repeated. A writer's newest file stays:
+    it may still grow.
     """
     freed = stuck = 0
     for row in book.rows("SELECT * FROM blobs WHERE refs <= 0"):
@@ -100,19 +111,34 @@ def sweep(book: Book, folder: Path) -> int:
         book.execute(
             "DELETE FROM blobs WHERE segment = ? AND at = ? AND digest = ?", blob.segment, blob.offset, blob.digest
         )
-    live = {row["segment"] for row in book.rows("SELECT DISTINCT segment FROM blobs")}
-    began = book.row("SELECT MIN(wall) FROM reservations WHERE state = 'out'")
-    limit = book.now if began is None or began[0] is None else float(began[0])
-    files = sorted(folder.glob("*.seg"))
-    newest = {writer_of(path.name): path.name for path in files}
-    deleted = 0
-    for path in files:
-        if path.name not in live and path.name != newest[writer_of(path.name)] and path.stat().st_mtime < limit:
-            path.unlink()
-            deleted += 1
+    deleted = _delete_dead(book, folder)
     if freed or stuck or deleted:
         book.emit(events.PAYLOADS_COLLECTED, freed_bytes=freed, not_freed=stuck, segments_deleted=deleted)
     return freed
+
+
+def _delete_dead(book: Book, folder: Path) -> int:
+    """Delete segment files without a live payload; how many.
+
+    An episode in flight may have written to a file before its writer went on to the next, and the ledger hears of it
+    when it is committed: a file is noted first, and goes when no episode that was in flight then still is.
+    """
+    files = sorted(folder.glob("*.seg"))
+    newest = {writer_of(path.name): path.name for path in files}
+    handed_out = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
+    for path in files:
+        if path.name == newest[writer_of(path.name)] or book.row(
+            "SELECT 1 FROM blobs WHERE segment = ? LIMIT 1", path.name
+        ):  # fmt: skip
+            book.execute("DELETE FROM dead_segments WHERE segment = ?", path.name)
+        else:
+            book.execute("INSERT OR IGNORE INTO dead_segments VALUES(?, ?)", path.name, handed_out)
+    oldest = book.number("SELECT MIN(token) FROM reservations WHERE state = 'out'")
+    dead = book.rows("SELECT segment FROM dead_segments WHERE ? = 0 OR token < ?", oldest, oldest)
+    for row in dead:
+        (folder / row["segment"]).unlink(missing_ok=True)
+        book.execute("DELETE FROM dead_segments WHERE segment = ?", row["segment"])
+    return len(dead)
 
 
 def writer_of(segment: str) -> str:

@@ -80,7 +80,7 @@ def _enter(
     start = book.trained if root == idx else book.stay(root).start
     book.execute(
         "INSERT INTO stays VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        idx, root, phase, steps, str(start), bound, cause, msgspec.json.encode(evidence).decode(), book.now,
+        idx, root, phase, steps, str(start), bound, cause, msgspec.json.encode(evidence).decode(), book.wall,
     )  # fmt: skip
     pace.mark(book)
     if before is not None:

@@ -41,12 +41,32 @@ def _of_stay(book: Book, root: int, bound: int) -> tuple[str, tuple[str | int, .
     kept = "FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
     if book.rules.pulse_tasks == "all":
         return kept, stay
-    # Successes are filed under the stay's root; a failure keeps the stay that it was handed out in.
-    failed = (
-        "SELECT task FROM episodes WHERE success = 0 AND lane = ? AND stay IN (SELECT idx FROM stays WHERE root = ?)"
-        " AND seq <= ?"
-    )
-    return f"{kept} AND task IN ({failed})", (*stay, *stay)
+    failed = "SELECT task FROM reservoirs WHERE stay = ? AND failed <= ?"
+    return f"{kept} AND task IN ({failed})", (*stay, root, bound)
+
+
+def let_go(book: Book) -> int:
+    """Give up the reservoirs of stays that nothing will learn from any more; how many episodes were in them.
+
+    A pulse has learned from what came before it once a checkpoint holds the stay that follows: no resume goes back
+    before that one. Stays that a resume undid are on no path.
+    """
+    path = book.path()
+    lineages, saved = book.lineages(), book.checkpointed
+    learned = len(path)
+    for n in range(len(path) - 1, 0, -1):
+        follows = path[n - 1].start
+        if path[n].phase is Phase.PULSE and saved is not None and not lineages.abandoned(saved, follows):
+            learned = n
+    needed = {stay.root for stay in path[:learned]}
+    found = [row["stay"] for row in book.rows("SELECT DISTINCT stay FROM reservoirs") if row["stay"] not in needed]
+    gone = 0
+    for root in found:
+        gone += book.execute(
+            "UPDATE episodes SET place = NULL WHERE place IS NOT NULL AND lane = ? AND stay = ?", Lane.TRAIN, root
+        ).rowcount
+        book.execute("DELETE FROM reservoirs WHERE stay = ?", root)
+    return gone
 
 
 def count_successes(book: Book) -> int:

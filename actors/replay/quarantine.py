@@ -31,7 +31,7 @@ class WardState(StrEnum):
 
 
 class Ward(msgspec.Struct, frozen=True, kw_only=True):
-    """One task's faults. `probe` is the token of the one episode that probes it; times are wall seconds."""
+    """One task's faults. `probe` is the token of the one episode that probes it; times are monotonic seconds."""
 
     state: WardState = WardState.WELL
     streak: int = 0

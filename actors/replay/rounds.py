@@ -6,6 +6,8 @@ failure of the policy, and a round of weights that a resume abandoned counts for
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from actors.replay import events
@@ -15,6 +17,10 @@ from actors.replay.messages import EvalFigures, Lane, OpenEval, Phase, Sampling
 from runtime.errors import LedgerError
 from runtime.message import Done, Version
 from runtime.seeds import stable_seed
+
+_OF_FIGURES = (
+    "round", "temperature", "tasks", "played", "successes", "feasible", "faults", "task_set", "episodes"
+)  # fmt: skip
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,13 +147,17 @@ def _set_task(book: Book, round_id: int, number: int, state: str, faults: int) -
     )  # fmt: skip
     left = book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state IN ('free', 'out')", row["id"])
     if left == 0:
-        book.execute("UPDATE rounds SET closed = 1 WHERE id = ?", row["id"])
         done = _figures(book, row, closed=True)
-        book.emit(
-            events.EVAL_ROUND_CLOSED, round=done.round, version=str(done.version), temperature=done.temperature,
-            tasks=done.tasks, played=done.played, successes=done.successes, feasible=done.feasible, faults=done.faults,
+        said = dict(
+            round=done.round, version=str(done.version), temperature=done.temperature, tasks=done.tasks,
+            played=done.played, successes=done.successes, feasible=done.feasible, faults=done.faults,
             task_set=done.task_set, episodes=done.episodes, **_said(book, row["id"]),
         )  # fmt: skip
+        book.execute(
+            "UPDATE rounds SET closed = 1, wall = ?, said = ? WHERE id = ?",
+            book.wall, msgspec.json.encode(said).decode(), row["id"],
+        )  # fmt: skip
+        book.emit(events.EVAL_ROUND_CLOSED, **said)
 
 
 def abandon_rounds(book: Book) -> None:
@@ -166,6 +176,11 @@ def figures(book: Book) -> list[EvalFigures]:
 
 
 def _figures(book: Book, row: Row, *, closed: bool) -> EvalFigures:
+    if row["said"]:  # nothing of a closed round changes, and its episodes are many
+        told = msgspec.json.decode(row["said"], type=dict[str, Any])
+        known = {name: told[name] for name in _OF_FIGURES}
+        version = Version.parse(told["version"])
+        return EvalFigures(version=version, closed=True, max_new_tokens=row["max_new_tokens"], **known)
     counts = book.row(
         "SELECT COUNT(*), SUM(success), SUM(NOT feasible) FROM episodes WHERE round_id = ?",
         row["id"],

@@ -15,7 +15,10 @@ FORM = 5  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # Versions are stored as `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
-# reservoir (or the set of demonstrations) holds it, `tokens` and `surprisal` what its answers add up to.
+# reservoir (or the set of demonstrations) holds it, `tokens` and `surprisal` what its answers add up to. Times are
+# monotonic seconds, but for `wall`: seconds since the epoch, for people. `said` is what a closed round's event says.
+# A reservoir's `failed` is the sequence number of the first failure. A dead segment goes once no reservation up to
+# `token` is out.
 _TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -36,7 +39,7 @@ CREATE INDEX slots_free ON slots(group_id, slot) WHERE state = 'free';
 CREATE TABLE reservations(
   token INTEGER PRIMARY KEY AUTOINCREMENT, request_id TEXT NOT NULL UNIQUE, seat TEXT NOT NULL, lane TEXT NOT NULL,
   task TEXT NOT NULL, stay INTEGER NOT NULL, group_id INTEGER, round_id INTEGER, slot INTEGER NOT NULL,
-  state TEXT NOT NULL, wall REAL NOT NULL, expires REAL NOT NULL, reply BLOB NOT NULL);
+  state TEXT NOT NULL, expires REAL NOT NULL, reply BLOB NOT NULL);
 CREATE INDEX reservations_out ON reservations(seat, token) WHERE state = 'out';
 CREATE TABLE episodes(
   seq INTEGER PRIMARY KEY AUTOINCREMENT, token INTEGER NOT NULL UNIQUE, lane TEXT NOT NULL, task TEXT NOT NULL,
@@ -46,6 +49,8 @@ CREATE TABLE episodes(
   live INTEGER NOT NULL DEFAULT 1);
 CREATE INDEX episodes_group ON episodes(group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX episodes_round ON episodes(round_id) WHERE round_id IS NOT NULL;
+CREATE INDEX episodes_train ON episodes(seq) WHERE lane = 'train';
+CREATE INDEX episodes_demo ON episodes(seq) WHERE lane = 'demo' AND success = 1;
 CREATE INDEX episodes_live ON episodes(lane, ended_step) WHERE live = 1 AND place IS NULL;
 CREATE INDEX episodes_kept ON episodes(stay, task, place) WHERE place IS NOT NULL;
 CREATE TABLE steps(
@@ -55,19 +60,25 @@ CREATE TABLE blobs(
   segment TEXT NOT NULL, at INTEGER NOT NULL, size INTEGER NOT NULL, digest TEXT NOT NULL, refs INTEGER NOT NULL,
   PRIMARY KEY(segment, at, digest)) WITHOUT ROWID;
 CREATE INDEX blobs_dead ON blobs(segment, at) WHERE refs <= 0;
-CREATE TABLE reservoirs(stay INTEGER NOT NULL, task TEXT NOT NULL, seen INTEGER NOT NULL,
+CREATE TABLE dead_segments(segment TEXT PRIMARY KEY, token INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE reservoirs(
+  stay INTEGER NOT NULL, task TEXT NOT NULL, seen INTEGER NOT NULL, failed INTEGER,
   PRIMARY KEY(stay, task)) WITHOUT ROWID;
 CREATE TABLE leases(
   id INTEGER PRIMARY KEY AUTOINCREMENT, request_id TEXT NOT NULL UNIQUE, learner TEXT NOT NULL, stay INTEGER NOT NULL,
   state TEXT NOT NULL, made TEXT, final INTEGER NOT NULL DEFAULT 0, success REAL, entropy REAL, figures TEXT,
-  seq_bound INTEGER, reply BLOB);
+  seq_bound INTEGER, wall REAL, reply BLOB);
 CREATE INDEX leases_stay ON leases(stay, state);
+CREATE INDEX leases_out ON leases(id) WHERE state = 'out';
+CREATE INDEX leases_trained ON leases(id) WHERE state = 'trained';
+CREATE INDEX leases_provisional ON leases(id) WHERE state = 'trained' AND final = 0;
 CREATE TABLE evidence(lease INTEGER PRIMARY KEY, wasted TEXT NOT NULL, body TEXT NOT NULL);
 CREATE TABLE solved(task TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE rounds(
   id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, version TEXT NOT NULL, temperature REAL NOT NULL,
   max_new_tokens INTEGER NOT NULL, task_set TEXT NOT NULL, tasks INTEGER NOT NULL, closed INTEGER NOT NULL DEFAULT 0,
-  abandoned INTEGER NOT NULL DEFAULT 0);
+  abandoned INTEGER NOT NULL DEFAULT 0, wall REAL, said TEXT);
+CREATE INDEX rounds_open ON rounds(id) WHERE closed = 0;
 CREATE UNIQUE INDEX rounds_name ON rounds(name) WHERE abandoned = 0;
 CREATE TABLE round_tasks(
   round_id INTEGER NOT NULL, n INTEGER NOT NULL, task TEXT NOT NULL, state TEXT NOT NULL,

@@ -45,11 +45,14 @@ class Opened:
 class Ledger:
     """The database as its thread sees it: blocking, one caller at a time."""
 
-    def __init__(self, path: Path, settings: LedgerSettings, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, settings: LedgerSettings, clock: Callable[[], float] = time.monotonic, boot: str = ""
+    ) -> None:
         self._connection, fresh = connect(path)
-        self._wall = wall
+        self._clock = clock
+        self._boot = boot or boot_id()
         self.book = Book(self._connection, settings)
-        (opened,) = self.run([lambda book: _recover(book, fresh)])
+        (opened,) = self.run([lambda book: _recover(book, fresh, self._boot)])
         if isinstance(opened, ComputerRLError):
             self.close()
             raise opened
@@ -61,7 +64,7 @@ class Ledger:
         Raises StoreError, with nothing done, when the database fails.
         """
         book, execute = self.book, self._connection.execute
-        book.now = self._wall()
+        book.now, book.wall = self._clock(), time.time()
         results: list[Any] = []
         try:
             execute("BEGIN IMMEDIATE")
@@ -97,7 +100,23 @@ class Ledger:
         self._connection.close()
 
 
-def _recover(book: Book, fresh: bool) -> Opened:
+def boot_id() -> str:
+    """What the machine's monotonic clock counts from: another boot, another beginning."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _rebooted(book: Book) -> None:
+    """Times of another boot mean nothing on this one's clock: what waited for them is due at once."""
+    book.execute("UPDATE reservations SET expires = ? WHERE state = 'out'", book.now)
+    book.execute("UPDATE samplers SET heard = ?", book.now)
+    book.execute("UPDATE wards SET probe_at = ?", book.now)
+    evidence.mark(book)
+
+
+def _recover(book: Book, fresh: bool, boot: str) -> Opened:
+    if book.meta("boot") != boot:
+        _rebooted(book)
+        book.set_meta("boot", boot)
     if fresh or book.row("SELECT 1 FROM stays LIMIT 1") is None:
         phases.begin(book)
     released = returned = 0

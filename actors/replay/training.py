@@ -176,9 +176,9 @@ def trained(book: Book, msg: Trained) -> Done:
     entropy = played.entropy if rl else msg.figures.get("entropy")
     book.execute(
         "UPDATE leases SET state = 'trained', made = ?, success = ?, entropy = ?, figures = ?, seq_bound = ?,"
-        " reply = NULL WHERE id = ?",
+        " wall = ?, reply = NULL WHERE id = ?",
         str(msg.version), played.success, entropy, msgspec.json.encode(msg.figures).decode(), now,
-        msg.lease,
+        book.wall, msg.lease,
     )  # fmt: skip
     book.set_meta("trained", str(msg.version))
     for group in book.rows("SELECT * FROM groups WHERE lease = ?", msg.lease):

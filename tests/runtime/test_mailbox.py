@@ -22,7 +22,7 @@ def envelope(kind: str = "Add", deadline_s: float = 5.0) -> Envelope:
         sender="b",
         reply_to="main",
         trace=None,
-        deadline=time.time() + deadline_s,
+        deadline=time.monotonic() + deadline_s,
         message=kind,
         body=b"",
     )
@@ -85,3 +85,10 @@ async def test_a_sender_who_gives_up_leaves_nothing_behind():
     await box.get(lambda e: True)
     assert len(box) == 0
     assert box.drain() == []
+
+
+def test_whoever_sets_the_clock_moves_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = envelope(deadline_s=5.0)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600.0)
+    assert 4.0 < waiting.left_s() <= 5.0
