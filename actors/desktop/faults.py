@@ -108,6 +108,8 @@ def cause_of(seen: Seen) -> FaultCause | BrokenBy:
         return FaultCause.MACHINE_UNREACHABLE
     if seen.oom_kills and not seen.limit_hits:
         return FaultCause.HOST_MEMORY  # the kernel chose it as a victim for somebody else's hunger
+    if seen.acted and seen.oom_kills:  # at its own limit: judged before the signals that may have come of it
+        return BrokenBy.MEMORY_LIMIT
     if seen.exit_signal:
         return FaultCause.SANDBOX_KILLED
     if seen.link is LinkState.SILENT and seen.loop_lag_s > LOOP_LAG_MOST_S:
@@ -119,8 +121,6 @@ def cause_of(seen: Seen) -> FaultCause | BrokenBy:
     if not seen.acted:
         silent = seen.sandbox_alive and seen.link is LinkState.SILENT
         return FaultCause.BOOT_TIMEOUT if silent else FaultCause.BOOT_FAILED
-    if seen.oom_kills:
-        return BrokenBy.MEMORY_LIMIT
     if seen.link is LinkState.NONSENSE:
         return BrokenBy.NONSENSE
     if not seen.sandbox_alive:

@@ -7,7 +7,7 @@ orphans (the first process of a namespace, or a subreaper) finds all that it eve
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +29,36 @@ def _fields(stat: Path) -> list[str]:
     return stat.read_bytes().rpartition(b")")[2].decode().split()
 
 
+def _states(pid: int) -> frozenset[str]:
+    """The states of a process's threads; none when it has ended."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        return frozenset(_fields(Path("/proc", str(pid), "task", thread, "stat"))[0] for thread in threads)
+    except OSError:  # it or a thread has ended
+        return frozenset("R" if Path("/proc", str(pid)).exists() else "")
+
+
+def only(pids: Iterable[int]) -> dict[int, Member]:
+    """The members of a known set of processes, parents before their children. No other process is looked at."""
+    found: dict[int, Member] = {}
+    for pid in pids:
+        try:
+            parent = int(_fields(Path("/proc", str(pid), "stat"))[1])
+        except OSError:  # it has ended
+            continue
+        if states := _states(pid):
+            found[pid] = Member(parent, states)
+    ordered: dict[int, Member] = {}
+    for pid in sorted(found):
+        above = [pid]
+        while (parent := found[above[-1]].parent) in found and parent not in ordered and parent not in above:
+            above.append(parent)
+        ordered.update((each, found[each]) for each in reversed(above))
+    return ordered
+
+
 def descendants(*roots: int) -> dict[int, Member]:
-    """`roots` and all that descend from them, in whatever namespaces of their own."""
+    """`roots` and all that descend from them, in whatever namespaces of their own. Looks at all of /proc."""
     children: dict[int, list[int]] = {}
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):
@@ -46,14 +74,8 @@ def descendants(*roots: int) -> dict[int, Member]:
         pid = waiting.pop()
         if pid in found:  # its number was given away between two looks
             continue
-        states = set()
-        try:
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                states.add(_fields(Path("/proc", str(pid), "task", thread, "stat"))[0])
-        except OSError:  # it or a thread has ended
-            states |= {"R"} if Path("/proc", str(pid)).exists() else set()
-        if states:
-            found[pid] = Member(parents.get(pid, 0), frozenset(states))
+        if states := _states(pid):
+            found[pid] = Member(parents.get(pid, 0), states)
         waiting += children.get(pid, [])
     return found
 

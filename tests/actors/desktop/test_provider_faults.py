@@ -61,6 +61,8 @@ def test_a_fault_after_an_action_has_a_cause_on_the_host(seen: Seen):
 def test_the_guest_can_not_buy_a_fault_with_memory_or_silence():
     greedy = Seen(acted=True, link=LinkState.LOST, oom_kills=3, limit_hits=40, sandbox_alive=False)
     assert cause_of(greedy) is BrokenBy.MEMORY_LIMIT
+    killed = Seen(acted=True, link=LinkState.LOST, oom_kills=1, limit_hits=9, sandbox_alive=False, exit_signal=9)
+    assert cause_of(killed) is BrokenBy.MEMORY_LIMIT, "a signal that comes of its own limit is its own doing"
     assert cause_of(Seen(acted=True, link=LinkState.SILENT)) is BrokenBy.NO_ANSWER
     assert cause_of(Seen(acted=True, link=LinkState.NONSENSE, memory_left=0.0)) is BrokenBy.NONSENSE
 

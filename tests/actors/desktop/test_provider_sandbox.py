@@ -184,6 +184,24 @@ async def test_memory_is_limited_and_the_guest_is_to_blame(sandbox: SandboxProvi
     await link.close()
 
 
+@pytest.mark.skipif(not ROOT, reason="only root can limit memory here")
+async def test_what_a_guest_exhausts_does_not_end_who_tells_how_it_ended(sandbox: SandboxProvider):
+    """All memory goes into files, which no kill gives back: in the end every process of the desktop is killed."""
+    desktop = await sandbox.boot(DesktopSpec(memory_bytes=150 << 20, disk_bytes=512 << 20))
+    assert desktop.outside is not None
+    link = await GuestLink.open(desktop, timeout_s=20)
+    outer = sandbox._boxes[desktop.name].process
+    assert outer is not None
+    assert outer.pid not in cgroups.members(desktop.outside.cgroups)
+    lost = await losing(
+        link, "for i in 1 2 3 4 5 6 7 8; do setsid sh -c 'while :; do cat /dev/zero >> /tmp/$$; done' & done"
+    )
+    health = await sandbox.probe(desktop)
+    assert health.exit_signal == 0
+    assert cause_of(seen_of(health, lost, acted=True)) is BrokenBy.MEMORY_LIMIT
+    await link.close()
+
+
 async def test_processes_are_limited(sandbox: SandboxProvider):
     desktop = await sandbox.boot(DesktopSpec(processes=60))
     link = await GuestLink.open(desktop, timeout_s=20)

@@ -195,8 +195,8 @@ def oom_kills(folders: dict[str, str]) -> int:
 
 
 def limit_hits(folders: dict[str, str]) -> int:
-    """Times that the groups reached their own memory limit."""
-    return _number(folders.get("memory"), "memory.failcnt") or _number(folders.get(UNIFIED), "memory.events", "max")
+    """Times that the groups could not get memory within their own limit."""
+    return _number(folders.get("memory"), "memory.failcnt") or _number(folders.get(UNIFIED), "memory.events", "oom")
 
 
 def cpu_s(folders: dict[str, str]) -> float:

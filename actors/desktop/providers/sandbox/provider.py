@@ -188,8 +188,8 @@ class SandboxProvider(abc.Provider):
             status = -1
             init_pid = await self._child_pid(box)
             box.init = Watched(init_pid)
-            pids = [box.process.pid, init_pid]
-            box.warnings += await asyncio.to_thread(cgroups.enter, box.groups, pids)
+            # Not the outer process: what the guest exhausts must not end what tells the host how its session ended.
+            box.warnings += await asyncio.to_thread(cgroups.enter, box.groups, [init_pid])
             os.write(box.lifeline, b"12")
             listener.close()  # the guest's copy alone counts: when its session ends, connections are refused
             return init_pid

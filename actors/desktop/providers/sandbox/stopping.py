@@ -14,7 +14,7 @@ from pathlib import Path
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers.abc import Outside
 from actors.desktop.providers.sandbox import cgroups
-from apis.guest.members import descendants, running
+from apis.guest.members import descendants, only, running
 
 SIGNALS_S = 1.0  # what programs that obey take a fraction of, even where they wait for a disk
 STOP_S = 5.0
@@ -43,12 +43,15 @@ def _stop(pid: int, told: set[int]) -> None:
 def _look(outside: Outside, told: set[int]) -> tuple[list[int], set[int]]:
     """Who may still run, parents before their children (no shell sees its job stop and goes on with the next); and all.
 
-    The groups are read last: whoever forked away from the look at /proc and ended is there by its child.
+    A desktop with groups is looked at through them alone, so a host with thousands of processes makes no look slow.
+    The groups are read again at the end: a process that forked away from the look and ended is there by its child.
     """
-    found = descendants(outside.init_pid)
-    known = found.keys() | {member.parent for pid, member in found.items() if pid == outside.init_pid}
-    strangers = cgroups.members(outside.cgroups) - known
-    return [*running(found, told), *sorted(strangers)], found.keys() | strangers
+    if not outside.cgroups:
+        found = descendants(outside.init_pid)
+        return running(found, told), set(found)
+    found = only(cgroups.members(outside.cgroups))
+    newer = cgroups.members(outside.cgroups) - found.keys()
+    return [*running(found, told), *sorted(newer)], found.keys() | newer
 
 
 async def _all_still(outside: Outside, told: set[int], within_s: float) -> int:
@@ -61,7 +64,7 @@ async def _all_still(outside: Outside, told: set[int], within_s: float) -> int:
     clean, looks, before = 0, 0, set[int]()
     while clean < 2:
         looks += 1
-        left, there = _look(outside, told)
+        left, there = await asyncio.to_thread(_look, outside, told)
         clean = 0 if left else clean + 1 if there == before else 1
         before = there
         for pid in left:
@@ -86,12 +89,12 @@ async def freeze(outside: Outside) -> None:
         if cgroups.can_freeze(outside.cgroups):
             try:
                 await cgroups.freeze(outside.cgroups)
-                for pid in descendants(outside.init_pid):  # not the outer process, which is to bury the first one
+                for pid in cgroups.members(outside.cgroups):
                     _stop(pid, told)
             finally:
                 cgroups.thaw(outside.cgroups)
         if looks := await _all_still(outside, told, STOP_S):
-            left, _ = _look(outside, told)
+            left, _ = await asyncio.to_thread(_look, outside, told)
             cause = FaultCause.STILL_RUNNING if looks >= _LOOKS_LEAST else FaultCause.HOST_STALLED
             raise fault(cause, f"{len(left)} processes still run after {STOP_S:g} s and {looks} looks")
     except OSError as error:
