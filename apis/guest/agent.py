@@ -184,7 +184,7 @@ class Agent:
         """
         rows = self._windows.list()
         size = self._pixels.width, self._pixels.height
-        walk = self._accessibility().observe(rows, *size, self._windows.popups)
+        walk = self._accessibility().observe(rows, *size, self._windows.popups, self._tools.cells)
         walk.elements += self._terminals.elements(rows, walk.hidden)
         kept = ("id", "class", "title", "active", "minimised")
         return {

@@ -6,6 +6,8 @@ call gets the workbook in front, and its answer is one bounded text.
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 from guest.calc_base import Book
@@ -13,9 +15,11 @@ from guest.calc_cells import Cells
 from guest.calc_looks import Looks
 from guest.calc_reports import Reports
 from guest.calc_sheets import Sheets
+from guest.grid import Place, filled
 from guest.office import document
 from guest.office_base import INFO_CHARS
 
+CELLS_S = 0.5  # for reading them
 SERVICE = "com.sun.star.sheet.SpreadsheetDocument"
 
 
@@ -26,6 +30,20 @@ class CalcTools(Cells, Sheets, Looks, Reports):
 def tools(desktop: Any, current: Any) -> CalcTools:
     """The functions on the workbook in front. Raises Refused when there is none."""
     return CalcTools(document(desktop, current, SERVICE, "workbook"))
+
+
+def cells(desktop: Any, current: Any, first: Place, last: Place) -> str:
+    """What the filled cells of the sheet in front show, of those looked for as the bus's are: [row, column, text]s."""
+    sheet = Book(document(desktop, current, SERVICE, "workbook"))._sheet
+    until = time.monotonic() + CELLS_S
+    part = sheet.getCellRangeByPosition(first[1], first[0], last[1], last[0])
+    found = filled(
+        (0, 0),
+        (last[0] - first[0], last[1] - first[1]),
+        lambda row, column: str(part.getCellByPosition(column, row).String),
+        lambda: time.monotonic() > until,
+    )
+    return json.dumps([[first[0] + row, first[1] + column, text] for (row, column), text in found.items()])
 
 
 def info(desktop: Any, current: Any) -> str:

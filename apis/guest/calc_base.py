@@ -25,8 +25,6 @@ MIN_ROW = 40  # characters; of a row that does not fit, less says nothing
 
 def shown(value: Any) -> str:
     """A cell's value as a model reads it; a number without a needless fraction."""
-    if value is None:
-        return "#ERROR"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.12g}"
     return clipped(str(value), CELL_CHARS)
@@ -185,7 +183,7 @@ class Book(Document):
         return name
 
     def _values(self, cells: Any) -> list[list[Any]]:
-        """A range's values by rows: numbers and texts, dates and times as such, None for an error."""
+        """A range's values by rows: numbers and texts, dates and times as such, errors by the names they show."""
         area = cells.RangeAddress
         rows = [list(row) for row in cells.getDataArray()]
         zero = self._doc.NullDate
@@ -194,12 +192,17 @@ class Book(Document):
             for row in rows[dates.StartRow - area.StartRow : dates.EndRow - area.StartRow + 1]:
                 for x in range(dates.StartColumn - area.StartColumn, dates.EndColumn - area.StartColumn + 1):
                     row[x] = _moment(row[x], day_0)
+        if any(value is None for row in rows for value in row):
+            for y, row in enumerate(rows):
+                for x, value in enumerate(row):
+                    row[x] = str(cells.getCellByPosition(x, y).String) if value is None else value
         return rows
 
     def _about(self, limit: int) -> str:
         """Sheets, size and the first cells, row by row, at most `limit` characters."""
         area = self._used()
-        lines = [f"sheets: {self._names()}; active: {self._sheet.Name!r}; used: {address(area)}"]
+        kept = self._kept()
+        lines = [f"sheets: {self._names()}; active: {self._sheet.Name!r}; used: {address(area)}{kept}"]
         last_column, last_row = area.EndColumn, area.EndRow
         area.EndRow, area.EndColumn = min(last_row, INFO_ROWS - 1), min(last_column, INFO_COLUMNS - 1)
         lines.append("row: " + " | ".join(letters(n) for n in range(area.EndColumn + 1)))

@@ -9,8 +9,11 @@ it and one column to its right, and the current cell: where a user would go on w
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 CELLS_MAX = 240
+ROWS_GAP, COLUMNS_GAP = 5, 4  # empty ones after filled ones, after which no more is looked for
+TEXT_MAX = 500
 LEAST_ROWS, LEAST_COLUMNS = 3, 2  # of a sheet that is empty
 _ADDRESS = re.compile(r"([A-Z]{1,3})([1-9][0-9]{0,6})(?::.*)?")
 
@@ -48,6 +51,22 @@ def range_of(text: str) -> tuple[Place, Place] | None:
     start, _, end = text.partition(":")
     first, last = place_of(start), place_of(end)
     return (first, last) if first and last else None
+
+
+def filled(first: Place, last: Place, text_of: Callable[[int, int], str], late: Callable[[], bool]) -> dict[Place, str]:
+    """What the cells show, from the first filled one up to where a row or the sheet stays empty for a while."""
+    found: dict[Place, str] = {}
+    rightmost, lowest = last[1], last[0]
+    for row in range(first[0], last[0] + 1):
+        if row > lowest + ROWS_GAP or late():
+            break
+        column = first[1] - 1
+        while (column := column + 1) <= min(last[1], rightmost + COLUMNS_GAP):  # which grows on the way
+            text = text_of(row, column)
+            if text:
+                rightmost, lowest = max(rightmost, column) if found else column, row
+                found[row, column] = text[:TEXT_MAX]
+    return found
 
 
 def chosen(texts: dict[Place, str], rows: list[int], columns: list[int], current: Place | None) -> list[Place]:

@@ -10,8 +10,8 @@ whoever shows another slide) ends the office; nor may GTK and the bus be told of
 
 An object that is handed out over a connection costs its receiver some ten questions on what it can do; here none.
 
-Asked: JSON [what, module, name, arguments, anew], with `what` "tool", "info" or "pid", and `anew` where there was input
-since the last call; answered: JSON [kind, text], kind "" where all went well, and else that of a refusal.
+Asked: JSON [what, module, name, arguments, anew], with `what` "tool", "info", "cells" or "pid", and `anew` where there
+was input since the last call; answered: JSON [kind, text], kind "" where all went well, and else that of a refusal.
 """
 
 from __future__ import annotations
@@ -136,6 +136,8 @@ class Inside(unohelper.Base, XJob, XCallback):
             if anew:
                 tools._begin()
             return public(tools, name, arguments)
+        if what == "cells":
+            return str(application.cells(*front, **arguments))
         return str(application.info(*front))
 
 

@@ -33,6 +33,7 @@ class Match(NamedTuple):
     start: int
     end: int
     new: str | None
+    rest: bool = False  # it goes on behind something that stands within the match
 
 
 class Unmatched(Exception):  # noqa: N818 - it becomes a refusal

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from guest.errors import Refused
+from guest.grid import Place
 from guest.lane import Lane
 
 PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
@@ -85,6 +86,11 @@ class Office:
     def info(self, module: str, timeout_s: float) -> str:
         """What a module says the document in front holds. Raises Refused `tool_failed`, also at the deadline."""
         return str(self._lane.call("info", lambda: self._asked(Call("info", module, "info"), 0.0), timeout_s))
+
+    def cells(self, module: str, area: tuple[Place, Place], timeout_s: float) -> str:
+        """What the cells from the first to the last of `area` show, as JSON. Raises Refused `tool_failed`."""
+        asked = Call("cells", module, "cells", {"first": area[0], "last": area[1]})
+        return str(self._lane.call("cells", lambda: self._asked(asked, 0.0), timeout_s))
 
     def warm(self, module: str) -> None:
         """Begin to connect and to look, so that the first call finds all of that done; nobody waits for it here."""

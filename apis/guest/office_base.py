@@ -63,6 +63,14 @@ def _dispatcher() -> Any:
     return service("frame.DispatchHelper")
 
 
+ENCODED = {"Text - txt - csv (StarCalc)": 2, "Text (encoded)": 0}  # where their options name the encoding
+UTF8 = {"76", "utf8"}
+ENCODINGS = {  # as the office numbers them
+    "1": "windows-1252", "11": "US-ASCII", "12": "ISO-8859-1", "22": "ISO-8859-15", "33": "windows-1250",
+    "34": "windows-1251", "64": "Shift-JIS", "65535": "UTF-16", "0": "the system's", "SYSTEM": "the system's",
+}  # fmt: skip
+
+
 class Document:
     """The document in front. Methods without an underscore, in subclasses, are what a model can call."""
 
@@ -88,6 +96,17 @@ class Document:
     def _format(self) -> str:
         """The name of the filter that the document's file was read by; empty for a new one."""
         return next((str(value.Value) for value in self._doc.getArgs() if value.Name == "FilterName"), "")
+
+    def _kept(self) -> str:
+        """What is unusual about the document's file: that it may only be read, and an encoding other than UTF-8."""
+        told = "; open for reading only" if self._doc.isReadonly() else ""
+        options = next((str(value.Value) for value in self._doc.getArgs() if value.Name == "FilterOptions"), "")
+        place = ENCODED.get(self._format())
+        parts = options.split(",")
+        code = parts[place].strip() if place is not None and place < len(parts) else ""
+        if code and code.lower().replace("-", "") not in UTF8:
+            told += f"; the file's encoding is {ENCODINGS.get(code, code)}"
+        return told
 
     def _save(self) -> str:
         """Write the document's file in its own format; what is said of it."""

@@ -1,27 +1,27 @@
 """The cells of a spreadsheet, from the accessibility bus.
 
 Invariant: at most `ROWS_MAX` x `COLUMNS_MAX` cells are looked at, however large the sheet: a table of LibreOffice has
-2^34 children, so cells are asked for by row and column and never enumerated.
+2^34 children, so cells are asked for by row and column and never enumerated. Each costs two calls over the bus, so
+their texts are had all at once from the application's functions where those answer; the bus tells the same ones.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gi
-from guest.grid import Place, address, chosen, place_of, range_of
+from guest.grid import Place, address, chosen, filled, place_of, range_of
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first
 
 ROWS_MAX, COLUMNS_MAX = 64, 32
-ROWS_GAP, COLUMNS_GAP = 5, 4  # empty ones after filled ones, after which no more is looked for
-TEXT_MAX = 500
 _EDGE = 3  # pixels inside the corner of a table at which its outermost cell is asked for
 
 Box = tuple[int, int, int, int]  # x, y, width, height
+Known = Callable[[Place, Place], dict[Place, str] | None]
 
 
 class Sheet:
@@ -49,28 +49,24 @@ class Sheet:
         last = self._at(x + w - _EDGE, y + h - _EDGE, (first[0] + ROWS_MAX, first[1] + COLUMNS_MAX))
         return first, (min(last[0], first[0] + ROWS_MAX - 1), min(last[1], first[1] + COLUMNS_MAX - 1))
 
-    def _texts(self, first: Place, last: Place, until: float) -> dict[Place, str]:
-        """What the cells show, from the first filled one up to where a row or the sheet stays empty for a while."""
-        found: dict[Place, str] = {}
-        rightmost, lowest = last[1], last[0]
-        for row in range(first[0], last[0] + 1):
-            if time.monotonic() > until or row > lowest + ROWS_GAP:
-                break
-            column = first[1] - 1
-            while (column := column + 1) <= min(last[1], rightmost + COLUMNS_GAP):  # which grows on the way
-                text = Atspi.Text.get_text(self._cell(row, column), 0, -1)  # the application bounds a cell's length
-                if text:
-                    rightmost, lowest = max(rightmost, column) if found else column, row
-                    found[row, column] = text[:TEXT_MAX]
-        return found
+    def _text(self, row: int, column: int) -> str:
+        return str(Atspi.Text.get_text(self._cell(row, column), 0, -1))  # the application bounds a cell's length
 
-    def cells(self, now: str, until: float) -> Iterator[tuple[str, str, Box, list[str]]]:
+    def _texts(self, first: Place, last: Place, known: Known, until: float) -> dict[Place, str]:
+        """What the cells show: as the application's own functions tell it, where they speak of this very table."""
+        texts = known(first, last)
+        if texts is not None and all(self._text(*place) == texts[place] for place in list(texts)[:1]):
+            return texts
+        return filled(first, last, self._text, lambda: time.monotonic() > until)
+
+    def cells(self, now: str, known: Known, until: float) -> Iterator[tuple[str, str, Box, list[str]]]:
         """Name, shown text, box and states of each cell that is said.
 
-        `now` is the Name Box's text: the current cell or the selected range; `until` a moment of the monotonic clock.
+        `now` is the Name Box's text: the current cell or the selected range; `known` tells what the filled cells of a
+        range show, or None where it can't; `until` is a moment of the monotonic clock.
         """
         first, last = self._corners()
-        texts = self._texts(first, last, until)
+        texts = self._texts(first, last, known, until)
         current, selected = place_of(now), range_of(now)
         rows, columns = range(first[0], last[0] + 1), range(first[1], last[1] + 1)
         said = chosen(texts, list(rows), list(columns), current)

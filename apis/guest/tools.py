@@ -13,6 +13,7 @@ which runs on a thread of that application's own and may block there: whoever as
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 from guest import office
 from guest.errors import Refused
+from guest.grid import Place
 from guest.lane import Lane
 
 TOOL_S = 10.0  # less than the host waits
@@ -133,6 +135,14 @@ class Tools:
             return self._office.info(CLASSES[shown], INFO_S)[:TEXT_CHARS]
         except Refused as refused:
             return f"not known: {refused}"[:TEXT_CHARS]
+
+    def cells(self, first: Place, last: Place) -> dict[Place, str] | None:
+        """What the filled cells of the sheet in front show, by row and column; None where Calc does not say."""
+        try:
+            found = json.loads(self._office.cells(CLASSES["libreoffice-calc"], (first, last), INFO_S))
+        except Refused:
+            return None
+        return {(row, column): text for row, column, text in found}
 
 
 def public(tools: Any, name: str, arguments: dict[str, Any]) -> str:

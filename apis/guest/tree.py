@@ -13,6 +13,7 @@ from typing import Any
 import gi
 from guest.boxes import Box
 from guest.errors import Refused
+from guest.sheet import Known
 from guest.walk import CALL_MS, Walk
 
 gi.require_version("Atspi", "2.0")
@@ -65,11 +66,21 @@ class Tree:
                 return False
         return False
 
-    def observe(self, windows: list[dict[str, Any]], width: int, height: int, popups: Callable[[], list[Box]]) -> Walk:
-        """All that shows, the active window's application first; `popups` tells where menus are open."""
+    def observe(
+        self,
+        windows: list[dict[str, Any]],
+        width: int,
+        height: int,
+        popups: Callable[[], list[Box]],
+        texts: Known,
+    ) -> Walk:
+        """All that shows, the active window's application first.
+
+        `popups` tells where menus are open, `texts` what cells of the sheet in front show.
+        """
         active = next((row["pid"] for row in windows if row["active"]), 0)
         found, cut = self._answering()
-        walk = Walk(windows, width, height, popups)
+        walk = Walk(windows, width, height, popups, texts)
         walk.cut = cut
         for _, app in sorted(((pid != active, app) for pid, app in found), key=lambda pair: pair[0]):
             walk.application(app)

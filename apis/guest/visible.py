@@ -18,7 +18,7 @@ from guest.boxes import Box, common, holds
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi  # noqa: E402 - the version must be chosen first
 
-CHILDREN_MAX = 64  # up to here all are given
+CHILDREN_MAX = 96  # up to here all are given
 SHOWN_MAX = 256
 HEADERS_MAX = 16
 _COLUMNS, _ROWS = 4, 14  # of the points that are looked at

@@ -25,7 +25,7 @@ from typing import Any
 import gi
 from guest import visible
 from guest.boxes import Box, common, covered, fills, held, hidden, inside, overhang, under
-from guest.sheet import Sheet
+from guest.sheet import Known, Sheet
 from guest.visible import CHILDREN_MAX, Shift, box_of
 from guest.words import CONTROLS, name_of, plain, text_of, value_of
 
@@ -98,9 +98,17 @@ class Walk:
     An element: [tag, name, text, x, y, w, h, states, window, caret]; the caret is a place in the text or -1.
     """
 
-    def __init__(self, windows: list[dict[str, Any]], width: int, height: int, popups: Callable[[], list[Box]]) -> None:
+    def __init__(
+        self,
+        windows: list[dict[str, Any]],
+        width: int,
+        height: int,
+        popups: Callable[[], list[Box]],
+        texts: Known,
+    ) -> None:
         self.windows = windows
         self._popups = cache(popups)
+        self._texts = texts  # of the sheet in front
         self._gone = hidden(windows)
         self._held = held(windows) - self._gone
         self.hidden = self._gone | self._held  # indexes of windows with nothing to act on
@@ -199,7 +207,9 @@ class Walk:
 
     def _cells(self, at: int, table: Any, spot: Spot) -> None:
         found = []
-        for name, text, (x, y, w, h), states in Sheet(table).cells(self._current, self._until):
+        active = spot.window >= 0 and self.windows[spot.window]["active"]
+        known = self._texts if active else (lambda first, last: None)
+        for name, text, (x, y, w, h), states in Sheet(table).cells(self._current, known, self._until):
             box = (x, y + spot.dy, w, h)
             if inside(box, self._size) and not self._covered(box, spot):
                 found.append(["table-cell", name, text, *box, states, spot.window, -1])
@@ -321,7 +331,7 @@ class Walk:
         if given and _second(node, role, box, spot):
             return
         if given:
-            name = name_of(node, role)
+            name = name_of(node, role, spot.office)
         if not name and not text and role not in _UNNAMED:
             return
         said = [short for state, short in _STATES if states.contains(state)]

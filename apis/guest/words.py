@@ -37,7 +37,7 @@ CONTROLS = {  # something to act on, or that tells a state, even without a name 
     "check box", "combo box", "dial", "level bar", "password text", "progress bar", "push button", "radio button",
     "slider", "spin button", "switch", "toggle button",
 }  # fmt: skip
-_HINTS = ("placeholder-text", "placeholder", "valuetext")
+_HINTS = ("placeholder-text", "placeholder")
 _CHOICES_MAX = 64
 
 
@@ -117,16 +117,20 @@ def _choice(node: Any, depth: int) -> str:
     return ""
 
 
-def name_of(node: Any, role: str) -> str:
-    """A name for what has none: its label's, its description, its hint, or for a control what it is."""
-    for relation in node.get_relation_set() or ():
+def name_of(node: Any, role: str, plainly: bool) -> str:
+    """A name for what has none: its label's, its description, its hint, or for a control what it is.
+
+    LibreOffice takes milliseconds to tell what its own widgets are labelled by, and has named them so already: of those
+    it is asked `plainly`.
+    """
+    for relation in (() if plainly else node.get_relation_set()) or ():
         if relation.get_relation_type() == Atspi.RelationType.LABELLED_BY and relation.get_n_targets() > 0:
             name = plain(relation.get_target(0).get_name()).strip()
             if name:
                 return name
-    said = plain(node.get_description()).strip().partition("\n")[0] or next(
-        (hint for key in _HINTS[:2] if (hint := _attribute(node, key))), ""
-    )
+    said = plain(node.get_description()).strip().partition("\n")[0]
+    hints = () if said or plainly else _HINTS
+    said = said or next((hint for key in hints if (hint := _attribute(node, key))), "")
     return said or (role if role in CONTROLS else "")
 
 

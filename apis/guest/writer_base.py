@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import uno
 from com.sun.star.uno import RuntimeException as NoSelection
@@ -17,6 +17,7 @@ from guest.errors import Refused
 from guest.matching import Match, Matcher, Unmatched
 from guest.office_base import Document, clipped
 from guest.paths import wrong
+from guest.writer_changes import Piece, Span, deleted_in, live, paragraphs, part_of, parts, piece, selected
 
 STEP = 30_000  # characters that a cursor goes at once
 CALL_S, COUNT_S = 1.0, 0.06  # for finding the caret's paragraph, in a call and in an observation
@@ -25,15 +26,6 @@ PARAGRAPH_CHARS = 500  # of a paragraph in an answer
 SOME = 12  # places named in an answer
 
 _MATCHER = Matcher()
-
-
-class Piece(NamedTuple):
-    """A paragraph: the text it stands in, its number there, and what a model knows it by."""
-
-    text: Any
-    number: int
-    name: str
-    string: str
 
 
 def plural(count: int, thing: str) -> str:
@@ -59,17 +51,6 @@ def select_back(cursor: Any, count: int) -> None:
     while count > 0:
         cursor.goLeft(min(count, STEP), True)
         count -= STEP
-
-
-def strings(text: Any) -> Iterator[str]:
-    """The paragraphs of a text, without those in its tables."""
-    cursor = text.createTextCursor()
-    cursor.gotoStart(False)
-    while True:
-        cursor.gotoEndOfParagraph(True)
-        yield cursor.String
-        if not cursor.gotoNextParagraph(False):
-            return
 
 
 def as_typed(text: str) -> str:
@@ -100,24 +81,24 @@ def rewrite(text: Any, cursor: Any, new: str) -> None:
     cursor.String = ""
 
 
-def _stepped_over(cursor: Any, string: str, match: Match) -> bool:
-    """Put a cursor at a paragraph's start over a match, step by step.
+def _stepped_over(cursor: Any, string: str, start: int, end: int) -> bool:
+    """Put a cursor at a paragraph's start over the characters from `start` up to `end`, step by step.
 
     False where a field's middle is in the way, or an object (a picture, a formula: a step without a character) within.
     """
-    while len(cursor.String) < match.start and cursor.goRight(1, True):
+    while len(cursor.String) < start and cursor.goRight(1, True):
         continue
     before = cursor.String
     cursor.collapseToEnd()
-    while match.end > match.start and cursor.goRight(1, True) and not cursor.String:
+    while end > start and cursor.goRight(1, True) and not cursor.String:
         cursor.collapseToEnd()  # behind an object that stands right before the match
     cursor.collapseToStart()
     length = 0
-    while length < match.end - match.start and cursor.goRight(1, True):
+    while length < end - start and cursor.goRight(1, True):
         if len(cursor.String) == length:
             return False
         length = len(cursor.String)
-    return bool(before == string[: match.start] and cursor.String == string[match.start : match.end])
+    return bool(before == string[:start] and cursor.String == string[start:end])
 
 
 class Paper(Document):
@@ -161,9 +142,18 @@ class Paper(Document):
         return self._doc.findFirst(search) is None
 
     def _strings(self) -> list[str] | Iterator[str]:
-        """The paragraphs of the body, all at once where that can be had."""
+        """The paragraphs of the body as they read, all at once where that can be had."""
+        return (live(*each) for each in self._paragraphs()) if self._doc.Redlines.hasElements() else self._wholes()
+
+    def _wholes(self) -> list[str] | Iterator[str]:
         body = self._doc.Text
-        return body.String.split("\n") if self._plain() else strings(body)
+        return body.String.split("\n") if self._plain() else (whole for whole, _ in paragraphs(body, []))
+
+    def _paragraphs(self) -> Iterator[tuple[str, tuple[Span, ...]]]:
+        """The whole paragraphs of the body, and where in them deleted text stands."""
+        if not self._doc.Redlines.hasElements():
+            return ((whole, ()) for whole in self._wholes())
+        return paragraphs(self._doc.Text, deleted_in(self._doc))
 
     def _number_of(self, caret: Any, limit_s: float) -> int | None:
         """The number of the paragraph at a place in the body; None where it takes too long to count."""
@@ -204,15 +194,16 @@ class Paper(Document):
     def _pieces(self, indices: list[int] | None) -> list[Piece]:
         """The paragraphs with these numbers; all of the body and of its tables for None. Raises Refused."""
         body = self._doc.Text
-        pieces = [Piece(body, at, f"paragraph {at}", text) for at, text in enumerate(self._strings())]
+        pieces = [piece(body, at, f"paragraph {at}", *each) for at, each in enumerate(self._paragraphs())]
         if indices is not None:
             beyond = next((index for index in indices if index >= len(pieces)), None)
             if beyond is not None:
                 there = f"there {'is' if len(pieces) == 1 else 'are'} {plural(len(pieces), 'paragraph')}"
                 raise wrong(f"paragraph_indices: there is no paragraph {beyond}; {there}, counted from 0")
             return [pieces[index] for index in indices]
+        deleted = deleted_in(self._doc)
         for name, cell in self._tables():
-            pieces += [Piece(cell, at, name, text) for at, text in enumerate(strings(cell))]
+            pieces += [piece(cell, at, name, *each) for at, each in enumerate(paragraphs(cell, deleted))]
         return pieces
 
     def _whole(self, indices: list[int] | None) -> Iterator[Any]:
@@ -268,7 +259,8 @@ class Paper(Document):
         """Every match, the last first: its piece, itself, and a cursor over it.
 
         Matches in a part of a field are left out, for a field can't be changed in part; and those around an object, for
-        it would go with what is replaced.
+        it would go with what is replaced. A match that has deleted text within comes in parts, the last first: all but
+        the first are a `rest`, which nothing takes the place of.
         """
         by_piece: dict[int, list[Match]] = {}
         for match in found:
@@ -276,17 +268,19 @@ class Paper(Document):
         places = [pieces[at] for at in by_piece]
         matches = list(by_piece.values())
         for at, start in self._backwards(places):
-            string = places[at].string
-            cursor = places[at].text.createTextCursorByRange(start)
-            ahead(cursor, len(string), True)
-            plain = cursor.String == string  # a field is one step of a cursor but many characters, an image none
+            here = places[at]
+            cursor = here.text.createTextCursorByRange(start)
+            ahead(cursor, len(here.whole), True)
+            plain = cursor.String == here.whole  # a field is one step of a cursor but many characters, an image none
             for match in reversed(matches[at]):
-                cursor.gotoRange(start, False)
-                if plain:
-                    ahead(cursor, match.start, False)
-                    ahead(cursor, match.end - match.start, True)
-                if plain or _stepped_over(cursor, string, match):
-                    yield places[at], match, cursor
+                stands = parts(match.start, match.end, here.deleted)
+                for first, last in reversed(stands):
+                    cursor.gotoRange(start, False)
+                    if plain:
+                        ahead(cursor, first, False)
+                        ahead(cursor, last - first, True)
+                    if plain or _stepped_over(cursor, here.whole, first, last):
+                        yield here, part_of(match, stands, first, last), cursor
 
     def _told(self, done: str, places: list[Piece]) -> str:
         """What was done where, for places named from the last to the first."""
@@ -313,7 +307,11 @@ class Paper(Document):
             lines.append(line)
         count = f"{len(found)}" if isinstance(found, list) else f"{'more than ' if more else ''}{len(lines)}"
         names = [repr(clipped(name, 40)) for name in self._doc.TextTables.ElementNames[:10]]
-        head = [f"paragraphs: {count}, counted from 0", *([f"tables: {', '.join(names)}"] if names else []), caret]
+        head = [
+            f"paragraphs: {count}, counted from 0{self._kept()}",
+            *([f"tables: {', '.join(names)}"] if names else []),
+            caret,
+        ]
         return "\n".join(["; ".join(head), *lines, *(["...", f"at the caret: {here}"] if more else [])])
 
     def _about_caret(self, caret: Any) -> tuple[str, str]:
@@ -321,12 +319,12 @@ class Paper(Document):
         said = f"caret: {self._where(caret, COUNT_S)}"
         cursor = caret.getText().createTextCursorByRange(caret.getStart())
         cursor.gotoStartOfParagraph(True)
-        said += f", after character {len(cursor.String)}"
+        said += f", after character {len(selected(self._doc, cursor))}"
         if not caret.isCollapsed():
-            said += f"; selected: {one_line(caret.String, 100)!r}"
+            said += f"; selected: {one_line(selected(self._doc, caret), 100)!r}"
         cursor.gotoStartOfParagraph(False)
         cursor.gotoEndOfParagraph(True)
-        return said, one_line(cursor.String, 300)
+        return said, one_line(selected(self._doc, cursor), 300)
 
 
 def values(**named: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:

@@ -69,9 +69,9 @@ class Looks(Paper):
     def _set(self, name: str, done: str, pattern: str, indices: list[int] | None, given: Any) -> str:
         places = []
         with self._one_step(name):
-            for piece, _, cursor in self._each(pattern, indices):
+            for piece, match, cursor in self._each(pattern, indices):
                 cursor.setPropertyValues(*given)
-                places.append(piece)
+                places += [] if match.rest else [piece]
         return self._told(done, places)
 
     def set_font(self, *, font_name: str, paragraph_indices: list[int] | None) -> str:
@@ -153,7 +153,8 @@ class Looks(Paper):
                 portion = portions.nextElement()
                 colours = [portion.getPropertyValue(name) for name in MARKS]
                 colour = next((each for each in colours if each not in (None, NO_COLOUR)), None)
-                if colour is not None and portion.TextPortionType == "Text" and portion.String:
+                gone = any(first <= start < last for first, last in pieces[at].deleted)
+                if colour is not None and not gone and portion.TextPortionType == "Text" and portion.String:
                     yield Marked(pieces[at], start, colour, portion.String, portion)
                 start += len(portion.String)
 

@@ -74,7 +74,7 @@ class Writing(Paper):
         with self._one_step("find_and_replace"):
             for piece, match, cursor in self._each(pattern, paragraph_indices, replacement):
                 rewrite(piece.text, cursor, as_typed(match.new))
-                places.append(piece)
+                places += [] if match.rest else [piece]
         return self._told("replaced", places)
 
     def change_text_case(self, *, case_type: str, pattern: str, paragraph_indices: list[int] | None) -> str:
@@ -86,7 +86,7 @@ class Writing(Paper):
                 string = piece.string[match.start : match.end]
                 for part in _in_parts(piece.text, cursor) if change(string) != string else ():
                     rewrite(piece.text, part, change(part.String))
-                places.append(piece)
+                places += [] if match.rest else [piece]
         return self._told(f"now {case_type}", places)
 
     def capitalize_words(self, *, paragraph_indices: list[int] | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from apis.apps import OFFICE
 from apis.forms import render_compact
 from apis.observation import Observation, from_guest
 from apis.tasks.workbook import make_xlsx
@@ -25,6 +26,7 @@ pytestmark = [
 
 TWO = (("Name", "Qty", None, "note"), ("plum", 4), ("fig", 9), (None,), (None, "rest"), (None, 5))
 BLANK = (("Name", None, " ", "Qty"), ("plum", "a", "b", 4))
+OLD = "--infilter=Text - txt - csv (StarCalc):44,34,1,1"
 PAIRS = ((45292, 0.5), (7, 0.25))
 HIDDEN = '<cols><col min="2" max="2" width="9" customWidth="1" hidden="1"/></cols>'
 PROTECTED = (
@@ -156,6 +158,30 @@ async def test_a_table_is_seen_that_begins_far_from_the_first_cell(calc: Calc) -
         assert f" table-cell {first} Name\n" in render_compact("Go", [], look, None)
 
 
+async def test_errors_have_the_names_that_they_show(calc: Calc) -> None:
+    await calc.on("right")
+    for at, formula in enumerate(("=1/0", "=NA()", "=SQRT(-1)"), 1):
+        await calc.tool("set_cell_value", cell=f"L{at}", value=formula)
+    assert (await calc.column("L")).endswith('["#DIV/0!", "#N/A", "Err:502"]')
+    assert " | #DIV/0!" in await calc.tool("get_workbook_info")
+    look = await seen(calc, lambda look: "L3" in cells(look))
+    assert [cells(look).get(f"L{row}") for row in range(1, 4)] == ["#DIV/0!", "#N/A", "Err:502"]
+    for row in range(1, 4):
+        await calc.tool("set_cell_value", cell=f"L{row}", value="")
+
+
+async def test_an_encoding_other_than_utf8_is_told(calc: Calc) -> None:
+    """The workbook in front is another one for a moment."""
+    await calc("write_file", path="Documents/old.csv", data="caf\xe9,1\n".encode("latin-1"))
+    await calc("open_window", argv=[*OFFICE, OLD, "--calc", "Documents/old.csv"], title="old.csv", timeout_ms=20_000)
+    look = await seen(calc, lambda look: "A1" in cells(look))
+    assert cells(look)["A1"] == "caf\xe9"
+    assert "; the file's encoding is windows-1252" in look.info
+    assert "open for reading only" not in look.info
+    await calc("hotkey", keys=["ctrl", "w"])
+    await calc("settle", timeout_ms=5000)
+
+
 async def test_what_needs_the_cells_is_refused_in_the_print_preview(calc: Calc) -> None:
     await calc.on("plain")
     await calc("hotkey", keys=["ctrl", "shift", "o"])
@@ -186,6 +212,7 @@ async def test_nothing_is_changed_in_a_workbook_that_is_open_for_reading_only(ca
     await calc.run("cp Documents/book.xlsx Documents/fixed.xlsx; chmod 444 Documents/fixed.xlsx")
     await calc.open("Documents/fixed.xlsx")
     about = await calc.tool("get_workbook_info")
+    assert about.splitlines()[0].endswith("; open for reading only")
     table = {"source_sheet": "two", "table_name": "T", "value_fields": ["Qty"], "target_cell": "H9"}
     for name, arguments in (
         *CHANGES,

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
+from apis.apps import OFFICE
 from apis.check.picture import png
 from apis.execute import setup
 from apis.observation import Observation, from_guest
@@ -381,3 +382,64 @@ async def test_more_words_than_one_call_may_change_are_refused(writer: Writer) -
     said = await writer.tool("capitalize_words")
     assert said.startswith("refused: paragraph_indices: 2002 words begin small, 2000 are the most for one call"), said
     assert (await writer.tool("capitalize_words", paragraph_indices=[1])).startswith("1 word changed")
+
+
+WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+OFFICE_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+
+
+def gone(text: str) -> str:
+    run = f'<w:r><w:delText xml:space="preserve">{text}</w:delText></w:r>'
+    return f'<w:del w:id="{len(text)}" w:author="a" w:date="2026-01-02T03:04:05Z">{run}</w:del>'
+
+
+def run(text: str) -> str:
+    return f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def docx(*paragraphs: str) -> bytes:
+    """A text document in Word's format, of paragraphs made of runs."""
+    body = "".join(f"<w:p>{paragraph}</w:p>" for paragraph in paragraphs)
+    target = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{PACKAGE}/content-types">'
+            '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            f'<Override PartName="/word/document.xml" ContentType="{OFFICE_TYPE}"/></Types>',
+        )
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{PACKAGE}/relationships">'
+            f'<Relationship Id="r1" Type="{target}" Target="word/document.xml"/></Relationships>',
+        )
+        archive.writestr("word/document.xml", f"<w:document {WORD}><w:body>{body}</w:body></w:document>")
+    return file.getvalue()
+
+
+async def test_what_is_deleted_under_change_tracking_is_not_read_matched_or_brought_back(writer: Writer) -> None:
+    tracked = docx(
+        run("The price is ") + gone("old cost") + run("new cost now."),
+        run("plu") + gone("XX") + run("m and plum"),
+        gone("fig") + run("pear fig"),
+    )
+    await writer("write_file", path="Documents/tracked.docx", data=tracked)
+    await writer("open_window", argv=[*OFFICE, "Documents/tracked.docx"], title="tracked", timeout_ms=20_000)
+    await writer("settle", timeout_ms=5000)
+    assert (await writer.info())[1:] == ["0: The price is new cost now.", "1: plum and plum", "2: pear fig"]
+    assert (await writer.tool("find_and_replace", pattern="old|XX", replacement="no")).startswith("refused: ")
+    said = await writer.tool("find_and_replace", pattern="cost", replacement="fee")
+    assert said == "1 match replaced: paragraph 0"
+    said = await writer.tool("find_and_replace", pattern="plum", replacement="kiwi")
+    assert said == "2 matches replaced: paragraph 1"
+    assert (await writer.tool("change_text_case", case_type="uppercase", pattern="fig")).startswith("1 match now")
+    assert (await writer.tool("set_strikethrough", pattern="pear")).startswith("1 match struck")
+    assert (await writer.info())[1:] == ["0: The price is new fee now.", "1: kiwi and kiwi", "2: pear FIG"]
+    await writer.tool("save")
+    saved = zipfile.ZipFile(io.BytesIO(await writer("read_file", path="Documents/tracked.docx")))
+    text = saved.read("word/document.xml").decode()
+    assert re.findall("<w:delText[^>]*>([^<]*)</w:delText>", text) == ["old cost", "XX", "fig"]
+    lines = ["".join(re.findall("<w:t(?: [^>]*)?>([^<]*)</w:t>", part)) for part in text.split("</w:p>")]
+    assert lines[:3] == ["The price is new fee now.", "kiwi and kiwi", "pear FIG"]
