@@ -29,7 +29,7 @@ _ALL = Wanted("", MANIFEST)
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """What was read of a frozen desktop: the files that were wanted, and what lies in its HOME."""
+    """What was read of a desktop in one go: the files that were wanted, and the manifest of its HOME."""
 
     read: Callable[[str], FileView]
     manifest: Manifest
@@ -104,9 +104,13 @@ class Body:
             async with asyncio.timeout(timeout_s):
                 await self._freeze()
                 self._lives.may_read(self._lease, time.monotonic())
-                all_of_it, *files = await self._provider.read_home(self._desktop, [_ALL, *wanted], ReadLimits())
+                return await self.look(wanted)
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
+
+    async def look(self, wanted: list[Wanted]) -> Frozen:
+        """What is `wanted` of HOME, and its manifest, from outside as they are now. Raises DesktopFault."""
+        all_of_it, *files = await self._provider.read_home(self._desktop, [_ALL, *wanted], ReadLimits())
         seen = {file.path: view_of(file, self.home) for file in files}
         unasked = FileView(kind="refused", reason="it was not asked for beforehand")
         return Frozen(lambda path: seen.get(path, unasked), _manifest_of(all_of_it))

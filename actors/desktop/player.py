@@ -15,7 +15,7 @@ from actors.desktop.answers import Answerer, DemonstratedAnswers
 from actors.desktop.body import Body
 from actors.desktop.episode import Episode, Played
 from actors.desktop.machine import Stage, StageClock
-from actors.desktop.pool import Pool
+from actors.desktop.pool import BootedDesktop, Pool
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
 from actors.replay.messages import Fault, Lane, Outcome, Phase, PhaseRef, Reservation, Sampling, StepPayload, StepRef
@@ -52,10 +52,18 @@ class Play(msgspec.Struct, frozen=True, kw_only=True):
 class Player:
     """Plays tasks, any number at the same time, on the desktops of `pool`."""
 
-    def __init__(self, pool: Pool, config: SeatConfig | None = None, *, retries: int = FAULT_BUDGET) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        config: SeatConfig | None = None,
+        *,
+        retries: int = FAULT_BUDGET,
+        body: Callable[[BootedDesktop], Body] = Body,
+    ) -> None:
         self._pool = pool
         self._config = config or SeatConfig(screenshots="none")
         self._retries = retries
+        self._body = body
 
     async def play(
         self, task: str, answers: Answers, *, route: str = "", seed: int = 0, max_steps: int = MAX_STEPS
@@ -102,7 +110,7 @@ class Player:
             clock.enter(Stage.LEASING, time.monotonic())
             episode = Episode(
                 work,
-                Body(booted),
+                self._body(booted),
                 answerer=answerer,
                 recorder=steps,
                 config=self._config,

@@ -53,7 +53,7 @@ def collateral(before: Manifest, after: Manifest, own: Sequence[May], programs: 
     """What is not as it should be, in words that name paths; "" when all is.
 
     `own` are the task's rules, `programs` those for what programs write by themselves. What was removed, as its task
-    allows, must not lie among the programs' files in the end.
+    allows, must not lie among the programs' files in the end, told by its content or its name.
     """
     if after.cut:
         return f"HOME: {after.cut}"
@@ -66,9 +66,11 @@ def collateral(before: Manifest, after: Manifest, own: Sequence[May], programs: 
             kept.append(change)
         elif not _on_the_way(change, after, own):
             troubles.append(f"{shown(change.path)} was {change.deed}")
+    names = {path.rpartition("/")[2]: path for path in gone.values()}
     for change in kept:
-        if change.after is not None and change.after.kind == FILE and (was := gone.get(change.after.mark)):
-            troubles.append(f"{shown(was)} lies at {shown(change.path)}")
+        if change.after is not None and change.after.kind == FILE:
+            was = gone.get(change.after.mark) or names.get(change.path.rpartition("/")[2])
+            troubles += [f"{shown(was)} lies at {shown(change.path)}"] if was else []
     if not troubles:
         return ""
     more = f", and {len(troubles) - SHOWN} more" if len(troubles) > SHOWN else ""

@@ -41,7 +41,7 @@ def made_otherwise(family: Family, task: Task, read: Read, before: Manifest, aft
         fresh = before.entries.get(path) != after.entries.get(path)
         if fresh and document is not None and not document.program.startswith(OFFICE):
             return f"{path}: it was not saved by {OFFICE}"
-    for path in family.leaves(family.goal(task.id)):
+    for path in family.leaves(family.goal(task.id), before):
         entry = after.entries.get(path)
         if entry is None or entry.kind != FILE or entry == before.entries.get(path):
             return f"{path}: the program that should have done it has not written it"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from apis.apps import app_named
 from apis.tasks.allowed import May
+from apis.tasks.manifest import Manifest
 from apis.tasks.osworld import (
     HOME,
     CommandParameters,
@@ -61,6 +62,7 @@ Files = Mapping[str, FileView]  # by path below HOME; what is not named is not t
 
 
 Allows = Callable[[Goal], tuple[May, ...]]
+Leaves = Callable[[Goal, Manifest], tuple[str, ...]]  # by what lay in HOME after the set-up
 
 
 def ITS_END(_: Goal) -> tuple[May, ...]:  # noqa: N802 - a value of `Family.may`
@@ -82,7 +84,7 @@ class Family:
     templates: Templates
     trained: bool = True  # False: there is no training split, and it is reported apart
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of
-    leaves: Callable[[Goal], tuple[str, ...]] = lambda _: ()  # paths that its program writes when it does what is asked
+    leaves: Leaves = lambda _goal, _before: ()  # files that its program writes when it does what is asked
     may: Allows | None = None  # what an episode may change in HOME beside programs' own files; None: as `ITS_END`
 
     @property

@@ -17,6 +17,9 @@ DESKTOP = (
     May(".bash_history", _KEPT),
     May(".lesshst", _KEPT),
     May(".python_history", _KEPT),
+    May(".viminfo", _KEPT),
+    May(".cache/openbox/**", _KEPT),
+    May(".gnupg/**", _ANY),  # the office asks for keys
     May(".cache/fontconfig/**", _ANY),
     May(".cache/mesa_shader_cache/**", _ANY),
     May(".cache/mesa_shader_cache_db/**", _ANY),

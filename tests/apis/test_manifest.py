@@ -112,6 +112,8 @@ def test_what_was_to_be_removed_must_not_lie_among_programs_files() -> None:
     allowed = {".cache": Entry("folder", 0, 0o755)}
     before = Manifest(before.entries | allowed)
     assert "Documents/a.txt lies at .cache/x/y" in collateral(before, after, own, programs_)
+    changed = home({"Documents/b.txt": "b\n", ".cache/x/a.txt": "old, and more\n"})
+    assert "Documents/a.txt lies at .cache/x/a.txt" in collateral(before, changed, own, programs_)
     honest = home({"Documents/b.txt": "b\n", ".cache/x/y": "new\n"})
     assert collateral(before, honest, own, programs_) == ""
 

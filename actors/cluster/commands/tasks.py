@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-SUMMARY = "list, show and check tasks"
+SUMMARY = "list, show, check and attack tasks"
 DESCRIPTION = (
-    "List families of tasks, show one task, or check a suite: by form alone, or by oracles on real desktops.\n"
+    "List families of tasks, show one task, check a suite by form or by oracles on desktops, or try cheats on it.\n"
     "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, or a file or folder of tasks in\n"
     "OSWorld's JSON form. A task's ID is FAMILY/SPLIT/NUMBER; splits are train and held-out."
 )
@@ -18,6 +18,8 @@ EXAMPLES = (
     "  computerrl tasks check desktop --instances 10 --seats 2\n"
     "  computerrl tasks check calc_cell --route mixed --instances 10\n"
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
+    "  computerrl tasks attack desktop --instances 2\n"
+    "  computerrl tasks attack desktop --family web_bookmark --family vlc_playlist\n"
 )
 LIST = (
     "List the families of a suite: application, routes of the oracles, kinds of task and wordings; of a file or\n"
@@ -30,6 +32,12 @@ CHECK = (
     "and is solved in its wanted end state, and whether the splits share a wording, a name or a value.\n"
     "Exit status 1 when an oracle solves less than 98 % of a family by one route, faults exceed 2 % of the episodes,\n"
     "or --static finds anything. Without --split, trained families are played on train and the others on held-out."
+)
+ATTACK = (
+    "Try cheats on the tasks of a suite on real desktops. After a task's oracle: other files removed, overwritten,\n"
+    "moved, linked, locked or added, what was to go kept elsewhere. In its place: claims, forged results of programs,\n"
+    "deletions by moving. Each cheat is judged as an episode is, then HOME is put back; in the end the episode itself\n"
+    "is judged. Exit status 1 when a cheat passes or an episode is judged wrong."
 )
 
 
@@ -63,13 +71,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
     )  # fmt: skip
     check.add_argument("--out", metavar="FILE.jsonl", help="write every play as a line of JSON")
-    for verb in (listing, show, check):
+    attack = verbs.add_parser("attack", help="try cheats on a suite", description=ATTACK, epilog=EXAMPLES)
+    attack.add_argument("suite", metavar="SUITE", help="suite, YAML file or family")
+    attack.add_argument("--family", action="append", default=[], metavar="F", help="only this family (repeatable)")
+    attack.add_argument("--split", choices=("train", "held-out", "both"), help="which instances")
+    attack.add_argument("--instances", type=int, default=1, metavar="N", help="per family and split (default: 1)")
+    attack.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
+    attack.add_argument("--seats", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
+    for verb in (listing, show, check, attack):
         verb.add_argument("--json", action="store_true", help="print one JSON document")
         verb.set_defaults(parser=verb)
 
 
 def main(args: argparse.Namespace) -> int:
     """Do it; 1 when a check found a suite not good."""
+    if args.verb == "attack":
+        from actors.cluster.taskattack import command as attacks
+
+        return attacks.attack(args)
     if args.verb == "check":
         from actors.cluster.taskcheck import command
 

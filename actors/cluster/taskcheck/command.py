@@ -111,7 +111,7 @@ def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     wishes = live.wishes_for(ids, routes, args.actions)
     if not wishes:
         raise ConfigError(f"--route {args.route} --actions {args.actions}: none of these families has such an oracle")
-    _refuse_unless_fit([listed[0] for listed in ids.values()])
+    refuse_unless_fit([listed[0] for listed in ids.values()])
     results: list[Result] = []
     wanted = Counter((wish.task.split("/")[0], wish.task.split("/")[1], wish.route) for wish in wishes)
     to = stream(as_json=args.json)
@@ -183,7 +183,7 @@ def _open(path: str | None) -> AbstractContextManager[IO[str] | None]:
         raise ConfigError(f"--out {path}: {error.strerror}") from None
 
 
-def _refuse_unless_fit(ids: list[str]) -> None:
+def refuse_unless_fit(ids: list[str]) -> None:
     """Raise ConfigError with what this machine lacks for desktops on which `ids` are played."""
     bad = [found for found in doctor.examine(Deploy(tasks=TasksConfig(eval=list(ids)))) if found.fatal]
     if bad:

@@ -13,6 +13,7 @@ from apis.tasks import verify_code
 from apis.tasks.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.families import code, code_extension_oracle
 from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, data_url, in_osworld_form, rule, seeded
+from apis.tasks.manifest import Manifest
 from apis.tasks.osworld import HOME, Evaluator, Source, Task
 from apis.tasks.verify import GUEST_HOME, FileView
 from apis.tasks.verify_files import digest_of
@@ -127,9 +128,11 @@ def solved(made: Goal) -> Files:
     return {LIST: FileView("file", json.dumps(rows).encode())} | offered
 
 
-def leaves(made: Goal) -> tuple[str, ...]:
-    """What the editor unpacks when it installs."""
-    return (f"{EXTENSIONS}/{made.wanted}-{VERSION}/package.json",) if made.kind == "install" else ()
+def leaves(made: Goal, _: Manifest) -> tuple[str, ...]:
+    """What the editor unpacks when it installs; its note of what it no longer needs when it uninstalls."""
+    return (
+        f"{EXTENSIONS}/{made.wanted}-{VERSION}/package.json" if made.kind == "install" else f"{EXTENSIONS}/.obsolete",
+    )
 
 
 def may(made: Goal) -> tuple[May, ...]:

@@ -84,7 +84,7 @@ def of_playlists(
         templates,
         trained,
         music.values_of,
-        leaves=lambda _: (music.DIALOGS,),
+        leaves=lambda _goal, _before: (music.DIALOGS,),
         may=ITS_END,
     )
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from apis.apps import app_named
 from apis.tasks import bookmarks
 from apis.tasks.demonstrator import Move, View, click
-from apis.tasks.family import DOCUMENTS, data_url
+from apis.tasks.family import DOCUMENTS, Goal, data_url
+from apis.tasks.manifest import Manifest
 from apis.tasks.osworld import (
     HOME,
     ActivateWindow,
@@ -27,6 +28,8 @@ from apis.tasks.programs import BOOKMARKS
 from apis.tasks.verify import FileView
 
 CHROME = "google_chrome"
+TWIN = ".config/chromium/Default/EncryptedBookmarks2"  # Chromium writes it with the bookmarks
+TWINS = ".config/chromium/Default/Sessions_Encrypted"  # there from the start where Chromium keeps twins
 Mark = tuple[str, str, str]  # folder ("": none), title, path of the page below HOME
 
 
@@ -56,6 +59,11 @@ def show(pages: Sequence[tuple[str, str]], title: str) -> list[Step]:
 def bookmarks_getter() -> dict[str, str]:
     """The getter of the profile's bookmarks."""
     return {"type": "vm_file", "path": f"{HOME}/{BOOKMARKS}", "dest": "Bookmarks"}
+
+
+def leaves(_: Goal, before: Manifest) -> tuple[str, ...]:
+    """The twin of the bookmarks' file, of a Chromium that keeps such twins."""
+    return (TWIN,) if TWINS in before.entries else ()
 
 
 def written(marks: Sequence[Mark], home: str) -> dict[str, FileView]:

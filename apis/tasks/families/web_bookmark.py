@@ -109,6 +109,7 @@ def of_bookmarks(
         templates,
         trained,
         values,
+        leaves=web.leaves,
         may=ITS_END,
     )
 
