@@ -26,8 +26,9 @@ from actors.cluster.config import Deploy
 from actors.cluster.lanes import lanes_of
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import editor, home
-from actors.desktop.providers.sandbox import cgroups
+from actors.desktop.providers.sandbox import cgroups, seccomp
 from actors.desktop.providers.sandbox.identity import lends_users
+from actors.desktop.providers.sandbox.provider import nested_namespaces
 from actors.sampler.config import SglangConfig
 from actors.sampler.sglang_process import interpreter
 from apis.tasks import FAMILIES
@@ -260,7 +261,10 @@ def check_sandbox() -> Check:
     if lends_users() and shutil.which("setpriv"):
         command = ["setpriv", "--reuid=20000", "--regid=20000", "--clear-groups", *command]
     code, output = _output(command)
-    found = "user, pid, ipc, uts and net namespaces" if code == 0 else (output.strip().splitlines() or ["refused"])[-1]
+    nested = "; programs may make user namespaces, which Chromium needs" if nested_namespaces() else ""
+    behind = "" if seccomp.supported() else "; no filter of system calls on this kind of processor"
+    good = f"user, pid, ipc, uts and net namespaces{nested}{behind}"
+    found = good if code == 0 else (output.strip().splitlines() or ["refused"])[-1]
     return Check(name="sandbox", ok=code == 0, found=found, mend=mend)
 
 

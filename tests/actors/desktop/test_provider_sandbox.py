@@ -15,7 +15,7 @@ from actors.desktop.faults import BrokenBy, FaultCause, LinkState, Seen, cause_o
 from actors.desktop.link import GuestLink, LinkDown, seen_of
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.outside import ReadLimits
-from actors.desktop.providers.sandbox import cgroups
+from actors.desktop.providers.sandbox import cgroups, seccomp
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.guest.members import descendants
 from apis.tasks.verify import Wanted
@@ -199,6 +199,19 @@ async def test_what_a_guest_exhausts_does_not_end_who_tells_how_it_ended(sandbox
     health = await sandbox.probe(desktop)
     assert health.exit_signal == 0
     assert cause_of(seen_of(health, lost, acted=True)) is BrokenBy.MEMORY_LIMIT
+    await link.close()
+
+
+async def test_without_chromium_no_program_makes_namespaces(sandbox: SandboxProvider):
+    sandbox._user_namespaces = False
+    sandbox._filter = seccomp.program(user_namespaces=False)
+    desktop = await sandbox.boot(DesktopSpec())
+    link = await GuestLink.open(desktop, timeout_s=20)
+    await run(
+        link, "unshare --user true && touch made; python3 -c 'import threading; threading.Thread().start()' && touch ok"
+    )
+    made, ok = await sandbox.read_home(desktop, [Wanted("made"), Wanted("ok")], ReadLimits())
+    assert (made.data, ok.data) == (None, b"")
     await link.close()
 
 

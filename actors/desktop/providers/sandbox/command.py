@@ -69,11 +69,14 @@ def sandbox_command(
     status_fd: int,
     block_fd: int,
     go_fd: int,
+    filter_fd: int,
+    user_namespaces: bool,
 ) -> list[str]:
     """The bwrap command. It says its state on `status_fd` and starts its first process once `block_fd` has a byte.
 
     That process, the session, goes on once `go_fd` has a byte and ends if it never comes: an owner that dies while it
-    starts a sandbox, too early for the kernel to take the sandbox along, leaves none.
+    starts a sandbox, too early for the kernel to take the sandbox along, leaves none. `filter_fd` holds the filter of
+    system calls, or is -1. Programs may make `user_namespaces` of their own where an application needs them.
     """
     size_of_small = ("--size", str(SMALL_BYTES))
     command = [
@@ -86,6 +89,8 @@ def sandbox_command(
         "--proc", "/proc", "--dev", "/dev", *size_of_small, "--tmpfs", "/dev/shm",  # noqa: S108 - the guest's
         *size_of_small, "--tmpfs", "/var",
     ]  # fmt: skip
+    command += ["--seccomp", str(filter_fd)] if filter_fd >= 0 else []
+    command += [] if user_namespaces else ["--disable-userns"]
     for path in _VAR:
         command += ["--ro-bind-try", path, path]
     for path in _ETC:

@@ -19,7 +19,7 @@ import msgspec
 from actors.desktop.config import SandboxConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import abc, editor, home, outside
-from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers, stopping
+from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers, seccomp, stopping
 from actors.desktop.providers.sandbox.box import GONE_S, Box
 from actors.desktop.providers.sandbox.identity import lease_user
 from actors.desktop.providers.sandbox.process import Watched
@@ -47,6 +47,11 @@ def _pipe_that_never_breaks() -> tuple[int, int]:
         os.close(writes)
 
 
+def nested_namespaces() -> bool:
+    """Whether desktops may make user namespaces of their own: Chromium's sandbox, also VS Code's, is made of them."""
+    return any(shutil.which(program) for program in chromium_start.PROGRAMS)
+
+
 class SandboxProvider(abc.Provider):
     """Makes sandboxes with bubblewrap; one per actor host."""
 
@@ -58,6 +63,9 @@ class SandboxProvider(abc.Provider):
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._count = 0
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
+        self._user_namespaces = nested_namespaces()
+        known = seccomp.supported()
+        self._filter = seccomp.program(user_namespaces=self._user_namespaces) if known else b""
 
     @classmethod
     async def start(cls, config: SandboxConfig, run_id: str) -> SandboxProvider:
@@ -156,6 +164,7 @@ class SandboxProvider(abc.Provider):
         box.says, status = _pipe_that_never_breaks()
         block, box.lifeline = os.pipe()
         waits = os.dup(block)  # bwrap takes the first byte, the session the second
+        filter_fd = seccomp.opened(self._filter) if self._filter else -1
         argv = command.sandbox_command(
             disk=box.disk,
             etc=self._folder / "etc",
@@ -167,6 +176,8 @@ class SandboxProvider(abc.Provider):
             status_fd=status,
             block_fd=block,
             go_fd=waits,
+            filter_fd=filter_fd,
+            user_namespaces=self._user_namespaces,
         )
         identity = None if box.lease.shared else box.lease.uid
         try:
@@ -176,7 +187,7 @@ class SandboxProvider(abc.Provider):
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=(listener.fileno(), status, block, waits),
+                    pass_fds=[fd for fd in (listener.fileno(), status, block, waits, filter_fd) if fd >= 0],
                     start_new_session=True,
                     env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
                     user=identity,
@@ -194,7 +205,7 @@ class SandboxProvider(abc.Provider):
             listener.close()  # the guest's copy alone counts: when its session ends, connections are refused
             return init_pid
         finally:
-            for fd in (status, block, waits):
+            for fd in (status, block, waits, filter_fd):
                 if fd >= 0:
                     os.close(fd)
 

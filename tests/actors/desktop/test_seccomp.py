@@ -1,0 +1,92 @@
+"""The filter of system calls: as a program, and on a real desktop."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+from conftest import Guest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.desktop.providers.outside import ReadLimits
+from actors.desktop.providers.sandbox import seccomp
+from apis.tasks.verify import Wanted
+
+MACHINES = ("x86_64", "aarch64")
+
+
+def verdict(program: bytes, *, architecture: int, number: int, argument: int = 0) -> int:
+    """What the kernel's interpreter would return; 0 for a call that goes through, else the errno."""
+    data = struct.pack("=IIQQ", number, architecture, 0, argument)
+    lines = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
+    at = value = 0
+    while True:
+        code, yes, no, k = lines[at]
+        at += 1
+        if code == seccomp._LOAD:
+            value = struct.unpack_from("=I", data, k)[0]
+        elif code == seccomp._RETURN:
+            return 0 if k == seccomp._ALLOW else k & 0xFFFF
+        else:
+            holds = {seccomp._EQUAL: value == k, seccomp._AT_LEAST: value >= k, seccomp._ANY_BIT: bool(value & k)}[code]
+            at += yes if holds else no
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@given(st.booleans(), st.integers(0, 500), st.integers(0, 2**32 - 1))
+def test_what_is_refused_is_what_is_listed(machine: str, nested: bool, number: int, argument: int) -> None:
+    program = seccomp.program(user_namespaces=nested, machine=machine)
+    found = verdict(program, architecture=seccomp._AUDIT[machine], number=number, argument=argument)
+    wanted = 0
+    if number in seccomp._REFUSED[machine].values():
+        wanted = errno.EPERM
+    elif number in seccomp._MISSING.values() or (number == seccomp._CLONE3 and not nested):
+        wanted = errno.ENOSYS
+    elif number in seccomp._CLONES[machine].values() and argument & seccomp._NEW_USER and not nested:
+        wanted = errno.EPERM
+    assert found == wanted
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_other_calling_conventions_are_refused(machine: str) -> None:
+    program = seccomp.program(user_namespaces=True, machine=machine)
+    assert verdict(program, architecture=0x40000003, number=4) == errno.EPERM
+    own = seccomp._AUDIT["x86_64"]
+    if machine == "x86_64":
+        assert verdict(program, architecture=own, number=seccomp._X32 | 1) == errno.ENOSYS
+    assert not seccomp.supported("riscv64")
+
+
+TRIES = """
+import ctypes, os
+c = ctypes.CDLL(None, use_errno=True)
+def tried(*call):
+    ctypes.set_errno(0)
+    return 'through' if c.syscall(*call) >= 0 else os.strerror(ctypes.get_errno())
+with open('tried', 'w') as out:
+    for name, call in CALLS.items():
+        out.write(f'{name} {tried(*call)}\\n')
+"""
+CALLS = {"bpf": (321, 0, 0, 0), "keyctl": (250, 0, -3, 0), "io_uring": (425, 1, 0), "userfaultfd": (323, 0),
+         "ptrace": (101, 16, 1, 0, 0), "perf": (298, 0, 0, -1, -1, 0), "getpid": (39,)}  # fmt: skip
+
+
+@pytest.mark.skipif(not seccomp.supported("x86_64"), reason="numbers of x86-64")
+async def test_a_desktop_is_behind_the_filter(guest: Guest) -> None:
+    mounts = "unshare --user --map-root-user --mount sh -c 'mount -t tmpfs none /mnt && echo mounted' > mounted 2>&1"
+    await guest("launch", argv=["sh", "-c", f'{mounts}; python3 -c "$0"; touch done', f"CALLS = {CALLS}\n{TRIES}"])
+    for _ in range(100):
+        await guest("settle", timeout_ms=100)
+        wanted = [Wanted("done"), Wanted("tried"), Wanted("mounted")]
+        done, tried, mounted = await guest.provider.read_home(guest.desktop, wanted, ReadLimits())
+        if done.data is not None:
+            break
+    said = dict(line.split(" ", 1) for line in (tried.data or b"").decode().splitlines())
+    refused = "Operation not permitted"
+    assert said == {
+        "bpf": refused, "keyctl": refused, "io_uring": "Function not implemented", "userfaultfd": refused,
+        "ptrace": refused, "perf": refused, "getpid": "through",
+    }  # fmt: skip
+    assert b"mounted" not in (mounted.data or b"")
