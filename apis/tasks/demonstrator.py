@@ -61,6 +61,11 @@ class View:
         """The line of the step before, "" when there is none or it was refused."""
         return (self.history[-1].line or "") if self.history else ""
 
+    def has_menu_of(self, icon: str) -> bool:
+        """Whether the step before opened the context menu of the icon called `icon`, which may cover the icon."""
+        last = self.history[-1] if self.history else None
+        return last is not None and bool(last.line) and f"icon {icon} -> menu" in last.answer
+
     def did(self, action: Action) -> bool:
         """Whether the step before was exactly `action`, in whichever form of prompts it was said."""
         last = self.last_line()

@@ -1,6 +1,6 @@
 """How to do the file manager's tasks with mouse and keyboard.
 
-Invariant: before it renames or removes anything it sees that the right file is selected.
+Invariant: before it renames or removes anything it sees that the right file is selected, or has just opened its menu.
 """
 
 from __future__ import annotations
@@ -76,11 +76,12 @@ def _reach(view: View, by_menu: bool) -> Move:
     """Open what renames or removes the target, by its context menu or by selecting it and pressing a key."""
     entry = view.find("menu-item", lambda e: e.label.startswith(ENTRY_OF_MENU[view.goal.kind]))
     icon = view.find("icon", lambda e: e.label == view.goal.target)
+    if entry is not None:
+        right = view.has_menu_of(view.goal.target) if icon is None else "sel" in view.elements[icon].states
+        return click(view, entry) if right else keys("close this", "esc")
     if icon is None:
         return "wait for the files", Wait()
     selected = "sel" in view.elements[icon].states
-    if entry is not None:
-        return click(view, entry) if selected else keys("close this", "esc")
     if by_menu:
         return click(view, icon, "menu", button="right")
     if not selected:

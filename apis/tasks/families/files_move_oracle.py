@@ -1,7 +1,7 @@
 """How to move a file in the file manager: cut it, go to the other folder, paste it there.
 
-Invariant: it cuts only while the right file is selected, pastes only in the right folder after such a cut, and ends
-only when the file shows there.
+Invariant: it cuts only the file that it sees selected or has just opened the menu of. It pastes only in the right
+folder after such a cut, and ends only when the file shows there.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def _move(view: View, origin: str, aim: str) -> Move:
         return ("wait for the file", Wait()) if view.did(PASTE) else keys(f"{aim} -> paste", "ctrl", "v")
     if _was_cut(view):
         return keys("close this", "esc") if entry is not None else _go(view, origin, aim, by_button)
+    if entry is not None:
+        right = view.has_menu_of(view.goal.target) if icon is None else "sel" in view.elements[icon].states
+        cut = f"icon {view.goal.target} -> cut, {entry}"
+        return (cut, click(view, entry)[1]) if right else keys("close this", "esc")
     if icon is None:
         return "wait for the files", Wait()
     selected = "sel" in view.elements[icon].states
-    if entry is not None:
-        return (
-            (f"{pointed(view, icon, 'cut')}, {entry}", click(view, entry)[1]) if selected else keys("close this", "esc")
-        )
     if by_menu:
         return click(view, icon, "menu", button="right")
     return keys(pointed(view, icon, "cut"), "ctrl", "x") if selected else click(view, icon)
