@@ -19,6 +19,7 @@ from Xlib.protocol import event
 
 EDITRES_VERSION = 5
 EDITRES_CLASSES = {"xterm", "uxterm"}
+SILENT_CLASSES = {"vlc"}  # declare the ping and never answer it
 
 
 class Hearing:
@@ -36,6 +37,8 @@ class Hearing:
             target = self._display.create_resource_object("window", window)
             protocols = target.get_wm_protocols()
             wm_class = (target.get_wm_class() or ("", ""))[1].lower()
+            if wm_class in SILENT_CLASSES:
+                return None
             if self._display.intern_atom("_NET_WM_PING") in protocols:
                 return self._ping(target, seconds)
             return self._editres(target, seconds) if wm_class in EDITRES_CLASSES else None

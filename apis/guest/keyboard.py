@@ -34,7 +34,7 @@ AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the wi
 # GTK's file dialogs swallow a Return that comes while they complete a name: 120 ms after the last character is too
 # soon, 160 enough on an idle machine. So a dialog must have rested this long.
 BEFORE_RETURN_S = 0.2
-CAREFUL_S = 8.0  # of waiting at lines and cells in one text; what is longer goes on at the application's pace
+CAREFUL_S = 11.0  # of waiting at lines and cells in one text; what is longer goes on at the application's pace
 # An Impress box that typing has opened sets its caret anew some 200 ms later: it must have rested after the first key.
 OPENED_S = 0.25
 BOUND_S = 0.5  # for an application to read a new layout
@@ -87,6 +87,7 @@ class Keyboard:
         self._rest = rest  # waits until the desktop has rested for so many seconds
         self._hearing: Hearing | None = None
         self._unread: set[int] = set()  # windows that got signs from spare keys and were not asked since
+        self._layout = Layout(0, ())
         self._learn()
 
     def _learn(self) -> None:
@@ -94,7 +95,8 @@ class Keyboard:
         info = self._link.display.display.info
         count = info.max_keycode - info.min_keycode + 1
         self._link.layout_changed = False
-        self._layout = Layout(info.min_keycode, self._link.display.get_keyboard_mapping(info.min_keycode, count))
+        rows = self._link.display.get_keyboard_mapping(info.min_keycode, count)
+        self._layout = Layout(info.min_keycode, rows, self._layout)
 
     def _begin(self) -> None:
         """No key pressed, no lock but that of the number keys, the layout's first group, and the layout known."""
@@ -123,7 +125,6 @@ class Keyboard:
         for first, rows in runs(change):
             self._link.display.change_keyboard_mapping(first, rows)
         self._link.flush()
-        self._link.own_layout()
         if not window or not self._read(window, BOUND_S):
             self._link.pause(AFTER_LINE_S)  # clients read the new layout when they get round to it
 
@@ -162,7 +163,7 @@ class Keyboard:
                 self._learn()
                 ready = at
             if at == ready:
-                ready, known = self._ready(keysyms, at, READ_S)
+                ready, known = self._ready(keysyms, at, min(READ_S, max(BOUND_S, began + TYPE_S - time.monotonic())))
                 if known is False:
                     return (
                         f"Typed only the first {at} of {len(keysyms)} characters: the application takes no keys now. "

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 
 # Keys whose every keysym is a vendor's (of media keys and the like): nothing that may be pressed here is called so.
 VENDOR = 0x10000000
+# Chromium acts on these codes, whatever the layout has the key type: back, reload, search, paste, close and the like.
+ACTING = {*range(136, 147), 158, 163, 164, 166, 167, 180, 181, 189, 190, 214, 223, 225, 231}
 SHIFT_L = 0xFFE1
 Place = tuple[int, bool]  # key code, whether with Shift
 
@@ -30,23 +32,35 @@ def runs(rows: Rows) -> list[tuple[int, list[tuple[int, int]]]]:
 class Layout:
     """The keys of one keyboard."""
 
-    def __init__(self, first: int, rows: Sequence[Sequence[int]]) -> None:
+    def __init__(self, first: int, rows: Sequence[Sequence[int]], before: Layout | None = None) -> None:
+        """`rows` holds each key's keysyms; what `before` has bound there is still bound."""
         self._codes: dict[int, Place] = {}
-        self._bound: dict[int, Place] = {}  # signs on spare keys, the one that was used longest ago first
         self._rows: Rows = {}  # of the spare keys
+        lent = before._rows if before else {}
         for at, row in enumerate(rows):
+            code, pair = first + at, (*row[:2], 0, 0)[:2]
             keysyms = [keysym for keysym in row if keysym]
-            if all(keysym >= VENDOR for keysym in keysyms):
-                self._rows[first + at] = (0, 0)
+            if any(pair) and lent.get(code) == pair:
+                self._rows[code] = pair
+                continue
+            if code not in ACTING and all(keysym >= VENDOR for keysym in keysyms):
+                self._rows[code] = (0, 0)
                 continue
             for column in (1, 0):
-                if column < len(row) and row[column]:
-                    known = self._codes.get(row[column])
+                if pair[column]:
+                    known = self._codes.get(pair[column])
                     if known is None or (known[1] and not column):
-                        self._codes[row[column]] = (first + at, bool(column))
+                        self._codes[pair[column]] = (code, bool(column))
+        # Signs on spare keys, the one that was used longest ago first.
+        kept = before._bound if before else {}
+        self._bound = {
+            k: place for k, place in kept.items() if any(self._rows.get(place[0], ())) and k not in self._codes
+        }
+        taken = set(self._bound.values())
         # Neighbours in turn, so that many signs need few requests.
-        self._free = [(code, shifted) for code in sorted(self._rows, reverse=True) for shifted in (True, False)]
-        self.spare = len(self._free)
+        places = [(code, shifted) for code in sorted(self._rows, reverse=True) for shifted in (True, False)]
+        self._free = [place for place in places if place not in taken]
+        self.spare = len(places)
 
     def place(self, keysym: int) -> Place:
         """Where a keysym is. Raises KeyError."""
@@ -89,6 +103,7 @@ class Layout:
         for keysym in missing:
             code, shifted = self._free.pop() if self._free else self._bound.pop(next(iter(self._bound)))
             plain, upper = self._rows[code]
-            self._rows[code] = change[code] = (plain, keysym) if shifted else (keysym, upper)
+            # One keysym alone would be taken for a letter, and the server would give it its capital.
+            self._rows[code] = change[code] = (plain, keysym) if shifted else (keysym, upper or keysym)
             self._bound[keysym] = (code, shifted)
         return change

@@ -10,41 +10,14 @@ import select
 import time
 
 from guest.errors import Refused
+from guest.locks import NUMBER_LOCK, STATE, undo_locks
 from Xlib import X, display
 from Xlib.ext import damage, xtest
-from Xlib.protocol import rq
 
 # GTK holds a button down for 250 ms before it acts, when a key pressed it; a file dialog then checks the name and
 # presses the button once more. Nothing moves meanwhile.
 ACTIVATION_S = 0.3
 SECOND_ACTIVATION_S = 0.65
-
-
-NUMBER_LOCK = X.Mod2Mask  # of the number keys alone
-
-
-class _LatchLockState(rq.Request):  # type: ignore[misc, unused-ignore]
-    """XkbLatchLockState of the X Keyboard Extension, which the library lacks."""
-
-    _request = rq.Struct(
-        rq.Card8("opcode"), rq.Opcode(5), rq.RequestLength(),
-        rq.Card16("device"), rq.Card8("affect_locks"), rq.Card8("locks"), rq.Card8("lock_group"), rq.Card8("group"),
-        rq.Card8("affect_latches"), rq.Card8("latches"), rq.Card8("latch_group"), rq.Card8("unused"),
-        rq.Card16("group_latch"),
-    )  # fmt: skip
-
-
-class _UseExtension(rq.ReplyRequest):  # type: ignore[misc, unused-ignore]
-    """XkbUseExtension: without it the server refuses the others."""
-
-    _request = rq.Struct(rq.Card8("opcode"), rq.Opcode(0), rq.RequestLength(), rq.Card16("major"), rq.Card16("minor"))
-    _reply = rq.Struct(
-        rq.ReplyCode(), rq.Card8("supported"), rq.Card16("sequence_number"), rq.ReplyLength(), rq.Card16("major"),
-        rq.Card16("minor"), rq.Pad(20),
-    )  # fmt: skip
-
-
-CORE_KEYBOARD = 0x100  # XkbUseCoreKbd
 
 
 class ScreenLink:
@@ -57,11 +30,7 @@ class ScreenLink:
         self.display.damage_query_version()
         self._damage = self.root.damage_create(damage.DamageReportNonEmpty)
         self.changed_s = time.monotonic()  # when a pixel or a property of the root window last changed
-        self.layout_changed = False  # by another program than this
-        found = self.display.query_extension("XKEYBOARD")
-        self._keyboard = found.major_opcode if found is not None and found.present else 0
-        if self._keyboard:
-            _UseExtension(display=self.display.display, opcode=self._keyboard, major=1, minor=0)
+        self.layout_changed = False  # since its reader set this back
         self._expected: tuple[float, float, int] = (0.0, 0.0, 0)  # at least until, at most until, active window then
         self.display.sync()
 
@@ -95,19 +64,10 @@ class ScreenLink:
             for bit in range(8) if held else ():
                 if held & 1 << bit:
                     xtest.fake_input(self.display, X.KeyRelease, at * 8 + bit)
-        if self._keyboard:
-            _LatchLockState(
-                display=self.display.display, opcode=self._keyboard, device=CORE_KEYBOARD,
-                affect_locks=0xFF & ~NUMBER_LOCK, locks=0, lock_group=1, group=0,
-                affect_latches=0xFF, latches=0, latch_group=1, unused=0, group_latch=0,
-            )  # fmt: skip
+        if self.root.query_pointer().mask & STATE & ~NUMBER_LOCK:
+            undo_locks()
         self.flush()
         self._note()
-
-    def own_layout(self) -> None:
-        """What changed in the layout until now was this program's doing."""
-        self._note()
-        self.layout_changed = False
 
     def _note(self) -> None:
         while self.display.pending_events():
