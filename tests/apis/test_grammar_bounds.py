@@ -3,7 +3,17 @@
 import pytest
 
 from apis.actions import Action, Click, Hotkey, Tool, Type, Wait
-from apis.grammar import MAX_ANSWER, MAX_CODE, MAX_DEPTH, MAX_REASON, Refusal, _printable, parse
+from apis.grammar import (
+    MAX_ANSWER,
+    MAX_CODE,
+    MAX_DEPTH,
+    MAX_READ,
+    MAX_REASON,
+    Refusal,
+    _printable,
+    _string_left_open,
+    parse,
+)
 
 
 def parsed(answer: str, form: str = "compact", app: str = "text_editor") -> Action | Refusal:
@@ -177,3 +187,44 @@ def test_names_are_taken_by_their_form_where_nothing_was_seen() -> None:
         assert isinstance(parse(code, "vlc"), Action), code
     for code in ("Agent.click(e0)", "Agent.click(e10000)", "Agent.switch_window(w100)", "Agent.switch_window(w0)"):
         assert isinstance(parse(code, "vlc"), Refusal), code
+
+
+def test_an_answer_that_was_cut_is_no_action_and_reasoning_may_be_long() -> None:
+    refused = parse("Agent.wait()", "vlc", cut="it reached 64 tokens")
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "the answer is not whole: it reached 64 tokens"
+    thought = "<think>{}</think>\nAgent.wait()"
+    fits = thought.format("x" * (MAX_READ - len(thought) + 2))
+    assert len(fits) == MAX_READ
+    assert parsed(fits) == Wait()
+    assert "longer than 8192 bytes" in reason(fits.replace("x", "xx", 1))
+
+
+@pytest.mark.parametrize(
+    ("line", "left_open"),
+    [
+        ("", False), ("A.b()", False), ("A.b('x')", False), ("A.b('x", True), ("'x", True), ("a'", True), ("ab'", True),
+        ("'a'", False), ("a'b'", False), ("a'b'c", False), ("A.b('it\\'s", True), ("A.b('it\\'s')", False),
+        ("A.b(\"'\", 'x", True), ("A.b(\"'\", 'x')", False), ("A.b(''' ' ''')", False), ("A.b('''x'", True),
+        ("A.b('', 'x", True), ("A.b('')", False), ("A.b('\\477')", False),
+    ],
+)  # fmt: skip
+def test_whether_a_line_ends_inside_a_string(line: str, left_open: bool) -> None:
+    assert _string_left_open(line) is left_open
+
+
+def test_a_call_that_a_line_break_parted_is_told_from_one_that_stands_before_words() -> None:
+    broken = "a string is not closed on its line: a line break inside a string is written \\n"
+    assert reason("Agent.type(text='one\ntwo')") == broken
+    assert reason("so\nAgent.type(text='one\ntwo')") == broken
+    assert reason("```\nAgent.type(text='one\ntwo')\n```") == broken
+    assert reason("Agent.type(text='one')\ntwo") != broken
+    assert reason("Agent.type(text='one\nAgent.clik()") != broken, "the last call is what counts"
+    assert parsed("Agent.type(text='one\nAgent.wait()") == Wait()
+
+
+def test_a_string_that_ends_early_is_shown_in_part() -> None:
+    said = reason("Agent.type(text='" + "x" * 60 + "'s end')")
+    assert "the string '" + "x" * 35 + "... ends before 's end" in said
+    assert "the string 'abc' ends before 's end" in reason("Agent.type(text='abc's end')")
+    assert "after the string 'a' has no place" in reason("Agent.type(text='a' + b)")

@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop.providers import forked, outside, outside_worker
-from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, parse, read_home
+from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, as_wanted, parse, read_home
 from actors.desktop.providers.workbooks.bounds import Bounds
-from apis.tasks.verify import Wanted
+from apis.tasks.manifest import Entry, Manifest
+from apis.tasks.verify import Wanted, Workbook
 from runtime.errors import DesktopFault
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
@@ -177,10 +178,120 @@ def test_the_worker_keeps_no_group_of_who_started_it(tmp_path: Path):
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     tmp_path.chmod(0o755)
-    (home / "of_group").write_text("gold")
-    os.chown(home / "of_group", 0, 4242)
-    (home / "of_group").chmod(0o640)
+    for name, group in (("of_group", 4242), ("of_root", 0)):
+        (home / name).write_text("gold")
+        os.chown(home / name, 0, group)
+        (home / name).chmod(0o640)
     order = {**msgspec.to_builtins(ReadLimits()), "home": str(home), "uid": USER}
-    line = msgspec.json.encode({**order, "wanted": [msgspec.structs.asdict(Wanted("of_group"))]}) + b"\n"
+    wanted = wants("of_group", "of_root")
+    line = msgspec.json.encode({**order, "wanted": [msgspec.structs.asdict(want) for want in wanted]}) + b"\n"
     done = subprocess.run(outside.WORKER, input=line, capture_output=True, check=True, extra_groups=[4242])
-    assert parse(wants("of_group"), done.stdout) == [FileSeen(path="of_group", refusal=Refusal.FORBIDDEN)]
+    assert [one.refusal for one in parse(wanted, done.stdout)] == [Refusal.FORBIDDEN, Refusal.FORBIDDEN]
+
+
+def test_an_answer_is_cut_at_the_sizes_that_it_says():
+    wanted = [Wanted("a"), Wanted("gone"), Wanted("b"), Wanted("c", "workbook"), Wanted("", "manifest"), Wanted("d")]
+    all_of_it = msgspec.json.encode(Manifest(entries={"x": Entry("file", 3)}))
+    book = msgspec.json.encode(Workbook(sheets=()))
+    said = [
+        {"path": "a", "size": 3}, {"path": "gone", "refusal": "missing"}, {"path": "b", "names": ["x/"]},
+        {"path": "c", "size": len(book), "as_": "workbook"},
+        {"path": "", "size": len(all_of_it), "as_": "manifest"}, {"path": "d", "size": 2},
+    ]  # fmt: skip
+    whole = b"abc" + book + all_of_it
+    found = parse(wanted, msgspec.json.encode(said) + b"\n" + whole + b"de")
+    assert found == [
+        FileSeen(path="a", data=b"abc"),
+        FileSeen(path="gone", refusal=Refusal.MISSING),
+        FileSeen(path="b", names=["x/"]),
+        FileSeen(path="c", workbook=Workbook(sheets=())),
+        FileSeen(path="", manifest=Manifest(entries={"x": Entry("file", 3)})),
+        FileSeen(path="d", data=b"de"),
+    ]
+    for body in (whole + b"d", whole + b"def", b"abc" + b"x" * (len(whole) - 3) + b"de"):
+        with pytest.raises(DesktopFault, match="the reading worker"):
+            parse(wanted, msgspec.json.encode(said) + b"\n" + body)
+    with pytest.raises(DesktopFault, match="something else than was ordered"):
+        parse(wanted[:-1], msgspec.json.encode(said) + b"\n")
+
+
+async def test_so_many_paths_and_no_more(guest_home: Path):
+    limits = ReadLimits(paths=2)
+    assert len(await read_home(str(guest_home), USER, wants("docs", "none"), limits)) == 2
+    with pytest.raises(ValueError, match="3 paths, at most 2"):
+        await read_home(str(guest_home), USER, wants("docs", "none", "big"), limits)
+
+
+async def test_of_what_was_read_elsewhere_documents_alone_are_parsed_here():
+    book = xlsx('<row r="1"><c r="A1"><v>1</v></c></row>')
+    other = xlsx('<row r="1"><c r="A1"><v>2</v></c></row>')
+    wanted = [Wanted("a"), Wanted("b", "workbook"), Wanted("gone", "workbook"), Wanted("c", "workbook"), Wanted("d")]
+    wanted.append(Wanted("e", "workbook"))
+    gone = FileSeen(path="gone", refusal=Refusal.MISSING)
+    seen = [
+        FileSeen(path="a", data=b"abc"),
+        FileSeen(path="b", data=book),
+        gone,
+        FileSeen(path="c", data=b"no workbook"),
+        FileSeen(path="d", names=["x"]),
+        FileSeen(path="e", data=other),
+    ]
+    found = await as_wanted(wanted, seen, ReadLimits())
+    assert [found[n] for n in (0, 2, 4)] == [seen[n] for n in (0, 2, 4)]
+    (last,) = await as_wanted(wanted[5:], seen[5:], ReadLimits())
+    assert found[5] == last
+    assert last.workbook is not None
+    assert found[1].workbook is not None
+    assert found[1].workbook != last.workbook
+    assert (found[1].path, found[1].data, found[3]) == (
+        "b", None, FileSeen(path="c", refusal=Refusal.NOT_A_WORKBOOK),
+    )  # fmt: skip
+    nothing = [seen[0], gone]
+    assert await as_wanted([wanted[0], wanted[2]], nothing, ReadLimits()) is nothing
+
+
+async def test_a_listing_may_have_its_last_name_and_a_file_its_last_byte(guest_home: Path):
+    (everything,) = await read_home(str(guest_home), USER, wants("docs"), ReadLimits())
+    assert everything.names is not None
+    names, chars = len(everything.names), sum(map(len, everything.names))
+    for limits, fits in (
+        (ReadLimits(listing=names), True),
+        (ReadLimits(listing=names - 1), False),
+        (ReadLimits(total_bytes=chars), True),
+        (ReadLimits(total_bytes=chars - 1), False),
+    ):
+        (seen,) = await read_home(str(guest_home), USER, wants("docs"), limits)
+        assert seen == (everything if fits else FileSeen(path="docs", refusal=Refusal.TOO_BIG)), limits
+    for limits, fits in (
+        (ReadLimits(file_bytes=5000), True),
+        (ReadLimits(file_bytes=4999), False),
+        (ReadLimits(total_bytes=5000), True),
+        (ReadLimits(total_bytes=4999), False),
+    ):
+        (seen,) = await read_home(str(guest_home), USER, wants("big"), limits)
+        assert (seen.data is not None, seen.refusal is Refusal.TOO_BIG) == (fits, not fits), limits
+    (guest_home / "piece").write_bytes(b"x" * ((1 << 20) + 1))  # what is read at once, and a byte
+    (guest_home / "piece").chmod(0o644)
+    (seen,) = await read_home(str(guest_home), USER, wants("piece"), ReadLimits(file_bytes=1 << 20))
+    assert seen.refusal is Refusal.TOO_BIG
+    (seen, late) = await read_home(str(guest_home), USER, wants("big", "docs/plum.txt"), ReadLimits(total_bytes=5002))
+    assert (seen.data, late.refusal) == (b"x" * 5000, Refusal.TOO_BIG), "what the first took is taken off the rest"
+    (seen,) = await read_home(str(guest_home), USER, wants("docs/plum.txt"), ReadLimits(cpu_s=0.0))
+    assert seen.refusal is Refusal.TOO_SLOW
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to drop")
+def test_what_is_left_of_root_by_the_first_look_at_a_guest_s_files():
+    program = (
+        "import json, os, resource as r, sys; sys.path.append(sys.argv[1])\n"
+        "from actors.desktop.providers.outside_worker import drop_rights\n"
+        "drop_rights(29999, 1 << 30)\n"
+        "limits = [r.getrlimit(one) for one in (r.RLIMIT_CPU, r.RLIMIT_AS, r.RLIMIT_FSIZE)]\n"
+        "print(json.dumps([os.getresuid(), os.getresgid(), os.getgroups(), limits]))"
+    )
+    command = [sys.executable, "-I", "-S", "-c", program, str(outside.ROOT)]
+    said = subprocess.run(command, capture_output=True, check=True, extra_groups=[4242]).stdout
+    cpu_s = outside_worker.CPU_S
+    assert msgspec.json.decode(said) == [
+        [29999] * 3, [29999] * 3, [], [[cpu_s, cpu_s], [1 << 30, 1 << 30], [0, 0]],
+    ]  # fmt: skip

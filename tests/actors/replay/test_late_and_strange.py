@@ -110,3 +110,12 @@ def test_attempts_at_demonstrations_are_counted_while_they_are_out(start: Start)
     first, _ = play.reserve(), play.reserve()
     play.commit(first, False, [step(None)])
     assert play.ask() is None, "the second and last is out"
+
+
+def test_a_learner_of_another_lineage_takes_nothing(start: Start) -> None:
+    play = start()
+    play.rl()
+    play.group([True, False])
+    with pytest.raises(LedgerError, match=r"the learner is at 1\.0, the ledger knows 0\.0: resume before taking"):
+        play.take("1.0")
+    assert play.figures().groups_ready == 1

@@ -252,7 +252,8 @@ def test_what_demonstrations_came_to_is_said_once_when_they_end(tmp_path: Path, 
     play = Play(tmp_path, config=config)
     if way == "phase":
         play.rl()
+        assert len(play.events("demo_strata")) == 1
         play.phase(Phase.PULSE)
-    play.do(phases.close_run)
-    play.do(phases.close_run)
-    assert len(play.events("demo_strata")) == 1
+    for _ in range(2):
+        play.do(phases.close_run)
+        assert len(play.events("demo_strata")) == 1

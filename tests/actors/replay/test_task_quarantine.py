@@ -258,3 +258,22 @@ def test_a_sampler_that_vanished_holds_nothing_back(start: Start) -> None:
     play.do(episodes.expire)
     assert play.figures().served is None, "with nobody left nothing is admitted"
     assert settings().rules.sampler_silent_s == 180.0
+
+
+def test_a_ward_s_edges() -> None:
+    resting = Ward(state=WardState.RESTING, streak=FAULTS_IN_A_ROW, probe_at=10.0)
+    assert (resting.playable(9.9), resting.playable(10.0)) == (False, True)
+    probing = resting.handed_out(5)
+    assert probing == Ward(state=WardState.PROBING, streak=FAULTS_IN_A_ROW, probe_at=10.0, probe=5)
+    assert not probing.playable(99.0)
+    assert probing.broken(5, "seat", 12.0) == Ward(state=WardState.RESTING, streak=FAULTS_IN_A_ROW, probe_at=12.0)
+    assert probing.broken(4, "task", 12.0) == probing.ended(4) == probing, "another episode of it, handed out before"
+    well = probing.ended(5)
+    assert well == Ward(streak=FAULTS_IN_A_ROW - 1)
+    again = well.broken(6, "task", 20.0)
+    assert (again.state, again.probe_at) == (WardState.RESTING, 20.0 + FIRST_PROBE_S)
+    assert well.ended(6) == Ward()
+    late = probing
+    for failed in range(1, 40):
+        late = late.broken(5, "task", 0.0).handed_out(5)
+        assert late.probe_at == min(LONGEST_PROBE_S, FIRST_PROBE_S * 2.0**failed)
