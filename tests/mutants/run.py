@@ -1,8 +1,11 @@
-"""Show that every invariant's test can fail.
+"""Show that tests can fail: every invariant's, and those of the ledger, of trust and of losses.
 
 For each tests/mutants/<invariant>.patch: tests/invariants/test_<invariant>.py passes on a clean copy of the tree, and
 a test in it fails on a copy with the patch applied. A patch that no longer applies, an import error or an unnoticed
-mutant is a failure. Usage: python tests/mutants/run.py [INVARIANT ...] [--json] [--jobs N]
+mutant is a failure. Then small changes of the modules in areas.py are made by mutate.py, some of each module or with
+--all every one, and each is caught by its module's tests or explained in accepted.txt.
+
+Usage: python tests/mutants/run.py [INVARIANT | AREA | MODULE ...] [--all] [--each N] [--seed N] [--budget S] [--json]
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import generated
+from areas import AREAS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCHES = Path(__file__).resolve().parent
@@ -127,33 +133,60 @@ def judge(invariant: str, scratch: Path) -> Verdict:
     return verdict(False, "not caught: the test passes with the invariant broken", [])
 
 
-def main() -> int:
-    """0 when every mutant is caught."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("invariants", nargs="*", metavar="INVARIANT", help="only these (default: all)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--jobs", type=int, default=2, help="at once (default: 2)")
-    args = parser.parse_args()
-    wrong = [name for name in args.invariants if name not in INVARIANTS]
-    if wrong:
-        parser.error(f"{wrong[0]} is no invariant; known: {', '.join(INVARIANTS)}")
-    names = args.invariants or list(INVARIANTS)
+def invariants(names: list[str], jobs: int, *, as_json: bool) -> bool:
+    """Run the invariants' mutants; whether all are caught."""
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch, ThreadPoolExecutor(args.jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch, ThreadPoolExecutor(jobs) as pool:
         verdicts = []
         for found in pool.map(lambda name: judge(name, Path(scratch)), names):
             verdicts.append(found)
-            if not args.json:
+            if not as_json:
                 mark = "caught" if found.ok else "NOT CAUGHT" if found.why.startswith("not caught") else "BROKEN"
                 detail = ", ".join(found.failed) if found.ok else found.why
-                sys.stdout.write(f"{found.invariant:<28} {mark:<10} {found.seconds:6.1f} s  {detail}\n")
-                sys.stdout.flush()
+                say(f"{found.invariant:<28} {mark:<10} {found.seconds:6.1f} s  {detail}")
     caught = sum(found.ok for found in verdicts)
-    if args.json:
-        sys.stdout.write(json.dumps([asdict(found) for found in verdicts], indent=2) + "\n")
+    if as_json:
+        say(json.dumps([asdict(found) for found in verdicts], indent=2))
     else:
-        sys.stdout.write(f"{caught} of {len(verdicts)} mutants caught in {time.monotonic() - start:.0f} s\n")
-    return 0 if caught == len(verdicts) else 1
+        say(f"{caught} of {len(verdicts)} mutants caught in {time.monotonic() - start:.0f} s")
+    return caught == len(verdicts)
+
+
+def say(line: str) -> None:
+    """One line of output, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """0 when every mutant is caught or explained."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")
+    parser.add_argument("--all", action="store_true", help="every generated mutant, without a limit of time")
+    parser.add_argument("--each", type=int, default=5, help="generated mutants of each module (default: 5)")
+    parser.add_argument("--seed", type=int, default=1, help="which ones (default: 1)")
+    parser.add_argument("--budget", type=float, default=270.0, help="seconds for the generated ones (default: 270)")
+    parser.add_argument("--json", action="store_true", help="print the invariants' as one JSON document")
+    parser.add_argument("--jobs", type=int, default=2, help="at once (default: 2)")
+    args = parser.parse_args()
+    files = {file for modules in AREAS.values() for file in modules}
+    wrong = [name for name in args.names if name not in {*INVARIANTS, *AREAS, *files}]
+    if wrong:
+        parser.error(f"{wrong[0]} is no invariant, area or module; known: {', '.join([*INVARIANTS, *AREAS, *files])}")
+    of_invariants = [name for name in args.names or INVARIANTS if name in INVARIANTS]
+    of_areas = [name for name in args.names if name not in INVARIANTS]
+    good = not of_invariants or invariants(of_invariants, args.jobs, as_json=args.json)
+    if of_areas or not args.names:
+        good &= generated.run(
+            copy_tree,
+            most=None if args.all else args.each,
+            seed=args.seed,
+            budget_s=float("inf") if args.all else args.budget,
+            jobs=args.jobs,
+            files=of_areas,
+            say=say,
+        )
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

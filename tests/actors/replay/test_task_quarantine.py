@@ -271,7 +271,7 @@ def test_a_ward_s_edges() -> None:
     well = probing.ended(5)
     assert well == Ward(streak=FAULTS_IN_A_ROW - 1)
     again = well.broken(6, "task", 20.0)
-    assert (again.state, again.probe_at) == (WardState.RESTING, 20.0 + FIRST_PROBE_S)
+    assert (again.state, again.probe_at, again.probe) == (WardState.RESTING, 20.0 + FIRST_PROBE_S, 0)
     assert well.ended(6) == Ward()
     late = probing
     for failed in range(1, 40):

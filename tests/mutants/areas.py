@@ -1,0 +1,53 @@
+"""Which modules are mutated, and by which quick tests each is held.
+
+Invariant: the tests of a module need neither a desktop nor a port, and together take seconds; the likeliest to notice
+stand first.
+"""
+
+from __future__ import annotations
+
+REPLAY = "tests/actors/replay/"
+PURE, PULSE = REPLAY + "test_pure.py", REPLAY + "test_pulse.py"
+CORE = [REPLAY + name for name in ("test_late_and_strange.py", "test_ledger.py", "test_ledger_phases.py")]
+SCHEDULE = "tests/actors/learner/test_schedule.py"
+ONCE = "tests/invariants/test_groups_end_once.py"
+OUTSIDE = ["tests/actors/desktop/test_provider_outside.py", "tests/actors/desktop/test_workbooks.py"]
+GRAMMAR = [
+    "tests/apis/test_grammar_bounds.py", "tests/apis/test_grammar.py", "tests/apis/test_reasoning.py",
+    "tests/apis/test_observation_and_forms.py", "tests/apis/test_space.py",
+    "tests/invariants/test_model_output_is_data.py",
+]  # fmt: skip
+
+# area -> module -> tests
+AREAS: dict[str, dict[str, list[str]]] = {
+    "ledger": {
+        "actors/replay/groups.py": [PURE, *CORE],
+        "actors/replay/staleness.py": [PURE, *CORE],
+        "actors/replay/admission.py": [PURE, *CORE],
+        "actors/replay/reservoir.py": [PURE, PULSE],
+        "actors/replay/phases.py": [*CORE, REPLAY + "test_evidence.py"],
+        "actors/replay/training.py": [REPLAY + "test_steps.py", *CORE, PULSE, SCHEDULE, ONCE],
+        "actors/replay/quarantine.py": [REPLAY + "test_task_quarantine.py"],
+    },
+    "trust": {
+        "apis/arguments.py": GRAMMAR,
+        "apis/parse.py": GRAMMAR,
+        "apis/kinds.py": ["tests/apis/test_kinds.py", "tests/apis/test_tools_calc.py"],
+        "apis/kinds_text.py": ["tests/apis/test_kinds.py", "tests/apis/test_tools_vlc.py"],
+        "actors/desktop/faults.py": [
+            "tests/actors/desktop/test_fault_causes.py", "tests/invariants/test_faults_are_not_outcomes.py",
+            "tests/actors/desktop/test_episode_faults.py", "tests/actors/desktop/test_provider_faults.py",
+        ],
+        "apis/grammar.py": GRAMMAR,
+        "actors/desktop/providers/outside.py": OUTSIDE,
+        "actors/desktop/providers/outside_worker.py": OUTSIDE,
+    },
+    "losses": {
+        "policy/losses.py": ["tests/policy/test_losses.py"],
+        "policy/advantage.py": ["tests/policy/test_advantage.py", "tests/actors/learner/test_batches.py"],
+        "policy/packing.py": ["tests/policy/test_packing.py", "tests/actors/learner/test_batches.py"],
+        "actors/learner/batches.py": ["tests/actors/learner/test_batches.py"],
+        "actors/learner/schedule.py": [SCHEDULE],
+    },
+}  # fmt: skip
+PRELOADED = {"losses": ["torch"]}  # what an area's tests load that takes seconds, beside what all do
