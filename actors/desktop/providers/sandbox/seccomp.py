@@ -1,10 +1,13 @@
 """The system calls that no program of a desktop needs, refused by a seccomp filter.
 
 Invariant: a refused call fails with an errno and ends nothing. Calls of another architecture's numbers are refused.
+A program makes only the kinds of namespaces and of sockets that are listed here.
 
 The filter is a classic BPF program (seccomp(2), linux/filter.h). It keeps a guest from parts of the kernel that
 are large or see across processes: io_uring, BPF, keys, tracing, mounts, modules, clocks. Chromium's own sandbox needs
-user namespaces, so these are refused only where no Chromium is installed. Inside them mounts stay refused.
+user, process and network namespaces, so these are refused only where no Chromium is installed. Inside them mounts and
+the netfilter tables stay refused. A network namespace does not hold every kind of socket: AF_VSOCK would reach the
+hypervisor from a desktop that has no network.
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = (
     0x45,
     0x06,
 )  # BPF_LD|W|ABS, BPF_JMP|{JEQ,JGE,JSET}|K, RET
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data, little endian
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32  # in struct seccomp_data, little endian
 _X32 = 0x40000000  # numbers of x86-64's other calling convention begin here
 _NEW_USER = 0x10000000  # CLONE_NEWUSER
+_NEW_OTHERS = 0x0E020000  # CLONE_NEW{CGROUP,UTS,IPC,NS}: nothing on a desktop makes these
+_NEW_TIME = 0x80  # CLONE_NEWTIME, of unshare alone: clone has its signal there
 
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # The numbers of arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
@@ -57,6 +62,10 @@ _MISSING = {
 }  # fmt: skip
 _CLONE3 = 435  # its flags lie in memory, where a filter can't look: without it programs call clone
 _CLONES = {"x86_64": {"clone": 56, "unshare": 272}, "aarch64": {"clone": 220, "unshare": 97}}
+_SOCKETS = {"x86_64": {"socket": 41, "socketpair": 53}, "aarch64": {"socket": 198, "socketpair": 199}}
+_NETLINK = 16
+_FAMILIES = (1, 2, 10, _NETLINK)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
+_NETLINKS = (0, 15)  # NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT: what glib and Chromium listen to
 
 
 def supported(machine: str = "") -> bool:
@@ -77,17 +86,46 @@ def program(*, user_namespaces: bool, machine: str = "") -> bytes:
         lines += [_line(_AT_LEAST, _X32, 0, 1), _refuse(errno.ENOSYS)]
     for number in _REFUSED[machine].values():
         lines += [_line(_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    for number in (*_MISSING.values(), *([] if user_namespaces else [_CLONE3])):
+    for number in (*_MISSING.values(), _CLONE3):
         lines += [_line(_EQUAL, number, 0, 1), _refuse(errno.ENOSYS)]
-    for number in () if user_namespaces else _CLONES[machine].values():
-        lines += [
-            _line(_EQUAL, number, 0, 4),
-            _line(_LOAD, _FIRST_ARGUMENT),
-            _line(_ANY_BIT, _NEW_USER, 0, 1),
-            _refuse(errno.EPERM),
-            _line(_RETURN, _ALLOW),
-        ]
+    for name, number in _CLONES[machine].items():
+        lines += _of_call(number, _without(refused_flags(name, user_namespaces=user_namespaces)))
+    for number in _SOCKETS[machine].values():
+        lines += _of_call(number, _of_families())
     return b"".join([*lines, _line(_RETURN, _ALLOW)])
+
+
+def refused_flags(call: str, *, user_namespaces: bool) -> int:
+    """The flags of clone or unshare of which none may be set."""
+    return _NEW_OTHERS | _NEW_TIME * (call == "unshare") | _NEW_USER * (not user_namespaces)
+
+
+def _of_call(number: int, lines: list[bytes]) -> list[bytes]:
+    """`lines`, which return, for the call `number` alone."""
+    return [_line(_EQUAL, number, 0, len(lines)), *lines]
+
+
+def _without(flags: int) -> list[bytes]:
+    return [
+        _line(_LOAD, _FIRST_ARGUMENT),
+        _line(_ANY_BIT, flags, 0, 1),
+        _refuse(errno.EPERM),
+        _line(_RETURN, _ALLOW),
+    ]
+
+
+def _of_families() -> list[bytes]:
+    """Sockets of `_FAMILIES`, and of netlink's only `_NETLINKS`."""
+    lines = [_line(_LOAD, _FIRST_ARGUMENT), _line(_EQUAL, _NETLINK, 0, len(_NETLINKS) + 3)]
+    lines.append(_line(_LOAD, _THIRD_ARGUMENT))
+    lines += _one_of(_NETLINKS, errno.EPROTONOSUPPORT)
+    return lines + _one_of(_FAMILIES, errno.EAFNOSUPPORT)
+
+
+def _one_of(values: tuple[int, ...], otherwise: int) -> list[bytes]:
+    """Allow where what was loaded is one of `values`, else refuse."""
+    tests = [_line(_EQUAL, value, len(values) - at, 0) for at, value in enumerate(values)]
+    return [*tests, _refuse(otherwise), _line(_RETURN, _ALLOW)]
 
 
 def opened(filter_: bytes) -> int:
