@@ -72,3 +72,12 @@ async def test_what_a_sandbox_said_before_it_ended_is_told() -> None:
         assert "Can't find source path" in heard.of(events.DESKTOP_BOOT_FAILED)[0]["detail"]
         (provider._folder / "moved").rename(provider._folder / "etc" / "chromium.d")
         await pool.close()
+
+
+def test_a_lock_that_another_user_laid_as_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / ".lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError):
+        leftovers.reap(str(tmp_path / "state"))
+    assert (tmp_path / "precious").read_text() == "kept"

@@ -67,6 +67,7 @@ class Box:
         self.warnings += warnings
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(str(self.plug))
+        self.plug.chmod(0o600)  # whatever the umask is
         self.listener.listen(16)
 
     async def kill(self) -> None:

@@ -138,7 +138,9 @@ def reap(state_dir: str) -> Reaped:
     if not base.is_dir():
         base.mkdir(parents=True, exist_ok=True)
         base.chmod(0o755)
-    with (base / ".lock").open("w") as lock:
+    # Never through a link, and nothing is cut off: another user of this machine may have laid something there.
+    held = os.open(base / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(held, "r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         groups = list(_groups())
         folders = {str(path): str(path) for path in groups}
