@@ -22,6 +22,7 @@ COMMANDS = (
     "runs",
     "status",
     "report",
+    "audit",
     "keys",
     "parse",
     "doctor",

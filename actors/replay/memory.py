@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.replay import events
+from actors.replay import events, pools
 from actors.replay.book import Book
 from actors.replay.messages import Lane, StepRef
 from actors.replay.reservoir import place
@@ -62,6 +62,7 @@ def note_failure(book: Book, seq: int, root: int, task: str) -> None:
 def collect(book: Book) -> int:
     """Mark payloads nobody needs any more; returns how many episodes gave theirs up."""
     rules = book.rules
+    pools.let_go(book)
     before = book.trained.step - rules.keep_payload_steps
     # Where no step comes about (every group of zero variance), later groups tell the time instead.
     followed = book.counter("opened") - (rules.keep_payload_steps + rules.max_staleness + 1) * rules.groups_per_step

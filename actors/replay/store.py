@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from actors.replay import episodes, evidence, figures, phases, training, wards
+from actors.replay.auditing import BOUND
 from actors.replay.book import Book
 from actors.replay.config import LedgerSettings
 from actors.replay.schema import connect
@@ -127,6 +128,8 @@ def _recover(book: Book, fresh: bool, boot: str) -> Opened:
         book.execute("DELETE FROM meta WHERE key = 'closed'")
         book.set_meta("incarnation", book.settings.incarnation)
         evidence.mark(book)
+    bound = max(book.rules.max_staleness, int(book.meta(BOUND) or 0))  # a resume may change it
+    book.set_meta(BOUND, str(bound))
     figures.audit(book)
     return Opened(
         fresh=fresh, released=released, returned=returned, phase=book.stay().phase, resting=wards.resting_tasks(book)

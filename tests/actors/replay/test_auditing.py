@@ -1,0 +1,131 @@
+"""An audit finds what was spoilt, whatever it is, and nothing in a ledger that is as it was written."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from ledger_tools import Play
+
+from actors.replay.auditing import Checked, audit
+from actors.replay.messages import Phase, StepRef
+from runtime.message import Version
+from runtime.segments import SegmentStore
+
+
+def audited(run: Path) -> dict[str, Checked]:
+    with closing(sqlite3.connect(f"{(run / 'ledger.sqlite').as_uri()}?mode=ro", uri=True)) as ledger:
+        ledger.row_factory = sqlite3.Row
+        return {check.name: check for check in audit(ledger, run / "segments")}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Demonstrations, cloning, RL with a resume, a pulse, and episodes in flight."""
+    folder = tmp_path_factory.mktemp("run")
+    store = SegmentStore(folder / "segments", "seat")
+    number = 0
+
+    def steps(version: str | None) -> list[StepRef]:
+        nonlocal number
+        number += 1
+        oldest = None if version is None else Version.parse(version)
+        blob = store.append(f"payload {number}".encode())
+        return [StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=oldest, newest=oldest)]
+
+    play = Play(folder, demos=1)
+    play.commit(play.reserve(), True, steps(None))
+    play.phase(Phase.BC, steps=1)
+    play.trained(play.batch())
+    play.checkpointed("0.1")
+    play.rl()
+
+    def learn(version: str, drawn: str) -> None:
+        play.serving(drawn)
+        for success in (True, False):
+            play.commit(play.reserve(), success, steps(drawn))
+        play.trained(play.batch())
+
+    learn("0.2", "0.1")
+    play.checkpointed("0.2")
+    learn("0.3", "0.1")
+    play.resumed("1.2", "0.2")
+    play.reopen(incarnation="again")
+    play.serving("1.2")
+    play.trained(play.batch())  # what was undone, once more
+    learn("1.4", "1.3")
+    play.phase(Phase.PULSE, steps=1)
+    play.trained(play.batch())
+    play.rl()
+    play.reserve()
+    play.ledger.close()
+    store.close()
+    return folder
+
+
+def test_nothing_is_wrong_with_what_was_written(run: Path) -> None:
+    found = audited(run)
+    assert {name: check.wrong for name, check in found.items() if check.wrong} == {}
+    assert all(check.looked_at for check in found.values())
+
+
+@pytest.mark.parametrize(
+    ("check", "spoil", "said"),
+    [
+        ("groups", "UPDATE groups SET ending = 'stale' WHERE id = 1 AND final", None),
+        ("groups", "UPDATE groups SET state = 'ready' WHERE ending IS NOT NULL", "is ready (trained, final)"),
+        ("groups", "UPDATE leases SET state = 'returned' WHERE made = '0.2'", "with a lease that is returned"),
+        ("groups", "UPDATE reservations SET state = 'released' WHERE state = 'out'", "is out with nobody"),
+        ("episodes", "DELETE FROM episodes WHERE seq = 2", "was committed, and there is no episode"),
+        ("episodes", "UPDATE reservations SET state = 'released' WHERE token = 3", "its reservation is released"),
+        ("episodes", "UPDATE reservations SET slot = 0", "has 2 episodes"),
+        ("counters", "DELETE FROM groups WHERE id = 1", "opened: 4 counted, 3 in rows"),
+        ("counters", "UPDATE counters SET value = 9 WHERE name = 'staleness:0'", "staleness:0: 9 counted"),
+        ("phases", "DELETE FROM stays WHERE idx = 2", "comes where stay 2 is due"),
+        ("phases", "UPDATE stays SET root = 0 WHERE idx = 3", "goes on with stay 0, which it can't"),
+        ("phases", "UPDATE stays SET step_limit = 0 WHERE phase = 'pulse'", "has 1 steps, 0 is its most"),
+        ("phases", "UPDATE groups SET stay = 1 WHERE id = 1", "of stay 1 was trained in stay 2"),
+        ("versions", "UPDATE leases SET made = '0.3' WHERE made = '1.3'", "1.5 does not descend from"),
+        ("versions", "DELETE FROM leases WHERE made = '1.3'", "made 1.4 as step 3, after 0.2"),
+        ("versions", "UPDATE meta SET value = '1.7' WHERE key = 'trained'", "the learner is said to be at 1.7"),
+        ("versions", "UPDATE meta SET value = '0.9' WHERE key = 'checkpointed'", "the checkpoint of 0.9 is of weights"),
+        ("staleness", "UPDATE groups SET oldest = '0.0', newest = '0.0' WHERE lease = 4", "steps stale when"),
+        ("staleness", "UPDATE groups SET oldest = '0.3', newest = '0.3' WHERE id = 3", "drawn from abandoned weights"),
+        ("references", "UPDATE blobs SET refs = 2", "1 steps need it, 2 are counted"),
+        ("references", "DELETE FROM blobs", "1 steps need it, 0 are counted"),
+        ("payloads", "UPDATE blobs SET digest = 'ab'", "does not hold ab"),
+    ],
+)
+def test_what_is_spoilt_is_named(run: Path, tmp_path: Path, check: str, spoil: str, said: str | None) -> None:
+    spoilt = tmp_path / "spoilt"
+    shutil.copytree(run, spoilt)
+    with closing(sqlite3.connect(spoilt / "ledger.sqlite", isolation_level=None)) as ledger:
+        assert ledger.execute(spoil).rowcount
+    wrong = audited(spoilt)[check].wrong
+    if said is None:
+        assert audited(spoilt)["counters"].wrong
+    else:
+        assert any(said in text for text in wrong), wrong
+
+
+@pytest.mark.parametrize("how", ["gone", "torn", "changed", "a folder"])
+def test_a_payload_that_cannot_be_read_is_named(run: Path, tmp_path: Path, how: str) -> None:
+    spoilt = tmp_path / "spoilt"
+    shutil.copytree(run, spoilt)
+    segment = spoilt / "segments" / "seat-000000.seg"
+    text = segment.read_bytes()
+    if how == "torn":
+        segment.write_bytes(text[:-1])
+    elif how == "changed":
+        segment.write_bytes(text.replace(b"payload 2", b"payload X"))
+    else:
+        segment.unlink()
+        if how == "a folder":
+            segment.mkdir()
+    found = audited(spoilt)
+    assert len(found["payloads"].wrong) == (1 if how in ("torn", "changed") else found["payloads"].looked_at)
+    assert msgspec.json.encode(found)
