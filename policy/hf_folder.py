@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from policy import tensorfiles
 from runtime.errors import ConfigError
 
 WEIGHTS = "model.safetensors"
@@ -23,13 +24,15 @@ DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float
 
 
 def read(folder: Path) -> dict[str, Tensor]:
-    """All tensors of `folder`, sharded files included. Raises ConfigError when it holds none."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise ConfigError(f"{folder} holds no safetensors file")
+    """All tensors of `folder`, sharded files included, finite and as `tensorfiles` wants them. Raises ConfigError."""
+    if wrong := tensorfiles.problem(folder):
+        raise ConfigError(f"{folder}: {wrong}")
     tensors: dict[str, Tensor] = {}
-    for file in files:
+    for file in sorted(folder.glob("*.safetensors")):
         tensors.update(load_file(file))
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ConfigError(f"{folder}: {name} holds numbers that are not finite")
     return tensors
 
 

@@ -55,7 +55,10 @@ class _TemplateForm:
     def __init__(self, folder: Path, backend: Backend) -> None:
         from transformers import AutoTokenizer
 
-        self._template = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        try:
+            self._template = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        except Exception as error:  # whatever a stranger's files make the library raise
+            raise ConfigError(f"{folder}: the tokenizer's files can't be read: {_line(error)}") from error
         if not self._template.chat_template:
             raise ConfigError(f"{folder}: the tokenizer has no chat template")
         if self._template.eos_token_id is None:
@@ -67,7 +70,10 @@ class _TemplateForm:
     def wrap(self, user_ids: list[int], system_ids: list[int] | None) -> list[int]:
         messages = [] if system_ids is None else [{"role": "system", "content": _SYSTEM_MARK}]
         messages.append({"role": "user", "content": _USER_MARK})
-        rest = str(self._template.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        try:
+            rest = str(self._template.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        except Exception as error:  # a template is a program of a stranger's
+            raise ConfigError(f"the chat template fails: {_line(error)}") from error
         ids: list[int] = []
         for mark, content in ((_SYSTEM_MARK, system_ids), (_USER_MARK, user_ids)):
             if content is None:
@@ -77,6 +83,10 @@ class _TemplateForm:
                 raise ConfigError("the chat template drops or rewrites a message's content")
             ids += self._backend.encode(before, add_special_tokens=False).ids + content
         return ids + self._backend.encode(rest, add_special_tokens=False).ids
+
+
+def _line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
 
 
 class Tokenizer:
@@ -93,8 +103,11 @@ class Tokenizer:
         path = folder / "tokenizer.json"
         if not path.is_file():
             raise ConfigError(f"{path} is missing: not a Hugging Face folder with a fast tokenizer")
-        text = path.read_text(encoding="utf-8")
-        content = Backend.from_str(text)
+        try:
+            text = path.read_text(encoding="utf-8")
+            content = Backend.from_str(text)
+        except Exception as error:  # the library raises nothing narrower
+            raise ConfigError(f"{path} is no tokenizer: {_line(error)}") from error
         content.encode_special_tokens = True
         content.no_padding()
         content.no_truncation()

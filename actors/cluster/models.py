@@ -1,6 +1,6 @@
 """Where the model that a run starts from lies.
 
-Invariant: a located model folder has the three files that every part reads.
+Invariant: a located model folder has the three files that every part reads, sound, and the weights of the whole model.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import hashlib
 from importlib import resources
 from pathlib import Path
 
+from policy import tensorfiles
 from policy.architecture import read_architecture
+from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 
 # What decides which ids a text becomes, chat form included; those that are missing count as empty.
@@ -45,12 +47,15 @@ def locate(base: str) -> Path:
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise ConfigError(f"model folder {folder} lacks {', '.join(missing)}")
+    if wrong := tensorfiles.problem(folder):
+        raise ConfigError(f"model folder {folder}: {wrong}")
     vocab, largest = read_architecture(folder).vocab, _largest_id(folder / "tokenizer.json")
     if largest >= vocab:
         raise ConfigError(
             f"{folder}: tokenizer.json has ids up to {largest}, and config.json says vocab_size {vocab}: the tokenizer"
             " is another model's"
         )
+    Tokenizer.load(folder).prompt_ids("user")
     return folder
 
 

@@ -18,12 +18,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from policy import tensorfiles
 from policy.architecture import Architecture, read_architecture
 from runtime.errors import ConfigError, EngineError
 
 
 class _Take(Protocol):
-    def __call__(self, name: str, *shape: int) -> Tensor: ...
+    def __call__(self, name: str) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,43 +57,40 @@ def load_weights(folder: Path, device: torch.device) -> Weights:
     """Read a Hugging Face folder (config.json and *.safetensors).
 
     Raises:
-        EngineError: files are missing, unreadable, of the wrong shape, or hold numbers that are not finite.
+        EngineError: files are missing or unreadable, tensors are not as `tensorfiles` wants them, or hold numbers that
+            are not finite.
     """
     try:
         arch = read_architecture(folder)
+        wrong = tensorfiles.problem(folder)
     except ConfigError as error:
         raise EngineError(str(error)) from error
+    if wrong:
+        raise EngineError(f"{folder}: {wrong}")
     tensors, digest = _read_tensors(folder)
 
-    def take(name: str, *shape: int) -> Tensor:
-        if name not in tensors:
-            raise EngineError(f"{folder} lacks the tensor {name}")
+    def take(name: str) -> Tensor:
         tensor = tensors[name].to(device=device, dtype=torch.float32)
-        if tuple(tensor.shape) != shape:
-            raise EngineError(f"{folder}: {name} has shape {tuple(tensor.shape)}, config.json says {shape}")
         if not bool(torch.isfinite(tensor).all()):
             raise EngineError(f"{folder}: {name} holds numbers that are not finite")
         return tensor
 
-    embedding = take("model.embed_tokens.weight", arch.vocab, arch.hidden)
-    head = embedding if arch.tied else take("lm_head.weight", arch.vocab, arch.hidden)
+    embedding = take("model.embed_tokens.weight")
+    head = embedding if arch.tied else take("lm_head.weight")
     return Weights(
         arch=arch,
         embedding=embedding,
-        layers=tuple(_layer(arch, tensors, take, f"model.layers.{i}") for i in range(arch.layers)),
-        final_norm=take("model.norm.weight", arch.hidden),
+        layers=tuple(_layer(arch, take, f"model.layers.{i}") for i in range(arch.layers)),
+        final_norm=take("model.norm.weight"),
         head=head.t(),
         digest=digest,
     )
 
 
 def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], str]:
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise EngineError(f"{folder} holds no *.safetensors file")
     tensors: dict[str, Tensor] = {}
     digest = hashlib.blake2b(digest_size=16)
-    for file in files:
+    for file in sorted(folder.glob("*.safetensors")):
         try:
             with file.open("rb") as raw:
                 while piece := raw.read(1 << 20):
@@ -104,33 +102,32 @@ def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], str]:
     return tensors, digest.hexdigest()
 
 
-def _layer(arch: Architecture, tensors: dict[str, Tensor], take: _Take, prefix: str) -> Layer:
-    dim, width = arch.head_dim, arch.hidden
-    heads = {"q": arch.heads, "k": arch.kv_heads, "v": arch.kv_heads}
+def _layer(arch: Architecture, take: _Take, prefix: str) -> Layer:
+    dim = arch.head_dim
     matrices, biases = [], []
-    for part, count in heads.items():
+    for part in "qkv":
         name = f"{prefix}.self_attn.{part}_proj"
-        matrix = take(f"{name}.weight", count * dim, width)
-        bias = take(f"{name}.bias", count * dim) if f"{name}.bias" in tensors else matrix.new_zeros(count * dim)
+        matrix = take(f"{name}.weight")
+        bias = matrix.new_zeros(len(matrix)) if arch.qk_norm else take(f"{name}.bias")  # Qwen3 has none
         rotated = part != "v"
         matrices.append(_pair_up(matrix, dim) if rotated else matrix)
         biases.append(_pair_up(bias, dim) if rotated else bias)
     head_norm = None
     if arch.qk_norm:
-        query = _pair_up(take(f"{prefix}.self_attn.q_norm.weight", dim), dim)
-        key = _pair_up(take(f"{prefix}.self_attn.k_norm.weight", dim), dim)
+        query = _pair_up(take(f"{prefix}.self_attn.q_norm.weight"), dim)
+        key = _pair_up(take(f"{prefix}.self_attn.k_norm.weight"), dim)
         head_norm = torch.stack([query] * arch.heads + [key] * arch.kv_heads)
-    gate = take(f"{prefix}.mlp.gate_proj.weight", arch.ffn, width)
-    up = take(f"{prefix}.mlp.up_proj.weight", arch.ffn, width)
+    gate = take(f"{prefix}.mlp.gate_proj.weight")
+    up = take(f"{prefix}.mlp.up_proj.weight")
     return Layer(
-        attention_norm=take(f"{prefix}.input_layernorm.weight", width),
+        attention_norm=take(f"{prefix}.input_layernorm.weight"),
         qkv=torch.cat(matrices).t(),
         qkv_bias=torch.cat(biases),
         head_norm=head_norm,
-        out=take(f"{prefix}.self_attn.o_proj.weight", width, arch.heads * dim).t(),
-        mlp_norm=take(f"{prefix}.post_attention_layernorm.weight", width),
+        out=take(f"{prefix}.self_attn.o_proj.weight").t(),
+        mlp_norm=take(f"{prefix}.post_attention_layernorm.weight"),
         gate_up=torch.cat([gate, up]).t(),
-        down=take(f"{prefix}.mlp.down_proj.weight", width, arch.ffn).t(),
+        down=take(f"{prefix}.mlp.down_proj.weight").t(),
     )
 
 

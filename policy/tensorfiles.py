@@ -1,0 +1,151 @@
+"""What a model folder's weights are, told from the heads of its safetensors files without a tensor library.
+
+Invariant: a folder passes only if it holds, in floating point and in the shapes that `config.json` says, every tensor
+of the model and none beside them; what a model would run without, or run wrongly with, is named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from policy.architecture import Architecture, read_architecture
+
+FLOATS = ("F64", "F32", "F16", "BF16")  # of safetensors, as a model's weights are stored
+_HEAD_MOST = 100_000_000  # bytes: the format's own limit
+_ADAPTERS = ("adapter_config.json", "adapter_model.*", "*lora*")
+_QUANTISERS = ("quantize_config.json", "quant_config.json", "hf_quant_config.json", "quant_strategy.json")
+_QUANTISED = ("quantization_config", "compression_config")  # of config.json
+_DERIVED = ".rotary_emb.inv_freq"  # old writers stored what config.json says anyway
+_HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+_OF_ADAPTERS = ("lora_", "base_model.", "adapter", "modules_to_save", "ia3_", "hada_", "lokr_")
+_OF_QUANTISERS = (
+    "qweight", "qzeros", "scales", "g_idx", "_scale", "_scale_inv", "zero_point", "zeros", "absmax", "quant_map",
+    "quant_state", "SCB", "weight_format", "weight_packed", "weight_shape", "_blocks", "bitsandbytes",
+)  # fmt: skip
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """One tensor as a file's head tells of it."""
+
+    dtype: str  # of safetensors: F32, BF16, I8, ...
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]  # bytes after the head
+
+
+def problem(folder: Path) -> str:
+    """Why the weights in `folder` are not those of a model that can be run and trained; "" where they are.
+
+    Raises ConfigError where config.json describes a model that is not covered.
+    """
+    arch = read_architecture(folder)
+    config = json.loads((folder / "config.json").read_bytes())
+    return _company(folder, config) or _misfit(folder, expected(arch), tied=arch.tied)
+
+
+def _company(folder: Path, config: Mapping[str, Any]) -> str:
+    """What beside the weights says that they are not the model's own."""
+    for key in _QUANTISED:
+        if said := config.get(key):
+            method = said.get("quant_method") if isinstance(said, dict) else None
+            return f"its config.json has {key}{f' ({method})' if method else ''}: quantised weights can't be trained"
+    for name in _QUANTISERS:
+        if (folder / name).exists():
+            return f"it holds {name}: quantised weights can't be trained"
+    for name in _ADAPTERS:
+        if found := sorted(folder.glob(name)):
+            return f"it holds {found[0].name}, an adapter, which would not be applied: merge it into the weights"
+    return ""
+
+
+def expected(arch: Architecture) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the tensors of a decoder of architecture `arch`."""
+    width, ffn, dim = arch.hidden, arch.ffn, arch.head_dim
+    rows = {"q": arch.heads * dim, "k": arch.kv_heads * dim, "v": arch.kv_heads * dim}
+    names: dict[str, tuple[int, ...]] = {_EMBEDDING: (arch.vocab, width), "model.norm.weight": (width,)}
+    if not arch.tied:
+        names[_HEAD] = (arch.vocab, width)
+    layer: dict[str, tuple[int, ...]] = {
+        **{f"self_attn.{x}_proj.weight": (n, width) for x, n in rows.items()},
+        **({f"self_attn.{x}_proj.bias": (n,) for x, n in rows.items()} if arch.qkv_bias else {}),
+        **({f"self_attn.{x}_norm.weight": (dim,) for x in "qk"} if arch.qk_norm else {}),
+        "self_attn.o_proj.weight": (width, arch.heads * dim),
+        "mlp.gate_proj.weight": (ffn, width),
+        "mlp.up_proj.weight": (ffn, width),
+        "mlp.down_proj.weight": (width, ffn),
+        "input_layernorm.weight": (width,),
+        "post_attention_layernorm.weight": (width,),
+    }
+    for number in range(arch.layers):
+        names |= {f"model.layers.{number}.{name}": shape for name, shape in layer.items()}
+    return names
+
+
+def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) -> str:
+    found: dict[str, tuple[Path, Tensor]] = {}
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        return "it holds no *.safetensors file"
+    for file in files:
+        try:
+            tensors = head(file)
+        except (OSError, ValueError) as error:
+            return f"cannot read {file.name}: {error}"
+        if twice := next((name for name in tensors if name in found), None):
+            return f"the tensor {twice} is in {found[twice][0].name} and in {file.name}"
+        found |= {name: (file, tensor) for name, tensor in tensors.items()}
+    for name, (file, tensor) in found.items():
+        if name.endswith(_DERIVED):
+            continue
+        if name not in wanted and not (tied and name == _HEAD and _same(found.get(_EMBEDDING), (file, tensor))):
+            return f"{file.name} has the tensor {name}, which the model does not use{_guess(name)}"
+        if tensor.dtype not in FLOATS:
+            return f"{file.name}: {name} is {tensor.dtype}: weights are of {', '.join(FLOATS)}, not quantised"
+    for name, shape in wanted.items():
+        if name not in found:
+            return f"it lacks the tensor {name}"
+        if found[name][1].shape != shape:
+            return f"{name} has shape {found[name][1].shape}, its config.json says {shape}"
+    return ""
+
+
+def _guess(name: str) -> str:
+    """What an unknown tensor is likely to be."""
+    if any(part in name for part in _OF_ADAPTERS):
+        return ": a part of an adapter, which would not be applied"
+    if name.endswith(_OF_QUANTISERS) or any(f".{part}" in name for part in ("quant", "absmax")):
+        return ": a part of quantised weights"
+    return ""
+
+
+def _same(one: tuple[Path, Tensor] | None, other: tuple[Path, Tensor]) -> bool:
+    """Whether both are the very same numbers."""
+    return one is not None and one[1].shape == other[1].shape and _bytes(*one) == _bytes(*other)
+
+
+def _bytes(file: Path, tensor: Tensor) -> bytes:
+    begin, end = tensor.data_offsets
+    with file.open("rb") as opened:
+        opened.seek(8 + int.from_bytes(opened.read(8), "little") + begin)
+        return opened.read(end - begin)
+
+
+def head(file: Path) -> dict[str, Tensor]:
+    """The tensors that a safetensors file says it holds. Raises OSError, ValueError with one line."""
+    with file.open("rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        if not 2 <= size <= min(_HEAD_MOST, file.stat().st_size - 8):
+            raise ValueError("it is no safetensors file, or was cut short")
+        text = opened.read(size)
+    try:
+        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        found = {name: msgspec.json.decode(part, type=Tensor) for name, part in parts.items() if name != "__metadata__"}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"its head is damaged ({error})") from error
+    if (end := max((tensor.data_offsets[1] for tensor in found.values()), default=0)) != file.stat().st_size - 8 - size:
+        raise ValueError(f"it holds {file.stat().st_size - 8 - size} bytes of weights, its head says {end}")
+    return found

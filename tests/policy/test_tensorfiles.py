@@ -1,0 +1,143 @@
+"""Weights that are not what they seem are refused by name, by planning, learner and engine alike."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from actors.cluster import models
+from policy import hf_folder, tensorfiles
+from policy.engine.weights import load_weights
+from policy.megatron.trainer import OptimConfig, Trainer
+from runtime.errors import ConfigError, EngineError
+from tests.policy import tiny_models
+
+Q = "model.layers.0.self_attn.q_proj.weight"
+Change = Callable[[Path], object]
+
+
+def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Change:
+    def changed(folder: Path) -> None:
+        found = load_file(folder / "model.safetensors")
+        change(found)
+        save_file(found, folder / "model.safetensors")
+
+    return changed
+
+
+def config(**more: object) -> Change:
+    def changed(folder: Path) -> None:
+        said = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(said | more))
+
+    return changed
+
+
+def beside(name: str, content: bytes = b"{}") -> Change:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def shard(name: str, **held: torch.Tensor) -> Change:
+    return lambda folder: save_file(held, folder / name)
+
+
+WRONG: list[tuple[Change, str]] = [
+    (tensors(lambda t: t.update({Q: t[Q].to(torch.int8)})), f"{Q} is I8"),
+    (tensors(lambda t: t.update({Q: t[Q].to(torch.uint8)})), f"{Q} is U8"),
+    (tensors(lambda t: t.update({Q: t[Q].to(torch.float8_e4m3fn)})), f"{Q} is F8_E4M3"),
+    (tensors(lambda t: t.update({"model.norm.weight": t["model.norm.weight"].long()})), "model.norm.weight is I64"),
+    (
+        tensors(lambda t: t.update({Q.replace("weight", "qweight"): t.pop(Q).to(torch.int32)})),
+        "q_proj.qweight, which the model does not use: a part of quantised weights",
+    ),
+    (tensors(lambda t: t.update({Q + "_scale_inv": torch.ones(1)})), "weight_scale_inv, which the model does not use"),
+    (tensors(lambda t: t.update({Q + ".absmax": torch.ones(1)})), "a part of quantised weights"),
+    (
+        tensors(lambda t: t.update({f"base_model.model.{Q}".replace("weight", "lora_A.weight"): torch.ones(2, 32)})),
+        "a part of an adapter",
+    ),
+    (tensors(lambda t: t.update({"model.layers.7.mlp.up_proj.weight": torch.ones(1)})), "model.layers.7.mlp"),
+    (tensors(lambda t: t.update({"score.weight": torch.ones(1)})), "score.weight, which the model does not use"),
+    (tensors(lambda t: t.update({"lm_head.weight": torch.ones(96, 32)})), "lm_head.weight, which the model does not"),
+    (tensors(lambda t: t.pop(Q)), f"it lacks the tensor {Q}"),
+    (tensors(lambda t: t.pop(Q.replace("weight", "bias"))), "it lacks the tensor model.layers.0.self_attn.q_proj.bias"),
+    (tensors(lambda t: t.update({Q: t[Q][:5].clone()})), f"{Q} has shape (5, 32), its config.json says (32, 32)"),
+    (shard("stray.safetensors", **{Q: torch.zeros(32, 32)}), f"the tensor {Q} is in model.safetensors and in stray"),
+    (shard("x.safetensors", **{"q.lora_B.weight": torch.zeros(1)}), "x.safetensors has the tensor q.lora_B.weight"),
+    (beside("adapter_config.json"), "adapter_config.json, an adapter"),
+    (beside("pytorch_lora_weights.bin"), "pytorch_lora_weights.bin, an adapter"),
+    (beside("quantize_config.json"), "it holds quantize_config.json"),
+    (config(quantization_config={"quant_method": "gptq", "bits": 4}), "quantization_config (gptq)"),
+    (config(quantization_config={"load_in_4bit": True}), "quantization_config: quantised"),
+    (beside("model.safetensors", b"nonsense"), "cannot read model.safetensors: it is no safetensors file"),
+    (beside("model.safetensors", (9).to_bytes(8, "little") + b"{not json"), "its head is damaged"),
+    (
+        lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9]),
+        "bytes of weights, its head says",
+    ),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tiny_models.write(tmp_path / "model")
+    (folder / "tokenizer.json").write_bytes((models.bundled() / "tokenizer.json").read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize(("change", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_wrong_weights_are_refused_alike_by_planning_learner_and_engine(
+    folder: Path, change: Change, said: str
+) -> None:
+    change(folder)
+    assert said in tensorfiles.problem(folder)
+    with pytest.raises(ConfigError) as planned:
+        models.locate(str(folder))
+    with pytest.raises(ConfigError) as learned:
+        hf_folder.read(folder)
+    assert said in str(planned.value)
+    assert said in str(learned.value)
+    if "does not say" not in said:  # the engine reads that file first
+        with pytest.raises(EngineError) as served:
+            load_weights(folder, torch.device("cpu"))
+        assert said in str(served.value)
+    assert "\n" not in str(planned.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_floats_are_weights(folder: Path, dtype: torch.dtype) -> None:
+    tensors(lambda t: t.update({name: tensor.to(dtype) for name, tensor in t.items()}))(folder)
+    assert tensorfiles.problem(folder) == ""
+    load_weights(folder, torch.device("cpu"))
+    Trainer(folder, OptimConfig())
+
+
+@pytest.mark.parametrize(("style", "tied"), [("qwen2", True), ("qwen2", False), ("qwen3", True), ("qwen3", False)])
+def test_each_style_has_its_tensors(tmp_path: Path, style: str, *, tied: bool) -> None:
+    assert tensorfiles.problem(tiny_models.write(tmp_path / "m", style, tied=tied)) == ""
+    assert tensorfiles.problem(models.bundled()) == ""
+
+
+def test_what_says_the_same_twice_is_no_fault(folder: Path) -> None:
+    tensors(lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"].clone()}))(folder)
+    tensors(lambda t: t.update({"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}))(folder)
+    assert tensorfiles.problem(folder) == ""
+
+
+def test_numbers_that_are_not_finite_are_named(folder: Path) -> None:
+    tensors(lambda t: t[Q].fill_(float("nan")))(folder)
+    with pytest.raises(ConfigError, match=r"q_proj\.weight holds numbers that are not finite"):
+        hf_folder.read(folder)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'{"model": 3}', b"\xff\xfe", b'{"version": "1.0", "model": {"type": "?"}}']
+)
+def test_a_broken_tokenizer_is_refused_at_planning(folder: Path, content: bytes) -> None:
+    (folder / "tokenizer.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"tokenizer\.json is no tokenizer") as caught:
+        models.locate(str(folder))
+    assert "\n" not in str(caught.value)
