@@ -60,6 +60,8 @@ def _done(view: View) -> bool:
     icons = {element.label for element in view.elements.values() if element.tag == "icon"}
     if view.goal.kind == "folder":
         return view.goal.wanted in icons
+    if view.find("menu-item", lambda e: True):  # an open menu covers icons
+        return False
     return view.goal.target not in icons and len({turn.line for turn in view.history} - {line(Wait())}) > 1
 
 
