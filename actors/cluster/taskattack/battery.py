@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import asyncssh
 import msgspec
@@ -17,6 +18,7 @@ from actors.cluster.taskattack.scene import Cheat, Scene
 from actors.desktop.body import Body, Frozen
 from actors.desktop.link import connect
 from actors.desktop.pool import BootedDesktop
+from actors.desktop.providers.abc import Desktop
 from apis.tasks import judged
 from apis.tasks.manifest import Manifest
 from apis.tasks.osworld import Task
@@ -62,7 +64,7 @@ class AttackedBody(Body):
         scene = Scene(self._task, self._before)
         scripts = [(cheat, script) for cheat in self._cheats if (script := cheat.script(scene)) is not None]
         try:
-            async with await connect(self._desktop) as connection:
+            async with _connected(self._desktop) as connection:
                 await _run(connection, _KEEP)
                 for cheat, script in scripts:
                     began = time.monotonic()
@@ -84,6 +86,16 @@ class AttackedBody(Body):
         except (OSError, asyncssh.Error) as error:
             raise DesktopFault("attack_failed", f"{type(error).__name__}: {error}"[:300], "host") from error
         return await super().frozen_files(wanted, timeout_s)
+
+
+@asynccontextmanager
+async def _connected(desktop: Desktop) -> AsyncIterator[asyncssh.SSHClientConnection]:
+    async with asyncio.timeout(SCRIPT_S):
+        connection = await connect(desktop)
+    try:
+        yield connection
+    finally:
+        connection.abort()
 
 
 async def _run(connection: asyncssh.SSHClientConnection, script: str) -> None:

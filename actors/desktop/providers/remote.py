@@ -25,6 +25,7 @@ GUEST_SOURCE = Path(__file__).resolve().parents[3] / "apis" / "guest"
 _PRIVATE = 0o700
 READ_S = 30.0  # one file
 MANIFEST_BYTES = 16 << 20
+MANIFEST_S = 60.0
 # The program comes on standard input, so that none of it lies where the session could change it.
 _CENSUS = """
 import json, os, sys
@@ -90,15 +91,16 @@ async def _manifest(
 ) -> Manifest:
     bounds = json.dumps(msgspec.structs.asdict(limits))
     command = shlex.join([python, "-I", "-S", "-c", "import sys; exec(sys.stdin.read())", folder, bounds])
-    async with await connection.create_process(command, encoding=None) as process:
-        process.stdin.write(PROGRAM)
-        process.stdin.write_eof()
-        said = b""
-        while piece := await process.stdout.read(1 << 20):
-            said += piece
-            if len(said) > MANIFEST_BYTES:
-                raise fault(FaultCause.OUTSIDE_VIEW, f"a manifest of more than {MANIFEST_BYTES} bytes")
-        troubles = (await process.stderr.read(2000)).decode("utf-8", "replace").strip()[-200:]
+    async with asyncio.timeout(MANIFEST_S):
+        async with await connection.create_process(command, encoding=None) as process:
+            process.stdin.write(PROGRAM)
+            process.stdin.write_eof()
+            said = b""
+            while piece := await process.stdout.read(1 << 20):
+                said += piece
+                if len(said) > MANIFEST_BYTES:
+                    raise fault(FaultCause.OUTSIDE_VIEW, f"a manifest of more than {MANIFEST_BYTES} bytes")
+            troubles = (await process.stderr.read(2000)).decode("utf-8", "replace").strip()[-200:]
     try:
         return msgspec.json.decode(said, type=Manifest)
     except msgspec.DecodeError as error:

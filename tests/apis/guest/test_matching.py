@@ -75,5 +75,5 @@ def test_a_search_that_takes_too_much_memory_ends_with_its_process() -> None:
 
 
 def test_one_line_answers_one_line() -> None:
-    assert answer(b'["a", null, ["xa"]]') == b"[null, [[0, 1, 2, null]]]\n"
+    assert answer(b'["a", null, ["xa"]]') == b"[null, [[0, 1, 2, null, false]]]\n"
     assert answer(b'["(", null, []]').startswith(b'["pattern: ')
