@@ -15,6 +15,7 @@ from runtime.errors import ConfigError
 
 STYLES = {"qwen2": (True, False), "qwen3": (False, True)}  # model_type -> (QKV bias, norms on queries and keys)
 _CAUSAL = "ForCausalLM"
+_ROPE_PLAIN = {"rope_type": "default", "type": "default", "partial_rotary_factor": 1.0, "factor": 1.0}  # scales nothing
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,25 +90,31 @@ def _rope(config: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {"rope_type": found}
 
 
+def _scales(rope: object) -> bool:
+    """Whether rotary positions under `rope` differ from the plain ones in more than their base."""
+    if not isinstance(rope, dict):
+        return bool(rope)
+    return any(key != "rope_theta" and value not in (None, _ROPE_PLAIN.get(key)) for key, value in rope.items())
+
+
 def _not_covered(config: dict[str, Any], style: str) -> list[tuple[str, str]]:
     """Keys that ask for what the model here does not do, and why."""
-    rope, biased = _rope(config), STYLES[style][0]
-    layers = config.get("layer_types") or []
-    names = config.get("architectures") or []
-    rope_key = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+    biased = STYLES[style][0]
+    layers, names = (config.get(key) or [] for key in ("layer_types", "architectures"))
+    layers, names = (found if isinstance(found, list) else [found] for found in (layers, names))
     checks = [
         ("hidden_act", config.get("hidden_act", "silu") != "silu", "the activation is silu"),
         ("use_sliding_window", bool(config.get("use_sliding_window")), "sliding windows are not supported"),
         ("layer_types", any(kind != "full_attention" for kind in layers), "every layer is full_attention"),
         ("attention_bias", bool(config.get("attention_bias", biased)) != biased, f"{style} has it {biased}"),
         ("mlp_bias", bool(config.get("mlp_bias")), "the MLP has no biases"),
-        (rope_key, rope.get("rope_type", rope.get("type", "default")) != "default",
-         "scaled rotary embeddings are not supported"),
-        (rope_key, rope.get("partial_rotary_factor", 1.0) != 1.0, "partial rotary embeddings are not supported"),
+        *((key, _scales(config.get(key)), "scaled or partial rotary embeddings are not supported")
+          for key in ("rope_parameters", "rope_scaling")),
         ("partial_rotary_factor", config.get("partial_rotary_factor", 1.0) != 1.0,
          "partial rotary embeddings are not supported"),
         ("architectures", bool(names) and not any(str(name).endswith(_CAUSAL) for name in names),
          f"a text model is a ...{_CAUSAL}"),
+        ("tie_word_embeddings", not isinstance(config.get("tie_word_embeddings", False), bool), "it is true or false"),
     ]  # fmt: skip
     return [(key, why) for key, bad, why in checks if bad]
 

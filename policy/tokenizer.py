@@ -56,7 +56,7 @@ class _TemplateForm:
         from transformers import AutoTokenizer
 
         try:
-            self._template = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            self._template = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
         except Exception as error:  # whatever a stranger's files make the library raise
             raise ConfigError(f"{folder}: the tokenizer's files can't be read: {_line(error)}") from error
         if not self._template.chat_template:

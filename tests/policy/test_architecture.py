@@ -19,6 +19,10 @@ REFUSED = [
     ("model_type", {"model_type": 3}),
     ("rope_parameters", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}),
     ("rope_scaling", {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}),
+    ("rope_scaling", {"rope_scaling": {"type": "linear", "factor": 2.0}}),  # beside plain rope_parameters
+    ("rope_scaling", {"rope_parameters": None, "rope_scaling": {"factor": 4.0}}),
+    ("rope_parameters", {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0}}}),
+    ("rope_parameters", {"rope_parameters": "yarn"}),
     ("rope_parameters", {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}),
     ("partial_rotary_factor", {"partial_rotary_factor": 0.5}),
     ("rope_theta", {"rope_parameters": {"rope_theta": "10000"}}),
@@ -26,6 +30,8 @@ REFUSED = [
     ("mlp_bias", {"mlp_bias": True}),
     ("use_sliding_window", {"use_sliding_window": True}),
     ("layer_types", {"layer_types": ["full_attention", "sliding_attention"]}),
+    ("layer_types", {"layer_types": 5}),
+    ("tie_word_embeddings", {"tie_word_embeddings": "no"}),
     ("hidden_act", {"hidden_act": "gelu"}),
     ("architectures", {"architectures": ["Qwen2ForSequenceClassification"]}),
     ("num_key_value_heads", {"num_key_value_heads": 3}),
@@ -65,6 +71,8 @@ def test_what_is_left_out_has_the_formats_default(tmp_path: Path) -> None:
     folder = changed(tmp_path / "model", {"num_key_value_heads": None, "head_dim": None, "rope_parameters": None})
     found = read_architecture(folder)
     assert (found.kv_heads, found.head_dim, found.rope_base) == (4, 8, 10_000.0)
+    plain = {"rope_type": "default", "rope_theta": 5.0, "factor": 1.0, "partial_rotary_factor": None}
+    assert read_architecture(changed(tmp_path / "plain", {"rope_parameters": plain})).rope_base == 5.0
     (folder / "generation_config.json").write_text('{"eos_token_id": [7, 5]}')
     assert read_architecture(folder).eos_ids == (5, 7)
 
