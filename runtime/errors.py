@@ -50,6 +50,10 @@ class StoreError(ComputerRLError):
     """Stored bytes are missing, torn or not what their digest says, or can't be written."""
 
 
+class DiskRefuses(StoreError):
+    """The disk takes no more bytes: it is full or fails. The same request succeeds once it takes them."""
+
+
 class PayloadLost(StoreError):
     """A stored payload is gone, freed, torn or not what its digest says: another try would read the same."""
 

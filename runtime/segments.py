@@ -24,7 +24,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from runtime.errors import PayloadLost, StoreError
+from runtime.disk import store_error
+from runtime.errors import DiskRefuses, PayloadLost, StoreError
 from runtime.message import BlobRef
 
 MAGIC = b"CRS1"
@@ -75,6 +76,11 @@ class SegmentStore:
             raise
 
     @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder
+
+    @property
     def name(self) -> str:
         """The file that is written now."""
         return self._name
@@ -111,7 +117,7 @@ class SegmentStore:
                 self._dirty = False
             for name in files:
                 if name in self._lost:
-                    raise StoreError(self._lost[name])
+                    raise DiskRefuses(self._lost[name])
 
     def close(self) -> None:
         """Flush and release the files. Can be repeated. Raises StoreError, with the files released, as `flush` does."""
@@ -149,16 +155,17 @@ class SegmentStore:
         try:
             os.fsync(self._fd)
         except OSError as error:
-            said = self._lost[self._name] = f"can't flush {self._name}: {error}"
+            refused = store_error(f"can't flush {self._name}", error)
+            self._lost[self._name] = str(refused)
             self._index.clear()  # nothing is to refer to it any more
             broken = self._fd
             try:
                 self._open(self._number + 1)
             except OSError as worse:
-                raise StoreError(f"{said}; nor can another file be begun: {worse}") from error
+                raise store_error(f"{refused}; nor can another file be begun", worse) from error
             self._dirty = False
             os.close(broken)
-            raise StoreError(said) from error
+            raise refused from error
 
     def _still_there(self, ref: BlobRef, payload: bytes) -> bool:
         try:
@@ -173,7 +180,7 @@ class SegmentStore:
         try:
             self._open(self._number + 1)
         except OSError as error:
-            raise StoreError(f"can't begin a segment after {self._name}: {error}") from error
+            raise store_error(f"can't begin a segment after {self._name}", error) from error
         os.close(full)
 
     def _write(self, record: bytes) -> None:
@@ -185,7 +192,7 @@ class SegmentStore:
         except OSError as error:
             with contextlib.suppress(OSError):  # the next append writes over the torn record anyway
                 os.ftruncate(self._fd, self._end)
-            raise StoreError(f"can't append to {self._name}: {error}") from error
+            raise store_error(f"can't append to {self._name}", error) from error
         self._end = position
         self._dirty = True
 

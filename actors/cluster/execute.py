@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from actors.cluster import criterion, evaluation, progress, tensorboard, usage
+from actors.cluster import criterion, diskwatch, evaluation, progress, tensorboard, usage
 from actors.cluster.compose import Plan
 from actors.cluster.runfolder import OUT_OF_TIME, RunRecord
 from actors.learner.messages import GetLearnerState
@@ -70,14 +70,15 @@ async def _until_the_end(
     stopped = asyncio.ensure_future(stop.wait())
     used = asyncio.ensure_future(usage.log_cpu(system.log))
     drawn = asyncio.ensure_future(tensorboard.follow(plan.run_dir, system.log))
-    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used, drawn}
+    room = asyncio.ensure_future(diskwatch.watch(plan.run_dir, shown.note))
+    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used, drawn, room}
     try:
         async with asyncio.timeout(limit_s) as limit:
-            await asyncio.wait({start, failed, stopped, used, drawn}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({start, failed, stopped, used, drawn, room}, return_when=asyncio.FIRST_COMPLETED)
             if start.done():
                 start.result()
-                await asyncio.wait({watch, failed, stopped, used, drawn}, return_when=asyncio.FIRST_COMPLETED)
-        for aside in (used, drawn):
+                await asyncio.wait({watch, failed, stopped, used, drawn, room}, return_when=asyncio.FIRST_COMPLETED)
+        for aside in (used, drawn, room):
             if aside.done():
                 aside.result()
         if failed.done():

@@ -12,7 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +29,7 @@ RUN = "run"
 EVAL, RECORD, IMPORT = "eval", "demos record", "demos import"
 # What the reason of a run begins with that its time limit ended: more time goes on with it.
 OUT_OF_TIME = "out of time"
+SET_ASIDE_BYTES = 64 << 10  # more than any record
 PRIVATE = 0o700  # of a run's folder: episodes hold what desktops showed, and settings may name machines
 
 
@@ -136,17 +137,25 @@ class RunFolder:
     def save(self) -> None:
         """Write `run.json`."""
         self.write("run.json", msgspec.json.format(msgspec.json.encode(self.record), indent=2) + b"\n")
+        if not self.record.verdict:  # room for the next record: a run that a full disk ended is to say so
+            with suppress(OSError), (self.path / "run.json.part").open("wb") as file:
+                file.write(b" " * SET_ASIDE_BYTES)
 
     def write(self, name: str, content: bytes) -> None:
         """Write one of the folder's own files, the whole of it or nothing."""
         partial = self.path / f"{name}.part"
-        partial.write_bytes(content)
+        with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
+            file.write(content)  # over what was set aside for it, if that was
+            file.truncate()
         partial.replace(self.path / name)
 
     def end(self, verdict: str, reason: str | None) -> None:
         """Record how it ended and give the folder back."""
         self.record.ended, self.record.verdict, self.record.reason = iso(time.time()), verdict, reason
-        self.save()
+        try:
+            self.save()
+        except OSError as error:
+            say.line(f"{self.path / 'run.json'} can't be written: {error.strerror}; verdict: {verdict}", to=sys.stderr)
         self._lock.close()
 
 

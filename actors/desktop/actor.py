@@ -32,7 +32,18 @@ from actors.desktop.pool import Pool
 from actors.desktop.quarantine import Quarantine
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
-from actors.replay.messages import PUT_OFF, Commit, Fault, Lane, NoWork, Release, Reservation, Reserve
+from actors.replay.messages import (
+    DISK,
+    DISK_REFUSES,
+    PUT_OFF,
+    Commit,
+    Fault,
+    Lane,
+    NoWork,
+    Release,
+    Reservation,
+    Reserve,
+)
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.errors import (
@@ -41,6 +52,7 @@ from runtime.errors import (
     ComputerRLError,
     DeadlineExceeded,
     DesktopFault,
+    DiskRefuses,
     FencedOff,
     MailboxFull,
     StoreError,
@@ -144,6 +156,8 @@ class DesktopController(Actor):
                 await self._rest()
             if self._pool.resting:
                 await self._wait_for_pool()
+            if self._recorder.gate.shut:
+                await self._wait_for_disk()
             # An answer that was lost on its way is asked for again under the same name.
             request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{wish}", wait_s=RESERVE_WAIT_S)
             try:
@@ -171,7 +185,10 @@ class DesktopController(Actor):
         self._enter(Stage.LEASING)
         try:
             played = await self._play(work, trace)
-        except DesktopFault as fault:
+            self._enter(Stage.REPORTING)
+            await self._recorder.flush(played.steps)
+        except (DesktopFault, StoreError) as error:
+            fault = error if isinstance(error, DesktopFault) else DesktopFault(DISK_REFUSES, str(error), DISK)
             self._enter(Stage.REPORTING)
             cause = Fault(cause=fault.cause, detail=fault.detail[:400], culprit=fault.culprit)
             if fault.cause != PUT_OFF:  # nothing broke, and the ledger says so
@@ -189,8 +206,6 @@ class DesktopController(Actor):
             self._episodes += 1
             self._quarantine.succeeded()
             self._pool.succeeded()
-            self._enter(Stage.REPORTING)
-            await self._recorder.flush(played.steps)
             now = self.ctx.clock.now()
             commit = Commit(
                 token=work.token,
@@ -239,6 +254,9 @@ class DesktopController(Actor):
         while True:
             try:
                 await self._replay.ask(message, timeout_s=REPORT_TIMEOUT_S, trace=trace)
+            except DiskRefuses:
+                give_up = self.ctx.clock.now() + REPORT_GIVE_UP_S  # it answers, and has no room
+                await asyncio.sleep(LEDGER_BACK_S)
             except FencedOff:
                 return  # the ledger has given the slot to somebody else and says so in its log
             except TRANSIENT as error:
@@ -272,6 +290,13 @@ class DesktopController(Actor):
             t0=start,
             t1=now,
         )
+
+    async def _wait_for_disk(self) -> None:
+        """Take no work while what is played could not be stored."""
+        self._enter(Stage.RESTING)
+        await self._recorder.gate.passed()
+        self._enter(Stage.IDLE)
+        self._tell_time("disk")
 
     async def _wait_for_pool(self) -> None:
         """Take no work while no desktop can be had: a fault of the host must not use up the tasks' retries."""

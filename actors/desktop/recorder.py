@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from actors.replay.messages import StepPayload, StepRef
-from runtime.errors import StoreError
+from runtime.disk import DiskGate
+from runtime.errors import DiskRefuses, StoreError
 from runtime.message import BlobRef
 from runtime.segments import SegmentStore
 from runtime.slow_disk import Log, on_disk
@@ -42,6 +43,7 @@ class Recorder:
 
     def __init__(self, store: SegmentStore, log: Log | None = None) -> None:
         self._store = store
+        self.gate = DiskGate(store.folder, log)  # shut while the disk refuses
         self._log = log
         self._encoder = msgspec.msgpack.Encoder()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="segments")
@@ -86,5 +88,8 @@ class Recorder:
         try:
             async with asyncio.timeout(STUCK_S), on_disk(self._log, file, what):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except DiskRefuses as error:
+            self.gate.refuse(str(error))
+            raise
         except TimeoutError as error:
             raise StoreError(f"{file}: {what} was not done within {STUCK_S:g} s") from error

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from actors.learner import batches, events, parcels, payloads
+from actors.learner.asking import ask_ledger
 from actors.learner.config import LearnerSettings
 from actors.learner.exports import Exports
 from actors.learner.folders import RunFolders, newest_known
@@ -51,23 +52,20 @@ from actors.replay.messages import (
 )
 from actors.sampler.messages import Weights
 from runtime.actor import Actor, handles
+from runtime.disk import DiskGate
 from runtime.errors import (
-    ActorFailed,
     ActorGone,
     DeadlineExceeded,
+    DiskRefuses,
     FencedOff,
     LearnerError,
     MailboxFull,
     NoModel,
-    StoreError,
 )
 from runtime.message import Request, Version
 
 R = TypeVar("R")
 LEDGER_TIMEOUT_S = 60.0
-LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained anew from a checkpoint
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
-TRANSIENT = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError)
 TELL_TIMEOUT_S = 5.0
 SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a failure
 
@@ -90,6 +88,7 @@ class LearnerActor(Actor):
 
     async def on_start(self) -> None:
         self._folders = RunFolders(self.ctx.run_dir)
+        self._gate = DiskGate(self.ctx.run_dir, self.ctx.log)
         parcels.clear(self.ctx.run_dir)
         self._rank = self.ctx.ref(self.config.rank)
         groups = self.config.groups
@@ -148,6 +147,9 @@ class LearnerActor(Actor):
             try:
                 if not await self._next():
                     break
+            except DiskRefuses as error:
+                self._gate.refuse(str(error))
+                await self._gate.passed()
             except (_RankLostError, NoModel) as error:
                 self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=str(error))
                 await self._restore(str(error))
@@ -370,22 +372,17 @@ class LearnerActor(Actor):
         return newest_known(found, known.digests, figures.trained)
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
-        try:
-            return await self._rank.ask(msg, timeout_s=timeout_s)
-        except ActorGone as error:
-            raise _RankLostError(str(error)) from error
-
-    async def _ledger(self, msg: Request[R], timeout_s: float) -> R:
-        """Ask the ledger, again while it restarts or its disk is slow: its requests are idempotent."""
-        give_up, pause_s = self.ctx.clock.now() + LEDGER_GIVE_UP_S, FIRST_PAUSE_S
         while True:
             try:
-                return await self.ctx.ref(self.config.replay).ask(msg, timeout_s=timeout_s)
-            except TRANSIENT:
-                if self.ctx.clock.now() + pause_s > give_up:
-                    raise
-            await self.ctx.clock.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                return await self._rank.ask(msg, timeout_s=timeout_s)
+            except DiskRefuses as error:
+                self._gate.refuse(str(error))
+                await self._gate.passed()
+            except ActorGone as error:
+                raise _RankLostError(str(error)) from error
+
+    async def _ledger(self, msg: Request[R], timeout_s: float) -> R:
+        return await ask_ledger(self.ctx, self.config.replay, msg, timeout_s)
 
 
 class _RankLostError(LearnerError):

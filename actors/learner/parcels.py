@@ -13,6 +13,7 @@ import msgspec
 
 from actors.learner.messages import Parcel, StepPlan
 from policy.packing import MicroBatch
+from runtime.disk import store_error
 from runtime.errors import StoreError
 
 MOST_BYTES = 16 << 20  # of micro-batches inside a message, which may have 64 MiB with all that is in it
@@ -21,15 +22,21 @@ _NAME = "batch.parcel"
 
 
 def sent(plan: StepPlan, folder: Path, most_bytes: int = MOST_BYTES) -> StepPlan:
-    """`plan` as it goes to the rank: itself where it is small, else with its micro-batches in a file in `folder`."""
+    """`plan` as it goes to the rank: itself where it is small, else with its micro-batches in a file in `folder`.
+
+    Raises StoreError.
+    """
     tokens = sum(len(sample.ids) for micro in plan.micro_batches for sample in micro.samples)
     if tokens * BYTES_PER_TOKEN <= most_bytes:
         return plan
     content = msgspec.msgpack.encode(plan.micro_batches)
     path = folder / _NAME
     part = path.with_suffix(".part")
-    part.write_bytes(content)
-    part.replace(path)
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        raise store_error(f"can't write {path}", error) from error
     parcel = Parcel(location=str(path), size_bytes=len(content), digest=_digest(content))
     return msgspec.structs.replace(plan, micro_batches=[], parcel=parcel)
 

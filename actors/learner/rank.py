@@ -32,8 +32,9 @@ from actors.learner.sending import Sender
 from actors.sampler.messages import Canary
 from policy import checkpoints
 from policy.packing import MicroBatch, PackedSample
+from runtime import disk
 from runtime.actor import Actor, handles
-from runtime.errors import LearnerError, NoModel, StoreError
+from runtime.errors import DiskRefuses, LearnerError, NoModel, StoreError
 from runtime.message import Version
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class RankActor(Actor):
             tensors = trainer.snapshot() if msg.keep else None
             if tensors is not None:
                 self._sender.keep(msg.version, tensors)
-            return trainer.export(Path(msg.location), tensors) if msg.write else ""
+            return _written(msg.location, lambda where: trainer.export(where, tensors)) if msg.write else ""
 
         digest = await self._run(f"exporting {msg.version}", export)
         canary = await self._run(f"scoring a prompt by {msg.version}", lambda: _canary(trainer))
@@ -117,7 +118,7 @@ class RankActor(Actor):
             raise NoModel(f"{self.ctx.name} is loading a model")
         began = time.monotonic()
         # Not in the tensors' thread: what was kept does not change, and a step may take long.
-        digest = await asyncio.to_thread(trainer.export, Path(msg.location), tensors)
+        digest = await asyncio.to_thread(_written, msg.location, lambda where: trainer.export(where, tensors))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     @handles(Broadcast, concurrent=True)
@@ -130,7 +131,11 @@ class RankActor(Actor):
         """Raises NoModel when the rank is not at that version."""
         trainer = self._holding(msg.version)
         began = time.monotonic()
-        digest = await self._run(f"saving {msg.version}", lambda: trainer.save(Path(msg.location), str(msg.version)))
+
+        def save(where: Path) -> str:
+            return trainer.save(where, str(msg.version))
+
+        digest = await self._run(f"saving {msg.version}", lambda: _written(msg.location, save))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     def _holding(self, version: Version) -> Trainer:
@@ -181,6 +186,17 @@ class RankActor(Actor):
             figures = trainer.grpo_step(micro_batches, msg.lr, objective_of(msg), msg.epochs, msg.rehearsal)
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=time.monotonic())
+
+
+def _written(location: str, write: Callable[[Path], str]) -> str:
+    """The digest of what `write` wrote to the folder `location`. Raises DiskRefuses where the disk is why it failed."""
+    where = Path(location)
+    try:
+        return write(where)
+    except Exception as error:  # libraries call a full disk by many names: the disk itself is asked
+        if cause := disk.refusal(where.parent):
+            raise DiskRefuses(f"can't write {where}: {cause}") from error
+        raise
 
 
 def objective_of(plan: StepPlan) -> Objective:

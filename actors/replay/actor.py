@@ -42,6 +42,8 @@ from actors.replay.messages import (
 from actors.replay.parking import Change, ParkingLot, fired
 from actors.replay.store import Logged, Store
 from runtime.actor import Actor, handles
+from runtime.disk import AGAIN_S
+from runtime.errors import DiskRefuses
 from runtime.message import Done
 from runtime.segments import SegmentStore
 
@@ -101,6 +103,13 @@ class ReplayActor(Actor):
     async def _do(self, operation: Callable[..., T], *arguments: object) -> T:
         return await self._store.do(lambda book: operation(book, *arguments))
 
+    async def _once_the_disk_takes_it(self, operation: Callable[..., T], *arguments: object) -> T:
+        while True:
+            try:
+                return await self._do(operation, *arguments)
+            except DiskRefuses:
+                await self.ctx.clock.sleep(AGAIN_S)
+
     # -- seats
 
     @handles(Reserve, concurrent=True, limit=16_384)
@@ -113,7 +122,10 @@ class ReplayActor(Actor):
         return await self._seats.park(msg, msg.wait_s) or NoWork(final=False)
 
     async def _reserve(self, wishes: list[Reserve]) -> list[Reservation | NoWork | None]:
-        answers = await self._do(episodes.reserve_many, wishes)
+        try:
+            answers = await self._do(episodes.reserve_many, wishes)
+        except DiskRefuses:
+            return [None] * len(wishes)  # nothing new is begun that could not be stored
         self._handed_out.set()
         return answers
 
@@ -129,7 +141,7 @@ class ReplayActor(Actor):
 
     async def _expire(self) -> None:
         while True:
-            due = await self._do(episodes.expire)
+            due = await self._once_the_disk_takes_it(episodes.expire)
             self._handed_out.clear()
             wait_s = IDLE_S if due is None else min(IDLE_S, max(0.0, due - self.ctx.clock.now()) + 0.1)
             if due is None:
@@ -181,9 +193,9 @@ class ReplayActor(Actor):
         while True:
             await self._something_ended.wait()
             self._something_ended.clear()
-            await self._do(memory.collect)
+            await self._once_the_disk_takes_it(memory.collect)
             # A transaction of its own: bytes go only after the ledger durably says that nobody needs them.
-            await self._do(memory.sweep, folder)
+            await self._once_the_disk_takes_it(memory.sweep, folder)
 
     # -- samplers and the supervisor
 

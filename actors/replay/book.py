@@ -54,6 +54,8 @@ class Book:
         for task, kind in self.kind_of.items():
             self.train_kinds.setdefault(kind, []).append(task)
         self.now = 0.0  # monotonic seconds of this boot, set by the worker for each transaction
+        self.refused_since: float | None = None  # since when the disk refused what is not made good yet
+        self.made_good = False  # within this transaction
         self.wall = 0.0  # seconds since the epoch, for people
         self.events: list[tuple[Event, dict[str, Any]]] = []
         self.pool: tuple[int, list[tuple[int, int]]] | None = None  # of a root stay, which never changes: see `pools`

@@ -15,6 +15,7 @@ from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
 from actors.replay.memory import keep_success, note_failure, store_steps
 from actors.replay.messages import (
+    DISK,
     PUT_OFF,
     Commit,
     Fault,
@@ -320,12 +321,17 @@ def release(book: Book, msg: Release) -> Done:
     """The slot goes back. Raises FencedOff unless the token is outstanding (a repeat is answered again)."""
     row = _outstanding(book, msg.token, "released")
     if row is not None:
-        _release(book, row, msg.fault, counts=True)
+        _release(book, row, msg.fault, counts=msg.fault.culprit != DISK)
     return Done()
 
 
 def expire(book: Book) -> float | None:
     """Take back what is overdue and forget silent samplers; when the next will be due."""
+    if book.refused_since is not None:  # who could not be heard was not silent
+        refused_s = book.now - book.refused_since
+        book.execute("UPDATE reservations SET expires = expires + ? WHERE state = 'out'", refused_s)
+        book.execute("UPDATE samplers SET heard = heard + ?", refused_s)
+        book.made_good = True
     for row in book.rows("SELECT * FROM reservations WHERE state = 'out' AND expires <= ?", book.now):
         _release(book, row, SILENT, counts=True)
     silent = phases.forget_silent(book)

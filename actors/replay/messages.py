@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from actors.replay.snapshot import EvalFigures, Figures, StepEvidence
 from actors.replay.values import (
+    DISK,
+    DISK_REFUSES,
     PUT_OFF,
     Fault,
     GroupRef,
@@ -24,6 +26,8 @@ from actors.replay.values import (
 from runtime.message import BlobRef, Done, Message, Request, Version
 
 __all__ = [
+    "DISK",
+    "DISK_REFUSES",
     "PUT_OFF",
     "SERVING_AGAIN_S",
     "Batch",

@@ -8,6 +8,7 @@ for the disk.
 from __future__ import annotations
 
 import asyncio
+import errno
 import sqlite3
 import time
 from collections import deque
@@ -21,7 +22,8 @@ from actors.replay.auditing import BOUND
 from actors.replay.book import Book
 from actors.replay.config import LedgerSettings
 from actors.replay.schema import connect
-from runtime.errors import ComputerRLError, MailboxFull, StoreError
+from runtime.disk import DiskGate, why
+from runtime.errors import ComputerRLError, DiskRefuses, MailboxFull, StoreError
 from runtime.events import Event
 from runtime.slow_disk import Log, on_disk
 
@@ -30,6 +32,11 @@ Job = Callable[[Book], Any]
 Logged = list[tuple[Event, dict[str, Any]]]
 MAX_WAITING = 4096
 MAX_TOGETHER = 128
+_REFUSALS = {  # of SQLite, as the system calls them
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+}
 
 
 class Opened:
@@ -62,10 +69,11 @@ class Ledger:
     def run(self, jobs: list[Job]) -> list[Any]:
         """Run `jobs` in one durable transaction; a job that is refused leaves no trace and gives its error.
 
-        Raises StoreError, with nothing done, when the database fails.
+        Raises DiskRefuses, with nothing done, when the disk takes no more, StoreError when the database fails.
         """
         book, execute = self.book, self._connection.execute
         book.now, book.wall = self._clock(), time.time()
+        book.made_good = False
         results: list[Any] = []
         try:
             execute("BEGIN IMMEDIATE")
@@ -80,6 +88,8 @@ class Ledger:
                     results.append(refusal)
                 execute("RELEASE job")
             execute("COMMIT")
+            if book.made_good:
+                book.refused_since = None
         except BaseException as error:
             # Whatever ended it, nothing may be told of a transaction that was not committed.
             book.events.clear()
@@ -87,7 +97,12 @@ class Ledger:
             if self._connection.in_transaction:
                 execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                raise StoreError(f"the ledger's database failed: {error}") from error
+                number = _REFUSALS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+                what = f"the ledger's database failed: {why(number, str(error))}"
+                if number is None:
+                    raise StoreError(what) from error
+                book.refused_since = book.now if book.refused_since is None else book.refused_since
+                raise DiskRefuses(what) from error
             raise
         return results
 
@@ -147,6 +162,7 @@ class Store:
     ) -> None:
         self._path = path
         self._log = log
+        self._gate = DiskGate(path.parent, log)
         self._settings = settings
         self._on_change = on_change
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
@@ -164,7 +180,8 @@ class Store:
     async def do(self, job: Callable[[Book], T]) -> T:
         """Run `job` in a transaction and return its result once that is durable.
 
-        Raises the job's own refusal, MailboxFull when too many wait, StoreError when the database fails.
+        Raises the job's own refusal, MailboxFull when too many wait, DiskRefuses while the disk takes no more,
+        StoreError when the database fails.
         """
         if len(self._jobs) >= MAX_WAITING:
             raise MailboxFull(f"{MAX_WAITING} jobs wait for the ledger's disk")
@@ -194,6 +211,12 @@ class Store:
         try:
             async with on_disk(self._log, self._path.name, f"a transaction of {len(batch)} jobs"):
                 results = await self._call(lambda: ledger.run([job for job, _ in batch]))
+        except DiskRefuses as refusal:
+            self._gate.refuse(str(refusal))
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(refusal)
+            return
         except BaseException as error:
             # Those who wait learn of it here; the actor's supervisor learns of it by the raise.
             for _, future in batch:
@@ -209,6 +232,7 @@ class Store:
             else:
                 future.set_result(result)
         if ledger.changes != before:
+            self._gate.accept()
             self._on_change(events)
 
     async def _call(self, function: Callable[[], T]) -> T:

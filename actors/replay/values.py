@@ -91,9 +91,11 @@ class Fault(Value):
 
     cause: str  # one of apis/desktop fault causes, e.g. "boot_timeout", "connection_lost", "sampler_unavailable"
     detail: str
-    culprit: str  # "seat", "host", "image", "task", "sampler" or "verifier": what quarantine counts it against
+    culprit: str  # "seat", "host", "image", "task", "sampler", "verifier" or "disk": what quarantine counts it against
 
 
+DISK_REFUSES = "disk_refuses"  # cause of a release: what was played could not be stored
+DISK = "disk"  # its culprit: neither a seat, a host nor a task pays for it
 PUT_OFF = "put_off"  # cause of a release that nothing broke: an episode of a round stands back for RL
 
 

@@ -10,17 +10,19 @@ import torch
 
 from actors.learner.config import RankSettings
 from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
+from actors.learner.rank import _written
 from policy import checkpoints, hf_folder
 from policy.broadcast import checksums
 from policy.megatron.trainer import Trainer
 from policy.optim import OptimConfig
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
-from runtime.errors import ConfigError, LearnerError, NoModel, StoreError
+from runtime.errors import ConfigError, DiskRefuses, LearnerError, NoModel, StoreError
 from runtime.message import Version
 from runtime.refs import Ref
 from runtime.system import ActorSpec, ActorSystem
 from tests.policy import tiny_models
 from tests.policy.test_broadcast import begin, said, tell
+from tests.small_disk import fill, needs_root, small_disk
 
 BATCHES = pack_cross_entropy([([3, 1, 4, 1, 5, 9, 2, 6], [(4, 8)])], 64, Aggregation.TOKEN_MEAN)
 
@@ -207,3 +209,16 @@ async def test_what_was_exported_is_sent_while_training_goes_on(rank: Ref, model
     finally:
         engine.kill()
         engine.communicate()
+
+
+@needs_root
+def test_what_a_full_disk_refuses_is_called_so_whatever_a_library_says(tmp_path: Path) -> None:
+    def fails(_: Path) -> str:
+        raise RuntimeError("PytorchStreamWriter failed writing file data/0")
+
+    with small_disk(tmp_path / "small", 1) as folder:
+        with pytest.raises(RuntimeError, match="PytorchStreamWriter"):
+            _written(str(folder / "0.1"), fails)
+        fill(folder)
+        with pytest.raises(DiskRefuses, match=r"No space left on device"):
+            _written(str(folder / "0.1"), fails)

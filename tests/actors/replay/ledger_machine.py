@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ledger_tools import BROKEN, Play, step
 
 from actors.replay import episodes, evidence
-from actors.replay.messages import Batch, Phase, Reservation
-from runtime.errors import FencedOff
+from actors.replay.book import Book
+from actors.replay.messages import Batch, Phase, Reservation, Reserve
+from runtime.errors import DiskRefuses, FencedOff
 from runtime.message import BlobRef, Version
 
 MEMORY = Path("/dev/shm")  # hundreds of databases are made and thrown away, none of them is to survive a power cut
@@ -40,6 +42,7 @@ WEIGHTS = {
     "ask_again": 1,
     "commit_too_late": 1,
     "time_passes": 1,
+    "disk_refuses": 1,
     "cannot_read": 1,
     "checkpoint": 2,
     "resume": 1,
@@ -195,6 +198,27 @@ class LedgerMachine(RuleBasedStateMachine):
         for seat, work in list(self.out.items()):
             if work.token not in busy:
                 self.take_away(seat)
+
+    def disk_refuses(self, draw: Draw) -> None:
+        """For longer than a reservation lasts nothing can be written; nothing half-done stays, and no seat pays."""
+        connection = self.play.ledger._connection
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        most = connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()[0]
+        assert most == pages
+        seat = draw(st.sampled_from(SEATS))
+        wish = Reserve(seat=f"{seat} too", request_id=f"refused {self.play.wall}")
+
+        def ask(book: Book) -> object:
+            return episodes.reserve_many(book, [wish])
+
+        with suppress(DiskRefuses):
+            self.play.ledger.run([ask, lambda book: book.set_meta("ballast", "x" * 1_000_000)])
+            raise AssertionError("there was room")
+        self.play.wall += 500.0
+        connection.execute("PRAGMA max_page_count = 1000000000")
+        self.play.do(episodes.expire)
+        rows = self.play.ledger.book.rows("SELECT token FROM reservations WHERE state = 'out'")
+        assert {row["token"] for row in rows} == {work.token for work in self.out.values()}
 
     # -- the learner
 
