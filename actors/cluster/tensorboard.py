@@ -7,9 +7,12 @@ writes it again, so no step is in it twice, none that was undone, and none is mi
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from actors.cluster.events import SCALARS_STOPPED
 from actors.cluster.scalars import Scalar, Seen, of_ledger
@@ -28,7 +31,7 @@ class EventFile:
         self._folder = run_dir / FOLDER
         self._run_dir = run_dir
         self._seen = Seen()
-        self._writer: Any = None
+        self._file: IO[bytes] | None = None
 
     def catch_up(self) -> int:
         """Write what the ledger has got since the last call; returns how many scalars. Raises OSError, StoreError."""
@@ -39,7 +42,7 @@ class EventFile:
                 return 0  # its tables are being made
             ledger.execute("BEGIN")  # all that is read is of one moment
             found, seen = of_ledger(ledger, self._seen)
-        anew = self._writer is None or seen.lineages != self._seen.lineages
+        anew = self._file is None or seen.lineages != self._seen.lineages
         count = self._again(found) if anew else self._add(found)
         self._seen = seen
         return count
@@ -49,33 +52,38 @@ class EventFile:
         self._seen = Seen()
 
     def close(self) -> None:
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
+        """Close the file. Raises OSError."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def _again(self, found: list[Scalar]) -> int:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-        if self._writer is not None:
-            self._writer.close()
+        with suppress(OSError):  # all of it is written anew
+            self.close()
         self._folder.mkdir(exist_ok=True)
         old = list(self._folder.glob("events.out.tfevents.*"))
-        self._writer = EventFileWriter(str(self._folder))
-        count = self._add(found)
+        # Written here and not by TensorBoard's own writer, whose thread ends with a traceback on a full disk.
+        self._file = (self._folder / f"events.out.tfevents.{time.time_ns()}.{os.getpid()}").open("wb")
+        count = self._add(found, first=True)
         for path in old:  # only now, so that a kill in between leaves too much rather than nothing
             path.unlink()
         return count
 
-    def _add(self, found: Iterable[Scalar]) -> int:
+    def _add(self, found: Iterable[Scalar], *, first: bool = False) -> int:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
+        records = RecordWriter(self._file)
+        if first:
+            records.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
         count = 0
         for scalar in found:
             value = Summary.Value(tag=scalar.tag, simple_value=scalar.value)
-            self._writer.add_event(Event(wall_time=scalar.wall_s, step=scalar.step, summary=Summary(value=[value])))
+            event = Event(wall_time=scalar.wall_s, step=scalar.step, summary=Summary(value=[value]))
+            records.write(event.SerializeToString())
             count += 1
-        self._writer.flush()
+        records.flush()
         return count
 
 
@@ -103,7 +111,8 @@ async def follow(run_dir: Path, log: ActorLog, period_s: float = PERIOD_S) -> No
         await _last(file, step, log)
         raise
     finally:
-        file.close()
+        with suppress(OSError):  # said by then
+            file.close()
 
 
 async def _last(file: EventFile, step: asyncio.Future[int] | None, log: ActorLog) -> None:

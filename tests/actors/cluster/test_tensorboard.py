@@ -20,6 +20,7 @@ from actors.replay.ledgerfile import reading
 from actors.replay.messages import Batch, Phase
 from runtime.logs import ActorLog
 from tests.actors.replay.ledger_tools import Play
+from tests.small_disk import fill, needs_root, small_disk
 
 
 def learn(play: Play, **figures: float) -> None:
@@ -129,6 +130,19 @@ async def test_a_disk_that_fails_is_said_once_and_made_good(tmp_path: Path) -> N
     await followed(tmp_path, (tmp_path / tensorboard.FOLDER).unlink)
     assert (tmp_path / "logs" / "host-main.jsonl").read_text().count("scalars_stopped") == 1
     assert read_back(tmp_path)["rl/loss"] == [(1, 0.5)]
+
+
+@needs_root
+async def test_a_full_disk_is_said_once_and_ends_no_thread(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.rl()
+    learn(play, loss=0.5)
+    with small_disk(tmp_path / tensorboard.FOLDER, 1) as folder:
+        ballast = fill(folder)
+        await followed(tmp_path, ballast.unlink)
+        assert (tmp_path / "logs" / "host-main.jsonl").read_text().count("scalars_stopped") == 1
+        assert read_back(tmp_path)["rl/loss"] == [(1, 0.5)]
+        assert len(list(folder.iterdir())) == 1
 
 
 @settings(max_examples=10, deadline=None)
