@@ -83,6 +83,17 @@ def instances(found: Gain) -> str:
     return f"{found.instances} instances" + (f", {found.left_out} left out for faults" if found.left_out else "")
 
 
+def spread(found: Gain, called: str = "seeds") -> str:
+    """What its interval is made of, "" of one run: standard errors in points. `called`: what several runs are."""
+    if found.spread is None:
+        return ""
+    of = found.spread
+    said = ", ".join(f"{name} {100 * part:.1f}" for name, part in (
+        (called, of.seeds), ("instances", of.instances), ("both at once", of.rest)
+    ))  # fmt: skip
+    return f"{said} (t of {of.freedom:.1f} degrees of freedom)"
+
+
 def told(compared: Compared) -> str:
     """The gain with its numbers in one line."""
     found = headline(compared)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from actors.replay.intervals import Gain, Rate, Tally, paired, pass_at, rate
+from actors.replay.intervals import Gain, Rate, Tally, paired, pass_at, rate, with_seeds
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,19 +76,29 @@ def gain(before: Sequence[Episode], after: Sequence[Episode]) -> Gain:
 
 
 def gain_of_pairs(pairs: Iterable[tuple[Sequence[Episode], Sequence[Episode]]]) -> Gain:
-    """The same of several pairs of rounds, e.g. of seeds: instances are left out of the pair that lacks them."""
-    one, two = list[Episode](), list[Episode]()
-    left_out = 0
-    for before, after in pairs:
-        every = [*before, *after]
-        faulty = {episode.task for episode in every if episode.fault}
-        sound = {episode.task for episode in before} & {episode.task for episode in after} - faulty
-        left_out += len({episode.task for episode in every} - sound)
-        one += [episode for episode in before if episode.task in sound]
-        two += [episode for episode in after if episode.task in sound]
-    first, last = _tallies(one), _tallies(two)
-    both = sorted(first)
-    return paired([first[task] for task in both], [last[task] for task in both], left_out)
+    """The same of several pairs of rounds, one per seed: an instance is left out that one of them lacks.
+
+    Where there are several, the interval also holds what other seeds would differ by (`intervals.with_seeds`).
+    """
+    told = [(list(before), list(after)) for before, after in pairs]
+    every = [episode for pair in told for episode in (*pair[0], *pair[1])]
+    tasks = {episode.task for episode in every}
+    sound = tasks - {episode.task for episode in every if episode.fault}
+    each = [[_tallies(e for e in episodes if e.task in sound) for episodes in pair] for pair in told]
+    both = sorted(set.intersection(*(set(found) for pair in each for found in pair))) if each else []
+    before, after = (_summed(both, [pair[side] for pair in each]) for side in (0, 1))
+    whole = paired(before, after, len(tasks) - len(both))
+    if len(each) < 2 or len(both) < 2:
+        return whole
+    return with_seeds(whole, [[_share(last[task]) - _share(first[task]) for task in both] for first, last in each])
+
+
+def _summed(tasks: Sequence[str], found: Sequence[dict[str, Tally]]) -> list[Tally]:
+    return [(sum(one[task][0] for one in found), sum(one[task][1] for one in found)) for task in tasks]
+
+
+def _share(tally: Tally) -> float:
+    return tally[0] / tally[1]
 
 
 def _rates(episodes: Sequence[Episode]) -> Rates:

@@ -12,6 +12,8 @@ from math import comb
 
 import msgspec
 
+from actors.replay.crossed import Spread, spread
+
 Z95 = 1.959964  # two-sided 95 % quantile of the normal distribution
 Tally = tuple[int, int]  # successes and episodes of one instance
 
@@ -81,7 +83,8 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
     instances: int  # played in both
-    left_out: int  # because of a fault in one of them; of several seeds, counted for each
+    left_out: int  # because of a fault in one of them, of several seeds in any
+    spread: Spread | None = None  # of several seeds, which then are part of the interval
 
 
 def paired(before: Sequence[Tally], after: Sequence[Tally], left_out: int = 0) -> Gain:
@@ -106,6 +109,20 @@ def paired(before: Sequence[Tally], after: Sequence[Tally], left_out: int = 0) -
         high=min(1.0, value + _added(*up, r)),
         instances=len(before),
         left_out=left_out,
+    )
+
+
+def with_seeds(gain: Gain, cells: Sequence[Sequence[float]]) -> Gain:
+    """`gain` of several seeds, whose differences by seed and instance are `cells`, with seeds as drawn as instances.
+
+    The interval is never narrower than that of the instances alone, which knows that shares end at 0 and 1.
+    """
+    found = spread(cells)
+    return msgspec.structs.replace(
+        gain,
+        low=max(-1.0, min(gain.low, gain.value - found.half)),
+        high=min(1.0, max(gain.high, gain.value + found.half)),
+        spread=found,
     )
 
 

@@ -63,7 +63,7 @@ class SeedsGain(NamedTuple):
     before: str  # names of the rounds
     after: str
     each: list[Gain]
-    together: Gain  # over instances, every seed's episode of one counted into it
+    together: Gain  # over seeds and instances
 
 
 def gains(runs: Sequence[Played]) -> list[SeedsGain]:
@@ -86,7 +86,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     more: str  # labels of the groups
     less: str
     seeds: list[int]  # that both have: they alone are compared
-    together: Gain  # from `less` to `more`, instances as clusters
+    together: Gain  # from `less` to `more`, over seeds and instances
 
 
 Seeded = Sequence[tuple[int, Played]]

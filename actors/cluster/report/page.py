@@ -107,11 +107,22 @@ def _gains(groups: Sequence[Group]) -> Markup:
             )
             rows.append(
                 (group.label, found.decoding, f"{found.before} to {found.after}", rate_said(together.before),
-                 rate_said(together.after), said, criterion.instances(together), seeds)
+                 rate_said(together.after), said, criterion.instances(together),
+                 criterion.spread(together, group.called), seeds)
             )  # fmt: skip
     if not rows:
         return tag("p", "No gain yet: it takes two evaluation rounds over the same instances.")
-    head = ("Group", "Decoding", "Rounds", "First", "Last", "Paired gain (95 %)", "Instances", "Each")
+    head = (
+        "Group",
+        "Decoding",
+        "Rounds",
+        "First",
+        "Last",
+        "Paired gain (95 %)",
+        "Instances",
+        "Standard errors in points",
+        "Each",
+    )
     return table(
         head,
         rows,
@@ -124,12 +135,15 @@ def _differences(groups: Sequence[Group]) -> Markup:
     rows = [
         (one.decoding, one.round, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)),
          rate_said(one.together.after), rate_said(one.together.before), gain_said(one.together),
-         criterion.instances(one.together))
+         criterion.instances(one.together), criterion.spread(one.together) or "one seed: how seeds vary is not in it")
         for one in evaluated.differences(seeded)
     ]  # fmt: skip
     if not rows:
         return join([])
-    head = ("Decoding", "Round", "Groups", "Seeds", "First one's", "Second one's", "Difference (95 %)", "Instances")
+    head = (
+        "Decoding", "Round", "Groups", "Seeds", "First one's", "Second one's", "Difference (95 %)", "Instances",
+        "Standard errors in points",
+    )  # fmt: skip
     return table(
         head, rows, "Differences between groups in the last round that all of them have played, paired by instance"
     )

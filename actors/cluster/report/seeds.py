@@ -33,7 +33,7 @@ class SeedsRound(msgspec.Struct, frozen=True, kw_only=True):
     step: int  # of the first seed's weights
     decoding: str
     success: Spread
-    together: Rate  # of all seeds' episodes, instances as clusters
+    together: Rate  # of all seeds' episodes, instances as clusters: of these seeds, not of others
 
 
 class SeedsGained(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +136,8 @@ def show(found: Seeds) -> None:
             f"gain      {what}: mean {spread.mean:+.3f}, from {spread.low:+.3f} to {spread.high:+.3f};"
             f" together {pair.value:+.3f} (95 % {pair.low:+.3f} to {pair.high:+.3f}; {criterion.instances(pair)})"
         )
+        if said := criterion.spread(pair, called):
+            say.line(f"spread    {what}: standard errors in points: {said}")
 
 
 def show_apart(found: Sequence[evaluated.Difference]) -> None:
@@ -143,9 +145,13 @@ def show_apart(found: Sequence[evaluated.Difference]) -> None:
     rows = [
         (one.decoding, one.round, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)),
          f"{one.together.after.value:.3f} - {one.together.before.value:.3f}", f"{one.together.value:+.3f}",
-         f"{one.together.low:+.3f} to {one.together.high:+.3f}", criterion.instances(one.together))
+         f"{one.together.low:+.3f} to {one.together.high:+.3f}", criterion.instances(one.together),
+         criterion.spread(one.together) or "one seed: how seeds vary is not in it")
         for one in found
     ]  # fmt: skip
     if rows:
         say.line()
-        say.table(("DECODING", "ROUND", "OF", "SEEDS", "SUCCESS", "DIFFERENCE", "95 %", "OVER"), rows)
+        say.table(
+            ("DECODING", "ROUND", "OF", "SEEDS", "SUCCESS", "DIFFERENCE", "95 %", "OVER", "STANDARD ERRORS IN POINTS"),
+            rows,
+        )

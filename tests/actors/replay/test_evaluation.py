@@ -97,8 +97,8 @@ def test_instances_that_faulted_leave_the_gain_and_are_counted() -> None:
     whole = [Episode(task="a/held-out/1"), Episode(task="a/held-out/1", success=True)]
     found = gain([*half, *whole], [*half[:1], *half[:1], *whole])  # of two episodes, one with a fault
     assert (found.value, found.instances, found.left_out) == (0.0, 1, 1)
-    found = gain_of_pairs([(half, half), (half[:1] * 2, half[:1] * 2)])  # of two seeds, one with a fault
-    assert (found.instances, found.before.n, found.left_out) == (1, 2, 1)
+    found = gain_of_pairs([([*half, *whole], [*half, *whole]), ([*half[:1], *whole], [*half[:1], *whole])])
+    assert (found.instances, found.before.n, found.left_out) == (1, 4, 1)  # of two seeds, one with a fault
     empty = gain(before, [])
     assert (empty.low, empty.high, empty.instances, empty.left_out) == (-1.0, 1.0, 0, 2)
 
