@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from actors.replay import demos, episodes, events, figures, memory, phases, rounds, training, unreadable
+from actors.replay import bound, demos, episodes, events, figures, memory, phases, rounds, training, unreadable
 from actors.replay.book import Book
 from actors.replay.config import LedgerSettings
 from actors.replay.messages import (
@@ -193,9 +193,13 @@ class ReplayActor(Actor):
         while True:
             await self._something_ended.wait()
             self._something_ended.clear()
-            await self._once_the_disk_takes_it(memory.collect)
+            while await self._once_the_disk_takes_it(memory.collect) == memory.AT_ONCE:
+                continue
+            await self._once_the_disk_takes_it(bound.keep_within, self.ctx.run_dir)
             # A transaction of its own: bytes go only after the ledger durably says that nobody needs them.
             await self._once_the_disk_takes_it(memory.sweep, folder)
+            while await self._do(memory.unswept):
+                await self._once_the_disk_takes_it(memory.sweep, folder)
 
     # -- samplers and the supervisor
 

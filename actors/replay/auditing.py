@@ -154,6 +154,12 @@ def _phases(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
         ):
             yield f"stay {row['idx']} ({row['phase']}) has {row['n']} steps, {row['step_limit']} is its most"
         for row in ledger.execute(
+            "SELECT s.idx, coalesce(n.trained, 0) AS counted, (SELECT COUNT(*) FROM leases l WHERE l.stay = s.idx "
+            "AND l.state = 'trained') AS made FROM stays s LEFT JOIN stay_steps n ON n.stay = s.idx "
+            "WHERE counted != made"
+        ):
+            yield f"stay {row['idx']} counts {row['counted']} steps, its leases are {row['made']}"
+        for row in ledger.execute(
             "SELECT g.id, g.stay, l.stay AS taken FROM groups g JOIN leases l ON l.id = g.lease "
             "WHERE g.ending = 'trained' AND g.stay != l.stay"
         ):

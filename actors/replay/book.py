@@ -179,23 +179,26 @@ class Book:
         total = self.settings.rl_steps
         if stay.phase is not Phase.RL or total is None:
             return None
-        elsewhere = self.number(
-            "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay "
-            "WHERE l.state IN ('out', 'trained') AND s.phase = ? AND s.root != ?",
-            stay.phase,
-            stay.root,
-        )
-        return max(0, total - elsewhere)
+        made = self.number(
+            "SELECT SUM(trained) FROM stay_steps n JOIN stays s ON s.idx = n.stay WHERE s.phase = ? AND s.root != ?",
+            stay.phase, stay.root,
+        )  # fmt: skip
+        under_way = self.number(
+            "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'out' AND s.phase = ? "
+            "AND s.root != ?",
+            stay.phase, stay.root,
+        )  # fmt: skip
+        return max(0, total - made - under_way)
 
-    def steps_in(self, root: int, *states: str) -> int:
-        """Leases of the stays that go on with `root` in any of `states` (`out`, `trained`)."""
-        marks = ",".join("?" * len(states))
-        return self.number(
-            f"SELECT COUNT(*) FROM leases JOIN stays ON stays.idx = leases.stay WHERE stays.root = ? "  # noqa: S608
-            f"AND leases.state IN ({marks})",
-            root,
-            *states,
-        )
+    def steps_in(self, root: int) -> int:
+        """Optimizer steps made in the stays that go on with `root`."""
+        sql = "SELECT SUM(trained) FROM stay_steps n JOIN stays s ON s.idx = n.stay WHERE s.root = ?"
+        return self.number(sql, root)
+
+    def steps_by_phase(self) -> dict[str, int]:
+        """Optimizer steps made in all stays in a phase."""
+        sql = "SELECT s.phase, SUM(n.trained) AS n FROM stay_steps n JOIN stays s ON s.idx = n.stay GROUP BY s.phase"
+        return {row["phase"]: row["n"] for row in self.rows(sql) if row["n"]}
 
     # -- groups
 

@@ -106,6 +106,7 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     pulse_tasks: Literal["all", "unmastered"] = "all"  # or only those of which an episode failed in its stay
     pulse_demos: int = 0  # demonstrations that a pulse learns beside RL's successes, other ones each time
     keep_payload_steps: int = 4  # optimizer steps that payloads of failures outlive their group
+    disk_gib: float = 0.0  # of the run's folder; beyond it the oldest successes' payloads go first; 0: no bound
     sampler_silent_s: float = 180.0  # a sampler that has said nothing for so long holds admission back no more
     reservation_s: float = 900.0  # one neither committed nor released by then is taken back, and so is its desktop
 
@@ -123,6 +124,8 @@ class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
                 raise ConfigError(f"replay.{name} is {getattr(self, name)}: it counts from 1")
         if not 1 <= self.group_min <= self.group_size:
             self._refuse_group()
+        if not 0 <= self.disk_gib < math.inf:
+            raise ConfigError(f"replay.disk_gib is {self.disk_gib}: GiB, from 0, which sets no bound")
         if not 0 < self.reservation_s < math.inf:
             raise ConfigError(f"replay.reservation_s is {self.reservation_s}: it is above 0")
         if not SERVING_AGAIN_S < self.sampler_silent_s < math.inf:

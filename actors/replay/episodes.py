@@ -185,7 +185,7 @@ def _next_slot(book: Book, stay: Stay) -> rounds.Work | None:
     if free is None:
         live = len(book.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))
         limit = book.step_limit(stay)
-        left = None if limit is None else limit - book.steps_in(stay.root, "trained")
+        left = None if limit is None else limit - book.steps_in(stay.root)
         if not book.settings.train_tasks or not admission.may_open(
             live, rules.max_staleness, rules.groups_per_step, left
         ):

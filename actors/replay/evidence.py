@@ -45,7 +45,7 @@ def committed(book: Book, task: str, *, success: bool, steps: int) -> None:
 def step_made(book: Book, stay: Stay, batch: Batch, version: Version, played: curriculum.Played) -> None:
     """Keep and log the evidence of the RL step that `batch` became; its lease is already `trained`."""
     recent = book.row(
-        "SELECT AVG(success) FROM (SELECT l.success FROM leases l JOIN stays s ON s.idx = l.stay "
+        "SELECT AVG(success) FROM (SELECT l.success FROM leases l CROSS JOIN stays s ON s.idx = l.stay "
         "WHERE l.state = 'trained' AND s.root = ? ORDER BY l.id DESC LIMIT ?)",
         stay.root, MEAN_OVER,
     )  # fmt: skip
@@ -56,7 +56,7 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, played: cu
     solved = book.number("SELECT COUNT(*) FROM solved")
     wasted_total = {str(end): book.counter(f"ending:{end}") for end in Ending if end is not Ending.TRAINED}
     before = book.row(
-        "SELECT e.wasted FROM evidence e JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
+        "SELECT e.wasted FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
         "ORDER BY e.lease DESC LIMIT 1"
     )
     known = msgspec.json.decode(before["wasted"], type=dict[str, int]) if before is not None else {}
@@ -66,11 +66,8 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, played: cu
         lease=batch.lease,
         version=version,
         stay=stay.root,
-        stay_step=book.steps_in(stay.root, "trained"),
-        rl_step=book.number(
-            "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'trained' AND s.phase = ?",
-            Phase.RL,
-        ),
+        stay_step=book.steps_in(stay.root),
+        rl_step=book.steps_by_phase().get(Phase.RL, 0),
         success=played.success,
         success_mean=float(recent[0]),
         success_by_kind=curriculum.success_by_kind(book),
@@ -116,7 +113,7 @@ def staleness(book: Book, lease: int) -> dict[str, int]:
 def newest(book: Book) -> StepEvidence | None:
     """Of the last RL step that stands."""
     row = book.row(
-        "SELECT e.body FROM evidence e JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
+        "SELECT e.body FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
         "ORDER BY e.lease DESC LIMIT 1"
     )
     return None if row is None else msgspec.json.decode(row["body"], type=StepEvidence)
@@ -125,6 +122,6 @@ def newest(book: Book) -> StepEvidence | None:
 def series(book: Book) -> list[StepEvidence]:
     """Of every RL step that stands, oldest first."""
     rows = book.rows(
-        "SELECT e.body FROM evidence e JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' ORDER BY e.lease"
+        "SELECT e.body FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' ORDER BY e.lease"
     )
     return [msgspec.json.decode(row["body"], type=StepEvidence) for row in rows]

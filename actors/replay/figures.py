@@ -22,21 +22,18 @@ def figures(book: Book, revision: int) -> Figures:
     counters = {row["name"]: row["value"] for row in book.rows("SELECT name, value FROM counters")}
     live = Counter(row["state"] for row in book.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))
     steps = book.rows(
-        "SELECT l.success, l.entropy FROM leases l JOIN stays s ON s.idx = l.stay "
-        "WHERE l.state = 'trained' AND s.root = ? ORDER BY l.id",
+        # Begun from the stays, which are few.
+        "SELECT l.success, l.entropy FROM stays s CROSS JOIN leases l ON l.stay = s.idx "
+        "WHERE s.root = ? AND l.state = 'trained' ORDER BY l.id",
         stay.root,
     )
     told = [row for row in steps if row["entropy"] is not None]
-    by_phase = book.rows(
-        "SELECT s.phase, COUNT(*) AS n FROM leases l JOIN stays s ON s.idx = l.stay "
-        "WHERE l.state = 'trained' GROUP BY s.phase"
-    )
     return Figures(
         revision=revision,
         phase=stay.ref,
         phase_steps=len(steps),
         phase_limit=book.step_limit(stay),
-        steps={row["phase"]: row["n"] for row in by_phase},
+        steps=book.steps_by_phase(),
         stays=dict(Counter(str(one.phase) for one in path)),
         trained=book.trained,
         checkpointed=book.checkpointed,

@@ -13,13 +13,15 @@ from pathlib import Path
 import msgspec
 
 from actors.replay import events, pools
-from actors.replay.book import Book
+from actors.replay.book import Book, Row
 from actors.replay.messages import Lane, StepRef
 from actors.replay.reservoir import place
 from runtime.errors import StoreError
 from runtime.message import BlobRef
 from runtime.seeds import stable_seed
 from runtime.segments import free_blob
+
+AT_ONCE = 256  # episodes or payloads in one transaction, which others wait for
 
 
 def store_steps(book: Book, token: int, steps: list[StepRef]) -> None:
@@ -60,7 +62,7 @@ def note_failure(book: Book, seq: int, root: int, task: str) -> None:
 
 
 def collect(book: Book) -> int:
-    """Mark payloads nobody needs any more; returns how many episodes gave theirs up."""
+    """Mark payloads nobody needs any more; how many episodes gave theirs up. Of `AT_ONCE` there may be more."""
     rules = book.rules
     pools.let_go(book)
     before = book.trained.step - rules.keep_payload_steps
@@ -70,13 +72,20 @@ def collect(book: Book) -> int:
         "SELECT e.seq, e.token FROM episodes e LEFT JOIN groups g ON g.id = e.group_id "
         "LEFT JOIN rounds r ON r.id = e.round_id WHERE e.live = 1 AND e.place IS NULL AND "
         "CASE e.lane WHEN ? THEN g.final = 1 AND (max(g.ended_step, e.ended_step) <= ? OR g.id <= ?) "
-        "WHEN ? THEN r.closed = 1 AND e.ended_step <= ? ELSE e.ended_step <= ? END",
-        Lane.TRAIN, before, followed, Lane.EVAL, before, before,
+        "WHEN ? THEN r.closed = 1 AND e.ended_step <= ? ELSE e.ended_step <= ? END LIMIT ?",
+        Lane.TRAIN, before, followed, Lane.EVAL, before, before, AT_ONCE,
     )  # fmt: skip
     for row in done:
-        book.execute("UPDATE episodes SET live = 0 WHERE seq = ?", row["seq"])
-        _add_references(book, _blobs(load_steps(book, row["token"])), -1)
+        give_up(book, row)
     return len(done)
+
+
+def give_up(book: Book, row: Row) -> int:
+    """An episode's payloads are needed no more; how many bytes come back with the next sweep."""
+    book.execute("UPDATE episodes SET live = 0 WHERE seq = ?", row["seq"])
+    blobs = list(_blobs(load_steps(book, row["token"])))
+    _add_references(book, blobs, -1)
+    return sum(blob.size for blob in blobs)
 
 
 def _blobs(steps: list[StepRef]) -> Iterable[BlobRef]:
@@ -97,11 +106,11 @@ def _add_references(book: Book, blobs: Iterable[BlobRef], by: int) -> None:
 def sweep(book: Book, folder: Path) -> int:
     """Give the space of unowned payloads back and delete dead segment files; returns the bytes freed.
 
-    To be run in a transaction after the one of `collect`; can be repeated. A writer's newest file stays:
-    it may still grow.
+    To be run in a transaction after the one of `collect`; at most `AT_ONCE` payloads go, so it is to be run again while
+    `unswept`. A writer's newest file stays: it may still grow.
     """
     freed = stuck = 0
-    for row in book.rows("SELECT * FROM blobs WHERE refs <= 0"):
+    for row in book.rows("SELECT * FROM blobs WHERE refs <= 0 LIMIT ?", AT_ONCE):
         blob = BlobRef(segment=row["segment"], offset=row["at"], size=row["size"], digest=row["digest"])
         if (folder / blob.segment).exists():
             try:
@@ -116,6 +125,11 @@ def sweep(book: Book, folder: Path) -> int:
     if freed or stuck or deleted:
         book.emit(events.PAYLOADS_COLLECTED, freed_bytes=freed, not_freed=stuck, segments_deleted=deleted)
     return freed
+
+
+def unswept(book: Book) -> bool:
+    """Whether payloads are left to sweep."""
+    return book.row("SELECT 1 FROM blobs WHERE refs <= 0 LIMIT 1") is not None
 
 
 def _delete_dead(book: Book, folder: Path) -> int:
@@ -134,7 +148,8 @@ def _delete_dead(book: Book, folder: Path) -> int:
             book.execute("DELETE FROM dead_segments WHERE segment = ?", path.name)
         else:
             book.execute("INSERT OR IGNORE INTO dead_segments VALUES(?, ?)", path.name, handed_out)
-    oldest = book.number("SELECT MIN(token) FROM reservations WHERE state = 'out'")
+    out = book.rows("SELECT token FROM reservations INDEXED BY reservations_out WHERE state = 'out'")
+    oldest = min((row["token"] for row in out), default=0)
     dead = book.rows("SELECT segment FROM dead_segments WHERE ? = 0 OR token < ?", oldest, oldest)
     for row in dead:
         (folder / row["segment"]).unlink(missing_ok=True)

@@ -48,10 +48,7 @@ def wait(book: Book) -> bool:
     if not book.settings.eval_apart or stay.phase is not Phase.RL or book.step_limit(stay) == 0:
         return False
     total = book.settings.rl_steps
-    made = book.number(
-        "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'trained' AND s.phase = ?",
-        Phase.RL,
-    )
+    made = book.steps_by_phase().get(Phase.RL, 0)
     return total is None or made < total
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from runtime.errors import StoreError
 
-FORM = 5  # raise when a table changes
+FORM = 6  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # Versions are stored as `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
 # reservoir (or the set of demonstrations) holds it, `tokens` and `surprisal` what its answers add up to. Times are
 # monotonic seconds, but for `wall`: seconds since the epoch, for people. `said` is what a closed round's event says.
 # A reservoir's `failed` is the sequence number of the first failure. A dead segment goes once no reservation up to
-# `token` is out.
+# `token` is out. `stay_steps` counts leases that became steps, which are many.
 _TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -72,6 +72,13 @@ CREATE INDEX leases_stay ON leases(stay, state);
 CREATE INDEX leases_out ON leases(id) WHERE state = 'out';
 CREATE INDEX leases_trained ON leases(id) WHERE state = 'trained';
 CREATE INDEX leases_provisional ON leases(id) WHERE state = 'trained' AND final = 0;
+CREATE TABLE stay_steps(stay INTEGER PRIMARY KEY, trained INTEGER NOT NULL);
+CREATE TRIGGER step_begun AFTER INSERT ON leases WHEN new.state = 'trained' BEGIN
+  INSERT INTO stay_steps VALUES(new.stay, 1) ON CONFLICT DO UPDATE SET trained = trained + 1; END;
+CREATE TRIGGER step_made AFTER UPDATE OF state ON leases WHEN new.state = 'trained' AND old.state != 'trained' BEGIN
+  INSERT INTO stay_steps VALUES(new.stay, 1) ON CONFLICT DO UPDATE SET trained = trained + 1; END;
+CREATE TRIGGER step_undone AFTER UPDATE OF state ON leases WHEN old.state = 'trained' AND new.state != 'trained' BEGIN
+  UPDATE stay_steps SET trained = trained - 1 WHERE stay = new.stay; END;
 CREATE TABLE evidence(lease INTEGER PRIMARY KEY, wasted TEXT NOT NULL, body TEXT NOT NULL);
 CREATE TABLE solved(task TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE rounds(

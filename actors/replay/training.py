@@ -54,7 +54,7 @@ def take(book: Book, msg: Take) -> Batch | NothingToTake | None:
         raise LedgerError(f"the learner is at {msg.trained}, the ledger knows {book.trained}: resume before taking")
     for row in book.rows("SELECT * FROM leases WHERE state = 'out' AND learner = ?", msg.learner):
         give_back(book, row, "the learner asked again")
-    done = book.steps_in(stay.root, "trained")
+    done = book.steps_in(stay.root)
     limit = book.step_limit(stay)
     if limit is not None and done >= limit:
         return NothingToTake(final=False, checkpoint=True) if book.checkpointed != book.trained else None
@@ -153,7 +153,7 @@ def _joined(book: Book, stay: Stay) -> int:
     if not book.settings.keeps_optimizer or stay.phase is not Phase.RL:
         return 0
     before = takewhile(lambda found: found.phase is Phase.RL, book.path()[1:])
-    return sum(book.steps_in(found.root, "trained") for found in before)
+    return sum(book.steps_in(found.root) for found in before)
 
 
 def trained(book: Book, msg: Trained) -> Done:
@@ -169,7 +169,8 @@ def trained(book: Book, msg: Trained) -> Done:
         raise LedgerError(f"lease {msg.lease} made {msg.version}, which does not follow {book.trained}")
     stay = book.stay(row["stay"])
     batch = msgspec.msgpack.decode(row["reply"], type=Batch)
-    last = max(book.number("SELECT MAX(seq_bound) FROM leases WHERE state = 'trained'"), int(book.meta(_UNDONE) or 0))
+    newest = book.number("SELECT seq_bound FROM leases WHERE state = 'trained' ORDER BY id DESC LIMIT 1")
+    last = max(newest, int(book.meta(_UNDONE) or 0))
     now = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")
     played = _played_since(book, last, now, batch)
     rl = stay.phase is Phase.RL
@@ -259,10 +260,11 @@ def resumed(book: Book, msg: LearnerResumed) -> Done:
     _confirm_up_to(book, lineages, parent)
     phases.rewind(book)
     returned = give_back_all(book, "the learner resumed")
-    for lease in book.rows("SELECT * FROM leases WHERE state = 'trained'"):
-        if lineages.abandoned(msg.version, Version.parse(lease["made"])):
-            returned += _undo(book, lease)
-            book.set_meta(_UNDONE, str(book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")))
+    # Steps that stand follow each other: those undone are the last of them.
+    standing = book.execute("SELECT * FROM leases WHERE state = 'trained' ORDER BY id DESC")
+    for lease in list(takewhile(lambda row: lineages.abandoned(msg.version, Version.parse(row["made"])), standing)):
+        returned += _undo(book, lease)
+        book.set_meta(_UNDONE, str(book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")))
     orphaned = 0
     for row in book.groups_in(GroupState.OPEN, GroupState.READY):
         if row["newest"] and lineages.abandoned(msg.version, Version.parse(row["newest"])):

@@ -19,6 +19,7 @@ EXAMPLES = (
     "  computerrl bench sampler --engines embedded,batched --episodes 8 --json\n"
     "  computerrl bench publish --widths 128,512 --run last\n"
     "  computerrl bench learner --run last\n"
+    "  computerrl bench ledger --episodes 1000000\n"
 )
 STARTUP = "Run a deploy file and print the seconds from the command to the first optimizer step of RL, by part."
 DESKTOPS = (
@@ -48,6 +49,11 @@ LEARNER = (
     "samples share computed once, as in training, and once with every sample whole. Prints processor seconds. Exit\n"
     "status 1 when the two ways disagree on the loss, the entropy or the gradient's norm. The run is only read."
 )
+LEDGER = (
+    "Make a ledger of many episodes in a temporary folder, and time every request that an actor makes of it, beside\n"
+    "the same requests to a small ledger. Exit status 1 when a request takes more than 20 ms at the median or 100 ms\n"
+    "at the 99th percentile. A million episodes take 1.5 GB of the folder for temporary files."
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +79,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     learner = kinds.add_parser("learner", help="seconds of a step of RL", description=LEARNER, epilog=EXAMPLES)
     _learner(learner)
     learner.set_defaults(parser=learner)
-    for kind in (startup, desktops, soak, sampler, publish, learner):
+    ledger = kinds.add_parser("ledger", help="milliseconds of requests", description=LEDGER, epilog=EXAMPLES)
+    ledger.add_argument("--episodes", type=int, default=1_000_000, metavar="N", help="of the ledger (1000000)")
+    ledger.add_argument("--steps", type=int, default=40, metavar="N", help="optimizer steps to play on it (40)")
+    ledger.set_defaults(parser=ledger)
+    for kind in (startup, desktops, soak, sampler, publish, learner, ledger):
         kind.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -152,6 +162,10 @@ def main(args: argparse.Namespace) -> int:
         return learner.run(
             learner.Wanted(run=args.run, runs=args.runs, times=args.times, threads=args.threads), as_json=args.json
         )
+    if args.kind == "ledger":
+        from actors.cluster.bench import ledger
+
+        return ledger.run(args.episodes, args.steps, as_json=args.json)
     if args.kind == "startup":
         from actors.cluster import startup
 

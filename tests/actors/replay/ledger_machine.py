@@ -13,13 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hypothesis import Phase as Stage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from ledger_tools import BROKEN, Play, step
 
-from actors.replay import episodes, evidence
+from actors.replay import bound, episodes, evidence, memory
 from actors.replay.book import Book
 from actors.replay.messages import Batch, Phase, Reservation, Reserve
 from runtime.errors import DiskRefuses, FencedOff
@@ -43,6 +44,7 @@ WEIGHTS = {
     "commit_too_late": 1,
     "time_passes": 1,
     "disk_refuses": 1,
+    "payloads_go": 2,
     "cannot_read": 1,
     "checkpoint": 2,
     "resume": 1,
@@ -220,6 +222,16 @@ class LedgerMachine(RuleBasedStateMachine):
         rows = self.play.ledger.book.rows("SELECT token FROM reservations WHERE state = 'out'")
         assert {row["token"] for row in rows} == {work.token for work in self.out.values()}
 
+    def payloads_go(self, draw: Draw) -> None:
+        """What nobody needs goes; beyond a bound that can't be kept, all that may go."""
+        book = self.play.ledger.book
+        if draw(st.booleans()):
+            rules, book.rules = book.rules, msgspec.structs.replace(book.rules, disk_gib=1e-9)
+            self.play.do(lambda book: bound.keep_within(book, self.folder))
+            book.rules = rules
+        self.play.do(memory.collect)
+        self.play.do(lambda book: memory.sweep(book, self.folder))
+
     # -- the learner
 
     def take(self, _draw: Draw) -> None:
@@ -227,6 +239,10 @@ class LedgerMachine(RuleBasedStateMachine):
         self.batch = found if isinstance(found, Batch) else None
         if self.batch is not None:
             steps = [step for group in self.batch.groups for one in group.trajectories for step in one.steps]
+            for one in [*steps, *self.batch.samples]:
+                held = "SELECT refs FROM blobs WHERE segment = ? AND at = ? AND digest = ?"
+                blob = one.blob
+                assert self.play.ledger.book.number(held, blob.segment, blob.offset, blob.digest) > 0, "given up"
             # A lost group's successes stay in the reservoir: a pulse that draws them finds out by itself.
             assert not self.unreadable & {step.blob for step in steps}
             assert not self.left_out & {step.blob for step in self.batch.samples}

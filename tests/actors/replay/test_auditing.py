@@ -89,6 +89,7 @@ def test_nothing_is_wrong_with_what_was_written(run: Path) -> None:
         ("phases", "UPDATE stays SET root = 0 WHERE idx = 3", "goes on with stay 0, which it can't"),
         ("phases", "UPDATE stays SET step_limit = 0 WHERE phase = 'pulse'", "has 1 steps, 0 is its most"),
         ("phases", "UPDATE groups SET stay = 1 WHERE id = 1", "of stay 1 was trained in stay 2"),
+        ("phases", "UPDATE stay_steps SET trained = 7", "counts 7 steps, its leases are 1"),
         ("versions", "UPDATE leases SET made = '0.3' WHERE made = '1.3'", "1.5 does not descend from"),
         ("versions", "DELETE FROM leases WHERE made = '1.3'", "made 1.4 as step 3, after 0.2"),
         ("versions", "UPDATE meta SET value = '1.7' WHERE key = 'trained'", "the learner is said to be at 1.7"),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from ledger_tools import Play
 
-from actors.replay import memory
+from actors.replay import bound, memory
 from actors.replay.messages import Phase, Reservation, StepPayload, StepRef
 from runtime.errors import StoreError
 from runtime.message import BlobRef, Version
@@ -150,3 +150,76 @@ def test_reservoir_is_bounded_per_task(tmp_path: Path) -> None:
     play.trained(batch)
     play.rl()
     assert play.figures().successes_kept == 0, "the next pulse learns from the stay after this one"
+
+
+def learn(desk: Desk, version: str) -> list[StepRef]:
+    """A step of RL on one success and one failure; their steps."""
+    desk.play.serving(version)
+    made = [desk.finish(desk.play.reserve(), success, version) for success in (True, False)]
+    desk.play.trained(desk.play.batch())
+    return made
+
+
+def test_a_reservoir_that_was_learned_from_is_let_go_once_no_resume_needs_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, keep_payload_steps=1)
+    desk.play.rl()
+    first = learn(desk, "0.0")[0]
+    desk.play.phase(Phase.PULSE, steps=1)
+    desk.play.trained(desk.play.batch())
+    desk.play.checkpointed("0.1")  # before the pulse: a resume would go back into it
+    desk.play.rl()
+    second = learn(desk, "0.2")[0]
+    third = learn(desk, "0.3")[0]
+    desk.sweep()
+    read_blob(desk.folder, first.blob)
+    desk.play.checkpointed("0.4")
+    desk.sweep()
+    with pytest.raises(StoreError):
+        read_blob(desk.folder, first.blob)
+    for kept in (second, third):
+        read_blob(desk.folder, kept.blob)
+    assert desk.play.figures().successes_kept == 2
+    assert not desk.play.ledger.book.rows("SELECT * FROM reservoirs WHERE stay = 1")
+
+
+def test_beyond_the_bound_the_oldest_successes_go_first_and_it_is_told(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, keep_payload_steps=1000)
+    desk.play.rl()
+    made = [learn(desk, f"0.{n}") for n in range(6)]
+    desk.play.checkpointed("0.5")  # the last step could be undone: what it learned from stays
+    book = desk.play.ledger.book
+    book.rules = msgspec.structs.replace(book.rules, disk_gib=(bound.used_bytes(tmp_path) - 250_000) / bound.GIB)
+    desk.play.do(lambda book: bound.keep_within(book, tmp_path))
+    desk.sweep()
+    gone = [success for success, _ in made[:3]]
+    for ref in gone:
+        with pytest.raises(StoreError):
+            read_blob(desk.folder, ref.blob)
+    for success, failure in made[3:]:
+        read_blob(desk.folder, success.blob)
+        read_blob(desk.folder, failure.blob)
+    (told,) = desk.play.events("disk_bound_reached")
+    assert (told["successes"], told["others"]) == (3, 0)
+    assert desk.play.figures().successes_kept == 3
+    desk.play.do(lambda book: bound.keep_within(book, tmp_path))
+    assert len(desk.play.events("disk_bound_reached")) == 1, "it is kept now"
+
+
+def test_what_the_present_phase_needs_stays_and_is_told(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, keep_payload_steps=1000)
+    desk.play.rl()
+    made = learn(desk, "0.0")
+    desk.play.checkpointed("0.1")
+    desk.play.phase(Phase.PULSE, steps=2)
+    desk.play.batch()
+    book = desk.play.ledger.book
+    book.rules = msgspec.structs.replace(book.rules, disk_gib=1e-6)
+    for _ in range(2):
+        desk.play.do(lambda book: bound.keep_within(book, tmp_path))
+    desk.sweep()
+    read_blob(desk.folder, made[0].blob)
+    with pytest.raises(StoreError):
+        read_blob(desk.folder, made[1].blob)
+    (told,) = desk.play.events("disk_bound_exceeded")
+    assert told["phase"] == "pulse"
+    assert told["needed_bytes"] == made[0].blob.size
