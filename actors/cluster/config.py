@@ -139,6 +139,7 @@ class Deploy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 EXPERT = frozenset(
     {
         "demos.pool",
+        "learner.rl_cycle",
         "demos.attempts",
         "demos.mixed_attempts",
         "demos.resample_rounds",

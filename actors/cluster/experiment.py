@@ -26,8 +26,9 @@ from runtime.errors import ConfigError
 SEED = "run.seed"
 # Of the learner, what cloning does not ask for, and what changes no more than the rounding.
 _OF_RL = (
-    "rl_lr", "rl_warmup_steps", "pulse_lr", "advantage", "advantage_std", "negative_scale", "policy", "epochs",
-    "clip_low", "clip_high", "dual_clip", "mismatch_cap", "kl_coef", "checkpoint_every", "threads", "sft_threads",
+    "rl_lr", "rl_warmup_steps", "rl_cycle", "pulse_lr", "advantage", "advantage_std", "negative_scale", "policy",
+    "epochs", "clip_low", "clip_high", "dual_clip", "mismatch_cap", "kl_coef", "checkpoint_every", "threads",
+    "sft_threads",
 )  # fmt: skip
 
 
@@ -96,6 +97,8 @@ def _cloning(deploy: Deploy) -> bytes:
 def cloning_of(deploy: Deploy) -> dict[str, object]:
     """Key -> value of all that decides how weights are cloned, but for the seed and for where a recording lies."""
     learner = msgspec.structs.replace(deploy.learner, **{name: getattr(LearnerConfig(), name) for name in _OF_RL})
+    if learner.sft_lr_schedule is not None:
+        learner = msgspec.structs.replace(learner, lr_schedule=learner.sft_lr_schedule)  # cloning has its own
     again = ("resample_rounds", "resamples", "resample_bc_steps")
     # Longer answers than may be drawn are not learned from, whoever gave them.
     drawn = ("max_new_tokens", *(("temperature",) if deploy.demos.resample_rounds else ()))

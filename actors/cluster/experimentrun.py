@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 import shlex
+import sys
 import time
 import uuid
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ import msgspec
 
 from actors.cluster import (
     cloned,
+    comparable,
     compose,
     demosource,
     deployfile,
@@ -83,7 +85,7 @@ def dry_run(args: argparse.Namespace) -> int:
             {"name": one.name(stem), **_row(one), "demonstrators": b, **runcommand.rows_of(plan)}
             for one, b, plan in zip(runs, by, plans, strict=True)
         ]
-        say.document({"file": args.file, "runs": rows})
+        say.document({"file": args.file, "runs": rows, "not_comparable": _not_comparable(runs)})
         return 0
     say.table(
         ("RUN", "SEED", "ARM", "DEMONSTRATED BY"),
@@ -94,6 +96,8 @@ def dry_run(args: argparse.Namespace) -> int:
     if differing:
         say.line()
         say.table(("ARM", "", "WHAT DIFFERS"), differing)
+    for line in _not_comparable(runs):
+        say.line(f"\nnot comparable: {line}")
     but = ", but for what differs" if differing else ""
     say.line(f"\neach run looks like {runs[0].name(stem)}{but}:\n")
     runcommand.show_plan(plans[0])
@@ -105,6 +109,8 @@ def start(args: argparse.Namespace) -> int:
     begun = time.time()
     folder, args = Path(args.runs), _as_begun(args)
     name, runs, _ = _asked(args, begun)
+    for line in _not_comparable(runs):
+        say.line(f"not comparable: {line}", to=sys.stderr)
     sources: dict[str, str] = {}  # by recording
     whole = experiment.expand(args.file, args.overrides)  # all arms, whichever are chosen
     arms = (RECORDING, CLONING, *(one.arm for one in runs))
@@ -142,6 +148,11 @@ def start(args: argparse.Namespace) -> int:
         except ConfigError as error:  # nothing to draw with, most likely: what was played stands
             say.news(f"no report: {error}")
     return worst
+
+
+def _not_comparable(runs: Sequence[OneRun]) -> list[str]:
+    """What arms differ in beside what they compare."""
+    return comparable.problems({one.arm: one.deploy for one in runs})
 
 
 def _as_begun(args: argparse.Namespace) -> argparse.Namespace:

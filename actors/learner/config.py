@@ -37,6 +37,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     rl_warmup_steps: int | None = None  # `warmup_steps` of RL's stays, where they are others
     lr_schedule: Schedule = Schedule.CONSTANT  # of the learning rate, over every stay in a phase
     sft_lr_schedule: Schedule | None = None  # `lr_schedule` of cloning and pulses, where it is another than RL's
+    rl_cycle: int = 0  # RL's rate rises and falls anew every so many steps of a stay, limited or not; 0: once a stay
     lr_floor: float = 0.1  # share of the rate that a falling schedule ends at
     betas: tuple[float, float] = (0.9, 0.98)  # Adam's
     weight_decay: float = 0.01  # decoupled, Adam's
@@ -88,6 +89,8 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
                 raise ConfigError(f"learner.{name} is {getattr(self, name)}: it counts from 1")
         if not 1 <= self.epochs <= EPOCHS_MOST:
             raise ConfigError(f"learner.epochs is {self.epochs}: it counts from 1 to {EPOCHS_MOST}")
+        if self.rl_cycle < 0:
+            raise ConfigError(f"learner.rl_cycle is {self.rl_cycle}: it counts steps, and 0 is none")
         if self.rehearsal < 0:
             raise ConfigError(f"learner.rehearsal is {self.rehearsal}: it counts exercises, and 0 is none")
         for name in ("kl_coef", "warmup_steps", "rl_warmup_steps", "weight_decay"):

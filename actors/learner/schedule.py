@@ -18,8 +18,11 @@ def learning_rate(config: LearnerConfig, phase: Phase, stay_step: int, stay_limi
     It rises linearly over the first `warmup_steps` (`rl_warmup_steps` in RL, where set) to the phase's rate, and then
     stays there (`constant`) or falls to `lr_floor` of it at the stay's last step, along a line or half a cosine. A stay
     without a limit does not fall. One that a trigger ends early has not fallen all the way. Cloning and pulses follow
-    `sft_lr_schedule` where it is set, RL always `lr_schedule`.
+    `sft_lr_schedule` where it is set, RL always `lr_schedule`. With `rl_cycle` RL's rises and falls over each so many
+    steps of a stay, so that arms of other stays have annealed alike before rounds at its multiples.
     """
+    if phase is Phase.RL and config.rl_cycle:
+        stay_step, stay_limit = stay_step % config.rl_cycle, config.rl_cycle
     full = {Phase.BC: config.bc_lr, Phase.PULSE: config.pulse_lr}.get(phase, config.rl_lr)
     warmup = config.warmup_steps
     if phase is Phase.RL and config.rl_warmup_steps is not None:

@@ -11,11 +11,14 @@ Invariant: pure; parts are never negative, and the half-width is 0 only where al
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 import msgspec
-import numpy as np
+
+_PARTS = 200  # of Simpson's rule, an even number
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,15 +33,16 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 def spread(cells: Sequence[Sequence[float]]) -> Spread:
     """Of a table with a row per seed and a column per instance, two of each at least. Raises ValueError for fewer."""
-    table = np.asarray(cells, dtype=float)
-    if table.ndim != 2 or min(table.shape) < 2:
-        raise ValueError(f"a table of {table.shape} cells has nothing to vary")
-    seeds, instances = table.shape
-    rows, columns, mean = table.mean(1), table.mean(0), table.mean()
-    of_seeds = instances * float(((rows - mean) ** 2).sum()) / (seeds - 1)
-    of_instances = seeds * float(((columns - mean) ** 2).sum()) / (instances - 1)
-    left = table - rows[:, None] - columns[None, :] + mean
-    of_rest = float((left**2).sum()) / ((seeds - 1) * (instances - 1))
+    seeds, instances = len(cells), min(map(len, cells), default=0)
+    if min(seeds, instances) < 2 or any(len(row) != instances for row in cells):
+        raise ValueError(f"a table of {seeds} seeds and {instances} instances has nothing to vary")
+    rows, columns = [fmean(row) for row in cells], [fmean(column) for column in zip(*cells, strict=True)]
+    mean, size = fmean(rows), seeds * instances
+    of_seeds = instances * sum((row - mean) ** 2 for row in rows) / (seeds - 1)
+    of_instances = seeds * sum((column - mean) ** 2 for column in columns) / (instances - 1)
+    left = ((x - row - column + mean) ** 2 for row, of in zip(rows, cells, strict=True)
+            for x, column in zip(of, columns, strict=True))  # fmt: skip
+    of_rest = sum(left) / ((seeds - 1) * (instances - 1))
     more_seeds, more_instances = max(0.0, of_seeds - of_rest), max(0.0, of_instances - of_rest)
     whole = more_seeds + more_instances + of_rest
     if whole <= 1e-18:
@@ -47,11 +51,12 @@ def spread(cells: Sequence[Sequence[float]]) -> Spread:
     if len(parts) != 1:  # where one component alone is above 0, the sum is that mean square
         parts.append((of_rest, (seeds - 1) * (instances - 1)))
     freedom = max(float(seeds - 1), whole**2 / sum(square**2 / free for square, free in parts))
-    part = [math.sqrt(of / table.size) for of in (more_seeds, more_instances, of_rest)]
-    half = quantile95(freedom) * math.sqrt(whole / table.size)
+    part = [math.sqrt(of / size) for of in (more_seeds, more_instances, of_rest)]
+    half = quantile95(freedom) * math.sqrt(whole / size)
     return Spread(seeds=part[0], instances=part[1], rest=part[2], freedom=freedom, half=half)
 
 
+@functools.lru_cache(256)
 def quantile95(freedom: float) -> float:
     """The two-sided 95 % quantile of Student's t with `freedom` degrees of freedom, 1 or more, whole or not.
 
@@ -59,9 +64,9 @@ def quantile95(freedom: float) -> float:
     """
     whole = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2)) * math.sqrt(math.pi) / 2
     low, high = 0.0, math.pi / 2
-    while high - low > 1e-10:
+    while high - low > 1e-9:
         middle = (low + high) / 2
-        at = np.cos(np.linspace(0.0, middle, 401)) ** (freedom - 1)
-        inside = middle / 1200 * float(at[0] + at[-1] + 4 * at[1:-1:2].sum() + 2 * at[2:-1:2].sum())
+        at = [math.cos(middle * n / _PARTS) ** (freedom - 1) for n in range(_PARTS + 1)]
+        inside = middle / (3 * _PARTS) * (at[0] + at[-1] + 4 * sum(at[1:-1:2]) + 2 * sum(at[2:-1:2]))
         low, high = (middle, high) if inside < 0.95 * whole else (low, middle)
     return math.sqrt(freedom) * math.tan((low + high) / 2)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster import cli, cloned, deployfile, experiment, experimentrun, models, runcommand, runfolder
+from actors.cluster import cli, cloned, comparable, deployfile, experiment, experimentrun, models, runcommand, runfolder
 from actors.cluster.config import Deploy
 from actors.cluster.report import gather, show
 from actors.replay.schema import connect
@@ -141,7 +141,12 @@ OF_ACTIONS = {
 @pytest.mark.parametrize("name", ["ablation-async", "ablation-entropulse", "ablation-advantage", "ablation-actions"])
 def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None:
     main, _ = deployfile.load("local")
-    own = OWN | {"ablation-actions": OF_ACTIONS, "ablation-advantage": {"learner.negative_scale"}}.get(name, set())
+    annealing = {"learner.lr_schedule", "learner.rl_cycle"}
+    own = OWN | {
+        "ablation-entropulse": annealing,
+        "ablation-actions": OF_ACTIONS,
+        "ablation-advantage": {"learner.negative_scale"},
+    }.get(name, set())
     for one in experiment.expand(name):
         for section in main.__struct_fields__:
             ours, theirs = getattr(one.deploy, section), getattr(main, section)
@@ -150,15 +155,37 @@ def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None
                     assert getattr(ours, key) == getattr(theirs, key), f"{name}: {section}.{key}"
 
 
-def test_a_run_of_the_main_job_is_one_of_the_arm_with_pulses() -> None:
+def test_arms_may_begin_where_the_main_job_had_cloned_and_are_comparable() -> None:
     main, _ = deployfile.load("local")
-    (full,) = [one.deploy for one in experiment.expand("ablation-entropulse") if one.name("x") == "x-full-0"]
-    free = {"run": {"require"}, "entropulse": {"rl_steps_for_pulse"}}  # the latter counts where no pulse is made
-    for section in ("run", "entropulse", "evaluation", "tasks", "demos", "learner", "replay", "desktops"):
-        ours, theirs = getattr(full, section), getattr(main, section)
-        for key in theirs.__struct_fields__:
-            if key not in free.get(section, ()):
-                assert getattr(ours, key) == getattr(theirs, key), f"{section}.{key}"
+    runs = experiment.expand("ablation-entropulse")
+    assert all(experiment.cloning_of(one.deploy) == experiment.cloning_of(main) for one in runs)
+    assert comparable.problems({one.arm: one.deploy for one in runs}) == []
+    rounds = {one.arm: comparable.annealed(one.deploy) for one in runs}
+    assert all(set(found or ()) >= {f"rl{18 * n}" for n in range(1, 6)} for found in rounds.values())
+    assert set(rounds["full"] or ()) >= {f"after_pulse{n}" for n in range(1, 5)}
+    at_floor = main.learner.lr_floor
+    assert all(share == pytest.approx(at_floor) for found in rounds.values() for share in (found or {}).values())
+
+
+def test_arms_that_anneal_or_rehearse_otherwise_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    once = {"learner.rl_cycle": 0}
+    for changes, said in (
+        (once, "full and none have annealed otherwise before round rl18: to 0.10 and"),
+        ({"learner.rehearsal": 0}, ""),
+        ({"evaluation.every_steps": 20}, "full has no round between RL step 18 and its pulse"),
+    ):
+        words = [f"{key}={value}" for key, value in changes.items()]
+        runs = experiment.expand("ablation-entropulse", words, arms=["full", "none"])
+        found = comparable.problems({one.arm: one.deploy for one in runs})
+        assert any(said in line for line in found) if said else not found
+    full, none = (one.deploy for one in experiment.expand("ablation-entropulse", arms=["full", "none"], seeds=[0]))
+    less = msgspec.structs.replace(none, learner=msgspec.structs.replace(none.learner, rehearsal=2))
+    assert comparable.problems({"a": full, "b": less}) == ["a and b rehearse otherwise: learner.rehearsal is 8 and 2"]
+    by_curves = msgspec.structs.replace(full, entropulse=msgspec.structs.replace(full.entropulse, rl_steps=0))
+    assert comparable.annealed(by_curves) is None, "no plan says when such a stay ends"
+    at = ["run", "ablation-entropulse", "--dry-run", "--runs", str(tmp_path), "--set", "learner.rl_cycle=0"]
+    assert cli.main(at) == 0
+    assert "not comparable: full and none have annealed otherwise" in capsys.readouterr().out
 
 
 class SimulatedRuns:

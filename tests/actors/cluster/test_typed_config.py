@@ -28,9 +28,10 @@ def refusal(data: object, *overrides: str) -> str:
         (
             {"learner": {"rate": 3}},
             "here.yaml: unknown key learner.rate; known: bc_lr, rl_lr, pulse_lr, warmup_steps, rl_warmup_steps,"
-            " lr_schedule, sft_lr_schedule, lr_floor, betas, weight_decay, clip_grad, token_budget, loss_aggregation,"
-            " advantage, advantage_std, negative_scale, policy, epochs, clip_low, clip_high, dual_clip, mismatch_cap,"
-            " kl_coef, rehearsal, rehearsal_coef, checkpoint_every, dtype, ranks, threads, sft_threads",
+            " lr_schedule, sft_lr_schedule, rl_cycle, lr_floor, betas, weight_decay, clip_grad, token_budget,"
+            " loss_aggregation, advantage, advantage_std, negative_scale, policy, epochs, clip_low, clip_high,"
+            " dual_clip, mismatch_cap, kl_coef, rehearsal, rehearsal_coef, checkpoint_every, dtype, ranks, threads,"
+            " sft_threads",
         ),
         ({"learner": {"threds": 3}}, "here.yaml: unknown key learner.threds; did you mean learner.threads?"),
         ({"learner": {"seed": 3}}, "here.yaml: unknown key learner.seed; did you mean run.seed?"),

@@ -42,6 +42,14 @@ def test_the_last_of_two_steps_is_at_the_floor() -> None:
     assert rates(config, 1, 2) == [1.0, 1.0], "the only one has nowhere to fall"
 
 
+def test_rl_may_rise_and_fall_anew_within_a_stay() -> None:
+    config = LearnerConfig(rl_lr=1.0, warmup_steps=1, lr_schedule=Schedule.LINEAR, lr_floor=0.2, rl_cycle=6)
+    cycle = [0.5, 1.0, 0.8, 0.6, 0.4, 0.2]
+    for limit in (None, 6, 12, 99):
+        assert rates(config, limit, 18) == pytest.approx(cycle * 3)
+    assert rates(config, 12, 12, Phase.PULSE)[6] > cycle[0] * config.pulse_lr, "pulses go by their stay"
+
+
 def test_it_falls_along_half_a_cosine() -> None:
     config = LearnerConfig(rl_lr=2.0, warmup_steps=0, lr_schedule=Schedule.COSINE, lr_floor=0.0)
     # cos(0), cos(60 deg), cos(120 deg), cos(180 deg) = 1, 1/2, -1/2, -1.
