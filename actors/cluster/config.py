@@ -170,6 +170,7 @@ EXPERT = frozenset(
         "replay.pulse_tasks",
         "replay.pulse_demos",
         "replay.keep_payload_steps",
+        "replay.disk_gib",
         "replay.reservation_s",
         "replay.sampler_silent_s",
         "learner.advantage_std",
