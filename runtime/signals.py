@@ -1,6 +1,7 @@
-"""Ctrl-C.
+"""Ctrl-C, and a terminal that is gone.
 
-Invariant: the first SIGINT or SIGTERM asks for a clean stop, and the second ends the process at once. Child hosts die
+Invariant: the first SIGINT, SIGTERM or SIGHUP asks for a clean stop, and the second ends the process at once. A SIGHUP
+that is ignored from outside (`nohup`) stays so. Child hosts die
 with it by the kernel's parent-death signal.
 """
 
@@ -12,7 +13,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -26,10 +27,11 @@ def stop_event() -> Iterator[asyncio.Event]:
             os._exit(128 + number)
         event.set()
 
-    for number in SIGNALS:
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heeded:
         loop.add_signal_handler(number, received, number)
     try:
         yield event
     finally:
-        for number in SIGNALS:
+        for number in heeded:
             loop.remove_signal_handler(number)

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from actors.cluster.nearest import hint
+from actors.cluster.say import Unwritten, clean, standing, unheard, write
 from runtime.errors import ConfigError
 
 COMMANDS = (
@@ -53,7 +54,7 @@ class Version(argparse.Action):
 
         from runtime.origin import check_origin
 
-        sys.stdout.write(f"computerrl {version('computerrl')} build {check_origin().build}\n")
+        write(f"computerrl {version('computerrl')} build {check_origin().build}\n", sys.stdout)
         parser.exit(0)
 
 
@@ -64,6 +65,9 @@ class Parser(argparse.ArgumentParser):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
         self.epilog = _own(self.epilog, self.prog)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        write(message or "", file or sys.stderr)
 
     def error(self, message: str) -> NoReturn:
         """End with status 2."""
@@ -115,17 +119,20 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the process's exit status."""
-    args, rest = build_parser().parse_known_args(argv)
-    if rest:
-        args.parser.unknown(rest)
-    from actors.cluster.say import clean, unheard
-
+    standing()
     try:
+        args, rest = build_parser().parse_known_args(argv)
+        if rest:
+            args.parser.unknown(rest)
         args.parser.refuse_empty(args)
         return int(args.main(args))
     except ConfigError as error:
         sys.stderr.write(clean(f"{args.parser.prog}: {error}") + "\n")
         return 2
+    except Unwritten as error:
+        unheard()
+        sys.stderr.write(f"computerrl: {error}\n")
+        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader left (`| head`): not an error

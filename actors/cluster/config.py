@@ -140,6 +140,7 @@ EXPERT = frozenset(
     {
         "demos.pool",
         "learner.rl_cycle",
+        "replay.disk_gib",
         "demos.attempts",
         "demos.mixed_attempts",
         "demos.resample_rounds",
@@ -170,7 +171,6 @@ EXPERT = frozenset(
         "replay.pulse_tasks",
         "replay.pulse_demos",
         "replay.keep_payload_steps",
-        "replay.disk_gib",
         "replay.reservation_s",
         "replay.sampler_silent_s",
         "learner.advantage_std",

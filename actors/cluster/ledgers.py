@@ -24,6 +24,18 @@ def opened(run: Path) -> Iterator[sqlite3.Connection]:
         raise ConfigError(str(error)) from error
 
 
+def damage(run: Path) -> str:
+    """Why no run can go on from the ledger in folder `run`; "" where it is sound or was not begun."""
+    if not (run / LEDGER).is_file():
+        return ""
+    try:
+        with opened(run) as database:
+            said = [row[0] for row in database.execute("PRAGMA quick_check(1)")]
+    except ConfigError as error:
+        return str(error)
+    return "" if said == ["ok"] else f"the ledger of {run} is damaged: {said[0].splitlines()[-1]}"
+
+
 def holds_demos(run: Path, count: int) -> bool:
     """Whether the run in folder `run`, begun or not, has `count` demonstrations, or is past wanting them.
 

@@ -52,13 +52,12 @@ def show(path: Path, wanted: Wanted, *, follow: bool, as_json: bool) -> int:
     for found in lines:
         count += 1
         if as_json:
-            sys.stdout.write(json.dumps(found) + "\n")
+            told = json.dumps(found)
         else:
             text = format_line(found)
-            sys.stdout.write(f"\x1b[{_COLOURS.get(found['level'], '0')}m{text}\x1b[0m\n" if colour else f"{text}\n")
-        if follow:
-            sys.stdout.flush()
-    sys.stdout.flush()
+            told = f"\x1b[{_COLOURS.get(found['level'], '0')}m{text}\x1b[0m" if colour else text
+        say.write(f"{told}\n", sys.stdout, flush=follow)
+    say.write("", sys.stdout)
     if count == 0:
         sys.stderr.write("no such lines\n")
     return 0

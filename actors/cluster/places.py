@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+import time
 from pathlib import Path
 
 from runtime.errors import ConfigError
@@ -49,6 +50,12 @@ def nearest_there(path: Path) -> Path:
             near = near.parent
         else:
             return near
+
+
+def unnamed(stem: str, begun: float) -> str:
+    """A name for what begins at `begun` (epoch seconds) without one; in another millisecond it is another."""
+    at = time.strftime("%Y%m%d-%H%M%S", time.localtime(begun))
+    return f"{stem}-{at}-{int(begun * 1000) % 1000:03d}"
 
 
 def refuse_bad_name(name: str, flag: str = "--name") -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -135,7 +136,7 @@ class PlainLines:
 
 
 class LiveBlock:
-    """For a terminal."""
+    """For a terminal. One that is gone (EIO, after a SIGHUP) ends the telling and not the work."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -146,24 +147,28 @@ class LiveBlock:
         self._phase = ""
 
     def __enter__(self) -> Self:
-        self._live.start()
+        with suppress(OSError):
+            self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._live.stop()
+        with suppress(OSError):
+            self._live.stop()
 
     def note(self, text: str) -> None:
         """A line above the block."""
         from rich.text import Text
 
-        self._live.console.print(Text(say.clean(text, lines=True)))
+        with suppress(OSError):
+            self._live.console.print(Text(say.clean(text, lines=True)))
 
     def show(self, shot: Snapshot) -> None:
         """Redraw the block; a phase that ends leaves a line."""
         if self._phase and shot.phase != self._phase:
             self.note(f"{say.duration(shot.elapsed_s)}  {self._phase} -> {shot.phase}")
         self._phase = shot.phase
-        self._live.update(self._block(shot), refresh=True)
+        with suppress(OSError):
+            self._live.update(self._block(shot), refresh=True)
 
     def _block(self, shot: Snapshot) -> Any:
         from rich.panel import Panel

@@ -23,6 +23,7 @@ from actors.cluster import (
     deployfile,
     doctor,
     experiment,
+    ledgers,
     places,
     resumed,
     runfolder,
@@ -125,7 +126,7 @@ def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
 
 def name_of(args: argparse.Namespace, file: Path, begun: float) -> str:
     """The name of a new run or experiment: --name, or the file's and the time. Raises ConfigError for a bad one."""
-    name = args.name or f"{file.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+    name = args.name or places.unnamed(file.stem, begun)
     places.refuse_bad_name(name)
     return name
 
@@ -160,6 +161,8 @@ def carry_out(
     if resume and not changed and (ended := _ended(folder)) is not None:
         return ended
     places.refuse_unwritable(folder.parent, "--runs")
+    if resume and (wrong := ledgers.damage(folder)):
+        raise ConfigError(f"run {folder.name} can't go on: {wrong}")
     _refuse_unless_fit(deploy, folder.parent)
     _raise_file_limit()
     plan = planned()
@@ -199,7 +202,9 @@ def carry_out(
     say.news(f"run {folder.name}: {verdict}{f' - {reason}' if reason else ''}")
     if verdict == "crashed":
         say.news(f"see  computerrl logs {named} --level warning")
-    if verdict in ("crashed", "stopped"):
+    if verdict in ("crashed", "stopped") and (wrong := ledgers.damage(folder)):
+        say.news(f"it can't go on: {wrong}")
+    elif verdict in ("crashed", "stopped"):
         say.news(f"continue with  {runfolder.to_continue(record, folder)}")
     return STATUS[verdict]
 

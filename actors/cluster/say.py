@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 
@@ -18,23 +19,48 @@ def clean(text: str, *, lines: bool = False) -> str:
     return "".join(c if c.isprintable() or (lines and c == "\n") else c.encode("unicode_escape").decode() for c in text)
 
 
+class Unwritten(Exception):  # noqa: N818 - ends a command in one line
+    """Standard output takes nothing: it is full, or its end is gone in another way than a reader's leaving."""
+
+
+def write(text: str, stream: TextIO, *, flush: bool = True) -> None:
+    """`text` as it stands. Raises BrokenPipeError, Unwritten."""
+    try:
+        stream.write(text)
+        if flush:
+            stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        name = "standard error" if stream is sys.stderr else "standard output"
+        raise Unwritten(f"{name} can't be written: {error.strerror}") from error
+
+
+def standing() -> None:
+    """Have the three standard streams open: what is opened next would else stand where a closed one was."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(handle, True)
+    os.close(handle)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115 - as long as the process
+
+
 def line(text: str = "", *, to: TextIO | None = None) -> None:
     """One or more lines of text."""
-    stream = to or sys.stdout
-    stream.write(clean(text, lines=True) + "\n")
-    stream.flush()
+    write(clean(text, lines=True) + "\n", to or sys.stdout)
 
 
 def news(text: str) -> None:
-    """Lines on how work goes. A reader who has left (`| head`) ends the telling and not the work."""
+    """Lines on how work goes. A reader who has left (`| head`) or a full disk ends the telling and not the work."""
     try:
         line(text)
-    except BrokenPipeError:
+    except (BrokenPipeError, Unwritten):
         unheard()
 
 
 def unheard() -> None:
-    """Nobody reads standard output any more, and nothing may be flushed into the closed pipe."""
+    """Nobody reads standard output any more, and nothing may be flushed into what takes nothing."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
@@ -60,8 +86,7 @@ def document(value: Any) -> None:
 
     plain = msgspec.to_builtins(value, enc_hook=str)
     text = json.dumps(plain, ensure_ascii=False, indent=2)
-    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n")
-    sys.stdout.flush()
+    write("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n", sys.stdout)
 
 
 def duration(seconds: float) -> str:

@@ -150,8 +150,9 @@ def main() -> None:
     parser.add_argument("--nice", type=int, default=0)
     args = parser.parse_args()
     die_with(args.parent)
-    # The terminal's Ctrl-C is the parent's business: it stops its children in order.
+    # The terminal's Ctrl-C and its end are the parent's business: it stops its children in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.nice(args.nice)
     uvloop.run(ChildHost(args).run())
 

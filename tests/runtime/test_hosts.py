@@ -193,9 +193,10 @@ def test_a_killed_parent_takes_its_hosts_with_it(tmp_path):
     assert gone(child)
 
 
-def test_the_first_signal_stops_cleanly(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_stops_cleanly(tmp_path, number):
     parent, child = start(tmp_path)
-    parent.send_signal(signal.SIGINT)
+    parent.send_signal(number)
     out, _ = parent.communicate(timeout=20)
     assert (out, parent.returncode) == ("clean\n", 0)
     assert gone(child)

@@ -61,7 +61,7 @@ def record(args: argparse.Namespace) -> int:
     else:
         if not what:
             raise ConfigError("nothing to record: name a SUITE, tasks with --tasks ID ..., or --deploy FILE")
-        name = args.name or f"demos-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+        name = args.name or places.unnamed("demos", begun)
         places.refuse_bad_name(name)
         folder = runs / name
         deploy = deploy_of(args)

@@ -58,7 +58,7 @@ def play(args: argparse.Namespace) -> int:
         if args.model is None:
             raise ConfigError("nothing to evaluate: name a MODEL: base, a model folder, a run, or last")
         weights = weights_of.locate(args.model, runs, args.at or "")
-        name = args.name or f"eval-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+        name = args.name or places.unnamed("eval", begun)
         places.refuse_bad_name(name)
         folder = (runs / name).resolve()
         _refuse_taken(folder)

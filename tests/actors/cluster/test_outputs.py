@@ -1,0 +1,81 @@
+"""Where what a command says can't go: full and closed standard output, a reader who leaves; damaged ledgers."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actors.cluster import ledgers, places, progress
+from actors.replay.schema import connect
+
+COMPUTERRL = [sys.executable, "-P", "-m", "actors.cluster.cli"]
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def told(words: str, to: str) -> subprocess.CompletedProcess[str]:
+    line = f"exec {' '.join(COMPUTERRL)} {words} {to}"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False, env=env)
+
+
+@pytest.mark.parametrize("words", ["keys", "keys --json", "--help", "--version", "parse --app vlc </dev/null"])
+def test_a_full_standard_output_is_one_line(words: str) -> None:
+    found = told(words, "> /dev/full")
+    assert (found.returncode, found.stderr) == (
+        1,
+        "computerrl: standard output can't be written: No space left on device\n",
+    )
+
+
+def test_a_closed_standard_output_takes_nothing_and_is_no_fault() -> None:
+    found = told("keys", ">&-")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert told("keys --nonsense", ">&- 2>&-").returncode == 2
+
+
+def test_a_reader_who_leaves_is_no_fault() -> None:
+    found = told("keys", "| head -n 1")
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_what_begins_without_a_name_in_one_second_has_names_of_its_own() -> None:
+    names = {places.unnamed("eval", 1764000000.0 + n / 1000) for n in range(1000)}
+    assert len(names) == 1000
+    for name in names:
+        places.refuse_bad_name(name)
+
+
+def test_a_damaged_ledger_is_told_and_a_sound_one_is_none(tmp_path: Path) -> None:
+    assert ledgers.damage(tmp_path) == ""
+    path = tmp_path / "ledger.sqlite"
+    database = connect(path)[0]
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    assert ledgers.damage(tmp_path) == ""
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
+    assert "damaged" in ledgers.damage(tmp_path) or "malformed" in ledgers.damage(tmp_path)
+    path.write_bytes(b"no database " * 400)
+    assert "can't be read" in ledgers.damage(tmp_path)
+
+
+class Gone(io.StringIO):
+    """A terminal that is gone."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, _text: str) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_terminal_that_is_gone_ends_the_telling_and_not_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Gone())
+    with progress.display("run x") as shown:
+        shown.note("still at work")
