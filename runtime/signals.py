@@ -1,8 +1,8 @@
 """Ctrl-C, and a terminal that is gone.
 
 Invariant: the first SIGINT, SIGTERM or SIGHUP asks for a clean stop, and the second ends the process at once. A SIGHUP
-that is ignored from outside (`nohup`) stays so. Child hosts die
-with it by the kernel's parent-death signal.
+that is ignored from outside (`nohup`) stays so. An ignored SIGINT is heeded: shells ignore it for what they start in
+the background. Child hosts die with this process by the kernel's parent-death signal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def stop_event() -> Iterator[asyncio.Event]:
             os._exit(128 + number)
         event.set()
 
-    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    hangup = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    heeded = [number for number in SIGNALS if number != signal.SIGHUP or hangup]
     for number in heeded:
         loop.add_signal_handler(number, received, number)
     try:
