@@ -135,6 +135,11 @@ class Tokenizer:
         """Number of ids, special tokens included."""
         return int(self._content.get_vocab_size(with_added_tokens=True))
 
+    @property
+    def largest_id(self) -> int:
+        """The largest id that a text can become; beyond `vocab_size` where ids have gaps, -1 without any id."""
+        return max(self._content.get_vocab(with_added_tokens=True).values(), default=-1)
+
     def encode(self, text: str) -> list[int]:
         """Content to ids without any special token. A lone surrogate is written out as its escape first."""
         sound = text.encode("utf-8", "backslashreplace").decode("utf-8")

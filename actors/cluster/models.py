@@ -49,25 +49,14 @@ def locate(base: str) -> Path:
         raise ConfigError(f"model folder {folder} lacks {', '.join(missing)}")
     if wrong := tensorfiles.problem(folder):
         raise ConfigError(f"model folder {folder}: {wrong}")
-    vocab, largest = read_architecture(folder).vocab, _largest_id(folder / "tokenizer.json")
-    if largest >= vocab:
+    tokenizer, vocab = Tokenizer.load(folder), read_architecture(folder).vocab
+    if (largest := tokenizer.largest_id) >= vocab:
         raise ConfigError(
             f"{folder}: tokenizer.json has ids up to {largest}, and config.json says vocab_size {vocab}: the tokenizer"
             " is another model's"
         )
-    Tokenizer.load(folder).prompt_ids("user")
+    tokenizer.prompt_ids("user")  # a chat template is a program: it may fail
     return folder
-
-
-def _largest_id(tokenizer: Path) -> int:
-    """The largest id that a text can become. Raises ConfigError."""
-    from tokenizers import Tokenizer as Backend
-
-    try:
-        backend = Backend.from_file(str(tokenizer))
-    except Exception as error:  # the library raises nothing narrower
-        raise ConfigError(f"{tokenizer} is no tokenizer: {error}") from error
-    return max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
 
 def fingerprint(model: str | Path) -> str:
