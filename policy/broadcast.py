@@ -26,7 +26,7 @@ from torch.distributed.distributed_c10d import (
     _world,
 )
 
-from runtime.errors import LearnerError
+from policy.errors import LearnerError
 
 PART_BYTES = 512 << 20  # sender and engine hold a part twice while it is under way
 # What SGLang holds as one tensor: the rows of these, one below the other.

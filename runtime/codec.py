@@ -11,8 +11,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from runtime import errors
-from runtime.errors import ActorFailed, ComputerRLError, ConfigError, ProtocolError
+from runtime.errors import ActorFailed, ComputerRLError, ConfigError, ProtocolError, named
 from runtime.message import Request
 
 _TRANSPORT = frozenset({"ActorGone", "DeadlineExceeded", "MailboxFull"})
@@ -57,16 +56,14 @@ def encode_error(error: BaseException) -> bytes:
 
 
 def decode_error(body: bytes, *, from_handler: bool) -> ComputerRLError:
-    """The error to raise at the asker.
+    """The error to raise at the asker: ActorFailed where this process knows no class of its name.
 
     A handler's ActorGone, DeadlineExceeded or MailboxFull concerns the handler's own peers, so it arrives as
     ActorFailed; bare ones always concern this very ask.
     """
     name, text = decode(body, tuple[str, str])
-    cls = getattr(errors, name, None)
-    if not isinstance(cls, type) or not issubclass(cls, ComputerRLError):
-        return ActorFailed(name, text)
-    if cls.__init__ is not Exception.__init__ or (from_handler and name in _TRANSPORT):
+    cls = named(name)
+    if cls is None or cls.__init__ is not Exception.__init__ or (from_handler and name in _TRANSPORT):
         return ActorFailed(name, text)
     return cls(text)
 

@@ -1,16 +1,35 @@
-"""Every error that this program raises on purpose.
+"""The base of every error that this program raises on purpose, and the errors of messages, hosts and stores.
 
-Invariant: an error that crosses an actor's border is one of these. Any other error is a defect and restarts the actor
-that it arose in. A library's errors are translated where they arise.
+Invariant: an error that crosses an actor's border derives from ComputerRLError, and its name means one class. Any other
+error is a defect and restarts the actor that it arose in. A library's errors are translated where they arise.
 """
 
 # ruff: noqa: N818 - an error is named after its condition, as in `except MailboxFull`
 
 from __future__ import annotations
 
+from typing import Any
+
+_NAMED: dict[str, type[ComputerRLError]] = {}  # every subclass that this process has imported
+
+
+def named(name: str) -> type[ComputerRLError] | None:
+    """The error class of that name, or None where this process has imported no such class."""
+    return _NAMED.get(name)
+
 
 class ComputerRLError(Exception):
-    """Base of all errors with a meaning. Its text is for people and fits on one line."""
+    """Base of all errors with a meaning. Its text is for people and fits on one line.
+
+    Raises TypeError where a second class of the same name is declared: an error travels between processes by its name.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        first = _NAMED.setdefault(cls.__name__, cls)
+        if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"two errors are named {cls.__name__}: in {first.__module__} and in {cls.__module__}")
+        _NAMED[cls.__name__] = cls
 
 
 class ConfigError(ComputerRLError):
@@ -56,81 +75,3 @@ class DiskRefuses(StoreError):
 
 class PayloadLost(StoreError):
     """A stored payload is gone, freed, torn or not what its digest says: another try would read the same."""
-
-
-class SamplerError(ComputerRLError):
-    """An engine refused, failed or answered nonsense."""
-
-
-class PutOff(SamplerError):
-    """Engines that hold one version serve RL now: what an evaluation round asked for is drawn later, from the start."""
-
-
-class LearnerError(ComputerRLError):
-    """A rank process failed or a step could not be computed."""
-
-
-class DesktopFault(ComputerRLError):
-    """Infrastructure under a desktop failed: seen from the host, never an outcome of the policy.
-
-    `culprit` is what quarantine counts it against: "seat", "host", "image", "task", "sampler" or "verifier".
-    """
-
-    def __init__(self, cause: str, detail: str, culprit: str) -> None:
-        super().__init__(f"{cause}: {detail}")
-        self.cause = cause
-        self.detail = detail
-        self.culprit = culprit
-
-
-class LeaseLost(DesktopFault):
-    """A desktop was called on a lease that is over: the pool took it back, so whatever it does is nobody's doing."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__("lease_expired", detail, "seat")
-
-
-class LedgerError(ComputerRLError):
-    """The replay ledger refused a request that contradicts what it holds."""
-
-
-class FencedOff(LedgerError):
-    """A fencing token is not outstanding any more: the work was handed to others or ended without its holder."""
-
-
-class EngineError(ComputerRLError):
-    """The embedded engine can't do what was asked: unusable weights, an unknown weight version."""
-
-
-class AgentBrokeDesktop(ComputerRLError):
-    """What the policy did ended its desktop, or made it answer nonsense: an outcome with reward 0, never a fault."""
-
-    def __init__(self, cause: str, detail: str) -> None:
-        super().__init__(f"{cause}: {detail}")
-        self.cause = cause
-        self.detail = detail
-
-
-class GuestRefused(ComputerRLError):
-    """The in-guest agent could not carry out one call; the desktop goes on. `kind` is one short word."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(f"{kind}: {text}")
-        self.kind = kind
-        self.text = text
-
-
-class EngineBusy(EngineError):
-    """The embedded engine's waiting line is full; the same request may succeed later."""
-
-
-class NoModel(LearnerError):
-    """The rank holds no model, or another version than the one asked about: it was restarted."""
-
-
-class EngineGone(SamplerError):
-    """The engine can't be reached, or the connection broke before its answer was complete."""
-
-
-class SamplerTimeout(SamplerError):
-    """No engine answered a request within the sampler's own limit."""

@@ -13,13 +13,14 @@ from pathlib import Path
 from actors.cluster import runfolder, suites
 from actors.cluster.config import Deploy
 from actors.cluster.nearest import hint
+from actors.errors import LedgerError
 from actors.replay import demofiles
 from actors.replay.demofiles import Header
 from actors.replay.demos import refuse_foreign
 from actors.replay.ledgerfile import LEDGER
 from apis.forms import FORMS
 from apis.space import SPACES
-from runtime.errors import ConfigError, LedgerError, StoreError
+from runtime.errors import ConfigError, StoreError
 
 SUFFIXES = (".jsonl", ".parquet")
 LAST = "last"

@@ -32,6 +32,7 @@ from actors.desktop.pool import Pool
 from actors.desktop.quarantine import Quarantine
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
+from actors.errors import DesktopFault, FencedOff
 from actors.replay.messages import (
     DISK,
     DISK_REFUSES,
@@ -51,9 +52,7 @@ from runtime.errors import (
     ActorGone,
     ComputerRLError,
     DeadlineExceeded,
-    DesktopFault,
     DiskRefuses,
-    FencedOff,
     MailboxFull,
     StoreError,
 )

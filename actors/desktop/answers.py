@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from actors.errors import Deferred, DesktopFault, SamplerError
 from actors.replay.messages import PUT_OFF, Lane, Reservation, VersionSpan
 from actors.sampler.messages import Generate, Refused
 from apis.forms import Turn
@@ -17,7 +18,7 @@ from apis.observation import Observation
 from apis.space import ActionSpace
 from apis.tasks import oracle
 from policy.tokenizer import Tokenizer
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, DesktopFault, MailboxFull, PutOff, SamplerError
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 from runtime.refs import Ref
 from runtime.seeds import stable_seed
 
@@ -86,7 +87,7 @@ class SampledAnswers:
         start = time.monotonic()
         try:
             reply = await self._sampler.ask(request, timeout_s=self._timeout_s, trace=self._trace)
-        except PutOff as error:
+        except Deferred as error:
             raise DesktopFault(PUT_OFF, str(error), "sampler") from error
         except (DeadlineExceeded, ActorGone, ActorFailed, MailboxFull, SamplerError) as error:
             raise DesktopFault("sampler_unavailable", str(error), "sampler") from error

@@ -18,9 +18,10 @@ from actors.desktop.faults import BrokenBy, FaultCause, LinkState, judge
 from actors.desktop.link import LinkDown, seen_of
 from actors.desktop.pool import BootedDesktop
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
+from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.tasks.manifest import MANIFEST, Manifest
 from apis.tasks.verify import FileView, Wanted
-from runtime.errors import AgentBrokeDesktop, DesktopFault, ProtocolError
+from runtime.errors import ProtocolError
 
 CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
 

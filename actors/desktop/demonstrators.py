@@ -17,6 +17,7 @@ from actors.desktop.answers import Answer, Prompt
 from actors.desktop.endpoint import Endpoint, EndpointDown, key_of
 from actors.desktop.members import EndpointMember, Member, OracleMember, hasty, refuse_bad_pool, who
 from actors.desktop.retold import NOTHING, heard, retell
+from actors.errors import DesktopFault
 from actors.replay.messages import Reservation
 from apis import tasks
 from apis.actions import Exit, line
@@ -27,7 +28,6 @@ from apis.reasoning import spoken
 from apis.space import ActionSpace, routes_in
 from apis.tasks.demonstrator import Oracle
 from policy.tokenizer import Tokenizer
-from runtime.errors import DesktopFault
 
 MIXED = "mixed"  # the ledger's word for an attempt in which everybody takes steps
 DONE = "that is done"

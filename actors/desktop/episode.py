@@ -17,6 +17,7 @@ from actors.desktop.body import Body
 from actors.desktop.machine import Ending, Stage, ending_after, judge, needs_verifier
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import WHOLE_ONE_IN, SeatConfig
+from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Outcome, Reservation, StepPayload, StepRef
 from apis.actions import Action, line
 from apis.execute import Call, Plan, plan, setup
@@ -28,7 +29,7 @@ from apis.tasks import task as task_of
 from apis.tasks.manifest import Manifest
 from apis.tasks.osworld import Task
 from apis.tasks.verify import wanted
-from runtime.errors import AgentBrokeDesktop, DesktopFault, GuestRefused, ProtocolError
+from runtime.errors import ProtocolError
 
 Enter = Callable[[Stage], None]
 

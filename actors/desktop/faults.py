@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from runtime.errors import AgentBrokeDesktop, DesktopFault
+from actors.errors import AgentBrokeDesktop, DesktopFault
 
 
 class Culprit(StrEnum):

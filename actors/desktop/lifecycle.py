@@ -21,7 +21,8 @@ from enum import StrEnum
 
 import msgspec
 
-from runtime.errors import LeaseLost, ProtocolError
+from actors.errors import LeaseLost
+from runtime.errors import ProtocolError
 
 
 class State(StrEnum):

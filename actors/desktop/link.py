@@ -25,7 +25,8 @@ import msgspec
 from actors.desktop.faults import LinkState, Seen
 from actors.desktop.providers.abc import Desktop, Health
 from actors.desktop.wire import FILES, MAX_FRAME_BYTES, MAX_RESULT_BYTES, RESULTS, Reply
-from runtime.errors import ComputerRLError, GuestRefused, ProtocolError
+from actors.errors import GuestRefused
+from runtime.errors import ComputerRLError, ProtocolError
 
 _LENGTH = struct.Struct(">I")
 _WINDOW_BYTES = 8 << 20

@@ -18,10 +18,10 @@ from actors.desktop.machine import Stage, StageClock
 from actors.desktop.pool import BootedDesktop, Pool
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
+from actors.errors import DesktopFault
 from actors.replay.messages import Fault, Lane, Outcome, Phase, PhaseRef, Reservation, Sampling, StepPayload, StepRef
 from apis.space import ActionSpace
 from policy.tokenizer import Tokenizer
-from runtime.errors import DesktopFault
 from runtime.message import BlobRef
 
 MAX_STEPS = 12

@@ -25,7 +25,7 @@ from actors.desktop.providers.abc import Desktop, DesktopSpec, Health, Provider
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.wards import Wards
-from runtime.errors import DesktopFault, GuestRefused
+from actors.errors import DesktopFault, GuestRefused
 from runtime.events import Event
 
 CHECK_S = 5.0  # for a spare to answer before it is handed out

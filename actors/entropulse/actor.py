@@ -10,15 +10,18 @@ import asyncio
 import math
 from pathlib import Path
 
+from policy.errors import NoModel
+
 from actors.entropulse import events
 from actors.entropulse.config import EntropulseSettings
 from actors.entropulse.machine import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Stay, Switch, decide
 from actors.entropulse.pins import PinnedFolders
+from actors.errors import LedgerError
 from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.messages import Figures, GetFigures, OpenEval, Sampling, WaitFigures
 from actors.sampler.messages import Pin, Unpin
 from runtime.actor import Actor
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, LedgerError, MailboxFull, NoModel, StoreError
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull, StoreError
 from runtime.message import Version
 
 LOOK_S = 0.5  # figures change with every commit; more often than this nobody needs to decide

@@ -13,8 +13,8 @@ import msgspec
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings
 from actors.entropulse.plateau import measured, plateau
+from actors.errors import LedgerError
 from actors.replay.messages import Figures, Phase, PhaseRef, SetPhase
-from runtime.errors import LedgerError
 from runtime.message import Version
 
 AFTER_BC = "after_bc"

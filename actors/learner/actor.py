@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from policy.errors import LearnerError, NoModel
 
+from actors.errors import FencedOff
 from actors.learner import batches, events, parcels, payloads
 from actors.learner.asking import ask_ledger
 from actors.learner.config import LearnerSettings
@@ -53,15 +55,7 @@ from actors.replay.messages import (
 from actors.sampler.messages import Weights
 from runtime.actor import Actor, handles
 from runtime.disk import DiskGate
-from runtime.errors import (
-    ActorGone,
-    DeadlineExceeded,
-    DiskRefuses,
-    FencedOff,
-    LearnerError,
-    MailboxFull,
-    NoModel,
-)
+from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull
 from runtime.message import Request, Version
 
 R = TypeVar("R")

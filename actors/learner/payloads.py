@@ -9,9 +9,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
+from policy.errors import LearnerError
 
 from actors.replay.messages import StepPayload, Unreadable
-from runtime.errors import LearnerError, PayloadLost
+from runtime.errors import PayloadLost
 from runtime.message import BlobRef
 from runtime.segments import read_blob
 

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from policy.errors import LearnerError, NoModel
+
 from actors.learner import parcels
 from actors.learner.config import RankSettings
 from actors.learner.messages import (
@@ -34,7 +36,7 @@ from policy import checkpoints
 from policy.packing import MicroBatch, PackedSample
 from runtime import disk
 from runtime.actor import Actor, handles
-from runtime.errors import DiskRefuses, LearnerError, NoModel, StoreError
+from runtime.errors import DiskRefuses, StoreError
 from runtime.message import Version
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
+from actors.errors import LedgerError
 from actors.replay import events, groups
 from actors.replay.config import LedgerSettings
 from actors.replay.groups import Ending, GroupState, GroupStatus, Slot, SlotState
 from actors.replay.messages import Phase, PhaseRef
 from actors.replay.staleness import Lineages
 from actors.replay.strata import strata
-from runtime.errors import LedgerError
 from runtime.events import Event
 from runtime.message import Version
 

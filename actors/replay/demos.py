@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.errors import LedgerError
 from actors.replay import demofiles, events, shown
 from actors.replay.book import Book
 from actors.replay.cold import Shown, Tally
@@ -17,7 +18,7 @@ from actors.replay.demofiles import Demo, DemoStep, Header, Tried
 from actors.replay.memory import store_steps
 from actors.replay.messages import DemosMoved, Lane, PhaseRef, Reservation, Sampling, StepRef
 from actors.replay.strata import family_of, name_of
-from runtime.errors import LedgerError, PayloadLost, StoreError
+from runtime.errors import PayloadLost, StoreError
 from runtime.segments import SegmentStore
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 
 import msgspec
 
+from actors.errors import FencedOff, LedgerError
 from actors.replay import admission, curriculum, events, evidence, groups, phases, rounds, shown, strata, wards
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState, SlotState
@@ -28,7 +29,6 @@ from actors.replay.messages import (
     Sampling,
     StepRef,
 )
-from runtime.errors import FencedOff, LedgerError
 from runtime.message import Done, Version
 from runtime.seeds import stable_seed
 

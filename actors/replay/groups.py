@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from runtime.errors import LedgerError
+from actors.errors import LedgerError
 
 
 class GroupState(StrEnum):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
+from actors.errors import LedgerError
 from actors.replay import events, shown
 from actors.replay import evidence as pace
 from actors.replay.book import Book, Stay
 from actors.replay.groups import Ending, GroupState
 from actors.replay.messages import Phase, PhaseRef, Serving, SetPhase
-from runtime.errors import LedgerError
 from runtime.message import Done
 
 

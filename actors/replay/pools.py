@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import msgspec
 
+from actors.errors import LedgerError
 from actors.replay import events
 from actors.replay.book import Book, Row, Stay
 from actors.replay.messages import Lane, Phase, StepRef
 from actors.replay.reservoir import choose, minibatch
-from runtime.errors import LedgerError
 from runtime.seeds import stable_seed
 
 ANY = 1 << 62  # above every sequence number

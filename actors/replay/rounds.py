@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from actors.errors import LedgerError
 from actors.replay import events
 from actors.replay.book import Book, Row
 from actors.replay.evaluation import Episode, summarise
 from actors.replay.messages import EvalFigures, Lane, OpenEval, Phase, Sampling
-from runtime.errors import LedgerError
 from runtime.message import Done, Version
 from runtime.seeds import stable_seed
 

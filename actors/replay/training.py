@@ -11,6 +11,7 @@ from itertools import takewhile
 
 import msgspec
 
+from actors.errors import FencedOff, LedgerError
 from actors.replay import curriculum, events, evidence, phases, pools, rounds
 from actors.replay.book import Book, Row, Stay
 from actors.replay.groups import Ending, GroupState
@@ -30,7 +31,6 @@ from actors.replay.messages import (
     TrajectoryRef,
 )
 from actors.replay.staleness import Lineages, too_stale
-from runtime.errors import FencedOff, LedgerError
 from runtime.message import Done, Version
 
 _DIGEST = "digest:"  # before the version of a checkpoint

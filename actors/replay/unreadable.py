@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
+from actors.errors import FencedOff
 from actors.replay import events, training
 from actors.replay.book import Book
 from actors.replay.groups import Ending
 from actors.replay.memory import load_steps
 from actors.replay.messages import Batch, StepRef, Unreadable
 from actors.replay.pools import UNREADABLE
-from runtime.errors import FencedOff
 from runtime.message import BlobRef, Done
 
 STATE = "unreadable"  # of the lease

@@ -12,13 +12,15 @@ from collections import OrderedDict
 
 import msgspec
 
+from actors.errors import EngineGone, SamplerError, SamplerTimeout
 from actors.sampler import events, wire
 from actors.sampler.config import SamplerSettings
 from actors.sampler.keeper import EngineKeeper
 from actors.sampler.latest import Latest
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
+from policy.errors import EngineBusy, EngineError
 from runtime.actor import Actor, handles
-from runtime.errors import DeadlineExceeded, EngineBusy, EngineError, EngineGone, SamplerError, SamplerTimeout
+from runtime.errors import DeadlineExceeded
 from runtime.message import Done
 from runtime.waits import waiting
 
@@ -99,7 +101,7 @@ class SamplerActor(Actor):
     async def _draw(self, msg: Generate) -> Generated:
         began, attempt, delay = time.monotonic(), 0, _RETRY_FIRST_S
         while True:
-            if msg.elsewhere and not self._keeper.takes(msg.pin) and not self._keeper.pins.put_off(msg.pin):
+            if msg.elsewhere and not self._keeper.takes(msg.pin) and not self._keeper.pins.deferred(msg.pin):
                 up = self._keeper.takes(None)
                 raise (EngineBusy if up else EngineGone)(f"{self.ctx.name} is {self.doing()}")
             await self._keeper.ready(msg.pin)

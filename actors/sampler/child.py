@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from runtime.errors import ConfigError, EngineGone
+from actors.errors import EngineGone
+from runtime.errors import ConfigError
 
 _STOP_GRACE_S = 5.0
 _LINES_KEPT = 20

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
+from policy.errors import EngineBusy, EngineError
 
+from actors.errors import EngineGone
 from actors.sampler import wire
 from actors.sampler.limits import Limits
 from policy.architecture import read_architecture
 from runtime.bounded import joined
-from runtime.errors import EngineBusy, EngineError, EngineGone
 
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 32 << 20

@@ -11,9 +11,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from policy.errors import EngineError
+
+from actors.errors import EngineGone
 from actors.learner.messages import Ticket
 from actors.sampler.client import CONTROL_TIMEOUT_S, EngineClient
-from runtime.errors import EngineError, EngineGone
 
 MARGIN_S = 10.0
 DIFFERENCES_TOLD = 3

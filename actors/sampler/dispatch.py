@@ -1,7 +1,7 @@
 """The router in front of several samplers: one mailbox for all seats.
 
 Invariant: an engine that dies during a request costs another try elsewhere, and not the request. A request is given
-up at its deadline, where no engine can ever take it, or where its round is put off (PutOff).
+up at its deadline, where no engine can ever take it, or where its round is deferred (Deferred).
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections import Counter
 
 import msgspec
 
+from actors.errors import EngineGone, SamplerTimeout
 from actors.sampler import events
 from actors.sampler.messages import Generate, Generated, Refused
 from actors.sampler.router import HIT, MOVED, NEW, Router, RouterConfig
+from policy.errors import EngineBusy
 from runtime.actor import Actor, handles
-from runtime.errors import ActorGone, DeadlineExceeded, EngineBusy, EngineGone, MailboxFull, SamplerTimeout
+from runtime.errors import ActorGone, DeadlineExceeded, MailboxFull
 from runtime.waits import waiting
 
 _REPORT_S = 30.0

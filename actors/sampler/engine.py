@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Protocol
 
 import aiohttp
+from policy.errors import EngineBusy, EngineError
 
+from actors.errors import EngineGone, SamplerError
 from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.engine_process import EngineProcess
 from actors.sampler.latest import Latest
 from actors.sampler.sglang_process import SglangProcess
 from runtime.clock import Clock
-from runtime.errors import EngineBusy, EngineError, EngineGone, SamplerError
 
 _PROBE_PERIOD_S = 5.0
 _EXIT_AFTER_BREAK_S = 5.0

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 
 import msgspec
+from policy.errors import NoModel
 
+from actors.errors import EngineGone
 from actors.learner.messages import JoinGroup, PassGroup, Ticket, WriteWeights
 from actors.sampler import events
 from actors.sampler.client import EngineClient
@@ -17,7 +19,7 @@ from actors.sampler.config import SamplersConfig
 from actors.sampler.latest import Latest, there
 from actors.sampler.messages import Weights
 from runtime.actor import Context
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, EngineGone, MailboxFull, NoModel
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 
 ANSWER_S = 30.0  # beside the time for gathering: the learner asks its rank
 TELL_TIMEOUT_S = 5.0

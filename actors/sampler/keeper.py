@@ -11,6 +11,7 @@ import functools
 import time
 from collections import deque
 
+from actors.errors import Deferred, EngineGone, SamplerError
 from actors.learner.messages import Ticket
 from actors.sampler import events
 from actors.sampler.config import SamplerSettings
@@ -24,8 +25,8 @@ from actors.sampler.loader import Loader, Verdict, check_digest
 from actors.sampler.pinning import Pins
 from actors.sampler.probing import silence
 from actors.sampler.telling import Telling
+from policy.errors import EngineBusy, EngineError
 from runtime.actor import Context
-from runtime.errors import EngineBusy, EngineError, EngineGone, PutOff, SamplerError
 from runtime.message import Version
 from runtime.supervision import GiveUp, RestartBudget
 
@@ -126,7 +127,7 @@ class EngineKeeper:
         return True
 
     async def unpin(self, version: Version) -> None:
-        """Let a version go; unknown ones are no error. What still asks an engine of one version for it is put off."""
+        """Let a version go; unknown ones are no error. What still asks an engine of one version for it is deferred."""
         dropped = self.pins.drop(version)
         self._remember()
         self._wake()
@@ -142,10 +143,10 @@ class EngineKeeper:
         self._ctx.log.emit(events.WEIGHTS_UNPINNED, version=str(version))
 
     async def ready(self, pin: Version | None) -> None:
-        """Return once the engine may be asked, and holds `pin` if it can hold only one version. Raises PutOff."""
+        """Return once the engine may be asked, and holds `pin` if it can hold only one version. Raises Deferred."""
         while not self.takes(pin):
-            if self.pins.put_off(pin):
-                raise PutOff(f"the round on {pin} stands back for RL")
+            if self.pins.deferred(pin):
+                raise Deferred(f"the round on {pin} stands back for RL")
             await self._seen.wait()
 
     def takes(self, pin: Version | None) -> bool:
@@ -355,7 +356,7 @@ class EngineKeeper:
                     return False
             self._broken = 0
             if latest.version in self.pins.held and self._settings.sglang:
-                del self.pins.held[latest.version]  # refused, not put off: what asks for it waits for its deadline
+                del self.pins.held[latest.version]  # refused, not deferred: what asks for it waits for its deadline
                 self._remember()
                 self._aim()
             self._see(Refusal(latest.version))

@@ -1,7 +1,7 @@
 """The versions that evaluation rounds need of an engine.
 
 Invariant: an engine that holds one version serves the version that was pinned first. A request for a version that was
-unpinned is put off. No other request is.
+unpinned is deferred. No other request is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Pins:
             new = True
         return new
 
-    def put_off(self, version: Version | None) -> bool:
+    def deferred(self, version: Version | None) -> bool:
         """Whether a request for `version` is to come again later."""
         return version in self._let_go
 

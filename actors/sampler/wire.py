@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from actors.errors import EngineGone, SamplerError
 from actors.replay.messages import Sampling, VersionSpan
 from actors.sampler.messages import Generated
-from runtime.errors import EngineGone, SamplerError
 from runtime.message import Version
 
 

@@ -22,7 +22,7 @@ import uvloop
 
 from policy.engine.options import EngineOptions
 from policy.engine.server import serving
-from runtime.errors import EngineError
+from policy.errors import EngineError
 
 _PR_SET_PDEATHSIG = 1
 _EXIT_UNUSABLE = 2  # the model can't be served: a restart does not help

@@ -22,7 +22,7 @@ from policy.engine.protocol import BadRequest
 from policy.engine.sequence import Draw, Sequence
 from policy.engine.weights import Weights, load_weights
 from policy.engine.worker import EngineThread
-from runtime.errors import EngineError
+from policy.errors import EngineError
 
 _HEALTH_TIMEOUT_S = 20.0
 

@@ -21,7 +21,7 @@ from policy.engine.sampling import draw, score
 from policy.engine.scheduler import Scheduler, Work
 from policy.engine.sequence import FOLLOW, MIXED, Finish, Sequence
 from policy.engine.weights import Weights
-from runtime.errors import EngineError
+from policy.errors import EngineError
 
 
 @dataclass(slots=True)

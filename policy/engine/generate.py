@@ -19,7 +19,7 @@ from policy.engine.protocol import BadRequest, GenerateBody, SamplingParams, rea
 from policy.engine.sequence import Draw, Finish, Sequence
 from policy.engine.text import Text
 from policy.engine.worker import EngineThread, Snapshot, Ticket
-from runtime.errors import EngineBusy, EngineError
+from policy.errors import EngineBusy, EngineError
 
 _encode = msgspec.json.Encoder().encode
 

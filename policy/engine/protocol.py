@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from runtime.errors import EngineError
+from policy.errors import EngineError
 
 _UNBOUNDED_TOP_K = 1 << 30  # SGLang's own spelling of "all tokens"
 

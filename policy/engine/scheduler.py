@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from policy.engine.sequence import Finish, Sequence
-from runtime.errors import EngineBusy
+from policy.errors import EngineBusy
 
 
 class Work(NamedTuple):

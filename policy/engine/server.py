@@ -26,7 +26,7 @@ from policy.engine.protocol import BadRequest
 from policy.engine.text import Text
 from policy.engine.weights import load_weights
 from policy.engine.worker import EngineThread
-from runtime.errors import EngineError
+from policy.errors import EngineError
 
 _MAX_BODY_BYTES = 64 << 20
 

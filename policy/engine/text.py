@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from runtime.errors import EngineError
+from policy.errors import EngineError
 
 
 class Text:

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from policy import tensorfiles
 from policy.architecture import Architecture, read_architecture
-from runtime.errors import ConfigError, EngineError
+from policy.errors import EngineError
+from runtime.errors import ConfigError
 
 
 class _Take(Protocol):

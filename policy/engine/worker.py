@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from policy.engine.core import EngineCore
 from policy.engine.sequence import Finish, Sequence, Span
-from runtime.errors import EngineError
+from policy.errors import EngineError
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from megatron.core import parallel_state
 from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes
 from torch import Tensor, nn
 
+from policy.errors import LearnerError
 from policy.weights import hf_names, strips
-from runtime.errors import LearnerError
 
 
 def mark(model: nn.Module) -> None:

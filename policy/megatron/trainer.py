@@ -17,6 +17,7 @@ from torch import Tensor
 
 from policy import checkpoints, hf_folder
 from policy.architecture import read_architecture
+from policy.errors import LearnerError
 from policy.losses import Objective, grpo_terms, log_ratio
 from policy.megatron import checkpoint, partition, shim
 from policy.megatron.model import PackedInputs, PolicyModel, ensure_parallel
@@ -26,7 +27,7 @@ from policy.megatron.vocab import entropy, predicted, token_logprobs
 from policy.optim import OptimConfig
 from policy.packing import MicroBatch
 from policy.weights import to_hf
-from runtime.errors import LearnerError, StoreError
+from runtime.errors import StoreError
 
 __all__ = ["OptimConfig", "Trainer"]
 

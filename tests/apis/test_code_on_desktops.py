@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from actors.errors import GuestRefused
 
 from actors.cluster.apicheck.command import missing
 from actors.cluster.apicheck.desk import RealDesk, opened
@@ -14,7 +15,6 @@ from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox import cgroups
 from apis.check import cases_code
 from apis.observation import from_guest
-from runtime.errors import GuestRefused
 from tests.apis.plays import Form, oracle_solves
 
 without = pytest.mark.skipif(bool(missing("code")), reason=missing("code") or "it is here")

@@ -15,11 +15,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "repl
 import shutil
 import tempfile
 
+from actors.errors import FencedOff
 from ledger_tools import FAULT, Play, step
 
 from actors.replay.messages import Batch, Commit, Fault, Lane, Outcome, Release, TrajectoryRef
 from runtime.codec import decode, encode
-from runtime.errors import FencedOff, ProtocolError
+from runtime.errors import ProtocolError
 
 
 def test_faults_are_not_outcomes_in_types() -> None:

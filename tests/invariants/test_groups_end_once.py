@@ -11,13 +11,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "replay"))
 
+from actors.errors import LedgerError
 from ledger_machine import FEW_LONG_RUNS, LedgerMachine
 from ledger_tools import Play, step
 
 from actors.replay import groups
 from actors.replay.groups import Ending, GroupState, GroupStatus
 from actors.replay.messages import Phase
-from runtime.errors import LedgerError
 
 MOVES: list[Callable[[GroupStatus], GroupStatus]] = [
     *(partial(groups.move, to=state) for state in GroupState),

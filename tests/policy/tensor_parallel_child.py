@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from policy.errors import LearnerError
 from safetensors.torch import save_file
 
 from policy.architecture import read_architecture
@@ -21,7 +22,6 @@ from policy.megatron.model import PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import PackedSample, pack
-from runtime.errors import LearnerError
 
 CLIP = 0.05  # far below the gradient's norm, so that a wrong norm is a wrong step
 SETTINGS = OptimConfig(clip_grad=CLIP)

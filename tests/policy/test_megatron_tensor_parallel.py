@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from megatron.core.models.gpt import GPTModel
+from policy.errors import LearnerError
 from safetensors.torch import load_file
 
 from policy.architecture import read_architecture
@@ -19,7 +20,6 @@ from policy.megatron.model import PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
 from policy.megatron.spec import layer_spec
 from policy.megatron.trainer import OptimConfig
-from runtime.errors import LearnerError
 from tests.policy import tensor_parallel_child, tiny_models
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from policy.errors import LearnerError
 
 from policy.losses import Objective
 from policy.megatron.trainer import OptimConfig, Trainer
@@ -19,7 +20,7 @@ from policy.packing import (
     pack,
     pack_cross_entropy,
 )
-from runtime.errors import LearnerError, StoreError
+from runtime.errors import StoreError
 from tests.policy import tiny_models
 
 DIRECT = Objective(kl_coef=0.05)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from policy.errors import EngineError
 from safetensors.torch import load_file, save_file
 
 from actors.cluster import models
 from policy import hf_folder, tensorfiles
 from policy.engine.weights import load_weights
 from policy.megatron.trainer import OptimConfig, Trainer
-from runtime.errors import ConfigError, EngineError
+from runtime.errors import ConfigError
 from tests.policy import tiny_models
 
 Q = "model.layers.0.self_attn.q_proj.weight"

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from runtime.actor import Actor, handles
-from runtime.errors import ConfigError, DesktopFault, SamplerError
+from runtime.errors import ComputerRLError, ConfigError
 from runtime.events import declare
 from runtime.message import Done, Message, Request
 from runtime.status import ActorStatus
@@ -27,6 +27,15 @@ async def seen(system: ActorSystem, name: str, **wanted: Any) -> ActorStatus:
                 if status.name == name and all(getattr(status, field) == value for field, value in wanted.items()):
                     return status
             await asyncio.sleep(0.01)
+
+
+class NoEngineError(ComputerRLError):
+    pass
+
+
+class CausedError(ComputerRLError):
+    def __init__(self, cause: str, detail: str) -> None:
+        super().__init__(f"{cause}: {detail}")
 
 
 class Number(Message):
@@ -150,10 +159,10 @@ class Counter(Actor):
     @handles(Boom)
     async def boom(self, msg: Boom) -> Done:
         match msg.kind:
-            case "sampler":
-                raise SamplerError("no engine")
+            case "named":
+                raise NoEngineError("no engine")
             case "fault":
-                raise DesktopFault("boot_timeout", "30 s", "seat")
+                raise CausedError("boot_timeout", "30 s")
         raise RuntimeError("a defect\x1b[2J")
 
     @handles(Sleep)

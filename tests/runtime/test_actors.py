@@ -22,6 +22,7 @@ from example_actors import (  # noqa: E402
     Hold,
     Leave,
     Lie,
+    NoEngineError,
     Number,
     Pid,
     Sleep,
@@ -35,15 +36,7 @@ from example_actors import (  # noqa: E402
 
 from runtime.actor import Actor, handles  # noqa: E402
 from runtime.control import query_status  # noqa: E402
-from runtime.errors import (  # noqa: E402
-    ActorFailed,
-    ActorGone,
-    ConfigError,
-    DeadlineExceeded,
-    MailboxFull,
-    ProtocolError,
-    SamplerError,
-)
+from runtime.errors import ActorFailed, ActorGone, ConfigError, DeadlineExceeded, MailboxFull, ProtocolError  # noqa: E402
 from runtime.logs_read import read_logs  # noqa: E402
 from runtime.message import Done, Message, Request  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
@@ -90,11 +83,11 @@ async def test_domain_errors_travel_and_do_not_kill(system, host):
     await system.spawn(spec("a", host))
     a = system.ref("a")
     await a.ask(Add(n=1), timeout_s=5)
-    with pytest.raises(SamplerError, match="no engine"):
-        await a.ask(Boom(kind="sampler"), timeout_s=5)
+    with pytest.raises(NoEngineError, match="no engine"):
+        await a.ask(Boom(kind="named"), timeout_s=5)
     with pytest.raises(ActorFailed) as fault:
         await a.ask(Boom(kind="fault"), timeout_s=5)
-    assert (fault.value.type_name, fault.value.text) == ("DesktopFault", "boot_timeout: 30 s")
+    assert (fault.value.type_name, fault.value.text) == ("CausedError", "boot_timeout: 30 s")
     with pytest.raises(ActorFailed) as far:
         await a.ask(Via(peer="nobody", n=1), timeout_s=5)
     assert far.value.type_name == "ActorGone"  # the handler's own peer is gone, not this one

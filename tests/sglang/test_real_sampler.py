@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from actors.errors import Deferred
 from actors.replay.messages import Sampling, Serving
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
 from policy.hf_folder import digest
 from runtime.actor import Actor, handles
-from runtime.errors import PutOff
 from runtime.logs_read import read_logs
 from runtime.message import Done, Version
 from runtime.refs import Ref
@@ -127,7 +127,7 @@ async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]
         check(models[0], await ask(ref, "e", pin=BASE), BASE)
         await ref.ask(Unpin(version=BASE), timeout_s=WAIT_S)
         await Ledger.hears(SECOND)
-        with pytest.raises(PutOff):
+        with pytest.raises(Deferred):
             await ask(ref, "late", pin=BASE)
 
         # A server that is killed in the middle of a request comes back with the newest weights, and answers it.

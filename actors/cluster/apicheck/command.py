@@ -23,12 +23,13 @@ from actors.cluster.taskcheck.display import Progress, stream
 from actors.desktop.link import LinkDown
 from actors.desktop.providers import editor
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.errors import DesktopFault
 from apis.apps import ALIASES, APP_NAMES, app_named
 from apis.check import TABLES
 from apis.check.case import NotSo
 from apis.check.run import run
 from apis.tools import TOOLS
-from runtime.errors import ConfigError, DesktopFault
+from runtime.errors import ConfigError
 from runtime.system import run as run_loop
 
 APPS = tuple(name for name in APP_NAMES if name in TOOLS)

@@ -16,12 +16,12 @@ from actors.desktop.link import GuestLink
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.wire import Frame
+from actors.errors import GuestRefused
 from apis.apps import app_named, app_of_class
 from apis.check.case import NotSo, Table
 from apis.check.run import REFUSED
 from apis.grammar import Refusal, parse
 from apis.tools import declared
-from runtime.errors import GuestRefused
 
 CALL_S = 30.0
 OPEN_MS = 25_000  # an application that starts for the first time, on a busy machine

@@ -17,7 +17,8 @@ from actors.cluster.bench import actions, hold, lives, stage
 from actors.cluster.bench.figures import Target
 from actors.cluster.bench.processes import KINDS
 from actors.desktop.link import LinkDown
-from runtime.errors import ConfigError, DesktopFault, GuestRefused
+from actors.errors import DesktopFault, GuestRefused
+from runtime.errors import ConfigError
 
 ACT_MS = {True: 150.0, False: 500.0}  # light, Calc: a click with settle and observation at the 50th percentile
 BOOT_CPU_S = 0.3

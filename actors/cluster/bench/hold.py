@@ -19,7 +19,8 @@ from actors.cluster.bench.figures import median
 from actors.desktop.link import LinkDown
 from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from runtime.errors import ConfigError, DesktopFault, GuestRefused
+from actors.errors import DesktopFault, GuestRefused
+from runtime.errors import ConfigError
 
 BOOTS_AT_ONCE = 2
 ROUGHLY_BYTES = {True: 60 << 20, False: 150 << 20}  # of one desktop, light or not: refuses what can't fit

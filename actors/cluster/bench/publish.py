@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from policy.errors import EngineError
 
 from actors.cluster import models, runfolder, say
 from actors.cluster.bench import no_bars
 from actors.cluster.bench.figures import Target, median
 from actors.cluster.report.lives import in_a_row
+from actors.errors import SamplerError
 from actors.learner.messages import Part, Ticket
 from actors.sampler import collective
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
@@ -31,7 +33,7 @@ from actors.sampler.latest import Latest
 from actors.sampler.loader import Loader, difference
 from actors.sampler.sglang_process import interpreter
 from runtime.clock import RealClock
-from runtime.errors import ConfigError, EngineError, SamplerError
+from runtime.errors import ConfigError
 from runtime.logs_read import read_logs
 from runtime.message import Version
 

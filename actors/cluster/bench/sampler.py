@@ -22,13 +22,14 @@ from actors.cluster import models, say
 from actors.cluster.bench import no_bars
 from actors.cluster.bench.figures import Target, median, percentile
 from actors.cluster.nearest import hint
+from actors.errors import SamplerError
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.engine import StartedEngine
 from actors.sampler.latest import Latest
 from actors.sampler.sglang_process import interpreter
 from policy.architecture import read_architecture
 from runtime.clock import RealClock
-from runtime.errors import ConfigError, SamplerError
+from runtime.errors import ConfigError
 from runtime.message import Version
 
 ENGINES = ("embedded", "sglang", "batched", "sequential")

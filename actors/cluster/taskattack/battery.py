@@ -19,11 +19,11 @@ from actors.desktop.body import Body, Frozen
 from actors.desktop.link import connect
 from actors.desktop.pool import BootedDesktop
 from actors.desktop.providers.abc import Desktop
+from actors.errors import DesktopFault
 from apis.tasks import judged
 from apis.tasks.manifest import Manifest
 from apis.tasks.osworld import Task
 from apis.tasks.verify import Wanted
-from runtime.errors import DesktopFault
 
 SCRIPT_S = 60.0  # for one cheat
 _KEPT = "/tmp/kept"  # noqa: S108 - of the desktop

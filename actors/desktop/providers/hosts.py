@@ -24,9 +24,10 @@ from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import outside, remote
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health, Provider
 from actors.desktop.providers.outside import FileSeen, ReadLimits
+from actors.errors import DesktopFault
 from apis.guest.members import NOT_STOPPED
 from apis.tasks.verify import Wanted
-from runtime.errors import ConfigError, DesktopFault
+from runtime.errors import ConfigError
 
 PYTHON = "/usr/bin/python3"
 MARK = "COMPUTERRL_DESKTOP"  # as in the guest's session: what it starts carries this in its environment

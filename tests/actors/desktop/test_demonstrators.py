@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from actors.errors import DesktopFault
 from aiohttp import web
 from endpoint_stand_in import PAPER, Script, StandIn, completion
 from hypothesis import example, given
@@ -26,7 +27,7 @@ from apis.forms import Turn, element_names, window_names
 from apis.grammar import Refusal, parse
 from apis.observation import Observation, from_guest
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
-from runtime.errors import ConfigError, DesktopFault
+from runtime.errors import ConfigError
 
 DRAFT = "```python\nAgent.exit(success=False)\n```"
 TASK = "text_editor/train/1"

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 
 from actors.desktop.answers import Answer, DemonstratedAnswers, Prompt, PromptTooLong
 from actors.desktop.body import Body
@@ -24,7 +25,6 @@ from apis.forms import Turn
 from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
-from runtime.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from runtime.segments import SegmentStore, read_blob
 
 TASK = "text_editor/train/100"

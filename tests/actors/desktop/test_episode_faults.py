@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 import pytest_asyncio
+from actors.errors import DesktopFault, GuestRefused
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.body import Body
@@ -30,7 +31,6 @@ from apis.forms import Turn
 from apis.observation import Observation
 from apis.tasks.manifest import MANIFEST, Manifest
 from apis.tasks.verify import Wanted
-from runtime.errors import DesktopFault, GuestRefused
 from runtime.segments import SegmentStore
 
 FRAME = {"windows": [{"id": 7, "class": "Mousepad", "title": "plum.txt", "active": True}], "elements": []}

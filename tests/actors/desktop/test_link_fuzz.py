@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from actors.errors import GuestRefused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from actors.desktop.link import GuestLink, LinkDown
 from actors.desktop.wire import MAX_FRAME_BYTES, RESULTS, Frame
 from apis.forms import render_compact
 from apis.observation import MAX_ELEMENTS, MAX_INFO, MAX_TEXT, MAX_WINDOWS, Observation, from_guest
-from runtime.errors import GuestRefused, ProtocolError
+from runtime.errors import ProtocolError
 
 WAIT_S = 20.0  # a call that gets no answer is ended by the stream's end, not by time
 

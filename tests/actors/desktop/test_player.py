@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
+from actors.errors import DesktopFault
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
@@ -16,7 +17,6 @@ from apis.forms import Turn
 from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
-from runtime.errors import DesktopFault
 
 TASK = "text_editor/train/100"
 

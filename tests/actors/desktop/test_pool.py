@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from actors.errors import DesktopFault, GuestRefused
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -22,7 +23,6 @@ from actors.desktop.poolplan import PoolPlan
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health
 from actors.desktop.providers.sandbox.box import Box
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from runtime.errors import DesktopFault, GuestRefused
 from tests.heard import Heard, until
 
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from actors.errors import AgentBrokeDesktop, DesktopFault, LeaseLost
 
 from actors.desktop import events
 from actors.desktop.body import Body
@@ -16,7 +17,7 @@ from actors.desktop.pool import Pool
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.quarantine import QuarantinePolicy
-from runtime.errors import AgentBrokeDesktop, DesktopFault, LeaseLost, ProtocolError
+from runtime.errors import ProtocolError
 from tests.heard import Heard, until
 
 SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)

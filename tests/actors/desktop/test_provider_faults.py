@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors.errors import AgentBrokeDesktop, DesktopFault
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from actors.desktop.faults import (
     cause_of,
     judge,
 )
-from runtime.errors import AgentBrokeDesktop, DesktopFault
 
 seens = st.builds(
     Seen,

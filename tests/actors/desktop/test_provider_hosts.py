@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncssh
 import msgspec
 import pytest
+from actors.errors import AgentBrokeDesktop, DesktopFault
 
 from actors.desktop.body import Body
 from actors.desktop.config import HostsConfig, MachineConfig
@@ -27,7 +28,7 @@ from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
 from apis.tasks.verify import Wanted
-from runtime.errors import AgentBrokeDesktop, ConfigError, DesktopFault
+from runtime.errors import ConfigError
 
 ACCOUNTS = "root:x:0:0::/:/bin/sh\nworker:*:1000:1000::/home/worker:/bin/bash\nsshd:*:100:65534::/:/bin/false\n"
 SSHD = """ListenAddress 127.0.0.1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from actors.errors import DesktopFault
 from hostile import xlsx
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,6 @@ from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, as_w
 from actors.desktop.providers.workbooks.bounds import Bounds
 from apis.tasks.manifest import Entry, Manifest
 from apis.tasks.verify import Wanted, Workbook
-from runtime.errors import DesktopFault
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import asyncssh
 import msgspec
 import pytest
+from actors.errors import DesktopFault
 
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, Seen, cause_of
 from actors.desktop.link import GuestLink, LinkDown, seen_of
@@ -19,7 +20,6 @@ from actors.desktop.providers.sandbox import cgroups, seccomp
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.guest.members import descendants
 from apis.tasks.verify import Wanted
-from runtime.errors import DesktopFault
 
 ROOT = os.geteuid() == 0
 

@@ -19,6 +19,7 @@ from actors.desktop.answers import Prompt, SampledAnswers
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig
 from actors.desktop.quarantine import QuarantinePolicy
 from actors.desktop.seat_config import SeatConfig
+from actors.errors import Deferred, DesktopFault
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import (
     PUT_OFF,
@@ -37,7 +38,6 @@ from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
-from runtime.errors import DesktopFault, PutOff
 from runtime.logs_read import read_logs
 from runtime.message import Done
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
@@ -212,7 +212,7 @@ class StandsBack(Actor):
     @handles(Generate)
     async def generate(self, msg: Generate) -> Generated:
         """Put it off."""
-        raise PutOff("the round on 0.0 stands back for RL")
+        raise Deferred("the round on 0.0 stands back for RL")
 
 
 async def test_an_episode_that_stands_back_for_rl_is_given_back_and_is_no_fault(tmp_path, state_dir):

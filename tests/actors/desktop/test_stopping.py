@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from actors.errors import AgentBrokeDesktop, DesktopFault
 from conftest import Guest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,6 @@ from actors.desktop.providers.sandbox import cgroups, stopping
 from apis.guest import members
 from apis.guest.members import Member, descendants, running
 from apis.tasks.verify import Wanted
-from runtime.errors import AgentBrokeDesktop, DesktopFault
 
 # Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
 # namespaces of its own, under a name that is no text, through children that leave their session, and by leaving a child

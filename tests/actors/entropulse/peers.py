@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+from policy.errors import NoModel
 
 from actors.entropulse.actor import EntropulseActor
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
@@ -25,7 +26,6 @@ from actors.replay.messages import (
 )
 from actors.sampler.messages import Pin, Unpin, Weights
 from runtime.actor import Actor, handles
-from runtime.errors import NoModel
 from runtime.message import Done, Request, Version
 from tests.actors.replay.ledger_tools import step
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from policy.errors import NoModel
 
 from actors.learner.config import GroupSettings
 from actors.learner.messages import Broadcast, Broadcasting, JoinGroup, NoGroup, Part, PassGroup, Ticket
 from actors.learner.publisher import Publisher
 from runtime.actor import Actor, handles
-from runtime.errors import NoModel
 from runtime.logs_read import read_logs
 from runtime.message import Version
 from runtime.refs import Ref

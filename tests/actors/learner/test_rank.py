@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from policy.errors import LearnerError, NoModel
 
 from actors.learner.config import RankSettings
 from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
@@ -16,7 +17,7 @@ from policy.broadcast import checksums
 from policy.megatron.trainer import Trainer
 from policy.optim import OptimConfig
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
-from runtime.errors import ConfigError, DiskRefuses, LearnerError, NoModel, StoreError
+from runtime.errors import ConfigError, DiskRefuses, StoreError
 from runtime.message import Version
 from runtime.refs import Ref
 from runtime.system import ActorSpec, ActorSystem

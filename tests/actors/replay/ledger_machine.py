@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from actors.errors import FencedOff
 from hypothesis import Phase as Stage
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from ledger_tools import BROKEN, Play, step
 from actors.replay import bound, episodes, evidence, memory
 from actors.replay.book import Book
 from actors.replay.messages import Batch, Phase, Reservation, Reserve
-from runtime.errors import DiskRefuses, FencedOff
+from runtime.errors import DiskRefuses
 from runtime.message import BlobRef, Version
 
 MEMORY = Path("/dev/shm")  # hundreds of databases are made and thrown away, none of them is to survive a power cut

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from actors.errors import LedgerError
 from hypothesis import given
 from hypothesis import strategies as st
 from ledger_tools import Play, settings, step
@@ -15,7 +16,7 @@ from actors.replay import demofiles, demos
 from actors.replay.demofiles import Demo, DemoStep, Header
 from actors.replay.messages import Phase, StepPayload, StepRef
 from actors.replay.strata import order, strata
-from runtime.errors import LedgerError, StoreError
+from runtime.errors import StoreError
 from runtime.segments import SegmentStore, digest_of, read_blob
 
 ROUTES = {"a": ["api", "gui"], "b": ["gui"]}

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from actors.errors import FencedOff, LedgerError
 from ledger_tools import Play, step
 
 from actors.replay.messages import PUT_OFF, Batch, Fault, Lane, NothingToTake, NoWork, Phase, Reservation
-from runtime.errors import FencedOff, LedgerError
 
 Start = Callable[..., Play]
 

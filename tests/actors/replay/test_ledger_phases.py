@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from actors.errors import LedgerError
 from ledger_tools import Play, settings, step
 
 from actors.replay import phases
 from actors.replay.config import DemosConfig
 from actors.replay.messages import NothingToTake, NoWork, Phase
-from runtime.errors import LedgerError
 
 Start = Callable[..., Play]
 

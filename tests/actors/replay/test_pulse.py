@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from actors.errors import LedgerError
 from ledger_tools import Play, step
 
 from actors.replay import pools
 from actors.replay.messages import Lane, Phase, Reservation, StepRef
-from runtime.errors import LedgerError
 
 
 class Run:

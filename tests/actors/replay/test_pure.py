@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from actors.errors import LedgerError
 from hypothesis import given
 from hypothesis import strategies as st
 from ledger_tools import v
@@ -17,7 +18,7 @@ from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, TasksC
 from actors.replay.groups import Ending, GroupState, GroupStatus, Slot, SlotState
 from actors.replay.reservoir import choose, minibatch, nth_of_epochs, place
 from actors.replay.staleness import Lineages
-from runtime.errors import ConfigError, LedgerError
+from runtime.errors import ConfigError
 from runtime.seeds import stable_seed
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from actors.errors import FencedOff
 from ledger_tools import FAULT, settings, step
 
 from actors.replay import demofiles
@@ -35,7 +36,7 @@ from actors.replay.messages import (
     Trained,
     WaitFigures,
 )
-from runtime.errors import ComputerRLError, FencedOff
+from runtime.errors import ComputerRLError
 from runtime.logs_read import read_logs
 from runtime.message import Request, Version
 from runtime.system import ActorSpec, ActorSystem

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from actors.errors import FencedOff, LedgerError
 from ledger_tools import Play
 
 from actors.replay import training
 from actors.replay.messages import Batch, Checkpointed, GetCheckpointDigests, Phase, Take, Trained
-from runtime.errors import FencedOff, LedgerError
 from runtime.message import Version
 
 Start = Callable[..., Play]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from actors.errors import LedgerError
 from ledger_tools import settings
 
 from actors.replay import store as store_module
@@ -15,7 +16,7 @@ from actors.replay.book import Book
 from actors.replay.parking import Change, ParkingLot
 from actors.replay.schema import connect
 from actors.replay.store import Ledger, Logged, Store
-from runtime.errors import LedgerError, MailboxFull, StoreError
+from runtime.errors import MailboxFull, StoreError
 
 
 class Running:

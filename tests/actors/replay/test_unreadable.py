@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from actors.errors import FencedOff, LedgerError
 from ledger_tools import Play, step
 
 from actors.replay import unreadable
 from actors.replay.messages import Batch, Phase, Unreadable
-from runtime.errors import FencedOff, LedgerError
 from runtime.message import BlobRef
 
 

@@ -6,8 +6,10 @@ import asyncio
 
 import msgspec
 import pytest
+from actors.errors import EngineGone
 from hypothesis import given
 from hypothesis import strategies as st
+from policy.errors import EngineBusy, EngineError
 
 from actors.learner.messages import Part, Ticket
 from actors.sampler.client import EngineClient
@@ -19,7 +21,7 @@ from actors.sampler.loader import Asking, Loader, Verdict, check_digest, differe
 from actors.sampler.messages import Canary
 from actors.sampler.wire import ModelInfo
 from policy.hf_folder import digest
-from runtime.errors import ConfigError, EngineBusy, EngineError, EngineGone
+from runtime.errors import ConfigError
 from runtime.message import Version
 from tests.policy.tiny_models import write
 

@@ -13,15 +13,16 @@ import aiohttp
 import msgspec
 import pytest
 
+from actors.errors import Deferred, EngineGone, SamplerError
 from actors.learner.messages import JoinGroup, NoGroup, WriteWeights
 from actors.replay.messages import Sampling, Serving
 from actors.sampler import wire
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.loader import Loader
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
+from policy.errors import EngineError, NoModel
 from policy.hf_folder import digest
 from runtime.actor import Actor, handles
-from runtime.errors import EngineError, EngineGone, NoModel, PutOff, SamplerError
 from runtime.logs_read import read_logs
 from runtime.message import Done, Version
 from runtime.supervision import RestartPolicy
@@ -312,13 +313,13 @@ async def test_an_attached_server(tmp_path, models):
             while await asyncio.wait_for(Ledger.told.get(), 20) != SECOND:
                 pass
             check(models[2], await ask(ref, "e"), SECOND)
-            with pytest.raises(PutOff, match=r"the round on 0\.0 stands back"):
+            with pytest.raises(Deferred, match=r"the round on 0\.0 stands back"):
                 await ask(ref, "f", pin=BASE)
             waiting = asyncio.create_task(ask(ref, "g", pin=FIRST))  # handed out before its pin was told
             await asyncio.sleep(0.2)
             assert not waiting.done()
             await ref.ask(Unpin(version=FIRST), timeout_s=20)
-            with pytest.raises(PutOff):
+            with pytest.raises(Deferred):
                 await waiting
             await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
             check(models[0], await ask(ref, "h", pin=BASE), BASE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from actors.errors import EngineGone, SamplerError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from actors.sampler.config import SamplersConfig
 from actors.sampler.latest import Latest, recall, remember
 from actors.sampler.limits import Limits
 from actors.sampler.wire import GenerateAnswer, generate_body, read_generated
-from runtime.errors import ConfigError, EngineGone, SamplerError
+from runtime.errors import ConfigError
 from runtime.message import Version
 
 

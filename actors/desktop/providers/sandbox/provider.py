@@ -23,9 +23,10 @@ from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers, 
 from actors.desktop.providers.sandbox.box import GONE_S, Box
 from actors.desktop.providers.sandbox.identity import lease_user
 from actors.desktop.providers.sandbox.process import Watched
+from actors.errors import DesktopFault
 from apis.guest import chromium_start
 from apis.tasks.verify import Wanted
-from runtime.errors import ConfigError, DesktopFault
+from runtime.errors import ConfigError
 
 SOCKET_PATH_MAX = 107
 START_S = 20.0
