@@ -26,7 +26,7 @@ from actors.cluster.config import Deploy
 from actors.cluster.lanes import lanes_of
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import editor, home
-from actors.desktop.providers.sandbox import cgroups, seccomp
+from actors.desktop.providers.sandbox import cgroups, seccomp, statefolder
 from actors.desktop.providers.sandbox.identity import lends_users
 from actors.desktop.providers.sandbox.provider import nested_namespaces
 from actors.sampler.config import SglangConfig
@@ -166,11 +166,15 @@ def check_root() -> Check:
 
 
 def check_state(folder: str) -> Check:
-    """Where desktops keep their folders: there, or to be made, by this user."""
+    """Where desktops keep their folders: there, or to be made, by this user, and safe from all others."""
     place = Path(folder).absolute()
     near = next(path for path in (place, *place.parents) if path.exists())
     ok = near.is_dir() and os.access(near, os.W_OK | os.X_OK)
     shut = [str(path) for path in (near, *near.parents) if lends_users() and not path.stat().st_mode & stat.S_IXOTH]
+    why = statefolder.unsafe(place)
+    if ok and why is not None:
+        found, _, mend = why.partition("; ")
+        return Check(name="state dir", ok=False, found=found, mend=mend)
     if ok and shut:
         found = f"desktops' users can't pass through {shut[0]}"
         return Check(name="state dir", ok=False, found=found, mend=f"chmod o+x {shlex.join(shut)}")

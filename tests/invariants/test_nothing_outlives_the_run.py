@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from actors.desktop.providers.sandbox import leftovers
+from actors.desktop.providers.sandbox import leftovers, owners
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -275,12 +276,12 @@ def test_nothing_outlives_the_run_that_a_new_run_finds(state_dir: str, start: St
     assert folders_of(old, state_dir) == []
 
 
-def test_a_name_tells_its_owner_and_only_the_dead_are_touched():
-    owner = leftovers.Owner.this_process("runs/2024 #1")
-    assert owner.alive
-    assert leftovers.owner_of(owner.name) == owner
-    assert leftovers.owner_of(f"{owner.name}.17") == owner
-    reborn = leftovers.Owner(owner.run, owner.pid, owner.started + 1, owner.token)
-    assert not reborn.alive  # the same process id, another process
+def test_a_name_tells_its_owner_and_only_the_dead_are_touched(tmp_path: Path):
+    owner = owners.Owner.this_process("runs/2024 #1")
+    assert not owner.dead(tmp_path)
+    assert owners.owner_of(owner.name) == owner
+    assert owners.owner_of(f"{owner.name}.17") == owner
+    reborn = msgspec.structs.replace(owner, started=owner.started + 1)
+    assert reborn.dead(tmp_path)  # the same process id, another process
     for name in ("", "crl", owner.name + "x", owner.name.replace("crl.", "lrc."), f"{owner.name}.1.2"):
-        assert leftovers.owner_of(name) is None
+        assert owners.owner_of(name) is None

@@ -24,7 +24,7 @@ def test_an_owner_that_ends_while_others_reap_is_no_error(state_dir: str, monkey
     folder = Path(state_dir) / "crl.other.1.2.abcdabcd"
     folder.mkdir()
 
-    def dies_now(name: str) -> bool:
+    def dies_now(name: str, base: Path) -> bool:
         if name != folder.name:
             return False
         shutil.rmtree(folder, ignore_errors=True)

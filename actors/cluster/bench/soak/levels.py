@@ -15,6 +15,7 @@ import psutil
 
 from actors.cluster.bench.figures import median
 from actors.desktop.providers.sandbox.cgroups import CONTROLLERS, MOUNTS, places
+from actors.desktop.providers.sandbox.owners import RUN_CHARS
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ def returns(
 
 def mark_of(run: Path) -> str:
     """What the names of the run's desktops, groups and mounts begin with."""
-    return f"crl.{run.name[-40:]}."
+    return f"crl.{run.name[-RUN_CHARS:]}."
 
 
 def look(at_s: float, entry_pid: int, run: Path, state_dir: str) -> Level:

@@ -1,28 +1,33 @@
 """Users of this host for desktops, and who owns what after a crash.
 
-Invariant: at any time no two live desktops of this machine have the same user: an abstract socket named after the user
-is held as long as the desktop lives, and the kernel frees it when its owner dies, however it dies.
+Invariant: at any time no two live desktops of this machine have the same user: a byte of one file that only root can
+open is locked for the user as long as the desktop lives, and the kernel frees it when its owner dies, however it dies.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-import socket
+import struct
 from pathlib import Path
 
 from actors.desktop.faults import FaultCause, fault
+from actors.desktop.providers.sandbox import statefolder
 
 FIRST_UID = 20_000
 LAST_UID = 29_999
+LEASES = Path("/run/computerrl")  # of all programs of this machine, wherever their desktops' folders lie
+_TAKEN = (BlockingIOError, PermissionError)  # EAGAIN or EACCES, as the kernel likes
+_FLOCK = "hhqqi4x"  # struct flock of Linux on 64 bits: type, whence, start, length, process
 _MAPS = (Path("/proc/self/uid_map"), Path("/proc/self/gid_map"))
 
 
 class UserLease:
     """The exclusive use of one user id."""
 
-    def __init__(self, uid: int, holder: socket.socket | None) -> None:
+    def __init__(self, uid: int, holder: int | None) -> None:
         self.uid = uid
-        self._holder = holder
+        self._holder = holder  # the open file by which a byte of the lock file is locked
 
     @property
     def shared(self) -> bool:
@@ -32,7 +37,9 @@ class UserLease:
     def release(self) -> None:
         """Let others have it; all processes of the user must be gone."""
         if self._holder is not None:
-            self._holder.close()
+            # By word, as a child that is about to start a program may still have the file open.
+            _lock(self._holder, fcntl.F_UNLCK, self.uid)
+            os.close(self._holder)
             self._holder = None
 
 
@@ -50,21 +57,26 @@ def lends_users() -> bool:
 def lease_user(start: int = 0) -> UserLease:
     """A user id that no other desktop of this machine has; without root's rights it is this process's own.
 
-    `start` is where to begin looking, counted from `FIRST_UID`. Raises DesktopFault when all are taken.
+    `start` is where to begin looking, counted from `FIRST_UID`. Raises DesktopFault when all are taken, and OSError.
     """
     if not lends_users():
         return UserLease(os.geteuid(), None)
     count = LAST_UID - FIRST_UID + 1
+    holder = statefolder.locked_file(LEASES)
     for step in range(count):
         uid = FIRST_UID + (start + step) % count
-        holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            holder.bind(f"\0computerrl-uid-{uid}")
-        except OSError:
-            holder.close()
+            _lock(holder, fcntl.F_WRLCK, uid)
+        except _TAKEN:
             continue
         return UserLease(uid, holder)
+    os.close(holder)
     raise fault(FaultCause.SANDBOX_REFUSED, f"all users from {FIRST_UID} to {LAST_UID} are taken")
+
+
+def _lock(file: int, kind: int, uid: int) -> None:
+    """Lock the user's byte, or let it go. The lock is the open file's: not even this process has it a second time."""
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, uid, 1, 0))
 
 
 def started_at(pid: int) -> int | None:

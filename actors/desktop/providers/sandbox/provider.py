@@ -19,7 +19,7 @@ import msgspec
 from actors.desktop.config import SandboxConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import abc, editor, home, outside
-from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers, seccomp, stopping
+from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers, owners, seccomp, stopping
 from actors.desktop.providers.sandbox.box import GONE_S, Box
 from actors.desktop.providers.sandbox.identity import lease_user
 from actors.desktop.providers.sandbox.process import Watched
@@ -56,10 +56,11 @@ def nested_namespaces() -> bool:
 class SandboxProvider(abc.Provider):
     """Makes sandboxes with bubblewrap; one per actor host."""
 
-    def __init__(self, config: SandboxConfig, owner: leftovers.Owner) -> None:
+    def __init__(self, config: SandboxConfig, owner: owners.Owner) -> None:
         self._config = config
         self._folder = Path(config.state_dir) / owner.name
         self._owner = owner
+        self._held = -1  # its folder, locked
         self._boxes: dict[str, Box] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._count = 0
@@ -71,7 +72,10 @@ class SandboxProvider(abc.Provider):
     @classmethod
     async def start(cls, config: SandboxConfig, run_id: str) -> SandboxProvider:
         """Remove what dead runs left, then make this provider's folder. Raises ConfigError."""
-        provider = cls(config, leftovers.Owner.this_process(run_id))
+        try:
+            provider = cls(config, owners.Owner.this_process(run_id))
+        except OSError as error:
+            raise ConfigError(f"desktops.provider: no sandboxes: {error.strerror or error}") from error
         if len(str(provider._folder / "000000" / "ssh")) > SOCKET_PATH_MAX:
             raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r} is too long for a Unix socket's path")
         if missing := [name for name in ("bwrap", "Xvfb", "openbox", "dbus-daemon") if shutil.which(name) is None]:
@@ -82,21 +86,20 @@ class SandboxProvider(abc.Provider):
                 await asyncio.shield(laying_out)
         except asyncio.CancelledError:  # a thread can't be stopped; what it makes must be there to be removed
             await asyncio.wait([laying_out], timeout=START_S)
-            shutil.rmtree(provider._folder, ignore_errors=True)
+            provider._pack_up()
             raise
         except TimeoutError as error:
             place = f"desktops.provider.state_dir {config.state_dir!r}"
             raise ConfigError(f"{place}: what dead runs left was not removed within {LAY_OUT_S:g} s") from error
         except OSError as error:
-            shutil.rmtree(provider._folder, ignore_errors=True)
+            provider._pack_up()
             detail = error.strerror or str(error)[:300]  # a copy that failed has no number of its own
             raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r}: {detail}") from error
         return provider
 
     def _lay_out(self) -> None:
         leftovers.reap(self._config.state_dir)
-        self._folder.mkdir()
-        self._folder.chmod(0o711)  # whatever the umask is
+        self._held = self._owner.settle(self._folder.parent)
         etc = self._folder / "etc"
         etc.mkdir()
         (etc / "passwd").write_text(command.PASSWD)
@@ -113,6 +116,15 @@ class SandboxProvider(abc.Provider):
         subprocess.run(compiled, check=True, stdout=subprocess.DEVNULL, timeout=COMPILE_S)
         home.write(self._folder / "home", home.office_profile())
         subprocess.run(["chmod", "-R", "a+rX", str(self._folder / "guest"), str(etc)], check=True)
+
+    def _pack_up(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
 
     async def boot(self, spec: abc.DesktopSpec) -> abc.Desktop:
         """See `Provider.boot`; returns when the sandbox's first process is about to run."""
@@ -295,6 +307,7 @@ class SandboxProvider(abc.Provider):
         leaving = [self._discard(box) for box in self._boxes.values()]
         results = await asyncio.gather(*leaving, return_exceptions=True)
         await asyncio.to_thread(disk.remove, self._folder)
+        self._let_go()
         for result in results:
             if isinstance(result, DesktopFault | OSError):
                 raise result

@@ -1,0 +1,102 @@
+"""Who owns a desktop's resources, as their names tell it.
+
+Invariant: an owner is taken for dead only when it has surely ended. /proc tells that of a process of this process
+namespace. Of another's, which shares the state folder or the control groups, the lock on its folder does: the kernel
+frees it when the owner dies, however it dies, and whoever can't see that folder touches nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from actors.desktop.providers.sandbox.identity import started_at
+
+NEW = "."  # before the name of a folder that is being made
+RUN_CHARS = 30  # of a run's name: with all the rest a Unix socket's path holds it
+_NAME = re.compile(
+    rf"crl\.(?P<run>[\w-]{{0,{RUN_CHARS}}})\.(?P<pid>\d+)\.(?P<started>\d+)"
+    r"\.(?P<namespace>[0-9a-f]{8})\.(?P<token>[0-9a-f]{8})(\.(?P<n>\d{1,7}))?"
+)
+
+
+def _namespace() -> str:
+    """8 hex digits for this process's process namespace, on this boot of this machine. Raises OSError."""
+    if int(os.readlink("/proc/self")) != os.getpid():
+        raise ProcessLookupError("/proc shows another process namespace than this program's own")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    named = f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
+    return hashlib.blake2b(named.encode(), digest_size=4).hexdigest()
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who owns a desktop's resources: a process, and one provider in it."""
+
+    run: str
+    pid: int
+    started: int
+    namespace: str  # 8 hex digits, of the process namespace that counts `pid`
+    token: str  # 8 hex digits, of the provider
+
+    @classmethod
+    def this_process(cls, run: str) -> Owner:
+        """This process, with a fresh token; characters of `run` that don't belong in a name are replaced.
+
+        Raises OSError where /proc does not show this process.
+        """
+        started = started_at(os.getpid())
+        if started is None:
+            raise ProcessLookupError("this process has no entry in /proc")
+        run = re.sub(r"[^\w-]", "-", run)[-RUN_CHARS:]
+        return cls(run, os.getpid(), started, _namespace(), os.urandom(4).hex())
+
+    @property
+    def name(self) -> str:
+        """The name of the provider's folder, and the beginning of its desktops' names."""
+        return f"crl.{self.run}.{self.pid}.{self.started}.{self.namespace}.{self.token}"
+
+    def settle(self, base: Path) -> int:
+        """Make the owner's folder below `base`; the descriptor that has it locked, for as long as the owner lives."""
+        # Others must never see it unlocked, so it gets its name last.
+        new = base / f"{NEW}{self.name}"
+        new.mkdir()
+        try:
+            new.chmod(0o711)  # whatever the umask is
+            held = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                new.rename(base / self.name)
+            except BaseException:
+                os.close(held)
+                raise
+        except BaseException:
+            new.rmdir()
+            raise
+        return held
+
+    def dead(self, base: Path) -> bool:
+        """Whether it has surely ended; its folder would lie below `base`."""
+        if self.namespace == _namespace():
+            return started_at(self.pid) != self.started
+        try:
+            folder = os.open(base / self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(folder)
+        return True
+
+
+def owner_of(name: str) -> Owner | None:
+    """The owner that a name tells, or None for a name that is not ours."""
+    match = _NAME.fullmatch(name)
+    return match and Owner(match["run"], int(match["pid"]), int(match["started"]), match["namespace"], match["token"])
