@@ -10,8 +10,6 @@ import asyncio
 import math
 from pathlib import Path
 
-from policy.errors import NoModel
-
 from actors.entropulse import events
 from actors.entropulse.config import EntropulseSettings
 from actors.entropulse.machine import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Stay, Switch, decide
@@ -20,6 +18,7 @@ from actors.errors import LedgerError
 from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.messages import Figures, GetFigures, OpenEval, Sampling, WaitFigures
 from actors.sampler.messages import Pin, Unpin
+from policy.errors import NoModel
 from runtime.actor import Actor
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull, StoreError
 from runtime.message import Version

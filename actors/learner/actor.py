@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from policy.errors import LearnerError, NoModel
 
 from actors.errors import FencedOff
 from actors.learner import batches, events, parcels, payloads
@@ -53,6 +52,7 @@ from actors.replay.messages import (
     Trained,
 )
 from actors.sampler.messages import Weights
+from policy.errors import LearnerError, NoModel
 from runtime.actor import Actor, handles
 from runtime.disk import DiskGate
 from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull

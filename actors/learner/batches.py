@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from policy.errors import LearnerError
 
 from actors.learner.config import LearnerConfig
 from actors.learner.messages import StepPlan
 from actors.learner.schedule import learning_rate
 from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef
 from policy.advantage import Level, group_advantages, lean, step_rewards, trajectory_advantages
+from policy.errors import LearnerError
 from policy.packing import MicroBatch, PackedSample, group_weights, pack, sample_weights
 from runtime.message import BlobRef, Version
 

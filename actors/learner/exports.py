@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
-from policy.errors import NoModel
 
 from actors.learner.folders import RunFolders
 from actors.learner.messages import ExportWeights, Saved, WriteKept
 from actors.sampler.messages import Weights
+from policy.errors import NoModel
 from runtime.message import Version
 
 AskRank = Callable[[ExportWeights | WriteKept], Awaitable[Saved]]

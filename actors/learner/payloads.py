@@ -9,9 +9,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
-from policy.errors import LearnerError
 
 from actors.replay.messages import StepPayload, Unreadable
+from policy.errors import LearnerError
 from runtime.errors import PayloadLost
 from runtime.message import BlobRef
 from runtime.segments import read_blob

@@ -10,12 +10,11 @@ import asyncio
 import uuid
 from collections.abc import Collection
 
-from policy.errors import LearnerError
-
 from actors.learner import events
 from actors.learner.config import GroupSettings
 from actors.learner.gathering import Gathering
 from actors.learner.messages import Broadcast, Broadcasting, JoinGroup, NoGroup, Ticket
+from policy.errors import LearnerError
 from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 from runtime.message import Version

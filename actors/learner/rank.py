@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from policy.errors import LearnerError, NoModel
-
 from actors.learner import parcels
 from actors.learner.config import RankSettings
 from actors.learner.messages import (
@@ -33,6 +31,7 @@ from actors.learner.messages import (
 from actors.learner.sending import Sender
 from actors.sampler.messages import Canary
 from policy import checkpoints
+from policy.errors import LearnerError, NoModel
 from policy.packing import MicroBatch, PackedSample
 from runtime import disk
 from runtime.actor import Actor, handles

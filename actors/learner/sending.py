@@ -10,10 +10,9 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from policy.errors import LearnerError, NoModel
-
 from actors.learner import events
 from actors.learner.messages import Broadcast, Broadcasting, Part
+from policy.errors import LearnerError, NoModel
 from runtime.actor import Context
 from runtime.message import Version
 

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
-from policy.errors import EngineBusy, EngineError
 
 from actors.errors import EngineGone
 from actors.sampler import wire
 from actors.sampler.limits import Limits
 from policy.architecture import read_architecture
+from policy.errors import EngineBusy, EngineError
 from runtime.bounded import joined
 
 T = TypeVar("T")

@@ -11,11 +11,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from policy.errors import EngineError
-
 from actors.errors import EngineGone
 from actors.learner.messages import Ticket
 from actors.sampler.client import CONTROL_TIMEOUT_S, EngineClient
+from policy.errors import EngineError
 
 MARGIN_S = 10.0
 DIFFERENCES_TOLD = 3

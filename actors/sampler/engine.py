@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Protocol
 
 import aiohttp
-from policy.errors import EngineBusy, EngineError
 
 from actors.errors import EngineGone, SamplerError
 from actors.sampler.client import EngineClient
@@ -19,6 +18,7 @@ from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.engine_process import EngineProcess
 from actors.sampler.latest import Latest
 from actors.sampler.sglang_process import SglangProcess
+from policy.errors import EngineBusy, EngineError
 from runtime.clock import Clock
 
 _PROBE_PERIOD_S = 5.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 
 import msgspec
-from policy.errors import NoModel
 
 from actors.errors import EngineGone
 from actors.learner.messages import JoinGroup, PassGroup, Ticket, WriteWeights
@@ -18,6 +17,7 @@ from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplersConfig
 from actors.sampler.latest import Latest, there
 from actors.sampler.messages import Weights
+from policy.errors import NoModel
 from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 

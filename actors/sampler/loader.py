@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import msgspec
-from policy.errors import EngineBusy, EngineError
 
 from actors.errors import EngineGone
 from actors.learner.messages import Ticket
@@ -24,6 +23,7 @@ from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplerSettings
 from actors.sampler.gate import Gate
 from actors.sampler.latest import Latest
+from policy.errors import EngineBusy, EngineError
 from runtime.message import Version
 
 _DRAIN_MARGIN_S = 10.0

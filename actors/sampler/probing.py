@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from policy.errors import EngineBusy, EngineError
-
 from actors.errors import EngineGone
 from actors.sampler.engine import Engine
 from actors.sampler.loader import Loader
+from policy.errors import EngineBusy, EngineError
 
 PROBE_TIMEOUT_S = 15.0
 

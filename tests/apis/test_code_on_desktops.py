@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from actors.errors import GuestRefused
 
 from actors.cluster.apicheck.command import missing
 from actors.cluster.apicheck.desk import RealDesk, opened
@@ -13,6 +12,7 @@ from actors.desktop.pool import Pool
 from actors.desktop.providers import editor
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox import cgroups
+from actors.errors import GuestRefused
 from apis.check import cases_code
 from apis.observation import from_guest
 from tests.apis.plays import Form, oracle_solves

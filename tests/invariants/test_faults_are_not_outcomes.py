@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "repl
 import shutil
 import tempfile
 
-from actors.errors import FencedOff
 from ledger_tools import FAULT, Play, step
 
+from actors.errors import FencedOff
 from actors.replay.messages import Batch, Commit, Fault, Lane, Outcome, Release, TrajectoryRef
 from runtime.codec import decode, encode
 from runtime.errors import ProtocolError

@@ -11,10 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "replay"))
 
-from actors.errors import LedgerError
 from ledger_machine import FEW_LONG_RUNS, LedgerMachine
 from ledger_tools import Play, step
 
+from actors.errors import LedgerError
 from actors.replay import groups
 from actors.replay.groups import Ending, GroupState, GroupStatus
 from actors.replay.messages import Phase

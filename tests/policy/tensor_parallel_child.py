@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from policy.errors import LearnerError
 from safetensors.torch import save_file
 
 from policy.architecture import read_architecture
+from policy.errors import LearnerError
 from policy.losses import Objective
 from policy.megatron.model import PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater

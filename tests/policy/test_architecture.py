@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from policy.errors import EngineError
 
 from actors.cluster import models
 from policy.architecture import read_architecture
 from policy.engine.weights import load_weights
+from policy.errors import EngineError
 from runtime.errors import ConfigError
 from tests.policy import tiny_models
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from policy.errors import LearnerError
 
 from actors.learner.messages import Broadcasting
 from policy.broadcast import Described, SendingGroup, checksums, described, split
+from policy.errors import LearnerError
 
 PEER = """
 import os, sys, torch, torch.distributed as dist

@@ -6,9 +6,9 @@ import random
 
 import pytest
 import torch
-from policy.errors import EngineError
 
 from policy.engine.weights import load_weights
+from policy.errors import EngineError
 from tests.policy.engine_tools import (
     VOCAB,
     make_core,

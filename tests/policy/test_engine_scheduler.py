@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from policy.errors import EngineBusy
 
 from policy.engine.scheduler import Scheduler
 from policy.engine.sequence import FOLLOW, Draw, Sequence
+from policy.errors import EngineBusy
 
 ROWS, WAITING, BUDGET, BLOCK = 3, 6, 5, 2
 

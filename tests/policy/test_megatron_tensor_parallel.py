@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 from megatron.core.models.gpt import GPTModel
-from policy.errors import LearnerError
 from safetensors.torch import load_file
 
 from policy.architecture import read_architecture
+from policy.errors import LearnerError
 from policy.megatron import partition, shim
 from policy.megatron.config import transformer_config
 from policy.megatron.model import PolicyModel, ensure_parallel

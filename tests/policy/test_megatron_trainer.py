@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from policy.errors import LearnerError
 
+from policy.errors import LearnerError
 from policy.losses import Objective
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import (

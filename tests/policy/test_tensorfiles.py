@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from policy.errors import EngineError
 from safetensors.torch import load_file, save_file
 
 from actors.cluster import models
 from policy import hf_folder, tensorfiles
 from policy.engine.weights import load_weights
+from policy.errors import EngineError
 from policy.megatron.trainer import OptimConfig, Trainer
 from runtime.errors import ConfigError
 from tests.policy import tiny_models

@@ -12,7 +12,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from policy.errors import LearnerError
 
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
 from actors.learner.messages import Part, Ticket, WriteWeights
@@ -26,6 +25,7 @@ from actors.sampler.loader import Loader
 from actors.sampler.messages import Generate, Generated, Weights
 from policy import hf_folder
 from policy.broadcast import SendingGroup, checksums, described
+from policy.errors import LearnerError
 from runtime.message import Version
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from policy.errors import EngineError
 
 from actors.cluster import models, runfolder, say
 from actors.cluster.bench import no_bars
@@ -32,6 +31,7 @@ from actors.sampler.gate import Gate
 from actors.sampler.latest import Latest
 from actors.sampler.loader import Loader, difference
 from actors.sampler.sglang_process import interpreter
+from policy.errors import EngineError
 from runtime.clock import RealClock
 from runtime.errors import ConfigError
 from runtime.logs_read import read_logs

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from actors.errors import LedgerError
 
 from actors.cluster import compose, deployfile, execute, progress
 from actors.cluster.demos import record
 from actors.cluster.runfolder import RunRecord
+from actors.errors import LedgerError
 from actors.replay.messages import CloseRun, Figures, Phase, PhaseRef, WaitFigures
 from runtime.errors import ActorFailed, ActorGone, StoreError
 from tests.actors.cluster.test_criterion import figures

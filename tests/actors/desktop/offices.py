@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
-from actors.errors import GuestRefused
-
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.errors import GuestRefused
 from apis.tools import call
 from tests.folders import desk_folder
 

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 
 import pytest
-from actors.errors import DesktopFault
 
 from actors.desktop.providers.sandbox import cgroups
+from actors.errors import DesktopFault
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from actors.errors import DesktopFault
 from aiohttp import web
 from endpoint_stand_in import PAPER, Script, StandIn, completion
 from hypothesis import example, given
@@ -22,6 +21,7 @@ from actors.desktop.demonstrators import Pool, fitting
 from actors.desktop.endpoint import MAX_ANSWER_BYTES, Endpoint, EndpointDown, backoff_s, key_of
 from actors.desktop.members import EndpointMember, OracleMember, hasty, who
 from actors.desktop.retold import retell
+from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.forms import Turn, element_names, window_names
 from apis.grammar import Refusal, parse

@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
-from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 
 from actors.desktop.body import Body
 from actors.desktop.config import PoolConfig
 from actors.desktop.pool import BootedDesktop, Pool
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 
 
 def processes(booted: BootedDesktop, word: bytes) -> list[int]:

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 
 from actors.desktop.answers import Answer, DemonstratedAnswers, Prompt, PromptTooLong
 from actors.desktop.body import Body
@@ -20,6 +19,7 @@ from actors.desktop.machine import Stage, StageClock
 from actors.desktop.pool import Pool
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import WHOLE_ONE_IN, SeatConfig
+from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
 from apis.forms import Turn
 from apis.observation import Observation

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 import pytest_asyncio
-from actors.errors import DesktopFault, GuestRefused
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.body import Body
@@ -26,6 +25,7 @@ from actors.desktop.providers.abc import Desktop, Endpoint, Health, Provider
 from actors.desktop.providers.outside import FileSeen
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
+from actors.errors import DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.forms import Turn
 from apis.observation import Observation

@@ -1,7 +1,6 @@
 """What a desktop in trouble is judged by: each cause at the edge of the one before it. Pure."""
 
 import pytest
-from actors.errors import AgentBrokeDesktop, DesktopFault
 
 from actors.desktop.faults import (
     LOOP_LAG_MOST_S,
@@ -14,6 +13,7 @@ from actors.desktop.faults import (
     cause_of,
     judge,
 )
+from actors.errors import AgentBrokeDesktop, DesktopFault
 
 SILENT, LOST, NONSENSE = LinkState.SILENT, LinkState.LOST, LinkState.NONSENSE
 CASES: list[tuple[dict[str, object], FaultCause | BrokenBy]] = [

@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 import pytest
-from actors.errors import GuestRefused
 from PIL import Image
 
 from actors.desktop.faults import LinkState
 from actors.desktop.link import LinkDown
+from actors.errors import GuestRefused
 from apis.observation import from_guest
 
 HARD = "The quick Brown fox, (lazy) dog; 0123456789! {a}[b]<c>|d&e%f$g#h@i^j*k+l=m~n`o\"p'q_r-s/t?u:v\\ üλ→\tend"

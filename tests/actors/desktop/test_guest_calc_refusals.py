@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from actors.errors import GuestRefused
 
+from actors.errors import GuestRefused
 from apis.apps import app_named
 from apis.check.sheetfile import SheetFile
 from apis.kinds import Unfit

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from actors.errors import GuestRefused
 
+from actors.errors import GuestRefused
 from apis.apps import app_named
 from apis.observation import Observation, from_guest
 from apis.tasks.workbook import make_xlsx

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from actors.errors import DesktopFault, LeaseLost
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
@@ -11,6 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from actors.desktop.lifecycle import Lease, Lives, State
 from actors.desktop.quarantine import QuarantinePolicy
 from actors.desktop.wards import Wards
+from actors.errors import DesktopFault, LeaseLost
 from runtime.errors import ProtocolError
 
 ORDER = list(State)

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncssh
 import msgspec
 import pytest
-from actors.errors import GuestRefused
 
 from actors.desktop.faults import LinkState
 from actors.desktop.link import GuestLink, LinkDown, seen_of
 from actors.desktop.providers.abc import Desktop, Endpoint, Health
 from actors.desktop.wire import MAX_FRAME_BYTES
+from actors.errors import GuestRefused
 from runtime.errors import ProtocolError
 
 Process = asyncssh.SSHServerProcess

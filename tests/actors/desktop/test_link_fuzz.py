@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from actors.errors import GuestRefused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.desktop.faults import LinkState
 from actors.desktop.link import GuestLink, LinkDown
 from actors.desktop.wire import MAX_FRAME_BYTES, RESULTS, Frame
+from actors.errors import GuestRefused
 from apis.forms import render_compact
 from apis.observation import MAX_ELEMENTS, MAX_INFO, MAX_TEXT, MAX_WINDOWS, Observation, from_guest
 from runtime.errors import ProtocolError

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
-from actors.errors import DesktopFault
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool import Pool
+from actors.errors import DesktopFault
 from apis.forms import Turn
 from apis.observation import Observation
 from policy.base.build import MODEL

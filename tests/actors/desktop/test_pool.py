@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from actors.errors import DesktopFault, GuestRefused
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -23,6 +22,7 @@ from actors.desktop.poolplan import PoolPlan
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health
 from actors.desktop.providers.sandbox.box import Box
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.errors import DesktopFault, GuestRefused
 from tests.heard import Heard, until
 
 

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from actors.errors import AgentBrokeDesktop, DesktopFault, LeaseLost
 
 from actors.desktop import events
 from actors.desktop.body import Body
@@ -17,6 +16,7 @@ from actors.desktop.pool import Pool
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.quarantine import QuarantinePolicy
+from actors.errors import AgentBrokeDesktop, DesktopFault, LeaseLost
 from runtime.errors import ProtocolError
 from tests.heard import Heard, until
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from actors.errors import AgentBrokeDesktop, DesktopFault
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from actors.desktop.faults import (
     cause_of,
     judge,
 )
+from actors.errors import AgentBrokeDesktop, DesktopFault
 
 seens = st.builds(
     Seen,

@@ -14,7 +14,6 @@ from pathlib import Path
 import asyncssh
 import msgspec
 import pytest
-from actors.errors import AgentBrokeDesktop, DesktopFault
 
 from actors.desktop.body import Body
 from actors.desktop.config import HostsConfig, MachineConfig
@@ -27,6 +26,7 @@ from actors.desktop.providers import remote
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
+from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.tasks.verify import Wanted
 from runtime.errors import ConfigError
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from actors.errors import DesktopFault
 from hostile import xlsx
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from actors.desktop.providers import forked, outside, outside_worker
 from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, as_wanted, parse, read_home
 from actors.desktop.providers.workbooks.bounds import Bounds
+from actors.errors import DesktopFault
 from apis.tasks.manifest import Entry, Manifest
 from apis.tasks.verify import Wanted, Workbook
 

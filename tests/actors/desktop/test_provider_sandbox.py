@@ -10,7 +10,6 @@ from pathlib import Path
 import asyncssh
 import msgspec
 import pytest
-from actors.errors import DesktopFault
 
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, Seen, cause_of
 from actors.desktop.link import GuestLink, LinkDown, seen_of
@@ -18,6 +17,7 @@ from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox import cgroups, seccomp
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.errors import DesktopFault
 from apis.guest.members import descendants
 from apis.tasks.verify import Wanted
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from actors.errors import AgentBrokeDesktop, DesktopFault
 from conftest import Guest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from actors.desktop.pool import Pool
 from actors.desktop.providers.abc import Outside
 from actors.desktop.providers.outside import ReadLimits
 from actors.desktop.providers.sandbox import cgroups, stopping
+from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.guest import members
 from apis.guest.members import Member, descendants, running
 from apis.tasks.verify import Wanted

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
-from policy.errors import NoModel
 
 from actors.entropulse.actor import EntropulseActor
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
@@ -25,6 +24,7 @@ from actors.replay.messages import (
     Trained,
 )
 from actors.sampler.messages import Pin, Unpin, Weights
+from policy.errors import NoModel
 from runtime.actor import Actor, handles
 from runtime.message import Done, Request, Version
 from tests.actors.replay.ledger_tools import step

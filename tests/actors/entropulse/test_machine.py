@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from actors.errors import LedgerError
 
 from actors.entropulse.config import EvaluationConfig
 from actors.entropulse.machine import MOST_PINNED, OpenRound, Stay, Switch, decide
+from actors.errors import LedgerError
 from actors.replay import shown
 from actors.replay.config import DemosConfig
 from actors.replay.messages import EvalFigures, Lane, Phase, PhaseRef, Reservation

@@ -4,12 +4,12 @@ import random
 
 import msgspec
 import pytest
-from policy.errors import LearnerError
 
 from actors.learner.batches import blobs, plan
 from actors.learner.config import LearnerConfig, Schedule
 from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef, VersionSpan
 from policy.advantage import Level
+from policy.errors import LearnerError
 from policy.packing import Aggregation, MicroBatch, PackedSample
 from runtime.errors import ConfigError
 from runtime.message import BlobRef, Version

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from policy.errors import NoModel
 
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
 from actors.learner.folders import RunFolders
@@ -21,6 +20,7 @@ from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, SetPhase, WaitFigures
 from policy import checkpoints, hf_folder
+from policy.errors import NoModel
 from runtime.errors import ActorFailed
 from runtime.logs_read import read_logs
 from runtime.message import Version

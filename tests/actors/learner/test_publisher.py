@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from policy.errors import NoModel
 
 from actors.learner.config import GroupSettings
 from actors.learner.messages import Broadcast, Broadcasting, JoinGroup, NoGroup, Part, PassGroup, Ticket
 from actors.learner.publisher import Publisher
+from policy.errors import NoModel
 from runtime.actor import Actor, handles
 from runtime.logs_read import read_logs
 from runtime.message import Version

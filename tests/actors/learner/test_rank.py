@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from policy.errors import LearnerError, NoModel
 
 from actors.learner.config import RankSettings
 from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
 from actors.learner.rank import _written
 from policy import checkpoints, hf_folder
 from policy.broadcast import checksums
+from policy.errors import LearnerError, NoModel
 from policy.megatron.trainer import Trainer
 from policy.optim import OptimConfig
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy

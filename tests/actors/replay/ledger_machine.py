@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from actors.errors import FencedOff
 from hypothesis import Phase as Stage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from ledger_tools import BROKEN, Play, step
 
+from actors.errors import FencedOff
 from actors.replay import bound, episodes, evidence, memory
 from actors.replay.book import Book
 from actors.replay.messages import Batch, Phase, Reservation, Reserve

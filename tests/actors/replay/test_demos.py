@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from actors.errors import LedgerError
 from hypothesis import given
 from hypothesis import strategies as st
 from ledger_tools import Play, settings, step
 
+from actors.errors import LedgerError
 from actors.replay import demofiles, demos
 from actors.replay.demofiles import Demo, DemoStep, Header
 from actors.replay.messages import Phase, StepPayload, StepRef

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from actors.errors import LedgerError
 from ledger_tools import Play, settings, step
 
+from actors.errors import LedgerError
 from actors.replay import episodes
 from actors.replay.config import DemosConfig
 from actors.replay.messages import Lane, Phase

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from actors.errors import FencedOff, LedgerError
 from ledger_tools import Play, step
 
+from actors.errors import FencedOff, LedgerError
 from actors.replay.messages import PUT_OFF, Batch, Fault, Lane, NothingToTake, NoWork, Phase, Reservation
 
 Start = Callable[..., Play]

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from actors.errors import LedgerError
 from ledger_tools import Play, settings, step
 
+from actors.errors import LedgerError
 from actors.replay import phases
 from actors.replay.config import DemosConfig
 from actors.replay.messages import NothingToTake, NoWork, Phase

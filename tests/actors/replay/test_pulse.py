@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from actors.errors import LedgerError
 from ledger_tools import Play, step
 
+from actors.errors import LedgerError
 from actors.replay import pools
 from actors.replay.messages import Lane, Phase, Reservation, StepRef
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from actors.errors import LedgerError
 from hypothesis import given
 from hypothesis import strategies as st
 from ledger_tools import v
 
+from actors.errors import LedgerError
 from actors.replay import groups
 from actors.replay.admission import demos_wanted, may_open, serving_is_fresh
 from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, TasksConfig, expand

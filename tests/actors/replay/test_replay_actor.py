@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from actors.errors import FencedOff
 from ledger_tools import FAULT, settings, step
 
+from actors.errors import FencedOff
 from actors.replay import demofiles
 from actors.replay.actor import ReplayActor
 from actors.replay.messages import (

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from actors.errors import FencedOff, LedgerError
 from ledger_tools import Play
 
+from actors.errors import FencedOff, LedgerError
 from actors.replay import training
 from actors.replay.messages import Batch, Checkpointed, GetCheckpointDigests, Phase, Take, Trained
 from runtime.message import Version

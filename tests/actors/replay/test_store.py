@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from actors.errors import LedgerError
 from ledger_tools import settings
 
+from actors.errors import LedgerError
 from actors.replay import store as store_module
 from actors.replay.book import Book
 from actors.replay.parking import Change, ParkingLot

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from actors.errors import FencedOff, LedgerError
 from ledger_tools import Play, step
 
+from actors.errors import FencedOff, LedgerError
 from actors.replay import unreadable
 from actors.replay.messages import Batch, Phase, Unreadable
 from runtime.message import BlobRef

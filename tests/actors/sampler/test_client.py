@@ -12,12 +12,12 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from policy.errors import EngineError
 
 from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.engine import AttachedEngine
 from actors.sampler.latest import Latest
+from policy.errors import EngineError
 from runtime.clock import RealClock
 from runtime.message import Version
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from actors.errors import EngineGone, SamplerTimeout
-from policy.errors import EngineBusy
 
+from actors.errors import EngineGone, SamplerTimeout
 from actors.replay.messages import Sampling, VersionSpan
 from actors.sampler.dispatch import DispatchActor, DispatchSettings
 from actors.sampler.messages import Generate, Generated, Refused
+from policy.errors import EngineBusy
 from runtime.actor import Actor, handles
 from runtime.logs_read import read_logs
 from runtime.message import Version

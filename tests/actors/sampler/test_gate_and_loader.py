@@ -6,11 +6,10 @@ import asyncio
 
 import msgspec
 import pytest
-from actors.errors import EngineGone
 from hypothesis import given
 from hypothesis import strategies as st
-from policy.errors import EngineBusy, EngineError
 
+from actors.errors import EngineGone
 from actors.learner.messages import Part, Ticket
 from actors.sampler.client import EngineClient
 from actors.sampler.collective import differing
@@ -20,6 +19,7 @@ from actors.sampler.latest import Latest
 from actors.sampler.loader import Asking, Loader, Verdict, check_digest, difference
 from actors.sampler.messages import Canary
 from actors.sampler.wire import ModelInfo
+from policy.errors import EngineBusy, EngineError
 from policy.hf_folder import digest
 from runtime.errors import ConfigError
 from runtime.message import Version

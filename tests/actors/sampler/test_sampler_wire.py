@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from actors.errors import EngineGone, SamplerError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.errors import EngineGone, SamplerError
 from actors.replay.messages import Sampling
 from actors.sampler.config import SamplersConfig
 from actors.sampler.latest import Latest, recall, remember
