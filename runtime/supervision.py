@@ -13,6 +13,8 @@ from collections import deque
 
 import msgspec
 
+from runtime.backoff import Backoff
+
 IN_A_ROW = 4  # slow starts never fill a window: a part that fails after each is found by this
 
 
@@ -27,8 +29,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def delay_s(self, failures: int) -> float:
         """How long to wait after that many failures in a row; 0 after none."""
-        # The exponent is bounded: a float overflows long before anybody has waited so often.
-        return min(self.max_delay_s, self.first_delay_s * self.factor ** min(failures - 1, 60)) if failures else 0.0
+        return Backoff(first_s=self.first_delay_s, longest_s=self.max_delay_s, factor=self.factor).delay_s(failures)
 
 
 class Restart(msgspec.Struct, frozen=True):

@@ -29,7 +29,6 @@ from actors.desktop.machine import Stage, StageClock
 from actors.desktop.members import Member
 from actors.desktop.messages import GetSeat, SeatState
 from actors.desktop.pool import Pool
-from actors.desktop.quarantine import Quarantine
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
 from actors.errors import DesktopFault, FencedOff
@@ -56,6 +55,7 @@ from runtime.errors import (
     MailboxFull,
     StoreError,
 )
+from runtime.quarantine import Quarantine
 from runtime.segments import SegmentStore
 
 RESERVE_WAIT_S = 20.0
@@ -64,6 +64,7 @@ REPORT_TIMEOUT_S = 60.0  # one try
 REPORT_GIVE_UP_S = 300.0  # all tries: longer than a slow disk or a restart takes
 LEDGER_BACK_S = 1.0  # pause after the ledger did not answer; it is restarted by its supervisor meanwhile
 POOL_WAIT_S = 30.0  # for a host or image to be let back, before it is looked at again
+EPISODE, PROBE = 0, 1  # what a seat is used for, told to its quarantine
 TRANSIENT = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError)
 
 
@@ -95,7 +96,7 @@ class DesktopController(Actor):
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
         self._demonstrators = await self.ctx.shared("demonstrators", self._make_demonstrators)
         self._clock = StageClock(self.ctx.clock.now())  # a seat's time begins when its host has desktops
-        self._quarantine = Quarantine(self.config.seat.quarantine)
+        self._quarantine = Quarantine()
         self._work: Reservation | None = None
         self._held = False  # whether the episode got a desktop
         self._episode: Episode | None = None
@@ -121,7 +122,7 @@ class DesktopController(Actor):
     def doing(self) -> str:
         """Stage, task and step."""
         if self._work is None:
-            rests = " and ".join((*self._pool.resting, *(["seat"] * self._quarantine.resting)))
+            rests = " and ".join((*self._pool.quarantined, *(["seat"] * self._quarantine.quarantined)))
             return f"{self._clock.stage} ({rests} rests)" if rests else str(self._clock.stage)
         step = self._episode.step if self._episode else 0
         return f"{self._clock.stage} step {step} of {self._work.task} ({self._work.lane})"
@@ -135,7 +136,7 @@ class DesktopController(Actor):
             step=self._episode.step if self._episode else 0,
             episodes=self._episodes,
             faults=self._faults,
-            quarantined=self._quarantine.resting,
+            quarantined=self._quarantine.quarantined,
             seconds={str(stage): seconds for stage, seconds in self._clock.seconds.items()},
         )
 
@@ -151,9 +152,9 @@ class DesktopController(Actor):
     async def _live(self) -> None:
         wish = 1
         while True:
-            if self._quarantine.resting:
+            if self._quarantine.quarantined:
                 await self._rest()
-            if self._pool.resting:
+            if self._pool.quarantined:
                 await self._wait_for_pool()
             if self._recorder.gate.shut:
                 await self._wait_for_disk()
@@ -179,7 +180,7 @@ class DesktopController(Actor):
     async def _serve(self, work: Reservation) -> None:
         """Play one reservation and report it."""
         self._work = work
-        trace = work.trace
+        trace, policy = work.trace, self.config.seat.quarantine
         start, busy = self.ctx.clock.now(), self._clock.busy_s(self.ctx.clock.now())
         self._enter(Stage.LEASING)
         try:
@@ -199,11 +200,13 @@ class DesktopController(Actor):
             await self._report(Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
             if self._held:  # what kept a desktop from being had is counted by the pool itself
                 self._pool.faulted(fault)
-            if fault.culprit in ("seat", "host") and self._quarantine.faulted():
+            own = fault.culprit in ("seat", "host")
+            self._quarantine = self._quarantine.faulted(EPISODE, policy, self.ctx.clock.now(), own=own)
+            if self._quarantine.quarantined:
                 self.ctx.log.emit(SEAT_RESTS, cause=fault.cause, faults=self._faults)
         else:
             self._episodes += 1
-            self._quarantine.succeeded()
+            self._quarantine = self._quarantine.ended(EPISODE, policy)
             self._pool.succeeded()
             now = self.ctx.clock.now()
             commit = Commit(
@@ -308,15 +311,17 @@ class DesktopController(Actor):
     async def _rest(self) -> None:
         """Wait out a quarantine: only a desktop that boots and answers ends it."""
         self._enter(Stage.RESTING)
-        while self._quarantine.resting:
-            await asyncio.sleep(self._quarantine.probe_delay_s())
+        policy = self.config.seat.quarantine
+        while self._quarantine.quarantined:
+            await asyncio.sleep(self._quarantine.probe_at - self.ctx.clock.now())
+            probing = self._quarantine.began(PROBE)
             try:
                 booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=f"{self.ctx.name} probe")
             except DesktopFault:
-                self._quarantine.probed(ok=False)
+                self._quarantine = probing.faulted(PROBE, policy, self.ctx.clock.now())
             else:
                 self._pool.retire(booted)
-                self._quarantine.probed(ok=True)
+                self._quarantine = probing.ended(PROBE, policy)
         self._enter(Stage.IDLE)
         self._tell_time()
         self.ctx.log.emit(SEAT_LET_BACK, faults=self._faults)

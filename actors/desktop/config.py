@@ -9,8 +9,8 @@ import os
 
 import msgspec
 
-from actors.desktop.quarantine import QuarantinePolicy
 from runtime.errors import ConfigError
+from runtime.quarantine import QuarantinePolicy
 
 # An idle desktop takes about 54 MiB beside what desktops share, one with Calc about 148 (README): with less than this
 # there is no room to start one and an application.

@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 
 from actors.desktop.members import EndpointMember
+from runtime.backoff import Backoff
 from runtime.bounded import joined
 from runtime.errors import ConfigError
 
@@ -79,8 +80,8 @@ def key_of(member: EndpointMember, environment: Mapping[str, str]) -> str:
 
 def backoff_s(member: EndpointMember, tried: int, draw: float) -> float:
     """Seconds to wait after `tried` failures: doubling up to the longest, times 0.5 to 1 by `draw` (0 to 1)."""
-    longest = min(member.longest_backoff_s, member.first_backoff_s * 2.0 ** min(tried - 1, 30))
-    return longest * (0.5 + 0.5 * draw)
+    backoff = Backoff(first_s=member.first_backoff_s, longest_s=member.longest_backoff_s)
+    return backoff.delay_s(tried) * (0.5 + 0.5 * draw)
 
 
 class Endpoint:

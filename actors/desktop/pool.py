@@ -24,7 +24,7 @@ from actors.desktop.poolplan import PoolPlan
 from actors.desktop.providers.abc import Desktop, DesktopSpec, Health, Provider
 from actors.desktop.providers.hosts import HostsProvider
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from actors.desktop.wards import Wards
+from actors.desktop.wards import PoolQuarantine
 from actors.errors import DesktopFault, GuestRefused
 from runtime.events import Event
 
@@ -69,8 +69,8 @@ class Pool:
         self._log = log or NoLog()
         self._plan = PoolPlan(config)
         self.lives = Lives()
-        self._wards = Wards(config.quarantine)
-        self._rest_since: dict[str, float] = {}  # "host", "image"
+        self._quarantine = PoolQuarantine(config.quarantine)
+        self._quarantined_since: dict[str, float] = {}  # "host", "image"
         self._well = asyncio.Event()
         self._well.set()
         self._ends: dict[str, asyncio.TimerHandle] = {}  # of leases, by desktop
@@ -131,12 +131,12 @@ class Pool:
             self._spawn(self._throw_away(booted.desktop, booted.link, holder), "retire")
 
     @property
-    def resting(self) -> tuple[str, ...]:
-        """What rests: "host", "image"."""
-        return self._wards.resting
+    def quarantined(self) -> tuple[str, ...]:
+        """What is quarantined: "host", "image"."""
+        return self._quarantine.quarantined
 
     async def well(self, timeout_s: float) -> bool:
-        """Wait until neither the host nor its image rests; False when they still do after `timeout_s`.
+        """Wait until neither the host nor its image is quarantined; False when one still is after `timeout_s`.
 
         Raises the defect that stopped the pool.
         """
@@ -151,30 +151,29 @@ class Pool:
 
     def succeeded(self) -> None:
         """An episode on one of these desktops came to an outcome: the streaks of host and image are forgotten."""
-        self._wards.succeeded()
+        self._quarantine.succeeded()
 
     def faulted(self, error: DesktopFault) -> None:
         """Count a fault that ended an episode on one of these desktops, where the host or its image is the culprit.
 
-        While that rests it counts nothing: the episode began before and tells nothing of new desktops.
+        While that is quarantined it counts nothing: the episode began before and tells nothing of new desktops.
         """
-        if error.culprit not in self._wards.resting:
+        if error.culprit not in self._quarantine.quarantined:
             self._count(error)
 
     def _count(self, error: DesktopFault) -> None:
-        rests = self._wards.faulted(error.culprit)
-        if rests:
-            self._rest_since[error.culprit] = time.monotonic()
+        if self._quarantine.faulted(error.culprit, time.monotonic()):
+            self._quarantined_since[error.culprit] = time.monotonic()
             self._well.clear()
-            streak = self._wards.faults(error.culprit)
+            streak = self._quarantine.streak(error.culprit)
             if error.culprit == Culprit.HOST:
                 self._log.emit(events.HOST_RESTS, cause=error.cause, detail=error.detail[:400], faults=streak)
             else:
                 self._log.emit(
                     events.IMAGE_RESTS, image=self._image, cause=error.cause, detail=error.detail[:400], faults=streak
                 )
-        if self._wards.resting:
-            self._plan.probe_after(time.monotonic(), self._wards.probe_delay_s())
+        if self._quarantine.quarantined:
+            self._plan.probe_after(time.monotonic(), self._quarantine.probe_delay_s())
             self._tend()
 
     async def close(self) -> None:
@@ -347,9 +346,9 @@ class Pool:
         self._count(error)
 
     def _probed_well(self, desktop: str) -> None:
-        """A desktop boots and answers: whatever rested is let back."""
-        for who in self._wards.booted():
-            rested_s = time.monotonic() - self._rest_since.pop(who)
+        """A desktop boots and answers: what is quarantined is let back."""
+        for who in self._quarantine.booted():
+            rested_s = time.monotonic() - self._quarantined_since.pop(who)
             if who == Culprit.HOST:
                 self._log.emit(events.HOST_LET_BACK, desktop=desktop, rested_s=rested_s)
             else:

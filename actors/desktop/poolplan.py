@@ -8,6 +8,7 @@ its back-off has passed, however many wait; only a boot that succeeded resets th
 from __future__ import annotations
 
 from actors.desktop.config import PoolConfig
+from runtime.backoff import Backoff
 
 
 class PoolPlan:
@@ -16,6 +17,7 @@ class PoolPlan:
     def __init__(self, config: PoolConfig) -> None:
         self._config = config
         self._boots = config.boots
+        self._backoff = Backoff(first_s=config.first_backoff_s, longest_s=config.longest_backoff_s)
         self.ready = 0
         self.booting = 0
         self.waiting = 0
@@ -58,10 +60,10 @@ class PoolPlan:
     def failed(self, now: float) -> float:
         """A boot failed; the back-off in seconds, doubled with each failure in a row."""
         self.booting -= 1
-        back_off = min(self._config.longest_backoff_s, self._config.first_backoff_s * 2.0 ** min(self._failures, 30))
         self._failures += 1
-        self._not_before = max(self._not_before, now + back_off)
-        return back_off
+        delay_s = self._backoff.delay_s(self._failures)
+        self._not_before = max(self._not_before, now + delay_s)
+        return delay_s
 
     def taken(self) -> None:
         """A ready desktop was handed out, or found dead."""

@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from actors.desktop.quarantine import QuarantinePolicy
 from apis.forms import Form
 from apis.space import ActionSpace
+from runtime.quarantine import QuarantinePolicy
 
 # Which of an episode's screenshots are kept: the last, and with "some" all of one episode in `WHOLE_ONE_IN`, so that a
 # report has whole episodes to show.

@@ -1,60 +1,60 @@
-"""When a host or an image that keeps faulting must rest. Pure.
+"""The quarantine of a pool's host and image. Pure.
 
-Invariant: a rest begins after so many faults in a row and ends only with a desktop that boots and answers; what ended
-a rest still needs an episode with an outcome before its streak is forgotten, so the next fault sends it to rest again.
+Invariant: it begins after so many faults in a row and ends only with a desktop that boots and answers. An episode with
+an outcome has to follow before the streak is forgotten, so the next fault quarantines again.
 
-Transitions that are missing on purpose:
-- resting -> well by an episode that ends well: it began before the rest and tells nothing of new desktops.
-- well -> well with a shorter streak by a boot: a host may boot desktops and then lose each of them.
-- resting -> well by time: nobody has looked.
+Transitions that are missing on purpose, beside those of `runtime.quarantine`:
+- quarantined -> free by an episode that ends well: it began before and tells nothing of new desktops.
+- free -> free with a shorter streak by a boot: a host may boot desktops and then lose each of them.
 """
 
 from __future__ import annotations
 
 from actors.desktop.faults import Culprit
-from actors.desktop.quarantine import Quarantine, QuarantinePolicy
+from runtime.quarantine import Quarantine, QuarantinePolicy
 
 KEPT = (Culprit.HOST, Culprit.IMAGE)
+_USE, _PROBE = 0, 1
 
 
-class Wards:
-    """The fault streaks of one pool's host and image."""
+class PoolQuarantine:
+    """The faults of one pool's host and image."""
 
     def __init__(self, policy: QuarantinePolicy) -> None:
-        self._kept = {str(who): Quarantine(policy) for who in KEPT}
+        self._policy = policy
+        self._kept = {str(culprit): Quarantine() for culprit in KEPT}
 
     @property
-    def resting(self) -> tuple[str, ...]:
-        """Who rests: "host", "image"."""
-        return tuple(who for who, kept in self._kept.items() if kept.resting)
+    def quarantined(self) -> tuple[str, ...]:
+        """What is quarantined: "host", "image"."""
+        return tuple(culprit for culprit, kept in self._kept.items() if kept.quarantined)
 
-    def faulted(self, culprit: str) -> bool:
-        """Count a fault; whether its culprit rests since now. Culprits that are not kept here count nowhere."""
+    def faulted(self, culprit: str, now: float) -> bool:
+        """Count a fault; whether its culprit is quarantined since now. Culprits that are not kept count nowhere."""
         kept = self._kept.get(culprit)
         if kept is None:
             return False
-        if kept.resting:
-            kept.probed(ok=False)
-            return False
-        return kept.faulted()
+        use = _PROBE if kept.quarantined else _USE
+        self._kept[culprit] = kept.began(use).faulted(use, self._policy, now)
+        return not kept.quarantined and self._kept[culprit].quarantined
 
     def booted(self) -> tuple[str, ...]:
-        """A desktop has booted and answers; who rests no more by that."""
-        back = self.resting
-        for who in back:
-            self._kept[who].probed(ok=True)
+        """A desktop has booted and answers; what is free again by that."""
+        back = self.quarantined
+        for culprit in back:
+            self._kept[culprit] = self._kept[culprit].began(_PROBE).ended(_PROBE, self._policy)
         return back
 
     def succeeded(self) -> None:
         """An episode on one of the desktops came to an outcome."""
-        for kept in self._kept.values():
-            if not kept.resting:
-                kept.succeeded()
+        for culprit, kept in self._kept.items():
+            self._kept[culprit] = kept.ended(_USE, self._policy)
 
-    def faults(self, who: str) -> int:
-        """The streak of "host" or "image"."""
-        return self._kept[who].streak
+    def streak(self, culprit: str) -> int:
+        """The faults in a row of "host" or "image"."""
+        return self._kept[culprit].streak
 
     def probe_delay_s(self) -> float:
-        """Seconds to wait before the next probe; 0 when nobody rests."""
-        return max((kept.probe_delay_s() for kept in self._kept.values() if kept.resting), default=0.0)
+        """Seconds to wait before the next probe; 0 when nothing is quarantined."""
+        waits = (kept.probe_delay_s(self._policy) for kept in self._kept.values() if kept.quarantined)
+        return max(waits, default=0.0)

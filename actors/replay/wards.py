@@ -1,7 +1,7 @@
 """The tasks' quarantine in the ledger.
 
-Invariant: what `quarantine` decides and what it ends (the open groups of a task that begins to rest, as `lost`) stand
-in one transaction; a task without faults has no row.
+Invariant: what `runtime.quarantine` decides and what that ends (the open groups of a task that is quarantined, as
+`lost`) stand in one transaction; a task without faults has no row.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from actors.replay import events
 from actors.replay.book import Book, Row
 from actors.replay.groups import Ending, GroupState
 from actors.replay.messages import Fault
-from actors.replay.quarantine import Ward, WardState
 from actors.replay.reservoir import nth_of_epochs
+from runtime.quarantine import Quarantine, QuarantinePolicy, QuarantineState
+
+POLICY = QuarantinePolicy(faults_in_a_row=3, first_probe_s=60.0, longest_probe_s=3600.0)
+CULPRIT = "task"
 
 
-def ward(book: Book, task: str) -> Ward:
+def quarantine(book: Book, task: str) -> Quarantine:
     """How a task stands."""
     row = book.row("SELECT * FROM wards WHERE task = ?", task)
     if row is None:
-        return Ward()
-    return Ward(
-        state=WardState(row["state"]),
+        return Quarantine()
+    return Quarantine(
+        state=QuarantineState(row["state"]),
         streak=row["streak"],
         failed_probes=row["failed_probes"],
         probe_at=row["probe_at"],
@@ -32,13 +35,13 @@ def ward(book: Book, task: str) -> Ward:
 
 def playable(book: Book, task: str) -> bool:
     """Whether a task may be handed out now."""
-    return ward(book, task).playable(book.now)
+    return quarantine(book, task).usable(book.now)
 
 
 def next_playable(book: Book, tasks: Sequence[str], number: int, seed: int) -> tuple[str, int] | None:
     """The first of endless epochs over `tasks` from `number` on that may be played, and how many were passed over.
 
-    None when all rest. From the middle of an epoch on it takes nearly two of them to come by every task.
+    None when all are quarantined. From the middle of an epoch on it takes nearly two of them to come by every task.
     """
     for passed in range(2 * len(tasks) - 1):
         task = nth_of_epochs(tasks, number + passed, seed)
@@ -48,33 +51,33 @@ def next_playable(book: Book, tasks: Sequence[str], number: int, seed: int) -> t
 
 
 def resting_tasks(book: Book) -> list[str]:
-    """Tasks that rest or are being probed."""
+    """Tasks that are quarantined, those that are being probed too."""
     return [row["task"] for row in book.rows("SELECT task FROM wards WHERE state != 'well' ORDER BY task")]
 
 
 def handed_out(book: Book, task: str, token: int) -> None:
     """An episode of the task was handed out."""
-    before = ward(book, task)
-    _write(book, task, before, before.handed_out(token))
+    before = quarantine(book, task)
+    _write(book, task, before, before.began(token))
 
 
 def ended(book: Book, reservation: Row) -> None:
     """An episode came to an outcome."""
     task, token = reservation["task"], reservation["token"]
-    before = ward(book, task)
-    after = before.ended(token)
+    before = quarantine(book, task)
+    after = before.ended(token, POLICY)
     _write(book, task, before, after)
-    if before.state is WardState.PROBING and after.state is WardState.WELL:
+    if before.quarantined and not after.quarantined:
         book.emit(events.TASK_LET_BACK, task=task, failed_probes=before.failed_probes)
 
 
 def broken(book: Book, reservation: Row, fault: Fault) -> None:
-    """Infrastructure broke an episode; a task that begins to rest loses its open groups."""
+    """Infrastructure broke an episode; a task that is quarantined loses its open groups."""
     task, token = reservation["task"], reservation["token"]
-    before = ward(book, task)
-    after = before.broken(token, fault.culprit, book.now)
+    before = quarantine(book, task)
+    after = before.faulted(token, POLICY, book.now, own=fault.culprit == CULPRIT)
     _write(book, task, before, after)
-    if after.state is not WardState.RESTING or after == before or after.probe_at <= book.now:
+    if after.state is not QuarantineState.QUARANTINED or after == before or after.probe_at <= book.now:
         return
     book.emit(
         events.TASK_RESTS, task=task, cause=fault.cause, detail=fault.detail, faults=after.streak,
@@ -85,10 +88,10 @@ def broken(book: Book, reservation: Row, fault: Fault) -> None:
             book.end_group(row, Ending.LOST)
 
 
-def _write(book: Book, task: str, before: Ward, after: Ward) -> None:
+def _write(book: Book, task: str, before: Quarantine, after: Quarantine) -> None:
     if after == before:
         return
-    if after == Ward():
+    if after == Quarantine():
         book.execute("DELETE FROM wards WHERE task = ?", task)
         return
     book.execute(

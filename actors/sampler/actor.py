@@ -20,12 +20,12 @@ from actors.sampler.latest import Latest
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Actor, handles
+from runtime.backoff import Backoff
 from runtime.errors import DeadlineExceeded
 from runtime.message import Done
 from runtime.waits import waiting
 
-_RETRY_FIRST_S = 0.05
-_RETRY_MOST_S = 2.0
+_RETRY = Backoff(first_s=0.05, longest_s=2.0)
 
 
 class SamplerActor(Actor):
@@ -99,7 +99,7 @@ class SamplerActor(Actor):
         return generated
 
     async def _draw(self, msg: Generate) -> Generated:
-        began, attempt, delay = time.monotonic(), 0, _RETRY_FIRST_S
+        began, attempt = time.monotonic(), 0
         while True:
             if msg.elsewhere and not self._keeper.takes(msg.pin) and not self._keeper.pins.deferred(msg.pin):
                 up = self._keeper.takes(None)
@@ -121,8 +121,7 @@ class SamplerActor(Actor):
             except EngineError as error:
                 raise SamplerError(f"the engine refused {msg.rid}: {error}") from error
             self.ctx.log.emit(events.GENERATE_RETRIED, rid=msg.rid, attempt=attempt, cause=cause)
-            await self.ctx.clock.sleep(delay)
-            delay = min(2 * delay, _RETRY_MOST_S)
+            await self.ctx.clock.sleep(_RETRY.delay_s(attempt))
         self.ctx.log.emit(
             events.GENERATE,
             rid=msg.rid,

@@ -14,6 +14,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from runtime.backoff import Backoff
+
 HIT, MOVED, NEW = "hit", "moved", "new"  # of an affinity: kept, given up for another engine, seen for the first time
 
 
@@ -85,10 +87,9 @@ class Router:
         engine, config = self.engines[name], self._config
         if now < engine.down_until:
             return  # of the requests that were on their way to it when it failed, each says so
-        # The exponent is bounded: a float overflows long before anybody has waited so often.
-        pause_s = min(config.longest_pause_s, config.first_pause_s * 2.0 ** min(engine.failures, 60))
         engine.failures += 1
-        engine.down_until = now + pause_s
+        pauses = Backoff(first_s=config.first_pause_s, longest_s=config.longest_pause_s)
+        engine.down_until = now + pauses.delay_s(engine.failures)
 
     def next_up_s(self, now: float) -> float:
         """Seconds until an engine may be asked."""

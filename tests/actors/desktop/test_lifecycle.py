@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from actors.desktop.lifecycle import Lease, Lives, State
-from actors.desktop.quarantine import QuarantinePolicy
-from actors.desktop.wards import Wards
+from actors.desktop.wards import PoolQuarantine
 from actors.errors import DesktopFault, LeaseLost
 from runtime.errors import ProtocolError
+from runtime.quarantine import QuarantinePolicy
 
 ORDER = list(State)
 GENERATED = [Phase.explicit, Phase.reuse, Phase.generate]  # a failing history is short enough to read
@@ -142,47 +142,47 @@ TestLives = LivesMachine.TestCase
 TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, phases=GENERATED)
 
 
-class WardsMachine(RuleBasedStateMachine):
+class PoolQuarantineMachine(RuleBasedStateMachine):
     """Faults, boots and outcomes in any order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.policy = QuarantinePolicy(faults_in_a_row=3, first_probe_s=1.0, longest_probe_s=8.0)
-        self.wards = Wards(self.policy)
+        self.pool = PoolQuarantine(self.policy)
         self.streak = {"host": 0, "image": 0}
-        self.rests = {"host": False, "image": False}
+        self.out = {"host": False, "image": False}
 
     @rule(who=st.sampled_from(["host", "image", "seat", "task"]))
     def faults(self, who: str) -> None:
-        newly = self.wards.faulted(who)
+        newly = self.pool.faulted(who, 0.0)
         if who not in self.streak:
             assert not newly
             return
         self.streak[who] += 1
-        assert newly == (not self.rests[who] and self.streak[who] >= 3)
-        self.rests[who] = self.rests[who] or newly
+        assert newly == (not self.out[who] and self.streak[who] >= 3)
+        self.out[who] = self.out[who] or newly
 
     @rule()
     def boots(self) -> None:
-        back = self.wards.booted()
-        assert set(back) == {who for who, resting in self.rests.items() if resting}
+        back = self.pool.booted()
+        assert set(back) == {who for who, out in self.out.items() if out}
         for who in back:
-            self.rests[who], self.streak[who] = False, 2
+            self.out[who], self.streak[who] = False, 2
 
     @rule()
     def comes_to_an_outcome(self) -> None:
-        self.wards.succeeded()
-        for who, resting in self.rests.items():
-            if not resting:
+        self.pool.succeeded()
+        for who, out in self.out.items():
+            if not out:
                 self.streak[who] = 0
 
     @invariant()
-    def only_a_probe_ends_a_rest(self) -> None:
-        assert set(self.wards.resting) == {who for who, resting in self.rests.items() if resting}
-        delay = self.wards.probe_delay_s()
-        assert (delay > 0) == bool(self.wards.resting)
+    def only_a_probe_ends_it(self) -> None:
+        assert set(self.pool.quarantined) == {who for who, out in self.out.items() if out}
+        delay = self.pool.probe_delay_s()
+        assert (delay > 0) == bool(self.pool.quarantined)
         assert delay <= self.policy.longest_probe_s
 
 
-TestWards = WardsMachine.TestCase
-TestWards.settings = settings(max_examples=50, stateful_step_count=30, deadline=None, phases=GENERATED)
+TestPoolQuarantine = PoolQuarantineMachine.TestCase
+TestPoolQuarantine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None, phases=GENERATED)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop.machine import BUSY, Ending, Stage, StageClock, ending_after, judge, needs_verifier
-from actors.desktop.quarantine import Quarantine, QuarantinePolicy
 from runtime.errors import ProtocolError
 
 
@@ -57,20 +56,3 @@ def test_a_frozen_desktop_never_acts_again() -> None:
     with pytest.raises(ProtocolError, match="verifying to acting"):
         clock.enter(Stage.ACTING, 2.0)
     assert Stage.IDLE not in BUSY
-
-
-def test_quarantine_ends_by_a_probe_only() -> None:
-    policy = QuarantinePolicy(faults_in_a_row=3, first_probe_s=1.0, longest_probe_s=3.0)
-    seat = Quarantine(policy)
-    assert [seat.faulted() for _ in range(3)] == [False, False, True]
-    seat.succeeded()
-    assert seat.resting
-    delays = []
-    for _ in range(3):
-        delays.append(seat.probe_delay_s())
-        seat.probed(ok=False)
-    assert delays == [1.0, 2.0, 3.0]
-    assert seat.resting
-    seat.probed(ok=True)
-    assert not seat.resting
-    assert seat.faulted(), "a seat let back rests again at its next fault"

@@ -15,9 +15,9 @@ from actors.desktop.lifecycle import State
 from actors.desktop.pool import Pool
 from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from actors.desktop.quarantine import QuarantinePolicy
 from actors.errors import AgentBrokeDesktop, DesktopFault, LeaseLost
 from runtime.errors import ProtocolError
+from runtime.quarantine import QuarantinePolicy
 from tests.heard import Heard, until
 
 SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)
@@ -75,7 +75,7 @@ async def test_a_host_that_can_not_boot_rests_until_one_does(state_dir: str, tmp
     await until(lambda: len(heard.of(events.DESKTOP_BOOT_FAILED)) >= 3)
     (rests,) = heard.of(events.HOST_RESTS)
     assert (rests["cause"], rests["faults"]) == ("sandbox_refused", 2)
-    assert pool.resting == ("host",)
+    assert pool.quarantined == ("host",)
     pool.succeeded()
     assert not await pool.well(0.05), "an episode from before ends no rest"
     assert len(heard.of(events.HOST_LET_BACK)) == 0
@@ -86,14 +86,14 @@ async def test_a_host_that_can_not_boot_rests_until_one_does(state_dir: str, tmp
     booted = await pool.acquire(30.0)
     assert booted.desktop.name
     pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
-    assert pool.resting == ("host",), "what a probe let back rests again at its next fault"
+    assert pool.quarantined == ("host",), "what a probe let back rests again at its next fault"
     for _ in range(7):  # of the other seats, whose episodes began before the rest
         pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
     assert pool._plan.pause_s(time.monotonic()) <= SOON.first_probe_s
     assert await pool.well(30.0), "and is probed by a fresh boot although a desktop is there"
     pool.succeeded()
     pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
-    assert pool.resting == (), "an outcome has cleared the streak"
+    assert pool.quarantined == (), "an outcome has cleared the streak"
     await pool.close()
 
 
@@ -106,7 +106,7 @@ async def test_an_image_that_does_not_come_up_rests(sandbox: SandboxProvider) ->
     await until(lambda: heard.of(events.IMAGE_RESTS))
     (rests,) = heard.of(events.IMAGE_RESTS)
     assert (rests["cause"], rests["image"]) == ("boot_failed", "the program's own")
-    assert pool.resting == ("image",)
+    assert pool.quarantined == ("image",)
     shutil.move(guest / "agent.kept", guest / "agent.py")
     assert await pool.well(30.0)
     assert [line["image"] for line in heard.of(events.IMAGE_LET_BACK)] == ["the program's own"]

@@ -17,7 +17,6 @@ from actors.desktop import actor
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.answers import Prompt, SampledAnswers
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig
-from actors.desktop.quarantine import QuarantinePolicy
 from actors.desktop.seat_config import SeatConfig
 from actors.errors import Deferred, DesktopFault
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
@@ -40,6 +39,7 @@ from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.logs_read import read_logs
 from runtime.message import Done
+from runtime.quarantine import QuarantinePolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
 
 SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)

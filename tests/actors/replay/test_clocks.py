@@ -11,7 +11,6 @@ from ledger_tools import BROKEN, settings, v
 
 from actors.replay import episodes, phases, wards
 from actors.replay.messages import Phase, PhaseRef, Release, Reservation, Reserve, Serving, SetPhase
-from actors.replay.quarantine import FAULTS_IN_A_ROW
 from actors.replay.store import Job, Ledger
 
 
@@ -55,7 +54,7 @@ def test_after_a_reboot_what_waited_is_due_and_nothing_else_changes(tmp_path: Pa
     path = tmp_path / "ledger.sqlite"
     ledger = Ledger(path, settings(), lambda: 90_000.0, boot="one")
     rl(ledger)
-    for _ in range(FAULTS_IN_A_ROW):
+    for _ in range(wards.POLICY.faults_in_a_row):
         work = reserve(ledger, "desktop/0")
         while work.task != "t0":
             work = reserve(ledger, "desktop/0")

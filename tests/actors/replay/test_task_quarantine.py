@@ -7,100 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ledger_tools import BROKEN, FAULT, Play, settings, step
 
 from actors.replay import episodes, wards
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import NoWork, Phase, Reservation
-from actors.replay.quarantine import FAULTS_IN_A_ROW, FIRST_PROBE_S, LONGEST_PROBE_S, Ward, WardState
 
 Start = Callable[..., Play]
-
-
-class WardMachine(RuleBasedStateMachine):
-    """One task, its episodes in flight and a clock."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ward = Ward()
-        self.now = 0.0
-        self.token = 0
-        self.out: list[int] = []
-        self.probes: set[int] = set()
-        self.streak = 0
-        self.rested_at: float | None = None
-
-    @rule(seconds=st.sampled_from([1.0, 30.0, 60.0, 500.0]))
-    def time_passes(self, seconds: float) -> None:
-        self.now += seconds
-
-    @rule()
-    def asks(self) -> None:
-        if not self.ward.playable(self.now):
-            return
-        self.token += 1
-        if self.ward.state is not WardState.WELL:
-            assert not self.probes & set(self.out), "one probe at a time"
-            self.probes.add(self.token)
-        self.ward = self.ward.handed_out(self.token)
-        self.out.append(self.token)
-
-    @rule(data=st.data(), culprit=st.sampled_from(["task", "host", "sampler"]))
-    def breaks(self, data: st.DataObject, culprit: str) -> None:
-        if not self.out:
-            return
-        token = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
-        before, self.ward = self.ward, self.ward.broken(token, culprit, self.now)
-        probe = token in self.probes and before.state is WardState.PROBING
-        if probe:
-            assert self.ward.state is WardState.RESTING
-            wait_s = self.ward.probe_at - self.now
-            assert (wait_s == 0) == (culprit != "task")
-            assert wait_s <= LONGEST_PROBE_S
-        elif before.state is WardState.WELL:
-            self.streak += culprit == "task"
-            assert (self.ward.state is WardState.RESTING) == (self.streak >= FAULTS_IN_A_ROW)
-        else:
-            assert self.ward == before
-
-    @rule(data=st.data())
-    def comes_to_an_outcome(self, data: st.DataObject) -> None:
-        if not self.out:
-            return
-        token = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
-        before, self.ward = self.ward, self.ward.ended(token)
-        if before.state is WardState.WELL:
-            self.streak = 0
-        elif token in self.probes and before.state is WardState.PROBING:
-            assert self.ward.state is WardState.WELL, "a probe lets it back"
-            self.streak = FAULTS_IN_A_ROW - 1
-        else:
-            assert self.ward == before, "nothing but a probe does"
-
-    @invariant()
-    def while_it_is_probed_nobody_else_plays_it(self) -> None:
-        if self.ward.state is WardState.PROBING:
-            assert not self.ward.playable(self.now + 1e9)
-        if self.ward.state is WardState.WELL:
-            assert self.ward.streak == self.streak < FAULTS_IN_A_ROW
-
-
-TestWard = WardMachine.TestCase
-TestWard.settings = hypothesis_settings(max_examples=60, stateful_step_count=30, deadline=None)
-
-
-def test_while_it_is_probed_only_the_probe_counts() -> None:
-    ward = Ward()
-    for token in range(FAULTS_IN_A_ROW):
-        ward = ward.broken(token, "task", 0.0)
-    probed = ward.handed_out(9)
-    assert (probed.state, probed.probe) == (WardState.PROBING, 9)
-    assert probed.ended(4) == probed.broken(4, "task", 70.0) == probed, "4 was handed out before the rest"
-    assert probed.ended(9).state is WardState.WELL
-    assert probed.broken(9, "task", 70.0).probe_at == 70.0 + 2 * FIRST_PROBE_S
 
 
 @pytest.fixture
@@ -140,7 +53,7 @@ def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> Non
     play.rl()
     make_rest(play, "t1")
     (rests,) = play.events("task_rests")
-    assert (rests["task"], rests["cause"], rests["faults"]) == ("t1", "setup_failed", FAULTS_IN_A_ROW)
+    assert (rests["task"], rests["cause"], rests["faults"]) == ("t1", "setup_failed", wards.POLICY.faults_in_a_row)
     figures = play.figures()
     assert figures.tasks_resting == 1
     assert figures.endings["lost"] >= 1
@@ -170,16 +83,16 @@ def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -
     play.rl()
     make_rest(play, "t0")
     assert play.ask("desktop/1") is None
-    play.wall += FIRST_PROBE_S + 1
+    play.wall += wards.POLICY.first_probe_s + 1
     probe = play.reserve()
     assert play.ask("desktop/2") is None, "one probe at a time"
     play.release(probe, FAULT)
     probe = play.reserve()
     play.release(probe, BROKEN)
     assert play.ask("desktop/1") is None
-    play.wall += FIRST_PROBE_S + 1
+    play.wall += wards.POLICY.first_probe_s + 1
     assert play.ask("desktop/1") is None, "the wait between probes doubles"
-    play.wall += FIRST_PROBE_S
+    play.wall += wards.POLICY.first_probe_s
     probe = play.reserve()
     play.commit(probe, False)
     (back,) = play.events("task_let_back")
@@ -206,7 +119,7 @@ def test_a_killed_run_forgets_no_rest_and_tries_the_probe_again(start: Start) ->
     play = start(tasks=["t0"])
     play.rl()
     make_rest(play, "t0")
-    play.wall += FIRST_PROBE_S + 1
+    play.wall += wards.POLICY.first_probe_s + 1
     assert isinstance(play.ask("desktop/1"), Reservation)
     play.reopen(incarnation="next")
     assert play.figures().tasks_resting == 1
@@ -258,22 +171,3 @@ def test_a_sampler_that_vanished_holds_nothing_back(start: Start) -> None:
     play.do(episodes.expire)
     assert play.figures().served is None, "with nobody left nothing is admitted"
     assert settings().rules.sampler_silent_s == 180.0
-
-
-def test_a_ward_s_edges() -> None:
-    resting = Ward(state=WardState.RESTING, streak=FAULTS_IN_A_ROW, probe_at=10.0)
-    assert (resting.playable(9.9), resting.playable(10.0)) == (False, True)
-    probing = resting.handed_out(5)
-    assert probing == Ward(state=WardState.PROBING, streak=FAULTS_IN_A_ROW, probe_at=10.0, probe=5)
-    assert not probing.playable(99.0)
-    assert probing.broken(5, "seat", 12.0) == Ward(state=WardState.RESTING, streak=FAULTS_IN_A_ROW, probe_at=12.0)
-    assert probing.broken(4, "task", 12.0) == probing.ended(4) == probing, "another episode of it, handed out before"
-    well = probing.ended(5)
-    assert well == Ward(streak=FAULTS_IN_A_ROW - 1)
-    again = well.broken(6, "task", 20.0)
-    assert (again.state, again.probe_at, again.probe) == (WardState.RESTING, 20.0 + FIRST_PROBE_S, 0)
-    assert well.ended(6) == Ward()
-    late = probing
-    for failed in range(1, 40):
-        late = late.broken(5, "task", 0.0).handed_out(5)
-        assert late.probe_at == min(LONGEST_PROBE_S, FIRST_PROBE_S * 2.0**failed)
