@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from actors.cluster import criterion, diskwatch, evaluation, progress, tensorboard, usage
+from actors.cluster import compose, criterion, diskwatch, evaluation, progress, tensorboard, usage
 from actors.cluster.compose import Plan
 from actors.cluster.runfolder import OUT_OF_TIME, RunRecord
 from actors.learner.messages import GetLearnerState
@@ -38,15 +38,26 @@ Verdict = tuple[str, str | None]  # "ok", "failed", "crashed" or "stopped", and 
 
 
 class Job(NamedTuple):
-    """What a run is for: `watch` shows figures until there is nothing left to do, `judge` says what came of it."""
+    """What a run is for: `plan` says what is started for a deploy file (with `run_dir` and `incarnation` by name),
+    `watch` shows figures until there is nothing left to do, `judge` says what came of it."""
 
+    plan: Callable[..., Plan]
     watch: Callable[[ActorSystem, Plan, progress.Display], Awaitable[Figures]]
     judge: Callable[[Plan, Figures], Verdict]
 
 
-async def execute(plan: Plan, record: RunRecord, job: Job | None = None) -> Verdict:
-    """Run `plan` for `job` (default: training); returns the verdict and its reason."""
-    job = job or Job(_watch, _judge)
+def training() -> Job:
+    """To go through all phases."""
+    return Job(compose.plan, _watch, _judge)
+
+
+def recording() -> Job:
+    """To record demonstrations and learn nothing."""
+    return Job(compose.recording, _watch_recording, _judge_recording)
+
+
+async def execute(plan: Plan, record: RunRecord, job: Job) -> Verdict:
+    """Run `plan` for `job`; returns the verdict and its reason."""
     with stop_event() as stop, progress.display(record.name) as shown:
         system = ActorSystem(plan.run_dir, hosts=plan.hosts, log_level=plan.deploy.run.log_level)
         try:
@@ -115,23 +126,37 @@ async def _out_of_time(system: ActorSystem, plan: Plan, job: Job, shown: progres
     return verdict, "; ".join([OUT_OF_TIME, *([missing] if missing else [])])
 
 
-async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:
-    """Show figures until the phase is done."""
-    started = time.monotonic()
-    replay, learner = system.ref("replay", "progress"), system.ref("learner", "progress")
+async def follow(
+    system: ActorSystem,
+    plan: Plan,
+    shown: progress.Display,
+    over: Callable[[Figures], bool],
+    *,
+    begin: Callable[[], Awaitable[None]] | None = None,
+    busy: Callable[[], Awaitable[float]] | None = None,
+    seen: Callable[[progress.Snapshot, Figures], progress.Snapshot] = lambda shot, _: shot,
+) -> Figures:
+    """Show figures until they are `over`; returns the last ones, with every parked wish answered.
+
+    `begin` is done first, again where a part restarts before it returns. `busy` says for how long the learner was
+    busy, in seconds. What is shown is what `seen` makes of it.
+    """
+    started, revision = time.monotonic(), -1
+    replay = system.ref("replay", "progress")
     meter = progress.Meter(plan.deploy.desktops.seats)
-    revision, busy_s = -1, 0.0
     while True:
         try:
+            if begin is not None:
+                await begin()
+                begin = None
             figures = await replay.ask(WaitFigures(since=revision, wait_s=5.0), timeout_s=ASK_S)
-        except TRANSIENT:  # the ledger restarts; its supervisor says when it can't
+        except TRANSIENT:  # a part starts or restarts; its supervisor says when it can't
             await asyncio.sleep(REFRESH_S)
             continue
-        with suppress(ComputerRLError):  # the learner may be restarting; its last figure stands
-            busy_s = (await learner.ask(GetLearnerState(), timeout_s=1.0)).busy_s
+        busy_s = await busy() if busy is not None else None
         revision = figures.revision
-        shown.show(meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count))
-        if figures.phase.phase is Phase.DONE:
+        shown.show(seen(meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count), figures))
+        if over(figures):
             await close(system)
             return figures
         await asyncio.sleep(REFRESH_S)
@@ -143,8 +168,49 @@ async def close(system: ActorSystem) -> None:
         await system.ref("replay").ask(CloseRun(), timeout_s=5.0)
 
 
+async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:
+    """Until the phases are done."""
+    learner, busy_s = system.ref("learner", "progress"), 0.0
+
+    async def busy() -> float:
+        nonlocal busy_s
+        with suppress(ComputerRLError):  # the learner may be restarting; its last figure stands
+            busy_s = (await learner.ask(GetLearnerState(), timeout_s=1.0)).busy_s
+        return busy_s
+
+    return await follow(system, plan, shown, lambda figures: figures.phase.phase is Phase.DONE, busy=busy)
+
+
 def _judge(plan: Plan, figures: Figures) -> Verdict:
     gains = evaluation.gains(evaluation.read_rounds(plan.run_dir))
     missing = criterion.unmet(plan.deploy.run.require, figures, gains)
     said = [criterion.told(gains[0])] if gains else []
     return "failed" if missing else "ok", "; ".join([*missing, *said]) or None
+
+
+async def _watch_recording(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:
+    """Until enough are recorded or no attempt is left."""
+    demos = plan.deploy.demos
+
+    def over(figures: Figures) -> bool:
+        if figures.demo_left is not None:  # with strata the ledger says so, as begun tasks get all their attempts
+            return figures.demo_left == 0
+        return figures.demos >= demos.count or figures.demo_attempts >= int(demos.count * demos.attempts_per_demo)
+
+    figures = await follow(system, plan, shown, over)
+    shown.note(_counted(figures.demo_strata))
+    if figures.demo_tasks:
+        shown.note("tasks: " + _counted(figures.demo_tasks))
+    return figures
+
+
+def _judge_recording(plan: Plan, figures: Figures) -> Verdict:
+    wanted, attempts = plan.deploy.demos.count, f"demonstrations in {figures.demo_attempts} attempts"
+    if figures.demos >= wanted:
+        return "ok", f"{figures.demos} {attempts}"
+    return "failed", f"{figures.demos} of {wanted} {attempts}"
+
+
+def _counted(strata: dict[str, int]) -> str:
+    """`text_editor/gui 12, ...`."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(strata.items()))

@@ -51,6 +51,12 @@ class OneRun(msgspec.Struct, frozen=True, kw_only=True):
         """The name of its run folder."""
         return "-".join(part for part in (experiment, self.arm, str(self.seed)) if part)
 
+    @property
+    def said(self) -> str:
+        """The arm and what it changes."""
+        changes = ", ".join(f"{path}: {value}" for path, value in self.changes.items())
+        return f"{self.arm} ({changes})" if self.arm and changes else self.arm
+
 
 def footings(runs: Sequence[OneRun]) -> dict[str, str]:
     """Arm -> the name of the recording of demonstrations that its runs begin from, "" where all share one.
@@ -135,27 +141,15 @@ def cloning_alone(deploy: Deploy) -> Deploy:
     )
 
 
-def learns_again(deploy: Deploy) -> bool:
-    """Whether pulses learn demonstrations again."""
-    pulses = deploy.entropulse.pulses if deploy.entropulse.pulse == "full" else 0
-    return bool(deploy.replay.pulse_demos and pulses)
-
-
-def after_cloning(deploy: Deploy, weights: str, run: str, demos: int) -> Deploy:
-    """Of `deploy`, what follows cloning, from the model folder `weights` on, which the run in folder `run` has cloned.
-
-    Where pulses learn demonstrations again, they are all `demos` of that run's: what its own policy solved when it
-    tried again are among them.
-    """
+def for_recording(deploy: Deploy, limit_s: float | None = None) -> Deploy:
+    """Of `deploy`, the recording of its demonstrations beforehand: from nothing, and without a policy's part."""
     change = msgspec.structs.replace
-    again = learns_again(deploy)
-    source, count = (run, demos) if again else ("", 0)
     return change(
         deploy,
-        run=change(deploy.run, base=weights, require=change(deploy.run.require, bc_steps=0)),
-        demos=change(deploy.demos, source=source, count=count, resample_rounds=0),
-        replay=deploy.replay if again else change(deploy.replay, pulse_demos=0),
-        entropulse=change(deploy.entropulse, bc_steps=0),
+        run=change(deploy.run, limit_s=limit_s),
+        tasks=change(deploy.tasks, train=[], eval=[]),
+        demos=change(deploy.demos, source="", resample_rounds=0),
+        evaluation=EvaluationConfig(enabled=False),
     )
 
 

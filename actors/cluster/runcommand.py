@@ -1,7 +1,7 @@
-"""From the arguments of `run` to its exit status.
+"""From the arguments of `run`, or a request of another command, to an exit status.
 
-Invariant: nothing is started before the file, the machine and the run folder have been found good, and whatever then
-happens is recorded in `run.json`.
+Invariant: nothing is started before the file, the plans, the machine and the run folder have been found good. Whatever
+then happens is recorded in `run.json`, and a run that has ended by itself is started again only with other settings.
 """
 
 from __future__ import annotations
@@ -12,66 +12,113 @@ import resource
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
-from actors.cluster import (
-    cloned,
-    compose,
-    demosource,
-    deployfile,
-    doctor,
-    experiment,
-    ledgers,
-    places,
-    resumed,
-    runfolder,
-    say,
-    weights,
-)
+from actors.cluster import comparable, compose, deployfile, doctor, execute, ledgers, places, runfolder, say
 from actors.cluster.config import Deploy
+from actors.cluster.requests import Request, resolve
+from actors.cluster.runfolder import CLONING, RECORDING, RunRecord
+from actors.replay.ledgerfile import LEDGER
+from runtime import system
 from runtime.errors import ConfigError
 from runtime.origin import check_origin
 
-if TYPE_CHECKING:
-    from actors.cluster import execute
-
 STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
+REPORT = "report"
 _VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
 
 
 def dry_run(args: argparse.Namespace) -> int:
-    """Print the plan of the run that `start` would start, or refuse what it would refuse."""
-    folder, deploy = asked(args, time.time())
-    if args.resume:
-        runfolder.refuse_held(folder)
-    places.refuse_unwritable(folder.parent, "--runs")
-    plan = compose.plan(deploy, run_dir=folder, incarnation="dry-run")
-    if args.json:
-        say.document({"file": args.file, "run": folder.name, **rows_of(plan)})
-        return 0
-    if args.resume and (record := runfolder.read_record(folder)).has_ended and not args.overrides:
-        say.line(f"{args.file}: good; run {folder.name} has ended ({record.verdict}): nothing would be started\n")
+    """Print every run, what the plans of arms differ in and the plan of the first; or refuse as `start` would."""
+    found = resolve(args)
+    runs = _own(found)
+    for one in found:
+        if one.resume:
+            runfolder.refuse_held(one.folder)
+    plans = [_planned(one, execute.training()) for one in runs]
+    first, plan = runs[0], plans[0]
+    if args.json and not first.experiment:
+        say.document({"file": args.file, "run": first.folder.name, **_rows_of(plan)})
+    elif args.json:
+        rows = [
+            {"name": one.folder.name, "arm": one.arm, "seed": one.deploy.run.seed, "changes": one.changes}
+            | {"demonstrators": plan.demonstrators(), **_rows_of(plan)}
+            for one, plan in zip(runs, plans, strict=True)
+        ]
+        say.document({"file": args.file, "runs": rows, "not_comparable": _not_comparable(runs)})
     else:
-        say.line(f"{args.file}: good; run {folder.name} would {'go on' if args.resume else 'begin'}\n")
-    show_plan(plan)
+        _show_runs(found, runs, plans) if first.experiment else _show_one(first)
+        _show_plan(plan)
     return 0
 
 
-def rows_of(plan: compose.Plan) -> dict[str, object]:
+def _own(found: Sequence[Request]) -> list[Request]:
+    """Those of `found` that were asked for, after saying what a user may have overlooked."""
+    runs = [one for one in found if one.is_own]
+    for warning in filter(None, (one.warning for one in runs)):
+        say.line(warning, to=sys.stderr)
+    return runs
+
+
+def _rows_of(plan: compose.Plan) -> dict[str, object]:
     """Hosts, actors and summary, for --json."""
     return {"hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()}
 
 
-def lines_of(plan: compose.Plan) -> list[tuple[str, str]]:
-    """Label and value of all that a plan shows, hosts and actors in a line each."""
-    actors = ", ".join(f"{count} {kind}" for kind, count, _ in plan.actor_rows())
-    hosts = ", ".join(name for name, _ in plan.host_rows())
-    return [*plan.summary(), ("actors", actors), ("hosts", hosts)]
+def _show_one(run: Request) -> None:
+    """Print what would become of a run of its own."""
+    record = runfolder.read_record(run.folder) if run.resume and not run.changed else None
+    would = f"would {'go on' if run.resume else 'begin'}"
+    if record is not None and record.has_ended:
+        would = f"has ended ({record.verdict}): nothing would be started"
+    say.line(f"{run.file}: good; run {run.folder.name} {would}\n")
 
 
-def show_plan(plan: compose.Plan) -> None:
+def _show_runs(found: Sequence[Request], runs: Sequence[Request], plans: Sequence[compose.Plan]) -> None:
+    """Print the runs of an experiment and what they share and do not share; `found` has what they begin from, too."""
+    rows = [
+        (one.folder.name, one.deploy.run.seed, one.said, ", ".join(plan.demonstrators()))
+        for one, plan in zip(runs, plans, strict=True)
+    ]
+    say.table(("RUN", "SEED", "ARM", "DEMONSTRATED BY"), rows)
+    first, demos = runs[0], runs[0].deploy.demos
+    recorded: dict[Path, str] = {}  # recording -> the first arm that begins from it
+    for one in runs:
+        if one.recording is not None:
+            recorded.setdefault(one.recording, one.arm)
+    shared = f"those of {demos.source}" if demos.source else f"{demos.count}, recorded once for all"
+    if len(recorded) > 1:
+        shared = f"each arm's own, recorded once for its seeds ({', '.join(recorded.values())})"
+    cloned = f", cloned by {first.cloned}" if first.cloned else ", cloned once per seed for all arms"
+    once = bool(first.cloned) or any(one.arm == CLONING for one in found)
+    say.line(f"\ndemonstrations are {shared if recorded or demos.source else 'none'}{cloned if once else ''}")
+    if differing := _differing(runs, plans):
+        say.line()
+        say.table(("ARM", "", "WHAT DIFFERS"), differing)
+    for line in _not_comparable(runs):
+        say.line(f"\nnot comparable: {line}")
+    say.line(f"\neach run looks like {first.folder.name}{', but for what differs' if differing else ''}:\n")
+
+
+def _differing(runs: Sequence[Request], plans: Sequence[compose.Plan]) -> list[tuple[str, str, str]]:
+    """Arm, label and value of what the plans of arms do not share; nothing where they look alike."""
+    told: dict[str, dict[str, str]] = {}  # of each arm's first run, for seeds change nothing that a plan shows
+    for one, plan in zip(runs, plans, strict=True):
+        actors = ", ".join(f"{count} {kind}" for kind, count, _ in plan.actor_rows())
+        hosts = ", ".join(name for name, _ in plan.host_rows())
+        told.setdefault(one.arm, dict([*plan.summary(), ("actors", actors), ("hosts", hosts)]))
+    labels = dict.fromkeys(label for lines in told.values() for label in lines)
+    apart = [label for label in labels if len({lines.get(label) for lines in told.values()}) > 1]
+    return [(arm, label, lines.get(label, "none")) for arm, lines in told.items() for label in apart]
+
+
+def _not_comparable(runs: Sequence[Request]) -> list[str]:
+    """What arms differ in beside what they compare."""
+    return comparable.problems({one.arm: one.deploy for one in runs})
+
+
+def _show_plan(plan: compose.Plan) -> None:
     """Print hosts, actors and summary."""
     say.table(("HOST", "ACTORS"), plan.host_rows())
     say.line()
@@ -82,116 +129,70 @@ def show_plan(plan: compose.Plan) -> None:
 
 
 def start(args: argparse.Namespace) -> int:
-    """Run, or continue a run; the exit status."""
-    begun = time.time()
-    args.overrides = demosource.pinned(args.overrides, Path(args.runs))
-    folder, deploy = asked(args, begun)
-    folder = folder.resolve()
-
-    def planned() -> compose.Plan:
-        return compose.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
-
-    settings = experiment.settings_of(args.file, "")
-    asked_for = runfolder.Asked(overrides=args.overrides, cloned=cloned_by(args))
-    labels = Labels(args.file, args.runs, begun, cloned=cloned_by(args), settings=settings, asked=asked_for)
-    return carry_out(deploy, folder, planned, labels, resume=args.resume, changed=bool(args.overrides))
-
-
-def cloned_by(args: argparse.Namespace) -> str:
-    """The name of the run that --cloned means, "" without it."""
-    found = weights.run_of(args.cloned, Path(args.runs)) if args.cloned else None
-    return found.name if found is not None else ""
-
-
-def asked(args: argparse.Namespace, begun: float) -> tuple[Path, Deploy]:
-    """The folder and the settings of the run that the arguments of `run` mean. Raises ConfigError for a bad, taken or
-    unknown name."""
-    runs, path = Path(args.runs), deployfile.locate(args.file)
-    if args.resume:
-        refuse_given(args, ["cloned"], "a run goes on with what it has")
-        folder = _to_resume(runs, args.name, path, args.file)
-        was = runfolder.read_record(folder).settings
-        if was and was != experiment.settings_of(args.file, ""):
-            goes_on = f"run {folder.name} goes on as it was begun (--set changes it)"
-            say.line(f"{args.file} has changed since: {goes_on}", to=sys.stderr)
-        return folder, resumed.settings(folder, args.overrides)
-    folder = runs / name_of(args, path, begun)
-    runfolder.refuse_taken(folder)
-    deploy = deployfile.load(args.file, args.overrides)[0]
-    if args.cloned:
-        found = cloned.of_seed(args.cloned, runs, deploy)
-        deploy = cloned.begin(deploy, found.folder, found.path)
-    return folder, deploy
+    """Carry out what the arguments of `run` ask for, or go on with it; the worst exit status of its runs."""
+    found = resolve(args)
+    runs = _own(found)
+    for line in [
+        *(one.warning for one in runs if one.warning),
+        *(f"not comparable: {x}" for x in _not_comparable(runs)),
+    ]:
+        say.line(line, to=sys.stderr)
+    for one in found[1:]:  # the first is found good as it is carried out
+        if one.is_own:
+            _planned(one, execute.training())
+    worst = 0
+    for one in found:
+        if one.news:
+            say.news(one.news)
+        status = carry_out(one, execute.recording() if one.arm == RECORDING else execute.training())
+        worst = max(worst, status)
+        if status == STATUS["stopped"] or (status and not one.is_own):
+            return status
+    if runs[0].experiment:
+        _report([one.folder for one in runs], runs[0].folder.parent / f"{runs[0].experiment}-{REPORT}")
+    return worst
 
 
-def name_of(args: argparse.Namespace, file: Path, begun: float) -> str:
-    """The name of a new run or experiment: --name, or the file's and the time. Raises ConfigError for a bad one."""
-    name = args.name or places.unnamed(file.stem, begun)
-    places.refuse_bad_name(name)
-    return name
+def _report(runs: Sequence[Path], out: Path) -> None:
+    """Write the report of those of `runs` that have played."""
+    if not (played := [path for path in runs if (path / LEDGER).is_file()]):
+        return
+    from actors.cluster.report import show  # what draws is loaded last
+
+    try:
+        show.show(played, out, as_json=False)
+    except ConfigError as error:  # nothing to draw with, most likely: what was played stands
+        say.news(f"no report: {error}")
 
 
-class Labels(NamedTuple):
-    """What a run is called in `run.json` and in the commands that it suggests."""
-
-    file: str  # a deploy file, or the command that the run was started by
-    runs: str  # --runs as given
-    begun: float  # wall seconds
-    experiment: str = ""  # what this run is one of
-    arm: str = ""
-    cloned: str = ""  # the run whose cloned weights it begins from
-    settings: str = ""  # names what the file says to it
-    asked: runfolder.Asked | None = None  # of the experiment, or of the one run
+def _planned(request: Request, job: execute.Job) -> compose.Plan:
+    return job.plan(request.deploy, run_dir=request.folder, incarnation=uuid.uuid4().hex)
 
 
-def carry_out(
-    deploy: Deploy,
-    folder: Path,
-    planned: Callable[[], compose.Plan],
-    labels: Labels,
-    *,
-    resume: bool,
-    changed: bool = False,
-    job: execute.Job | None = None,
-) -> int:
-    """Claim `folder`, run the plan for `job` (default: training) and record how it ended; the exit status.
+def carry_out(request: Request, job: execute.Job) -> int:
+    """Claim the folder of `request`, run its plan for `job` and record how it ended; the exit status.
 
-    A resume of a run that has ended starts nothing, unless its settings were `changed`.
+    What has ended is not started again, unless its settings have changed.
     """
-    if resume and not changed and (ended := _ended(folder)) is not None:
+    folder = request.folder.resolve()
+    if request.resume and not request.changed and (ended := _ended(request)) is not None:
         return ended
     places.refuse_unwritable(folder.parent, "--runs")
-    if resume and (wrong := ledgers.damage(folder)):
+    if request.resume and (wrong := ledgers.damage(folder)):
         raise ConfigError(f"run {folder.name} can't go on: {wrong}")
+    deploy = request.begins()
     _refuse_unless_fit(deploy, folder.parent)
     _raise_file_limit()
-    plan = planned()
-    record = runfolder.RunRecord(
-        name=folder.name,
-        file=labels.file,
-        path=deployfile.lasting(labels.file),
-        seed=deploy.run.seed,
-        build=check_origin().build,
-        versions=_versions(),
-        started=runfolder.iso(labels.begun),
-        started_s=labels.begun,
-        experiment=labels.experiment,
-        arm=labels.arm,
-        cloned=labels.cloned,
-        settings=labels.settings,
-        asked=labels.asked,
-    )
-    run = runfolder.claim(folder, record, resume=resume)
+    plan = job.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
+    record = _record(request, deploy.run.seed)
+    run = runfolder.claim(folder, record, resume=request.resume)
     run.write("deploy.yaml", deployfile.dump(deploy).encode())
     named = f"{folder.name}{runfolder.runs_flag(folder.parent)}"
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"
     try:
-        from actors.cluster import execute
-        from runtime.system import run as run_loop
-
-        say.news(f"run {folder.name}{' resumed' if resume else ''}   (computerrl logs {named} -f)")
-        verdict, reason = run_loop(execute.execute(plan, run.record, job))
+        say.news(f"run {folder.name}{' resumed' if request.resume else ''}   (computerrl logs {named} -f)")
+        verdict, reason = system.run(execute.execute(plan, run.record, job))
     except KeyboardInterrupt:
         verdict, reason = "stopped", "interrupted"
     except BaseException as error:
@@ -209,43 +210,48 @@ def carry_out(
     return STATUS[verdict]
 
 
-def _ended(folder: Path) -> int | None:
-    """The exit status of the run at `folder` if it has ended, after saying so; None while something is left to do."""
+def _record(request: Request, seed: int) -> RunRecord:
+    """`run.json` of what begins, or goes on, now."""
+    begun = time.time()
+    return RunRecord(
+        name=request.folder.name,
+        file=request.file,
+        path=deployfile.lasting(request.file),
+        seed=seed,
+        build=check_origin().build,
+        versions=_versions(),
+        started=runfolder.iso(begun),
+        started_s=begun,
+        experiment=request.experiment,
+        arm=request.arm,
+        cloned=request.cloned,
+        settings=request.settings,
+        asked=request.asked,
+    )
+
+
+def _ended(request: Request) -> int | None:
+    """The exit status of a run that has ended, after saying so; None while something is left to do.
+
+    A time limit ends a run of an experiment for good: with more time it would compare with no other.
+    """
+    folder = request.folder.resolve()
     record = runfolder.read_record(folder)
-    if not record.has_ended or runfolder.owner(folder) is not None:
+    ended = record.has_ended or (record.verdict in ("ok", "failed") and request.experiment)
+    if not ended or runfolder.owner(folder) is not None:
         return None
-    say.news(f"run {folder.name} has ended: {record.verdict}{f' - {record.reason}' if record.reason else ''}")
-    if record.verb == runfolder.RUN:
-        flag = runfolder.runs_flag(folder.parent)
-        say.news(f"nothing was started; see  computerrl report {folder.name}{flag}  or go on with  --set PATH=VALUE")
+    reason = f" - {record.reason}" if record.reason else ""
+    if not request.experiment:
+        say.news(f"run {folder.name} has ended: {record.verdict}{reason}")
+        if record.verb == runfolder.RUN:
+            seen = f"computerrl report {folder.name}{runfolder.runs_flag(folder.parent)}"
+            say.news(f"nothing was started; see  {seen}  or go on with  --set PATH=VALUE")
+        return STATUS[str(record.verdict)]
+    say.news(f"run {folder.name}: {record.verdict} already{reason}")
+    if request.arm == RECORDING and record.verdict == "failed":
+        say.news(f"  take it as it is with  --set demos.source={folder} --set demos.count=N  and another --name,")
+        say.news("  or begin anew under another --name with fewer demos.count or more demos.attempts_per_demo")
     return STATUS[str(record.verdict)]
-
-
-def _to_resume(runs: Path, name: str | None, path: Path, file: str) -> Path:
-    if name is None:
-        return runfolder.newest_of(runs, path.stem, file)
-    folder = runfolder.named(runs, name, [found.name for found, _ in runfolder.all_runs(runs)], "run")
-    record = runfolder.read_record(folder)
-    line = runfolder.to_continue(record, folder)
-    if record.experiment:
-        raise ConfigError(f"--name {name}: it is a run of experiment {record.experiment}: continue that with  {line}")
-    if record.verb != runfolder.RUN:
-        raise ConfigError(f"--name {name}: it was made by {record.verb}: continue it with  {line}")
-    if not runfolder.is_of(record, path.stem, file):
-        raise ConfigError(f"FILE {file}: run {name} was begun with {record.file}: continue it with  {line}")
-    return folder
-
-
-def flag_of(name: str) -> str:
-    """The flag whose value the arguments hold as `name`."""
-    return "--set" if name == "overrides" else f"--{name.replace('_', '-')}"
-
-
-def refuse_given(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError for the first of `names` that was given and would be passed over."""
-    for name in names:
-        if getattr(args, name) not in (None, []):
-            raise ConfigError(f"{flag_of(name)}: {why}: leave it out")
 
 
 def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:

@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -349,8 +349,16 @@ def is_of(record: RunRecord, stem: str, file: str) -> bool:
 
 def newest_of(runs: Path, stem: str, file: str) -> Path:
     """The newest run of deploy file `file` that is none of an experiment. Raises ConfigError when there is none."""
-    known = [(path, record) for path, record in all_runs(runs) if not record.experiment and record.verb == RUN]
-    mine = [path for path, record in known if is_of(record, stem, file)]
-    if not mine:
-        raise ConfigError(f"nothing to resume: no run of {file} in {runs}")
-    return mine[-1]
+
+    def mine(_: Path, record: RunRecord) -> bool:
+        return not record.experiment and record.verb == RUN and is_of(record, stem, file)
+
+    return newest(runs, None, mine, f"run of {file}")
+
+
+def newest(runs: Path, name: str | None, mine: Callable[[Path, RunRecord], bool], what: str) -> Path:
+    """The newest of `mine` below `runs`, or the one called `name`. Raises ConfigError calling those `what`."""
+    known = [path.name for path, record in all_runs(runs) if mine(path, record)]
+    if name is None and not known:
+        raise ConfigError(f"nothing to resume: no {what} in {runs}")
+    return named(runs, name or known[-1], known, what)

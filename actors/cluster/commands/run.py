@@ -53,12 +53,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run it."""
-    from actors.cluster import experimentrun, runcommand
+    from actors.cluster import runcommand
 
     if args.json and not args.dry_run:
         args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl report RUN --json")
-    if experimentrun.is_one(args):
-        return experimentrun.dry_run(args) if args.dry_run else experimentrun.start(args)
-    if args.dry_run:
-        return runcommand.dry_run(args)
-    return runcommand.start(args)
+    return runcommand.dry_run(args) if args.dry_run else runcommand.start(args)

@@ -7,26 +7,20 @@ or the attempts are used up, and says which.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from actors.cluster import compose, deployfile, execute, models, places, progress, runcommand, runfolder, suites, typed
-from actors.cluster.compose import Plan
+from actors.cluster import deployfile, execute, experiment, models, places, resume, runcommand, runfolder, suites, typed
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
+from actors.cluster.requests import Request
 from actors.cluster.runfolder import RECORD
 from actors.entropulse.config import EvaluationConfig
 from actors.replay.config import TaskRange, TasksConfig
-from actors.replay.messages import Figures, WaitFigures
 from apis import tasks
 from apis.space import routes_in
 from apis.tasks.words import TRAIN
 from runtime.errors import ConfigError
-from runtime.system import ActorSystem
 
 INSTANCES_PER_DEMO = 2  # tasks a suite lays out per demonstration wanted: failures don't make it repeat itself
 # Flag -> what it is without being given, and the key of a deploy file that says the same.
@@ -46,13 +40,12 @@ FLAGS: dict[str, tuple[Any, str]] = {
 
 def record(args: argparse.Namespace) -> int:
     """Record, or go on recording; the exit status."""
-    begun = time.time()
     runs = Path(args.runs)
     of_tasks = "--tasks " + " ".join(args.tasks) if args.tasks else ""
     what = f"--deploy {args.deploy}" if args.deploy else args.suite or of_tasks
     if args.resume:
-        runcommand.refuse_given(args, (*FLAGS, "overrides"), "--resume goes on as the recording was begun")
-        folder = _to_resume(runs, args.name)
+        resume.refuse_given(args, (*FLAGS, "overrides"), "--resume goes on as the recording was begun")
+        folder = runfolder.newest(runs, args.name, lambda _, found: found.verb == RECORD, "recording")
         label = runfolder.read_record(folder).file
         if what and f"{RECORD} {what}" != label:
             was = label.removeprefix(f"{RECORD} ")
@@ -61,33 +54,15 @@ def record(args: argparse.Namespace) -> int:
     else:
         if not what:
             raise ConfigError("nothing to record: name a SUITE, tasks with --tasks ID ..., or --deploy FILE")
-        name = args.name or places.unnamed("demos", begun)
+        name = args.name or places.unnamed("demos", time.time())
         places.refuse_bad_name(name)
         folder = runs / name
         deploy = deploy_of(args)
         if args.deploy:  # what the command says by flags is no key of a file
             refuse_expert_keys(deploy, "demos record")
         label = f"{RECORD} {what}"
-    return record_into(folder.resolve(), deploy, runcommand.Labels(label, args.runs, begun), resume=args.resume)
-
-
-def record_into(folder: Path, deploy: Deploy, labels: runcommand.Labels, *, resume: bool) -> int:
-    """Record what `deploy` asks for into the run at `folder`, or go on with it; the exit status."""
-
-    def planned() -> Plan:
-        return compose.recording(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
-
-    job = execute.Job(_watch, _judge)
-    return runcommand.carry_out(deploy, folder, planned, labels, resume=resume, job=job)
-
-
-def _to_resume(runs: Path, name: str | None) -> Path:
-    mine = [path.name for path, found in runfolder.all_runs(runs) if found.verb == RECORD]
-    if name is None:
-        if not mine:
-            raise ConfigError(f"nothing to resume: no recording in {runs}")
-        return runs / mine[-1]
-    return runfolder.named(runs, name, mine, "recording")
+    request = Request(folder=folder, deploy=deploy, file=label, resume=args.resume)
+    return runcommand.carry_out(request, execute.recording())
 
 
 def deploy_of(args: argparse.Namespace) -> Deploy:
@@ -102,7 +77,7 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
     args = argparse.Namespace(**{**vars(args), **unsaid})
     for name in ("count", "seats", "max_steps"):
         if getattr(args, name) < 1:
-            raise ConfigError(f"{runcommand.flag_of(name)} is {getattr(args, name)}: it counts from 1")
+            raise ConfigError(f"{resume.flag_of(name)} is {getattr(args, name)}: it counts from 1")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
@@ -120,23 +95,12 @@ def _of_file(args: argparse.Namespace) -> Deploy:
         raise ConfigError("--deploy FILE says which tasks are demonstrated: leave SUITE and --tasks out")
     for name, (_, path) in FLAGS.items():
         if getattr(args, name) not in (None, []):
-            flag = runcommand.flag_of(name)
+            flag = resume.flag_of(name)
             raise ConfigError(f"{flag}: with --deploy the file says it: change it with --set {path}=VALUE")
     deploy, _ = deployfile.load(args.deploy, args.overrides)
     if not deploy.tasks.demo or not deploy.demos.count:
         raise ConfigError(f"{args.deploy}: it asks for no demonstrations: tasks.demo or demos.count is empty")
-    return for_recording(deploy)
-
-
-def for_recording(deploy: Deploy) -> Deploy:
-    """`deploy` as it records its demonstrations beforehand: from nothing, and without what a policy takes part in."""
-    demos = msgspec.structs.replace(deploy.demos, source="", resample_rounds=0)
-    return msgspec.structs.replace(
-        deploy,
-        tasks=msgspec.structs.replace(deploy.tasks, train=[], eval=[]),
-        demos=demos,
-        evaluation=EvaluationConfig(enabled=False),
-    )
+    return experiment.for_recording(deploy, deploy.run.limit_s)
 
 
 def _listed(args: argparse.Namespace) -> list[str | TaskRange]:
@@ -163,50 +127,3 @@ def _listed(args: argparse.Namespace) -> list[str | TaskRange]:
         raise ConfigError(f"--count {args.count}: {args.suite} has {most * len(families)} tasks from --first on")
     first = numbers.first + args.first
     return [TaskRange(family=name, split=TRAIN, count=most, first=first) for name in families]
-
-
-async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:
-    """Show figures until enough are recorded or no attempt is left."""
-    started = time.monotonic()
-    replay = system.ref("replay", "progress")
-    meter = progress.Meter(plan.deploy.desktops.seats)
-    revision = -1
-    while True:
-        try:
-            figures = await replay.ask(WaitFigures(since=revision, wait_s=5.0), timeout_s=execute.ASK_S)
-        except execute.TRANSIENT:  # the ledger restarts; its supervisor says when it can't
-            await asyncio.sleep(execute.REFRESH_S)
-            continue
-        revision = figures.revision
-        shown.show(meter.read(time.monotonic(), started, figures, None, plan.deploy.demos.count))
-        if over(figures, plan.deploy):
-            await execute.close(system)
-            shown.note(strata_line(figures.demo_strata))
-            if figures.demo_tasks:
-                shown.note("tasks: " + strata_line(figures.demo_tasks))
-            return figures
-        await asyncio.sleep(execute.REFRESH_S)
-
-
-def _judge(plan: Plan, figures: Figures) -> execute.Verdict:
-    wanted = plan.deploy.demos.count
-    if figures.demos >= wanted:
-        return "ok", f"{figures.demos} demonstrations in {figures.demo_attempts} attempts"
-    return "failed", f"{figures.demos} of {wanted} demonstrations in {figures.demo_attempts} attempts"
-
-
-def over(figures: Figures, deploy: Deploy) -> bool:
-    """Whether nothing more is to be recorded: with strata the ledger says so, as begun tasks get all their attempts."""
-    if figures.demo_left is not None:
-        return figures.demo_left == 0
-    return figures.demos >= deploy.demos.count or figures.demo_attempts >= attempts(deploy)
-
-
-def attempts(deploy: Deploy) -> int:
-    """The most attempts that the ledger hands out."""
-    return int(deploy.demos.count * deploy.demos.attempts_per_demo)
-
-
-def strata_line(counts: dict[str, int]) -> str:
-    """`text_editor/gui 12, ...`."""
-    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))

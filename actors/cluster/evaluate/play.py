@@ -7,27 +7,27 @@ is kept whatever kills it, and --resume plays the rest.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import fcntl
+import functools
 import shutil
 import sys
 import time
-import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from actors.cluster import compose, execute, places, progress, runcommand, runfolder, typed
+from actors.cluster import compose, execute, places, progress, resume, runcommand, runfolder, typed
 from actors.cluster import weights as weights_of
 from actors.cluster.compose import Plan
 from actors.cluster.config import Deploy
 from actors.cluster.evaluate import settings, show
+from actors.cluster.requests import Request
 from actors.cluster.weights import Weights
 from actors.entropulse.pins import PinnedFolders
 from actors.replay.ledgerfile import LEDGER
-from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling, WaitFigures
+from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling
 from actors.sampler.messages import Pin
 from runtime.errors import ConfigError, StoreError
 from runtime.message import Version
@@ -42,15 +42,16 @@ _BEGINNING = "beginning.lock"  # held until it is a run, or is given up
 
 def play(args: argparse.Namespace) -> int:
     """Evaluate, or go on evaluating; the exit status."""
-    begun = time.time()
     runs = Path(args.runs)
     try:
         before = runfolder.find(runs, args.against) if args.against else None
     except ConfigError as error:
         raise ConfigError(f"--against {args.against}: {error}") from None
     if args.resume:
-        runcommand.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
-        folder = _to_resume(runs, args.name).resolve()
+        resume.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
+        folder = runfolder.newest(
+            runs, args.name, lambda path, _: (path / _EVALUATED).is_file(), "evaluation"
+        ).resolve()
         weights = read_weights(folder)
         _refuse_other(args.model, weights, runs, folder.name)
         deploy = typed.read(folder / "deploy.yaml", Deploy)
@@ -58,7 +59,7 @@ def play(args: argparse.Namespace) -> int:
         if args.model is None:
             raise ConfigError("nothing to evaluate: name a MODEL: base, a model folder, a run, or last")
         weights = weights_of.locate(args.model, runs, args.at or "")
-        name = args.name or places.unnamed("eval", begun)
+        name = args.name or places.unnamed("eval", time.time())
         places.refuse_bad_name(name)
         folder = (runs / name).resolve()
         _refuse_taken(folder)
@@ -71,16 +72,15 @@ def play(args: argparse.Namespace) -> int:
     version, kept = Version.parse(weights.version), _place(weights, folder)
     deploy = msgspec.structs.replace(deploy, run=msgspec.structs.replace(deploy.run, base=kept))
 
-    def planned() -> Plan:
-        return compose.evaluating(deploy, version=version, run_dir=folder, incarnation=uuid.uuid4().hex)
-
     label = f"{runfolder.EVAL} {args.model}" if not args.resume else runfolder.read_record(folder).file
-    labels = runcommand.Labels(label, args.runs, begun)
+    request = Request(folder=folder, deploy=deploy, file=label, resume=args.resume)
     # With --json, standard output is for the one document.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
-    job = execute.Job(lambda system, plan, shown: _watch(system, plan, shown, version), _judge)
+    job = execute.Job(
+        functools.partial(compose.evaluating, version=version), functools.partial(_watch, version=version), _judge
+    )
     with elsewhere, _kept(weights, folder) if not args.resume else contextlib.nullcontext():
-        status = runcommand.carry_out(deploy, folder, planned, labels, resume=args.resume, job=job)
+        status = runcommand.carry_out(request, job)
     if not (folder / LEDGER).is_file():  # it ended before it played anything, and has said so
         return status
     show.result(folder, weights, deploy, before, Path(args.out) if args.out else None, as_json=args.json)
@@ -147,11 +147,8 @@ def read_weights(folder: Path) -> Weights:
         raise ConfigError(f"{folder} is no run of eval: {error}") from None
 
 
-def _to_resume(runs: Path, name: str | None) -> Path:
-    mine = [path.name for path, _ in runfolder.all_runs(runs) if (path / _EVALUATED).is_file()]
-    if not mine:
-        raise ConfigError(f"nothing to resume: no evaluation in {runs}")
-    return runfolder.named(runs, name or mine[-1], mine, "evaluation")
+def _is_evaluation(path: Path, _: runfolder.RunRecord) -> bool:
+    return (path / _EVALUATED).is_file()
 
 
 def _refuse_other(model: str | None, weights: Weights, runs: Path, name: str) -> None:
@@ -165,30 +162,17 @@ def _refuse_other(model: str | None, weights: Weights, runs: Path, name: str) ->
 
 async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, version: Version) -> Figures:
     """Open the round and show figures until it is closed."""
-    started, revision = time.monotonic(), -1
-    replay = system.ref("replay", "progress")
-    meter = progress.Meter(plan.deploy.desktops.seats)
-    opened = False
-    while True:
-        try:
-            if not opened:
-                await _open(system, plan, version)
-                opened = True
-            figures = await replay.ask(WaitFigures(since=revision, wait_s=5.0), timeout_s=execute.ASK_S)
-        except execute.TRANSIENT:  # a part starts or restarts; its supervisor says when it can't
-            await asyncio.sleep(execute.REFRESH_S)
-            continue
-        revision = figures.revision
+
+    def seen(shot: progress.Snapshot, figures: Figures) -> progress.Snapshot:
         found = _this(figures)
-        shot = meter.read(time.monotonic(), started, figures, None, 0)
         done = found.played + found.faults
         rate = found.successes / done if done else None
-        shot = msgspec.structs.replace(shot, phase=ROUND, demos="", step=done, steps=found.planned, held_out=rate)
-        shown.show(shot)
-        if found.closed:
-            await execute.close(system)
-            return figures
-        await asyncio.sleep(execute.REFRESH_S)
+        return msgspec.structs.replace(shot, phase=ROUND, demos="", step=done, steps=found.planned, held_out=rate)
+
+    def begin() -> Awaitable[None]:
+        return _open(system, plan, version)
+
+    return await execute.follow(system, plan, shown, lambda figures: _this(figures).closed, begin=begin, seen=seen)
 
 
 async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:

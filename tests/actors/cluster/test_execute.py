@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from actors.cluster import compose, deployfile, execute, progress
-from actors.cluster.demos import record
 from actors.cluster.runfolder import RunRecord
 from actors.errors import LedgerError
 from actors.replay.messages import CloseRun, Figures, Phase, PhaseRef, WaitFigures
@@ -47,7 +46,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> compose.Plan:
     return compose.plan(deploy, run_dir=Path("run"), incarnation="i")
 
 
-@pytest.mark.parametrize("watch", [execute._watch, record._watch])
+@pytest.mark.parametrize("watch", [execute._watch, execute._watch_recording])
 async def test_what_a_ledger_fails_for_a_moment_ends_no_run(plan: compose.Plan, watch: Callable[..., Any]) -> None:
     system = Parts(*PASSING, DONE)
     assert await watch(system, plan, progress.PlainLines()) is DONE
@@ -63,4 +62,4 @@ async def test_what_fails_for_good_is_a_verdict(
     here = msgspec.structs.replace(plan, run_dir=tmp_path)
     run = RunRecord(name="r", file="smoke", seed=0, build="b", versions={}, started="", started_s=0.0)
     monkeypatch.setattr(execute, "_until_the_end", fails)
-    assert await execute.execute(here, run) == ("crashed", "it is torn")
+    assert await execute.execute(here, run, execute.training()) == ("crashed", "it is torn")

@@ -13,7 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster import cli, cloned, comparable, deployfile, experiment, experimentrun, models, runcommand, runfolder
+import runtime.system
+from actors.cluster import (
+    cli,
+    comparable,
+    compose,
+    deployfile,
+    execute,
+    experiment,
+    models,
+    resume,
+    runcommand,
+    runfolder,
+    typed,
+)
 from actors.cluster.config import Deploy
 from actors.cluster.report import gather, show
 from actors.replay.schema import connect
@@ -108,6 +121,7 @@ def test_a_dry_run_shows_every_run(file: str, tmp_path: Path, capsys: pytest.Cap
     assert cli.main([*at, "--json", "--seed", "5", "--seed", "3", "--arm", "far", "--arm", "near"]) == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 4, "a flag said twice drops nothing"
     (tmp_path / "mine-far-5").mkdir()
+    (tmp_path / "mine-far-5" / "run.json").write_text("{}")
     for words, said in (
         (["--name", "mine"], "run mine-far-5 exists already"),
         (["--name", "a/b"], "letters, digits"),
@@ -189,34 +203,28 @@ def test_arms_that_anneal_or_rehearse_otherwise_are_named(capsys: pytest.Capture
 
 
 class SimulatedRuns:
-    """Stands in for whole runs: claims the folder, opens a ledger and ends with the verdict it was told."""
+    """Stands in for what runs do: opens a ledger and ends with the verdict it was told."""
 
-    def __init__(self, verdicts: dict[str, str]) -> None:
-        self.verdicts = verdicts
+    def __init__(self, runs: Path, monkeypatch: pytest.MonkeyPatch, verdicts: dict[str, str] | None = None) -> None:
+        self.runs, self.verdicts = runs, verdicts or {}
         self.started: list[tuple[str, bool]] = []
-        self.sources: dict[str, str] = {}
         self.deploys: dict[str, Deploy] = {}
+        monkeypatch.setattr(runcommand, "_refuse_unless_fit", lambda *_: None)
+        for name in ("plan", "recording"):
+            monkeypatch.setattr(compose, name, lambda *_, **__: None)
+        monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)
+        monkeypatch.setattr(runtime.system, "run", self)
+        monkeypatch.setattr(show, "show", lambda *_, **__: 0)
 
-    def __call__(
-        self, deploy: Any, folder: Path, planned: Any, labels: runcommand.Labels, *, resume: bool, job: Any = None
-    ) -> int:
-        self.started.append((folder.name, resume))
-        self.sources[folder.name] = deploy.demos.source
-        self.deploys[folder.name] = deploy
-        record = runfolder.RunRecord(
-            name=folder.name, file=labels.file, seed=deploy.run.seed, build="", versions={},
-            started=runfolder.iso(labels.begun), started_s=labels.begun, experiment=labels.experiment, arm=labels.arm,
-            asked=labels.asked,
-        )  # fmt: skip
-        run = runfolder.claim(folder, record, resume=resume)
-        (folder / "deploy.yaml").write_text(deployfile.dump(deploy))
+    def __call__(self, record: runfolder.RunRecord) -> tuple[str, str | None]:
+        folder = self.runs / record.name
+        self.started.append((record.name, bool(record.resumed)))
+        self.deploys[record.name] = typed.read(folder / "deploy.yaml", Deploy)
         connect(folder / "ledger.sqlite")[0].close()
         (folder / "logs").mkdir(exist_ok=True)
-        if labels.arm == runfolder.CLONING:
+        if record.arm == runfolder.CLONING:
             shutil.copytree(models.bundled(), folder / "weights" / "0.7")
-        verdict = self.verdicts.get(folder.name, "ok")
-        run.end(verdict, None)
-        return runcommand.STATUS[verdict]
+        return self.verdicts.get(record.name, "ok"), None
 
 
 def arguments(file: str, runs: Path, **given: Any) -> argparse.Namespace:
@@ -228,25 +236,23 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = tmp_path / "runs"
-    simulated = SimulatedRuns({"e-far-3": "stopped"})
+    simulated = SimulatedRuns(runs, monkeypatch, {"e-far-3": "stopped"})
     reported: list[list[str]] = []
 
     def report(paths: list[Path], out: Path, *, as_json: bool) -> int:
         reported.append([path.name for path in paths])
         return 0
 
-    monkeypatch.setattr(runcommand, "carry_out", simulated)
-    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
     monkeypatch.setattr(show, "show", report)
-    assert experimentrun.start(arguments(file, runs, name="e")) == 130
+    assert runcommand.start(arguments(file, runs, name="e")) == 130
     assert simulated.started == [
         ("e-demos", False), ("e-cloning-3", False), ("e-near-3", False), ("e-far-3", False)
     ]  # fmt: skip
-    assert simulated.sources["e-cloning-3"] == str((runs / "e-demos").resolve())
+    assert simulated.deploys["e-cloning-3"].demos.source == str((runs / "e-demos").resolve())
     assert not reported
     simulated.verdicts = {"e-near-5": "failed"}
     simulated.started = []
-    assert experimentrun.start(arguments(file, runs, resume=True)) == 1
+    assert runcommand.start(arguments(file, runs, resume=True)) == 1
     assert simulated.started == [
         ("e-far-3", True), ("e-cloning-5", False), ("e-near-5", False), ("e-far-5", False)
     ]  # fmt: skip
@@ -258,14 +264,14 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
     with pytest.raises(ConfigError, match="nothing to resume"):
         runfolder.newest_of(runs, "exp", file)
     with pytest.raises(ConfigError, match="exists already"):
-        experimentrun.start(arguments(file, runs, name="e"))
+        runcommand.start(arguments(file, runs, name="e"))
     with pytest.raises(ConfigError, match="no such experiment"):
-        experimentrun.start(arguments(file, runs, name="f", resume=True))
+        runcommand.start(arguments(file, runs, name="f", resume=True))
     simulated.started = []
     other = str(
         Path(file).parent / "." / ".." / Path(file).parent.name / Path(file).name
     )  # the same file otherwise said
-    assert experimentrun.start(arguments(other, runs, resume=True)) == 1
+    assert runcommand.start(arguments(other, runs, resume=True)) == 1
     assert not simulated.started
 
 
@@ -275,11 +281,9 @@ def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(
     Path(file).write_text(
         FILE + "run: {limit_s: 60, require: {bc_steps: 1, rl_steps: 1}}\nentropulse: {bc_steps: 9, pulses: 2}\n"
     )
-    runs, simulated = tmp_path / "runs", SimulatedRuns({})
-    monkeypatch.setattr(runcommand, "carry_out", simulated)
-    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
-    monkeypatch.setattr(show, "show", lambda *_, **__: 0)
-    assert experimentrun.start(arguments(file, runs, name="e", arm=["far"])) == 0
+    runs = tmp_path / "runs"
+    simulated = SimulatedRuns(runs, monkeypatch)
+    assert runcommand.start(arguments(file, runs, name="e", arm=["far"])) == 0
     assert [name for name, _ in simulated.started] == ["e-demos", "e-cloning-3", "e-far-3", "e-cloning-5", "e-far-5"]
     alone, arm = simulated.deploys["e-cloning-5"], simulated.deploys["e-far-5"]
     phases = alone.entropulse
@@ -304,13 +308,11 @@ def test_pulses_that_learn_demonstrations_find_those_of_the_run_that_cloned(
         f"run: {{expert: true}}\nentropulse: {{bc_steps: 9, pulses: 2, pulse: {pulse}}}\nreplay: {{pulse_demos: 8}}\n"
     )
     Path(file).write_text(FILE.replace("count: 1", "count: 30") + more)
-    runs, simulated = tmp_path / "runs", SimulatedRuns({})
-    monkeypatch.setattr(runcommand, "carry_out", simulated)
-    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
-    monkeypatch.setattr(show, "show", lambda *_, **__: 0)
+    runs = tmp_path / "runs"
+    simulated = SimulatedRuns(runs, monkeypatch)
     found = {str((runs / f"e-cloning-{seed}").resolve()): 30 + seed for seed in (3, 5)}  # with the policy's own
-    monkeypatch.setattr(cloned, "demonstrations", found.__getitem__)
-    assert experimentrun.start(arguments(file, runs, name="e", arm=["far"])) == 0
+    monkeypatch.setattr(resume, "demonstrations", found.__getitem__)
+    assert runcommand.start(arguments(file, runs, name="e", arm=["far"])) == 0
     arm = simulated.deploys["e-far-5"]
     where = str((runs / "e-cloning-5").resolve())
     assert (arm.demos.source, arm.demos.count, arm.replay.pulse_demos) == ((where, 35, 8) if kept else ("", 0, 0))
@@ -337,20 +339,18 @@ def test_arms_with_other_actions_begin_from_recordings_of_their_own(
     arms = "  near: {desktops.actions: gui}\n  far: {desktops.actions: gui, demos.resample_rounds: 0}\n  all: {}\n"
     head, tail = FILE.split("arms:\n", maxsplit=1)[0], FILE[FILE.index("seeds:") :]
     Path(file).write_text(f"{head}run: {{expert: true}}\narms:\n{arms}{tail}")
-    runs, simulated = tmp_path / "runs", SimulatedRuns({})
-    monkeypatch.setattr(runcommand, "carry_out", simulated)
-    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
-    monkeypatch.setattr(show, "show", lambda *_, **__: 0)
-    assert experimentrun.start(arguments(file, runs, name="e", arm=["far"], seed=[5])) == 0
+    runs = tmp_path / "runs"
+    simulated = SimulatedRuns(runs, monkeypatch)
+    assert runcommand.start(arguments(file, runs, name="e", arm=["far"], seed=[5])) == 0
     assert [name for name, _ in simulated.started] == ["e-near-demos", "e-far-5"]
-    assert experimentrun.start(arguments(file, runs, name="e", resume=True)) == 0
+    assert runcommand.start(arguments(file, runs, name="e", resume=True)) == 0
     assert len(simulated.started) == 2, "what it was begun with has ended"
     more = arguments(file, runs, name="e", resume=True, arm=["near", "far", "all"], seed=[3, 5])
-    assert experimentrun.start(more) == 0
+    assert runcommand.start(more) == 0
     assert sorted(name for name, _ in simulated.started) == sorted(
         ["e-near-demos", "e-all-demos", *(f"e-{arm}-{seed}" for arm in ("near", "far", "all") for seed in (3, 5))]
     )
-    begun = {name: Path(source).name for name, source in simulated.sources.items() if source}
+    begun = {name: Path(deploy.demos.source).name for name, deploy in simulated.deploys.items() if deploy.demos.source}
     assert begun == {
         f"e-{arm}-{seed}": f"e-{'all' if arm == 'all' else 'near'}-demos"
         for arm in ("near", "far", "all")
@@ -362,10 +362,8 @@ def test_arms_with_other_actions_begin_from_recordings_of_their_own(
 def test_a_recording_that_failed_ends_it_every_time(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    simulated = SimulatedRuns({"e-demos": "failed"})
-    monkeypatch.setattr(runcommand, "carry_out", simulated)
-    monkeypatch.setattr(experimentrun.compose, "plan", lambda *_, **__: None)
-    for resume in (False, True):
-        assert experimentrun.start(arguments(file, tmp_path / "runs", name="e", resume=resume)) == 1
+    simulated = SimulatedRuns(tmp_path / "runs", monkeypatch, {"e-demos": "failed"})
+    for again in (False, True):
+        assert runcommand.start(arguments(file, tmp_path / "runs", name="e", resume=again)) == 1
     assert simulated.started == [("e-demos", False)]
     assert "e-demos: failed already" in capsys.readouterr().out

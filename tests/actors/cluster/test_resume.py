@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import runtime.system
-from actors.cluster import cli, compose, deployfile, execute, experiment, models, runcommand, runfolder, typed
+from actors.cluster import cli, compose, deployfile, execute, experiment, models, resume, runcommand, runfolder, typed
 from actors.cluster.config import Deploy
 from actors.cluster.evaluate import play, settings, show
 from actors.cluster.runfolder import Asked, RunRecord
@@ -266,8 +266,8 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     parser = cli.build_parser().parse_args(["eval"]).parser
     assert {action.dest for action in parser._actions} - STAYS == set(settings.FLAGS) == set(SAMPLES)
     for name, words in SAMPLES.items():
-        shown = refused(capsys, "eval", "base", "--resume", runcommand.flag_of(name), *words, *AT)
-        assert f"{runcommand.flag_of(name)}: --resume goes on as the evaluation was begun: leave it out" in shown
+        shown = refused(capsys, "eval", "base", "--resume", resume.flag_of(name), *words, *AT)
+        assert f"{resume.flag_of(name)}: --resume goes on as the evaluation was begun: leave it out" in shown
     shown = refused(capsys, "eval", str(models.bundled()), "--resume", *AT)
     assert f"MODEL {models.bundled()}: evaluation seen was begun with base: leave it out" in shown
     assert "no training run" in refused(capsys, "eval", "last", "--resume", *AT)
