@@ -14,6 +14,10 @@ import msgspec
 from apis.apps import app_of_class
 from runtime.errors import ProtocolError
 
+# What desktops show, for recordings and results to name: it grows with every change that a policy can tell.
+# 1: of each list its first children, of each text its first characters, covered and minimised things among them.
+# 2: what shows, scrolled or not, with values and names; what is left out, unread or behind a dialog is said.
+OBSERVATION_VERSION = 2
 MAX_WINDOWS = 32
 MAX_ELEMENTS = 400
 MAX_TEXT = 500  # characters of a name, a text or a title

@@ -70,6 +70,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         holds = f"{self.deploy.demos.source} holds {plansummary.count(held, 'demonstration')}"
         return [*plansummary.summary(self.deploy, lanes), ("recording", f"{holds}, {wanted} are wanted: {rest}")]
 
+    def caution(self) -> str:
+        """A line on a recording that shows other observations than the run's desktops; "" without one."""
+        source = self._ledger().demos.source
+        return demosource.caution(Path(source)) if source else ""
+
     def demonstrators(self) -> list[str]:
         """Routes of the oracles, or members of the pool, by which demonstrations are made; none where none are."""
         if not self.deploy.demos.count:

@@ -14,11 +14,12 @@ from actors.cluster import runfolder, suites
 from actors.cluster.config import Deploy
 from actors.cluster.nearest import hint
 from actors.errors import LedgerError
-from actors.replay import demofiles
+from actors.replay import demofiles, observed
 from actors.replay.demofiles import Header
 from actors.replay.demos import refuse_foreign
 from actors.replay.ledgerfile import LEDGER
 from apis.forms import FORMS
+from apis.observation import OBSERVATION_VERSION
 from apis.space import SPACES
 from runtime.errors import ConfigError, StoreError
 
@@ -75,6 +76,20 @@ def header_of(path: Path) -> Header:
         if said and said not in known:
             raise ConfigError(f"{path} names {key} {said!r}; {hint(said, known)}")
     return header
+
+
+def caution(path: Path) -> str:
+    """One line where what the recording at `path` shows is not what desktops of this build show; "" where it is.
+
+    Raises ConfigError.
+    """
+    versions = header_of(path).observations
+    if versions == (OBSERVATION_VERSION,):
+        return ""
+    return (
+        f"{path} was recorded with observation {observed.told(versions)}, desktops show observation"
+        f" {OBSERVATION_VERSION} now: what is cloned from it reads screens of another kind"
+    )
 
 
 def refuse_leaks(path: Path, key: str, held_out: Collection[str] = (), *, played: bool = False) -> None:

@@ -37,6 +37,8 @@ def dry_run(args: argparse.Namespace) -> int:
         if one.resume:
             runfolder.refuse_held(one.folder)
     plans = [_planned(one, execute.training()) for one in runs]
+    for caution in dict.fromkeys(filter(None, (plan.caution() for plan in plans))):
+        say.line(caution, to=sys.stderr)
     first, plan = runs[0], plans[0]
     if args.json and not first.experiment:
         say.document({"file": args.file, "run": first.folder.name, **_rows_of(plan)})
@@ -184,6 +186,8 @@ def carry_out(request: Request, job: execute.Job) -> int:
     _refuse_unless_fit(deploy, folder.parent)
     _raise_file_limit()
     plan = job.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
+    if caution := plan.caution():
+        say.line(caution, to=sys.stderr)
     record = _record(request, deploy.run.seed)
     run = runfolder.claim(folder, record, resume=request.resume)
     run.write("deploy.yaml", deployfile.dump(deploy).encode())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.replay import observed
 from actors.replay.messages import StepPayload
 from apis.reasoning import spoken
 from runtime.errors import PayloadLost, StoreError
@@ -38,6 +39,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tokenizer: str  # fingerprint of what made the token ids, "" when unknown
     form: str  # of prompts and answers: compact or paper, "" when unknown
     actions: str = ""  # that the demonstrators had: both, gui or api, "" when unknown
+    observations: observed.Versions = observed.FIRST  # versions that its desktops showed, smallest first
     demos: int
     tasks: list[Tried] = []  # all that were tried, solved or not; [] where tasks have no strata
 

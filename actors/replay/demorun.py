@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.replay import observed
 from actors.replay.demofiles import FORMAT, Demo, DemoStep, Header, Tried
 from actors.replay.ledgerfile import reading
 from actors.replay.messages import Reservation, StepPayload, StepRef
@@ -35,8 +36,9 @@ def read_run(folder: Path, passed: Callable[[PayloadLost], None] | None = None) 
             Tried(task=row[0], tries=row[1], wins=row[2], mixed_tries=row[3], mixed_wins=row[4])
             for row in database.execute(_TRIED)
         ]
+        observations = observed.of_demos(database)
     made_with = {key: meta.get(key, "") for key in ("tokenizer", "form", "actions")}
-    header = Header(format=FORMAT, demos=count, tasks=tried, **made_with)
+    header = Header(format=FORMAT, demos=count, tasks=tried, observations=observations, **made_with)
     return header, _demos(folder, count, passed)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from actors.errors import LedgerError
-from actors.replay import demofiles, events, shown
+from actors.replay import demofiles, events, observed, shown
 from actors.replay.book import Book
 from actors.replay.cold import Shown, Tally
 from actors.replay.demofiles import Demo, DemoStep, Header, Tried
@@ -23,7 +23,8 @@ from runtime.segments import SegmentStore
 
 
 def label(book: Book) -> None:
-    """Write down, once, what the ledger's demonstrations are made with."""
+    """Write down, once, what the ledger's demonstrations are made with, and which observations its desktops show."""
+    observed.opened(book, labelled=book.meta("form") is not None)
     for key in ("tokenizer", "form", "actions"):
         if not book.meta(key):
             book.set_meta(key, getattr(book.settings, key))
@@ -45,6 +46,7 @@ def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) 
     made_for = book.settings
     refuse_foreign(path, header, tokenizer=made_for.tokenizer, form=made_for.form, actions=made_for.actions)
     held = {row["digest"] for row in book.rows("SELECT digest FROM imports")}
+    later = bool(held)
     if book.counter("demo_attempts"):
         held |= {demo.digest for demo in demofiles.read(run_dir, lambda _: None)[1]}
     added = 0
@@ -57,6 +59,8 @@ def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) 
             held.add(demo.digest)
             solved.add(demo.task)
             added += 1
+    if added:
+        observed.taken_in(book, header.observations, later=later)
     if lost:
         book.emit(events.DEMOS_UNREADABLE, path=str(path), demos=len(lost), cause=str(lost[0]))
     if lost and not added:

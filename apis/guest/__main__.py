@@ -1,4 +1,4 @@
-"""Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|sweep|code ...`.
+"""Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|sweep|code|reference ...`.
 
 Invariant: modules come from this folder and the system alone, whatever lies in the current folder or the environment.
 """
@@ -15,6 +15,7 @@ PARTS = {
     "agent": "guest.agent",
     "sweep": "guest.keeper",
     "code": "guest.code_open",
+    "reference": "guest.reference",
 }
 
 

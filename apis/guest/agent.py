@@ -9,7 +9,6 @@ Request {"i": id, "m": method, "a": {name: value}}; reply {"i": id, "r": result}
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from guest.pointer import Pointer
 from guest.programs import Programs
 from guest.quiet import Work, settle
 from guest.screenlink import ScreenLink
+from guest.session import enter
 from guest.terminals import Terminals
 from guest.tools import Tools
 from guest.windows import Windows
@@ -229,9 +229,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="agent")
     parser.add_argument("--run", type=Path, required=True)
     args = parser.parse_args(argv)
-    os.environ.clear()
-    os.environ.update(json.loads((args.run / "session.json").read_text()))
-    os.chdir(os.environ["HOME"])
+    enter(args.run)
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between frames
     serve(sys.stdin.buffer, sink)

@@ -48,6 +48,13 @@ def environment(run: Path, home: Path, token: str) -> dict[str, str]:
     }
 
 
+def enter(run: Path) -> None:
+    """Give this process the session's environment, and nothing of the one it was started with."""
+    os.environ.clear()
+    os.environ.update(json.loads((run / "session.json").read_text()))
+    os.chdir(os.environ["HOME"])
+
+
 def _first_line(fd: int, what: str) -> str:
     """Block until the program on the other end says that it is up: one line, whatever pieces it comes in."""
     text = b""

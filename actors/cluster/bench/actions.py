@@ -13,6 +13,7 @@ import msgspec
 
 from actors.cluster.bench.figures import median, percentile
 from actors.cluster.bench.processes import KINDS, Members, spent
+from actors.cluster.bench.reference import Reference, Round, middle
 from actors.cluster.bench.stage import CALL_S, Booted, carry_out, observe
 from apis.actions import AnyAction, Click, Hotkey, Type
 from apis.execute import plan
@@ -46,6 +47,9 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     cpu_ms: dict[str, float]  # mean per action by part, guest and host
     guest_cpu_ms: dict[str, float]  # mean per action by kind of process
     host_cpu_ms: float
+    cpu_p50_ms: float | None  # guest and host, all parts
+    observe_cpu_p50_ms: float | None  # guest and host
+    reference: Round
 
 
 def places(observation: Observation, app: str) -> list[tuple[int, int]]:
@@ -66,7 +70,9 @@ def places(observation: Observation, app: str) -> list[tuple[int, int]]:
     return [(largest.x + 60, largest.y + 30), (largest.x + 90, largest.y + largest.h // 3)]
 
 
-async def measure(booted: Booted, app: str, count: int, said: Callable[[str], None]) -> list[Cost]:
+async def measure(
+    booted: Booted, app: str, count: int, reference: Reference, said: Callable[[str], None]
+) -> list[Cost]:
     """`count` clicks, then `count` typings and hotkeys in turns, in `app`, which is open."""
     first = await observe(booted.link)
     where = places(first, app)
@@ -81,10 +87,12 @@ async def measure(booted: Booted, app: str, count: int, said: Callable[[str], No
         said(f"{app}: {count} x {kind}")
         members = members_of(booted)
         timed, observation = [], first
+        rounds = await reference.rounds()
         for action in actions:
             one, observation = await _one(booted, action, observation, members)
             timed.append(one)
-        costs.append(summed(app, kind, timed))
+        rounds += await reference.rounds()
+        costs.append(summed(app, kind, timed, middle(rounds)))
     return costs
 
 
@@ -120,13 +128,11 @@ async def _one(
     return one, observation
 
 
-def summed(app: str, action: str, timed: list[Timed]) -> Cost:
-    """The figures of many actions."""
+def summed(app: str, action: str, timed: list[Timed], reference: Round) -> Cost:
+    """The figures of many actions, beside the reference's."""
     n = max(1, len(timed))
     whole = [sum(one.wall_ms.values()) for one in timed]
-    cpu = {
-        part: sum(one.host_cpu_ms[part] + sum(one.guest_cpu_ms[part].values()) for one in timed) / n for part in PARTS
-    }
+    spent_ms = {part: [one.host_cpu_ms[part] + sum(one.guest_cpu_ms[part].values()) for one in timed] for part in PARTS}
     by_kind = {kind: sum(one.guest_cpu_ms[part][kind] for one in timed for part in PARTS) / n for kind in KINDS}
     return Cost(
         app=app,
@@ -136,7 +142,10 @@ def summed(app: str, action: str, timed: list[Timed]) -> Cost:
         p95_ms=percentile(whole, 0.95),
         parts_p50_ms={part: median([one.wall_ms[part] for one in timed]) for part in PARTS},
         transport_p50_ms=median([one.calls * one.ping_ms for one in timed]),
-        cpu_ms=cpu,
+        cpu_ms={part: sum(values) / n for part, values in spent_ms.items()},
         guest_cpu_ms=by_kind,
         host_cpu_ms=sum(sum(one.host_cpu_ms.values()) for one in timed) / n,
+        cpu_p50_ms=median([sum(parts) for parts in zip(*spent_ms.values(), strict=True)]),
+        observe_cpu_p50_ms=median(spent_ms["observe"]),
+        reference=reference,
     )

@@ -1,7 +1,8 @@
 """`bench desktops`: all figures of desktops on this machine, beside their targets.
 
-Invariant: every figure is measured on real desktops in this very command; how busy the machine was when it began is
-said with the result.
+Invariant: every figure is measured on real desktops in this very command. Bounds are multiples of the reference
+workload (`reference.py`), which runs before and after each series, so they hold on slow and on busy machines. How busy
+the machine was when it began is said with the result.
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ import sys
 import msgspec
 
 from actors.cluster import say
-from actors.cluster.bench import actions, hold, lives, stage
+from actors.cluster.bench import actions, hold, lives, reference, stage
 from actors.cluster.bench.figures import Target
 from actors.cluster.bench.processes import KINDS
+from actors.cluster.bench.reference import multiple
 from actors.desktop.link import LinkDown
 from actors.errors import DesktopFault, GuestRefused
+from apis.execute import SETTLE
 from runtime.errors import ConfigError
 
-ACT_MS = {True: 150.0, False: 500.0}  # light, Calc: a click with settle and observation at the 50th percentile
-BOOT_CPU_S = 0.3
-EPISODE_CPU_S = {"light": 0.6, "Calc": 2.0}
+# In rounds of the reference workload: a click with settle and observation, and its observation alone, at the median.
+CLICK = {"text_editor": 0.28, "file_manager": 0.42, "terminal": 0.13, "libreoffice_calc": 1.6}
+OBSERVE = {"text_editor": 0.14, "file_manager": 0.3, "terminal": 0.04, "libreoffice_calc": 1.2}
+ANSWER = {True: 1.0, False: 2.0}  # light, Calc: wall time of a click but for the wait until nothing changes
+BOOT = 3.2
+QUIET_MS = float(SETTLE.args["quiet_ms"])
+EPISODE = {"light": 9.0, "Calc": 32.0}
 BUSY_LOAD = 0.3  # per core: from here on the machine is not idle
 
 
@@ -69,20 +76,21 @@ async def measure(wanted: Wanted) -> Found:
     costs: list[actions.Cost] = []
     booted, held, played = None, None, []
     async with stage.provider(wanted.state_dir) as made:
-        if wanted.actions:
-            for app in apps:
+        async with reference.opened(made) as beside:
+            for app in apps if wanted.actions else ():
                 async with stage.desktop(made, app) as one:
-                    costs += await actions.measure(one, app, wanted.actions, _said)
-        if wanted.boots:
-            booted = await lives.boots(made, wanted.boots, _said)
-        if wanted.episodes:
-            for kind, calc in (("light", False), ("Calc", True)):
+                    costs += await actions.measure(one, app, wanted.actions, beside, _said)
+            if wanted.boots:
+                booted = await lives.boots(made, wanted.boots, beside, _said)
+            for kind, calc in (("light", False), ("Calc", True)) if wanted.episodes else ():
                 named = lives.families(calc=calc)
                 if ("libreoffice_calc" in apps) if calc else set(apps) & stage.LIGHT:
-                    played.append(await lives.episodes(wanted.state_dir, kind, named, wanted.episodes, _said))
+                    played.append(
+                        await lives.episodes(wanted.state_dir, kind, named, wanted.episodes, beside, said=_said)
+                    )
         if wanted.hold:
             held = await hold.hold(made, wanted.hold_app, wanted.hold, _said)
-    targets = _targets(costs, booted, played, held) if wanted.targets else []
+    targets = targets_of(costs, booted, played, held) if wanted.targets else []
     return Found(
         cores=cores,
         load_at_start=load,
@@ -96,18 +104,23 @@ async def measure(wanted: Wanted) -> Found:
     )
 
 
-def _targets(
+def targets_of(
     costs: list[actions.Cost], booted: lives.Boots | None, played: list[lives.Episodes], held: hold.Held | None
 ) -> list[Target]:
-    found = [
-        Target(name=f"click in {c.app}, p50", measured=c.p50_ms, bound=ACT_MS[c.app in stage.LIGHT], unit="ms")
-        for c in costs
-        if c.action == "click"
-    ]
+    """Every figure that has a bound, in rounds of the reference workload that ran beside it."""
+    found = []
+    for cost in (cost for cost in costs if cost.action == "click"):
+        found += [
+            _rounds(f"click in {cost.app}, CPU", cost.cpu_p50_ms, cost.reference.cpu_ms, CLICK[cost.app]),
+            _rounds("its observation, CPU", cost.observe_cpu_p50_ms, cost.reference.cpu_ms, OBSERVE[cost.app]),
+            _rounds(
+                "its wall time", _without_wait(cost.p50_ms), cost.reference.wall_ms, ANSWER[cost.app in stage.LIGHT]
+            ),
+        ]
     if booted is not None:
-        found.append(Target(name="boot, CPU", measured=booted.cpu_s, bound=BOOT_CPU_S, unit="s"))
+        found.append(_rounds("boot, CPU", _in_ms(booted.cpu_s), booted.reference.cpu_ms, BOOT))
     found += [
-        Target(name=f"{one.kind} episode, CPU", measured=one.cpu_s, bound=EPISODE_CPU_S[one.kind], unit="s")
+        _rounds(f"{one.kind} episode, CPU", _in_ms(one.cpu_s), one.reference.cpu_ms, EPISODE[one.kind])
         for one in played
     ]
     if held is not None:
@@ -115,6 +128,19 @@ def _targets(
         bound = float(held.wanted)
         found.append(Target(name=name, measured=float(held.answering), bound=bound, unit="of them", at_least=True))
     return found
+
+
+def _rounds(name: str, cost_ms: float | None, reference_ms: float | None, bound: float) -> Target:
+    return Target(name=name, measured=multiple(cost_ms, reference_ms), bound=bound, unit="rounds")
+
+
+def _without_wait(wall_ms: float | None) -> float | None:
+    """What of an action's wall time its work takes: each waits until nothing has changed for a fixed time."""
+    return None if wall_ms is None else max(0.0, wall_ms - QUIET_MS)
+
+
+def _in_ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1e3 * seconds
 
 
 def run(wanted: Wanted, *, as_json: bool) -> int:
@@ -138,15 +164,20 @@ def _print(found: Found) -> None:
         head = ("APP", "ACTION", "N", "P50 MS", "P95 MS", "ACT", "SETTLE", "OBSERVE", "TRANSPORT", "CPU MS", "HOST CPU")
         say.table(head, [_wall_row(cost) for cost in found.actions])
         say.line("\nprocessor milliseconds per action, by part and by guest process")
-        heads = ("APP", "ACTION", "ACT", "SETTLE", "OBSERVE", *(kind.upper() for kind in KINDS))
+        kinds = (kind.upper() for kind in KINDS)
+        heads = ("APP", "ACTION", "ACT", "SETTLE", "OBSERVE", *kinds, "P50", "REFERENCE", "ROUNDS")
         say.table(heads, [_cpu_row(cost) for cost in found.actions])
     if (b := found.boots) is not None:
         parts = f"guest {_s(b.guest_cpu_s)}, this process {_s(b.host_cpu_s)}"
-        say.line(f"\nboot       {_s(b.cpu_s)} CPU ({parts}), {_s(b.wall_p50_s)} wall (p95 {_s(b.wall_p95_s)}), n {b.n}")
+        say.line(
+            f"\nboot       {_s(b.cpu_s)} CPU ({parts}), {_beside(b.cpu_s, b.reference)},"
+            f" {_s(b.wall_p50_s)} wall (p95 {_s(b.wall_p95_s)}), n {b.n}"
+        )
     for e in found.episodes:
         parts = f"guest's boot {_s(e.boot_cpu_s)}, play {_s(e.play_cpu_s)}; host {_s(e.host_cpu_s)}"
         say.line(
-            f"{e.kind:<10} {_s(e.cpu_s)} CPU an episode ({parts}), {_s(e.wall_p50_s)} wall, {e.steps:.1f} steps,"
+            f"{e.kind:<10} {_s(e.cpu_s)} CPU an episode ({parts}), {_beside(e.cpu_s, e.reference)},"
+            f" {_s(e.wall_p50_s)} wall, {e.steps:.1f} steps,"
             f" {e.successes} of {e.n} solved, {e.faults} faults, {len(e.families)} families"
         )
     if (h := found.held) is not None:
@@ -176,7 +207,18 @@ def _wall_row(cost: actions.Cost) -> tuple[object, ...]:
 
 def _cpu_row(cost: actions.Cost) -> tuple[object, ...]:
     parts = [_ms(cost.cpu_ms[part]) for part in actions.PARTS]
-    return (cost.app, cost.action, *parts, *(_ms(cost.guest_cpu_ms[kind]) for kind in KINDS))
+    kinds = [_ms(cost.guest_cpu_ms[kind]) for kind in KINDS]
+    beside = cost.reference.cpu_ms
+    rounds = _times(multiple(cost.cpu_p50_ms, beside))
+    return (cost.app, cost.action, *parts, *kinds, _ms(cost.cpu_p50_ms), _ms(beside), rounds)
+
+
+def _beside(cpu_s: float | None, one: reference.Round) -> str:
+    return f"{_times(multiple(_in_ms(cpu_s), one.cpu_ms))} rounds of {_ms(one.cpu_ms)} ms"
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _ms(value: float | None) -> str:

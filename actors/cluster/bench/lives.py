@@ -16,6 +16,7 @@ import msgspec
 from actors.cluster import models
 from actors.cluster.bench import stage
 from actors.cluster.bench.figures import median, percentile
+from actors.cluster.bench.reference import Reference, Round, middle
 from actors.desktop.config import PoolConfig, SandboxConfig
 from actors.desktop.player import Play, Player, demonstrated
 from actors.desktop.pool import Pool
@@ -36,6 +37,7 @@ class Boots(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float | None  # median of both together
     wall_p50_s: float | None
     wall_p95_s: float | None
+    reference: Round
 
 
 class Episodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,12 +54,14 @@ class Episodes(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float | None  # mean of everything
     wall_p50_s: float | None  # from a leased desktop to the outcome
     steps: float  # mean
+    reference: Round
 
 
-async def boots(made: SandboxProvider, count: int, said: Said) -> Boots:
+async def boots(made: SandboxProvider, count: int, reference: Reference, said: Said) -> Boots:
     """Boot and destroy `count` desktops."""
     said(f"{count} boots")
     guest, host, wall = [], [], []
+    rounds = await reference.rounds()
     for _ in range(count):
         own = time.process_time()
         booted = await stage.boot(made)
@@ -66,6 +70,7 @@ async def boots(made: SandboxProvider, count: int, said: Said) -> Boots:
         guest.append((await made.probe(booted.desktop)).cpu_s)
         await booted.link.close()
         await made.destroy(booted.desktop)
+    rounds += await reference.rounds()
     both = [a + b for a, b in zip(guest, host, strict=True)]
     counted = _counted(guest)
     return Boots(
@@ -75,6 +80,7 @@ async def boots(made: SandboxProvider, count: int, said: Said) -> Boots:
         cpu_s=median(both) if counted else None,
         wall_p50_s=median(wall),
         wall_p95_s=percentile(wall, 0.95),
+        reference=middle(rounds),
     )
 
 
@@ -87,11 +93,14 @@ def families(*, calc: bool) -> list[str]:
     ]
 
 
-async def episodes(state_dir: str, kind: str, named: list[str], count: int, said: Said) -> Episodes:
+async def episodes(
+    state_dir: str, kind: str, named: list[str], count: int, reference: Reference, *, said: Said
+) -> Episodes:
     """Play `count` held-out instances of `named` in turns, each on a desktop of its own, one after the other."""
     said(f"{count} {kind} episodes by oracle" if named else f"no family for {kind} episodes")
     tokenizer = Tokenizer.load(models.locate(""))
     plays: list[Play] = []
+    rounds = await reference.rounds()
     made = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), f"bench-{os.getpid()}")
     began = _cpu_s()
     pool = Pool(made, DesktopSpec(), PoolConfig(spares=0))
@@ -102,6 +111,7 @@ async def episodes(state_dir: str, kind: str, named: list[str], count: int, said
     finally:
         await pool.close()
     host = (_cpu_s() - began) / len(plays) if plays else None
+    rounds += await reference.rounds()
     guests = [play.boot_cpu_s + play.cpu_s for play in plays]
     counted = _counted(guests)
     return Episodes(
@@ -116,6 +126,7 @@ async def episodes(state_dir: str, kind: str, named: list[str], count: int, said
         cpu_s=host + sum(guests) / len(guests) if host is not None and counted else None,
         wall_p50_s=median([play.wall_s for play in plays]),
         steps=sum(len(play.steps) for play in plays) / max(1, len(plays)),
+        reference=middle(rounds),
     )
 
 

@@ -25,7 +25,9 @@ STARTUP = "Run a deploy file and print the seconds from the command to the first
 DESKTOPS = (
     "Measure real desktops: what a click, typing and a hotkey take with settling and the observation after it, by part"
     " and by process; what a boot and an oracle's episode take in processor time; what holding many at once takes."
-    " Exit status 1 when a target is missed. Needs root, and an idle machine for wall times that mean something."
+    " Bounds are in rounds of a reference workload (Python, round trips to X, accessibility calls; about 0.1 s of"
+    " processor time), which runs beside each series. Exit status 1 when a target is missed. Needs root, and an idle"
+    " machine for wall times that mean something."
 )
 SOAK = (
     "Start a real run, break its parts at random times drawn from the seed, and judge: every fault in the log under its"

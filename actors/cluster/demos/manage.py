@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster import demosource, places, runfolder, say
-from actors.replay import demofiles, demorun
+from actors.replay import demofiles, demorun, observed
 from actors.replay.demofiles import Demo, Header
 from actors.replay.strata import family_of, name_of
 from runtime.errors import ConfigError, StoreError
@@ -52,7 +52,7 @@ def list_runs(args: argparse.Namespace) -> int:
         say.line(f"no demonstrations in {args.runs}: record some with  computerrl demos record desktop --count 64")
     else:
         say.table(
-            ("RUN", "STATE", "STARTED", "SEED", "DEMOS", "FORM", "TOKENIZER", "FAMILIES"),
+            ("RUN", "STATE", "STARTED", "SEED", "DEMOS", "FORM", "OBSERVATION", "TOKENIZER", "FAMILIES"),
             [
                 (
                     row["run"],
@@ -61,6 +61,7 @@ def list_runs(args: argparse.Namespace) -> int:
                     row["seed"],
                     row["header"].demos,
                     row["header"].form or "-",
+                    observed.told(row["header"].observations),
                     row["header"].tokenizer or "-",
                     len({name.partition("/")[0] for name in row["strata"]}),
                 )
@@ -82,7 +83,8 @@ def show(args: argparse.Namespace) -> int:
         return 0
     say.line(
         f"{path}: {header.demos} demonstrations, form {header.form or '-'},"
-        f" actions {header.actions or '-'}, tokenizer {header.tokenizer or '-'}\n"
+        f" actions {header.actions or '-'}, observation {observed.told(header.observations)},"
+        f" tokenizer {header.tokenizer or '-'}\n"
     )
     say.table(
         ("FAMILY", "BY", "DEMOS", "TASKS", "STEPS", "PROMPT TOKENS", "RESPONSE TOKENS", "WALL S"),

@@ -7,6 +7,7 @@ that is going on is left alone, and what an old run was and how it ended stays a
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -69,6 +70,8 @@ def take_in(args: argparse.Namespace) -> int:
         actions=header.actions if fresh else deploy.desktops.actions,
     )
     _refuse_foreign(source, header, models.fingerprint(model), deploy.desktops)
+    if caution := demosource.caution(source):
+        say.line(caution, to=sys.stderr)
     try:
         if fresh:
             record = runfolder.RunRecord(

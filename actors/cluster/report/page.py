@@ -18,6 +18,7 @@ from actors.cluster.report.pagerounds import rate_said, rounds_of
 from actors.cluster.report.pagetime import time_of
 from actors.cluster.report.pictures import Picture
 from actors.cluster.report.played import episodes_of
+from actors.replay import observed
 from actors.replay.intervals import Gain
 
 SECTIONS = (
@@ -79,9 +80,10 @@ def _runs(groups: Sequence[Group]) -> Markup:
             good = "good" if run.state == "ok" else "bad" if run.state in ("failed", "crashed", "killed") else None
             said = join([tag("span", run.state, class_=good), f" - {run.reason}" if run.reason else ""])
             steps = _counts(_by_phase(run)) or "none yet"
+            seen = observed.told(run.figures.observations)
             seed = "" if run.seed is None else run.seed
-            rows.append((run.name, group.label, seed, run.file, run.started, said, steps, _episodes(run)))
-    head = ("Run", "Group", "Seed", "File", "Started", "State", "Steps", "Episodes")
+            rows.append((run.name, group.label, seed, run.file, run.started, said, steps, _episodes(run), seen))
+    head = ("Run", "Group", "Seed", "File", "Started", "State", "Steps", "Episodes", "Observation")
     return table(head, rows, words={"State"})
 
 

@@ -19,6 +19,7 @@ from actors.cluster.report.lives import in_a_row
 from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
+from actors.replay import observed
 from actors.replay.messages import StepPayload, StepRef
 from actors.replay.values import Phase
 from runtime.errors import StoreError
@@ -66,6 +67,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     overlap: Overlap
     seats: SeatTime | None = None  # None for a run whose seats told nothing
     machine: MachineTime | None = None
+    observations: observed.Versions = observed.FIRST  # versions that its desktops showed, smallest first
 
     def closed(self) -> list[Round]:
         """The rounds that were played to their end."""
@@ -102,6 +104,7 @@ def read_run(path: Path) -> RunFigures:
         ended = db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")
         played = db.execute("SELECT lane, count(*) FROM episodes GROUP BY 1")
         endings, episodes = dict(map(tuple, ended)), dict(map(tuple, played))
+        observations = observed.of_episodes(db)
     lines = logged(path, OF_INTEREST)
     seats = seat_time(lines)
     leased_s = seats.busy_s - seats.stages_s["leasing"] if seats else 0.0
@@ -116,6 +119,7 @@ def read_run(path: Path) -> RunFigures:
         overlap=_overlap(lines),
         seats=seats,
         machine=machine_time(lines, leased_s),
+        observations=observations,
     )
 
 

@@ -20,6 +20,7 @@ from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
 from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
+from actors.replay import observed
 from runtime.errors import ConfigError
 
 BESIDE = 8  # rounds of a table by family
@@ -150,6 +151,7 @@ def _print(figures: RunFigures) -> None:
         say.line(f"wordings  {said}")
     phases = [f"{stay.phase} from step {stay.start} ({stay.cause})" for stay in figures.stays]
     say.line(f"\nphases    {', '.join(phases)}")
+    say.line(f"observed  as version {observed.told(figures.observations)}")
     say.line(f"groups    {_counts(figures.endings)}")
     say.line(f"episodes  {_counts(figures.episodes)}")
     found = figures.overlap

@@ -16,6 +16,7 @@ from actors.replay import demofiles
 from actors.replay.demofiles import Demo, DemoStep, Header
 from actors.replay.messages import StepPayload
 from apis import tasks
+from apis.observation import OBSERVATION_VERSION
 from runtime.errors import ConfigError
 from runtime.segments import digest_of
 
@@ -70,6 +71,29 @@ def test_an_import_that_is_refused_has_not_happened(
     assert not Path("R").exists()
     words = ["run", "smoke", "--dry-run", "--set", f"demos.source={file}", "--set", "demos.count=1"]
     assert expected.rsplit(":", maxsplit=1)[-1] in refused(capsys, *words)
+
+
+@pytest.mark.parametrize("versions", [(1,), (OBSERVATION_VERSION,)])
+def test_cloning_from_another_observation_is_warned_of_in_one_line(
+    versions: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(observations=versions)
+    wanted = (
+        ""
+        if versions != (1,)
+        else (
+            f"{Path(file).resolve()} was recorded with observation 1, desktops show observation {OBSERVATION_VERSION}"
+            " now: what is cloned from it reads screens of another kind\n"
+        )
+    )
+    words = ["run", "smoke", "--dry-run", "--set", f"demos.source={file}", "--set", "demos.count=1"]
+    for command in (words, ["demos", "import", file, "new"]):
+        assert cli.main(command) == 0
+        assert capsys.readouterr().err == wanted
+    assert cli.main(["demos", "show", "new"]) == 0
+    assert f"observation {versions[0]}," in capsys.readouterr().out
+    assert cli.main(["demos", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["header"]["observations"] == list(versions)
 
 
 def test_an_import_into_a_new_run_takes_the_model_that_is_named(

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.bench import lives, stage
+from actors.cluster.bench import lives, reference, stage
 from actors.desktop.providers.sandbox import cgroups
 
 
@@ -29,10 +29,13 @@ def test_a_desktop_is_measured(state_dir: str) -> None:
     assert (click["action"], click["n"], typed["n"]) == ("click", 2, 2)
     assert click["p50_ms"] >= sum(click["parts_p50_ms"].values()) * 0.5 > 0
     assert click["guest_cpu_ms"]["agent"] > 0
+    assert click["cpu_p50_ms"] > click["observe_cpu_p50_ms"] > 0
+    assert click["reference"]["cpu_ms"] > 0
     assert found["boots"]["cpu_s"] > found["boots"]["guest_cpu_s"] > 0
     (light,) = found["episodes"]
     assert (light["kind"], light["n"], light["faults"]) == ("light", 1, 0)
     assert light["cpu_s"] > light["play_cpu_s"] > 0
+    assert light["reference"]["wall_ms"] > 0
     assert (found["held"]["held"], found["held"]["answering"]) == (1, 1)
     assert found["held"]["pss_median_bytes"] > 20 << 20
     assert found["targets"] == []
@@ -44,7 +47,9 @@ async def test_where_nothing_counts_processor_time_no_target_is_met(
 ) -> None:
     monkeypatch.setattr(cgroups, "_controller_roots", dict)
     async with stage.provider(state_dir) as made:
-        found = await lives.boots(made, 1, lambda _: None)
+        async with reference.opened(made) as beside:
+            found = await lives.boots(made, 1, beside, lambda _: None)
+    assert found.reference.cpu_ms is None
     assert (found.n, found.guest_cpu_s, found.cpu_s) == (1, None, None)
     assert found.wall_p50_s is not None
 

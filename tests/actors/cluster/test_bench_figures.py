@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster import cli
-from actors.cluster.bench import hold, stage
+from actors.cluster.bench import desktops, hold, lives, stage
 from actors.cluster.bench.actions import PARTS, Timed, places, summed
 from actors.cluster.bench.figures import Target, median, percentile
 from actors.cluster.bench.processes import KINDS, kind_of, spent
+from actors.cluster.bench.reference import Round, middle, multiple
 from actors.cluster.usage import CpuMeter, part_of
 from apis.observation import Element, Observation, Window
 from runtime.errors import ConfigError
@@ -67,11 +68,32 @@ def test_the_mean_of_actions_keeps_every_part() -> None:
     guest = {part: {**dict.fromkeys(KINDS, 0.0), "agent": 2.0} for part in PARTS}
     wall = {"act": 1.0, "settle": 60.0, "observe": 9.0}
     one = Timed(wall_ms=wall, host_cpu_ms=dict.fromkeys(PARTS, 0.5), guest_cpu_ms=guest, calls=3, ping_ms=0.2)
-    cost = summed("terminal", "click", [one, one])
+    beside = Round(cpu_ms=50.0, wall_ms=80.0)
+    cost = summed("terminal", "click", [one, one], beside)
     assert (cost.p50_ms, cost.n, cost.transport_p50_ms) == (70.0, 2, pytest.approx(0.6))
     assert cost.cpu_ms == dict.fromkeys(PARTS, 2.5)
     assert (cost.guest_cpu_ms["agent"], cost.host_cpu_ms) == (6.0, 1.5)
-    assert summed("terminal", "click", []).p50_ms is None
+    assert (cost.cpu_p50_ms, cost.observe_cpu_p50_ms) == (7.5, 2.5)
+    assert summed("terminal", "click", [], beside).p50_ms is None
+
+
+def test_a_bound_holds_on_a_machine_that_is_slower_throughout() -> None:
+    def bounds(times: float) -> list[tuple[float, bool]]:
+        beside = Round(cpu_ms=100.0 * times, wall_ms=100.0 * times)
+        boots = lives.Boots(
+            n=1, guest_cpu_s=0.2 * times, host_cpu_s=0.05 * times, cpu_s=0.25 * times, wall_p50_s=1.0, wall_p95_s=1.0,
+            reference=beside,
+        )  # fmt: skip
+        return [(pytest.approx(one.measured), one.met) for one in desktops.targets_of([], boots, [], None)]
+
+    assert bounds(1.0) == bounds(7.0) == [(2.5, True)]
+
+
+def test_a_reference_that_nothing_counts_gives_no_multiple() -> None:
+    counted, uncounted = Round(cpu_ms=90.0, wall_ms=100.0), Round(cpu_ms=None, wall_ms=300.0)
+    assert middle([counted, Round(cpu_ms=110.0, wall_ms=200.0), counted]) == counted
+    assert middle([counted, uncounted, uncounted]) == Round(cpu_ms=None, wall_ms=300.0)
+    assert (multiple(45.0, 90.0), multiple(45.0, None), multiple(None, 90.0)) == (0.5, None, None)
 
 
 def test_two_clicks_go_to_two_places() -> None:

@@ -37,6 +37,7 @@ def test_figures_stand_for_their_run(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_an_episode_leaves_with_its_run_alone(tmp_path: Path) -> None:
     run = gather(whole(tmp_path / "s"))
+    run = msgspec.structs.replace(run, figures=msgspec.structs.replace(run.figures, observations=(1, 7)))
     assert run.details
     content = kept.packed(run)
     assert content == kept.packed(run), "no clock in it"
@@ -44,6 +45,18 @@ def test_an_episode_leaves_with_its_run_alone(tmp_path: Path) -> None:
     again = kept.read(file)
     assert (again.details, again.episodes) == ({}, [])
     assert again.rounds == run.rounds
+    assert again.figures.observations == (1, 7)
+
+
+def test_figures_of_a_build_without_versions_are_of_the_first_observation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.loads(gzip.decompress(kept.packed(gather(whole(tmp_path / "s")))))
+    del content["run"]["figures"]["observations"]
+    (file := tmp_path / f"s{kept.SUFFIX}").write_bytes(gzip.compress(json.dumps(content).encode()))
+    assert kept.read(file).figures.observations == (1,)
+    assert cli.main(["report", str(file)]) == 0
+    assert "observed  as version 1\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from actors.replay import demofiles, demos
 from actors.replay.demofiles import Demo, DemoStep, Header
 from actors.replay.messages import Phase, StepPayload, StepRef
 from actors.replay.strata import order, strata
+from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
 from runtime.segments import SegmentStore, digest_of, read_blob
 
@@ -88,7 +89,9 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
     assert len(set(wanted)) == 9
     for number, source in enumerate([*files, one.folder]):
         assert digests(source) == wanted
-        assert demofiles.read(source)[0] == Header(format=demofiles.FORMAT, tokenizer="t1", form="compact", demos=9)
+        assert demofiles.read(source)[0] == Header(
+            format=demofiles.FORMAT, tokenizer="t1", form="compact", demos=9, observations=(OBSERVATION_VERSION,)
+        )
         other = Recorder(tmp_path / f"other{number}", 6)
         assert other.take_in(source) == 6, "no more than wanted"
         assert other.take_in(source) == 0

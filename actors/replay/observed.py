@@ -1,0 +1,66 @@
+"""Which versions of the observation a run's demonstrations and episodes show.
+
+Invariant: versions are only ever added. A ledger or a recording of a build that did not number observations yet shows
+the first one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from typing import Annotated
+
+import msgspec
+
+from actors.replay.book import Book
+from apis.observation import OBSERVATION_VERSION
+
+Versions = Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(min_length=1, max_length=64)]
+
+FIRST = (1,)
+PLAYED, TAKEN_IN = "observations", "observations:taken in"  # keys of the ledger's `meta`
+
+
+def opened(book: Book, *, labelled: bool) -> None:
+    """This build is about to play episodes; `labelled` where another life of the ledger did before."""
+    _add(book, PLAYED, (OBSERVATION_VERSION,), FIRST if labelled else ())
+
+
+def taken_in(book: Book, versions: Collection[int], *, later: bool) -> None:
+    """Demonstrations of a recording with these versions were added; `later` where others were taken in before."""
+    _add(book, TAKEN_IN, versions, FIRST if later else ())
+
+
+def _add(book: Book, key: str, versions: Collection[int], before: Collection[int]) -> None:
+    """Add `versions` to those under `key`; `before` are those that a ledger shows that has no such key yet."""
+    known = _parsed(book.meta(key)) or before
+    book.set_meta(key, " ".join(map(str, sorted({*known, *versions}))))
+
+
+def of_episodes(database: sqlite3.Connection) -> tuple[int, ...]:
+    """Versions that desktops of this run showed, smallest first."""
+    return _parsed(_meta(database, PLAYED)) or FIRST
+
+
+def of_demos(database: sqlite3.Connection) -> tuple[int, ...]:
+    """Versions that the ledger's demonstrations show, smallest first; where it has none, those of its desktops."""
+    (held,) = database.execute("SELECT count(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()
+    (imports,) = database.execute("SELECT count(*) FROM imports").fetchone()
+    found = set(_parsed(_meta(database, TAKEN_IN)) or FIRST) if imports else set()
+    if held > imports or not imports:
+        found |= set(of_episodes(database))
+    return tuple(sorted(found))
+
+
+def _meta(database: sqlite3.Connection, key: str) -> str | None:
+    found = database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _parsed(text: str | None) -> tuple[int, ...]:
+    return tuple(int(word) for word in (text or "").split())
+
+
+def told(versions: Collection[int]) -> str:
+    """`1` or `1, 2`."""
+    return ", ".join(map(str, versions))

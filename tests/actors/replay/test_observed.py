@@ -1,0 +1,94 @@
+"""Recordings and runs say which observation they were made with, also where several builds made them."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from test_demos import Recorder, export
+
+from actors.replay import demofiles, demos, observed
+from actors.replay.demoparquet import KEY
+from actors.replay.ledgerfile import reading
+from apis.observation import OBSERVATION_VERSION
+from runtime.errors import StoreError
+
+
+def shown(path: Path) -> tuple[int, ...]:
+    return demofiles.read(path)[0].observations
+
+
+def played(run: Recorder) -> tuple[int, ...]:
+    with reading(run.folder) as database:
+        return observed.of_episodes(database)
+
+
+def recorded(folder: Path, version: int, monkeypatch: pytest.MonkeyPatch, successes: int) -> Recorder:
+    monkeypatch.setattr(observed, "OBSERVATION_VERSION", version)
+    run = Recorder(folder, 99)
+    run.record(successes)
+    return run
+
+
+@pytest.mark.parametrize("name", ["demos.jsonl", "demos.parquet"])
+def test_a_recording_says_which_observation_it_shows_wherever_it_goes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (recorded(tmp_path / f"v{version}", version, monkeypatch, version) for version in (5, 7))
+    files = {run: tmp_path / f"{run.folder.name}-{name}" for run in (old, new)}
+    for run, file in files.items():
+        export(run, file)
+    assert [shown(file) for file in files.values()] == [(5,), (7,)]
+    other = Recorder(tmp_path / "other", 99)
+    assert (played(other), shown(other.folder)) == ((7,), (7,))
+    other.take_in(files[old])
+    assert shown(other.folder) == (5,), "nothing of its own desktops is in it"
+    other.take_in(files[new])
+    assert (played(other), shown(other.folder)) == ((7,), (5, 7))
+
+
+def test_a_run_that_another_build_goes_on_with_shows_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = recorded(tmp_path / "run", 5, monkeypatch, 2)
+    monkeypatch.setattr(observed, "OBSERVATION_VERSION", 7)
+    run.play.do(demos.label)
+    run.record(1)
+    assert played(run) == shown(run.folder) == (5, 7)
+
+
+def test_what_a_build_without_versions_made_shows_the_first(tmp_path: Path) -> None:
+    run = Recorder(tmp_path / "run", 99)
+    run.record(2)
+    run.play.do(lambda book: book.execute("DELETE FROM meta WHERE key LIKE 'observations%'"))
+    assert played(run) == shown(run.folder) == (1,)
+    for file in (tmp_path / "old.jsonl", tmp_path / "old.parquet"):
+        export(run, file)
+    lines = (tmp_path / "old.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "old.jsonl").write_text("".join([_without(lines[0]) + "\n", *lines[1:]]))
+    table = pq.read_table(tmp_path / "old.parquet")
+    pq.write_table(table.replace_schema_metadata({KEY: _without(table.schema.metadata[KEY])}), tmp_path / "old.parquet")
+    assert shown(tmp_path / "old.jsonl") == shown(tmp_path / "old.parquet") == (1,)
+    run.play.do(demos.label)
+    assert played(run) == (1, OBSERVATION_VERSION)
+
+
+@pytest.mark.parametrize("name", ["local", "bc-alone"])
+def test_the_recordings_that_come_along_show_the_first(name: str) -> None:
+    assert shown(Path(str(resources.files("deploy"))) / "demos" / f"{name}.parquet") == (1,)
+
+
+def _without(header: str | bytes) -> str:
+    found = json.loads(header)
+    del found["observations"]
+    return json.dumps(found)
+
+
+@pytest.mark.parametrize("bad", [[], [0], ["2"], 2, list(range(1, 99))])
+def test_versions_that_are_none_are_refused(bad: object, tmp_path: Path) -> None:
+    plain = {"format": demofiles.FORMAT, "tokenizer": "", "form": "", "demos": 0, "observations": bad}
+    (tmp_path / "demos.jsonl").write_bytes(msgspec.json.encode(plain) + b"\n")
+    with pytest.raises(StoreError, match="observations"):
+        demofiles.read(tmp_path / "demos.jsonl")
