@@ -7,10 +7,21 @@ raised, or with one of DeadlineExceeded, ActorGone, ActorFailed and MailboxFull.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from runtime.backoff import Backoff
 from runtime.codec import decode, decode_error, encode, reply_type
 from runtime.envelope import Envelope, Kind, fresh_id
+from runtime.errors import (
+    ActorFailed,
+    ActorGone,
+    ComputerRLError,
+    DeadlineExceeded,
+    DiskRefuses,
+    MailboxFull,
+    StoreError,
+)
 from runtime.logs import current_trace
 from runtime.message import Message, Request
 from runtime.waits import waiting
@@ -20,6 +31,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 TELL_TIMEOUT_S = 30.0
+PAUSES = Backoff(first_s=0.2, longest_s=5.0)  # between two tries; a supervisor restarts the peer meanwhile
+# The peer restarts, is busy or has a slow disk: the same ask may succeed later.
+TRANSIENT = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError)
 
 
 class Ref:
@@ -47,6 +61,37 @@ class Ref:
         if answer.kind == "error":
             raise decode_error(answer.body, from_handler=answer.message == "handler")
         return cast(R, decode(answer.body, wanted))
+
+    async def ask_until(
+        self,
+        msg: Request[R],
+        *,
+        timeout_s: float,
+        give_up_s: float,
+        trace: str | None = None,
+        silent: Callable[[ComputerRLError], None] | None = None,
+    ) -> R:
+        """The peer's reply to an idempotent `msg`, which is asked again while the peer restarts or its disk refuses.
+
+        `timeout_s` is of one try. Raises what `ask` raises: an error in TRANSIENT once the peer has failed for
+        `give_up_s` seconds, any other error at once. Time in which the disk refuses is not counted, for the peer
+        answers. `silent` is called with each error in TRANSIENT that is followed by another try.
+        """
+        clock, failures = self._node.clock, 0
+        give_up = clock.now() + give_up_s
+        while True:
+            failures += 1
+            pause_s = PAUSES.delay_s(failures)
+            try:
+                return await self.ask(msg, timeout_s=timeout_s, trace=trace)
+            except DiskRefuses:
+                give_up = clock.now() + give_up_s
+            except TRANSIENT as error:
+                if clock.now() + pause_s > give_up:
+                    raise
+                if silent is not None:
+                    silent(error)
+            await clock.sleep(pause_s)
 
     async def tell(self, msg: Message, *, trace: str | None = None, timeout_s: float = TELL_TIMEOUT_S) -> None:
         """Return once the message is in the peer's mailbox; what becomes of it is not reported.

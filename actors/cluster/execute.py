@@ -7,6 +7,7 @@ part of it can't be kept alive, its time is over or somebody asked for it, and s
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -17,21 +18,12 @@ from actors.cluster.compose import Plan
 from actors.cluster.runfolder import OUT_OF_TIME, RunRecord
 from actors.learner.messages import GetLearnerState
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, WaitFigures
-from runtime.errors import (
-    ActorFailed,
-    ActorGone,
-    ComputerRLError,
-    ConfigError,
-    DeadlineExceeded,
-    MailboxFull,
-    StoreError,
-)
+from runtime.errors import ComputerRLError, ConfigError
 from runtime.signals import stop_event
 from runtime.system import ActorSpec, ActorSystem
 
 REFRESH_S = 1.0  # a display's rate; what it shows comes as it changes
 ASK_S = 30.0
-TRANSIENT = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError)
 
 
 Verdict = tuple[str, str | None]  # "ok", "failed", "crashed" or "stopped", and the reason
@@ -138,21 +130,17 @@ async def follow(
 ) -> Figures:
     """Show figures until they are `over`; returns the last ones, with every parked wish answered.
 
-    `begin` is done first, again where a part restarts before it returns. `busy` says for how long the learner was
+    `begin` is done first. `busy` says for how long the learner was
     busy, in seconds. What is shown is what `seen` makes of it.
     """
     started, revision = time.monotonic(), -1
     replay = system.ref("replay", "progress")
     meter = progress.Meter(plan.deploy.desktops.seats)
+    if begin is not None:
+        await begin()
     while True:
-        try:
-            if begin is not None:
-                await begin()
-                begin = None
-            figures = await replay.ask(WaitFigures(since=revision, wait_s=5.0), timeout_s=ASK_S)
-        except TRANSIENT:  # a part starts or restarts; its supervisor says when it can't
-            await asyncio.sleep(REFRESH_S)
-            continue
+        wish = WaitFigures(since=revision, wait_s=5.0)
+        figures = await replay.ask_until(wish, timeout_s=ASK_S, give_up_s=math.inf)  # its supervisor gives up
         busy_s = await busy() if busy is not None else None
         revision = figures.revision
         shown.show(seen(meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count), figures))

@@ -7,7 +7,9 @@ and is taken back there; a desktop that was played on is thrown away.
 from __future__ import annotations
 
 import asyncio
+import functools
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -46,16 +48,9 @@ from actors.replay.messages import (
 )
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
-from runtime.errors import (
-    ActorFailed,
-    ActorGone,
-    ComputerRLError,
-    DeadlineExceeded,
-    DiskRefuses,
-    MailboxFull,
-    StoreError,
-)
+from runtime.errors import ComputerRLError, StoreError
 from runtime.quarantine import Quarantine
+from runtime.refs import TRANSIENT
 from runtime.segments import SegmentStore
 
 RESERVE_WAIT_S = 20.0
@@ -65,7 +60,6 @@ REPORT_GIVE_UP_S = 300.0  # all tries: longer than a slow disk or a restart take
 LEDGER_BACK_S = 1.0  # pause after the ledger did not answer; it is restarted by its supervisor meanwhile
 POOL_WAIT_S = 30.0  # for a host or image to be let back, before it is looked at again
 EPISODE, PROBE = 0, 1  # what a seat is used for, told to its quarantine
-TRANSIENT = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError)
 
 
 class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -252,23 +246,12 @@ class DesktopController(Actor):
 
     async def _report(self, message: Commit | Release, trace: str) -> None:
         """Deliver the report, over a restart of the ledger if need be: a repeat gets the first answer."""
-        give_up = self.ctx.clock.now() + REPORT_GIVE_UP_S
-        while True:
-            try:
-                await self._replay.ask(message, timeout_s=REPORT_TIMEOUT_S, trace=trace)
-            except DiskRefuses:
-                give_up = self.ctx.clock.now() + REPORT_GIVE_UP_S  # it answers, and has no room
-                await asyncio.sleep(LEDGER_BACK_S)
-            except FencedOff:
-                return  # the ledger has given the slot to somebody else and says so in its log
-            except TRANSIENT as error:
-                if self.ctx.clock.now() > give_up:
-                    raise
-                self._ledger_silent(type(message).__name__, error)
-                await asyncio.sleep(LEDGER_BACK_S)
-            else:
-                self._silent_since = None
-                return
+        silent = functools.partial(self._ledger_silent, type(message).__name__)
+        with suppress(FencedOff):  # the ledger has given the slot to another seat and says so in its log
+            await self._replay.ask_until(
+                message, timeout_s=REPORT_TIMEOUT_S, give_up_s=REPORT_GIVE_UP_S, trace=trace, silent=silent
+            )
+            self._silent_since = None
 
     def _ledger_silent(self, what: str, error: ComputerRLError) -> None:
         """One line for as long as the ledger does not answer this seat."""

@@ -20,15 +20,14 @@ from actors.replay.messages import Figures, GetFigures, OpenEval, Sampling, Wait
 from actors.sampler.messages import Pin, Unpin
 from policy.errors import NoModel
 from runtime.actor import Actor
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull, StoreError
 from runtime.message import Version
+from runtime.refs import TRANSIENT
 
 LOOK_S = 0.5  # figures change with every commit; more often than this nobody needs to decide
 WAIT_S = 15.0  # at most so long between two looks: samplers that restarted are told their pins again
 ASK_S = 30.0
 PIN_S = 120.0
 KEPT_ROUNDS = (AFTER_BC, FINAL)  # their weights stay, to be evaluated and exported after the run
-TRANSIENT = (ActorFailed, ActorGone, DeadlineExceeded, MailboxFull)
 
 
 class EntropulseActor(Actor):
@@ -61,7 +60,7 @@ class EntropulseActor(Actor):
                 if await self._act(figures):
                     return
                 seen = figures.revision
-            except (*TRANSIENT, NoModel, StoreError) as error:
+            except (*TRANSIENT, NoModel) as error:
                 # A peer restarts, or the learner went on, or removed an export before it was pinned: look again.
                 self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
             await self.ctx.clock.sleep(LOOK_S)

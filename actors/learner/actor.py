@@ -16,7 +16,6 @@ import msgspec
 
 from actors.errors import FencedOff
 from actors.learner import batches, events, parcels, payloads
-from actors.learner.asking import ask_ledger
 from actors.learner.config import LearnerSettings
 from actors.learner.exports import Exports
 from actors.learner.folders import RunFolders, newest_known
@@ -60,6 +59,7 @@ from runtime.message import Request, Version
 
 R = TypeVar("R")
 LEDGER_TIMEOUT_S = 60.0
+LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained anew from a checkpoint
 TELL_TIMEOUT_S = 5.0
 SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a failure
 
@@ -376,7 +376,8 @@ class LearnerActor(Actor):
                 raise _RankLostError(str(error)) from error
 
     async def _ledger(self, msg: Request[R], timeout_s: float) -> R:
-        return await ask_ledger(self.ctx, self.config.replay, msg, timeout_s)
+        ledger = self.ctx.ref(self.config.replay)
+        return await ledger.ask_until(msg, timeout_s=timeout_s, give_up_s=LEDGER_GIVE_UP_S)
 
 
 class _RankLostError(LearnerError):

@@ -11,11 +11,10 @@ import asyncio
 from actors.replay.messages import SERVING_AGAIN_S, Serving
 from actors.sampler import events
 from runtime.actor import Context
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull, StoreError
 from runtime.message import Version
+from runtime.refs import PAUSES, TRANSIENT
 
 _TELL_TIMEOUT_S = 10.0
-_TELL_DELAYS_S = (0.5, 1.0, 2.0, 5.0)
 
 
 class Telling:
@@ -54,9 +53,9 @@ class Telling:
             try:
                 serving = Serving(sampler=self._ctx.name, version=version)
                 await self._ctx.ref(self._replay).ask(serving, timeout_s=_TELL_TIMEOUT_S)
-            except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError) as error:
+            except TRANSIENT as error:  # asked anew, for the version that is served then
                 self._ctx.log.emit(events.SERVING_NOT_TOLD, version=str(version), cause=str(error))
-                await self._ctx.clock.sleep(_TELL_DELAYS_S[min(failures, len(_TELL_DELAYS_S) - 1)])
                 failures += 1
+                await self._ctx.clock.sleep(PAUSES.delay_s(failures))
             else:
                 told, failures = version, 0

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import fcntl
 import functools
+import math
 import shutil
 import sys
 import time
@@ -176,11 +177,11 @@ async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, versi
 
 
 async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
-    """Fix the weights at every engine, then begin. Doing it again changes nothing."""
+    """Fix the weights at every engine, then begin. A part that restarts is asked again."""
     deploy = plan.deploy
     for index in range(deploy.samplers.actors()):
         pin = Pin(version=version, location=deploy.run.base)
-        await system.ref(f"sampler/{index}", "progress").ask(pin, timeout_s=PIN_S)
+        await system.ref(f"sampler/{index}", "progress").ask_until(pin, timeout_s=PIN_S, give_up_s=math.inf)
     evaluated = deploy.evaluation
     sampling = Sampling(temperature=evaluated.temperature, max_new_tokens=deploy.replay.max_new_tokens)
     lanes = plan.lanes
@@ -188,7 +189,7 @@ async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
         round=ROUND, version=version, tasks=lanes.eval, task_set=lanes.task_set, sampling=sampling,
         episodes=evaluated.episodes,
     )  # fmt: skip
-    await system.ref("replay", "progress").ask(opening, timeout_s=execute.ASK_S)
+    await system.ref("replay", "progress").ask_until(opening, timeout_s=execute.ASK_S, give_up_s=math.inf)
 
 
 def _this(figures: Figures) -> EvalFigures:

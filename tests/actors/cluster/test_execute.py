@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,22 +15,25 @@ from actors.cluster.runfolder import RunRecord
 from actors.errors import LedgerError
 from actors.replay.messages import CloseRun, Figures, Phase, PhaseRef, WaitFigures
 from runtime.errors import ActorFailed, ActorGone, StoreError
+from runtime.refs import Ref
 from tests.actors.cluster.test_criterion import figures
+from tests.leaping_clock import LeapingClock
 
 DONE = figures(phase=PhaseRef(phase=Phase.DONE, index=9), demos=80, demo_left=0)
 PASSING = (StoreError("the disk is full"), ActorFailed("StoreError", "the disk is full"), ActorGone("replay restarts"))
 
 
-class Parts:
+class Parts(Ref):
     """Stands in for the system: a ledger that answers in turn, and no learner."""
 
     def __init__(self, *answers: Figures | Exception) -> None:
+        self._node = SimpleNamespace(clock=LeapingClock())  # type: ignore[assignment]
         self.answers = list(answers)
 
     def ref(self, name: str, _: str = "") -> Parts:
         return self if name == "replay" else Parts(*[ActorGone(name)] * 9)
 
-    async def ask(self, msg: Any, timeout_s: float) -> Any:
+    async def ask(self, msg: Any, *, timeout_s: float, trace: str | None = None) -> Any:
         if isinstance(msg, CloseRun):
             return None
         assert isinstance(msg, WaitFigures) or self.answers[0] is not DONE, (msg, timeout_s)

@@ -1,0 +1,21 @@
+"""A clock whose sleepers wake at once, later by what they slept."""
+
+from __future__ import annotations
+
+
+class LeapingClock:
+    """Time moves by sleeping alone."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.slept.append(seconds)

@@ -1,0 +1,88 @@
+"""A peer that restarts or whose disk refuses is asked again; one that refuses is not."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.errors import (
+    ActorFailed,
+    ActorGone,
+    ComputerRLError,
+    DeadlineExceeded,
+    DiskRefuses,
+    MailboxFull,
+    ProtocolError,
+    StoreError,
+)
+from runtime.message import Done, Request
+from runtime.refs import Ref
+from tests.leaping_clock import LeapingClock
+
+
+class Wish(Request[Done]):
+    pass
+
+
+class Peer(Ref):
+    """Fails as told, then answers; each try takes a second."""
+
+    def __init__(self, *failures: ComputerRLError) -> None:
+        self.clock = LeapingClock()
+        self._node = SimpleNamespace(clock=self.clock)  # type: ignore[assignment]
+        self.failures = list(failures)
+        self.tries = 0
+
+    async def ask(self, msg: Request[Any], *, timeout_s: float, trace: str | None = None) -> Any:
+        assert (timeout_s, trace) == (7.0, "g1.0")
+        self.tries += 1
+        self.clock.seconds += 1.0
+        if self.failures:
+            raise self.failures.pop(0)
+        return Done()
+
+
+TRANSIENT = [
+    ActorGone("restarts"),
+    ActorFailed("RuntimeError", "a defect"),
+    DeadlineExceeded("slow"),
+    MailboxFull("busy"),
+    StoreError("a slow disk"),
+]
+
+
+async def asked(peer: Peer, give_up_s: float = math.inf) -> list[ComputerRLError]:
+    heard: list[ComputerRLError] = []
+    answer = await peer.ask_until(Wish(), timeout_s=7.0, give_up_s=give_up_s, trace="g1.0", silent=heard.append)
+    assert answer == Done()
+    return heard
+
+
+async def test_what_may_pass_is_asked_again_after_growing_pauses():
+    peer = Peer(*TRANSIENT, ActorGone("restarts"), ActorGone("restarts"))
+    heard = await asked(peer)
+    assert [type(error) for error in heard[:5]] == [type(error) for error in TRANSIENT]
+    assert peer.clock.slept == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+
+async def test_a_refusal_is_raised_at_once():
+    peer = Peer(ProtocolError("no such thing"))
+    with pytest.raises(ProtocolError):
+        await asked(peer)
+    assert (peer.tries, peer.clock.slept) == (1, [])
+
+
+async def test_after_the_limit_the_last_error_is_raised():
+    peer = Peer(*[ActorGone(f"restart {number}") for number in range(100)])
+    with pytest.raises(ActorGone, match="restart 7"):
+        await asked(peer, give_up_s=25.0)
+    assert peer.clock.now() <= 25.0 + 1.0, "no pause reaches beyond the limit"
+
+
+async def test_a_disk_that_refuses_is_waited_for_however_long_that_takes():
+    peer = Peer(*[DiskRefuses("full")] * 100, ActorGone("restarts"))
+    assert [type(error) for error in await asked(peer, give_up_s=20.0)] == [ActorGone]
+    assert peer.clock.now() > 400.0
