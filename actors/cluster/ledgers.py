@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actors.replay.ledgerfile import LEDGER, reading
+from actors.replay.values import Phase
 from runtime.errors import ConfigError, StoreError
 
 
@@ -46,4 +47,4 @@ def holds_demos(run: Path, count: int) -> bool:
     with opened(run) as database:
         held = database.execute("SELECT value FROM counters WHERE name = 'demos'").fetchone()
         phase = database.execute("SELECT phase FROM stays ORDER BY idx DESC LIMIT 1").fetchone()
-    return bool(held and held[0] >= count) or bool(phase and phase[0] != "demo")
+    return bool(held and held[0] >= count) or bool(phase and phase[0] != Phase.DEMO)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from actors.cluster.evaluation import untrained_families
+from actors.replay.values import Phase
 from runtime.message import Version
 
 _NOT_SCALARS = frozenset(("lease", "version", "stay", "rl_step", "stay_step", "success"))  # of a step's evidence
@@ -70,10 +71,10 @@ def _of_step(row: sqlite3.Row) -> Iterator[tuple[str, float]]:
         # The learner counts a stay's steps from 0, the evidence from 1: two values of one tag. None was no number.
         if name != "stay_step" and value is not None:
             yield f"{row['phase']}/{name}", float(value)
-    if row["phase"] == "rl" and row["success"] is not None:  # cloning and pulses play no training episodes
-        yield "rl/success", float(row["success"])
+    if row["phase"] == Phase.RL and row["success"] is not None:  # cloning and pulses play no training episodes
+        yield f"{Phase.RL}/success", float(row["success"])
     if row["body"]:
-        yield from ((f"rl/{name}", value) for name, value in _numbers(json.loads(row["body"])))
+        yield from ((f"{Phase.RL}/{name}", value) for name, value in _numbers(json.loads(row["body"])))
 
 
 def _numbers(evidence: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.cluster import deployfile, experiment, places, say
+from actors.replay.values import Phase
 from runtime.errors import ConfigError
 from runtime.logs_read import read_logs
 
@@ -36,13 +37,13 @@ MARKS: tuple[Mark, ...] = (
     ("sampler ready", _started("sampler")),
     ("first seat ready", _started("desktop")),
     ("first demonstration played", _event("episode_committed", lane="demo")),
-    ("cloning begins", _event("phase_changed", phase="bc")),
-    ("first cloning step", _event("step_trained", phase="bc")),
-    ("RL begins", _event("phase_changed", phase="rl")),
+    ("cloning begins", _event("phase_changed", phase=Phase.BC)),
+    ("first cloning step", _event("step_trained", phase=Phase.BC)),
+    ("RL begins", _event("phase_changed", phase=Phase.RL)),
     ("first RL episode played", _event("episode_committed", lane="train")),
     ("first group complete", _event("group_ready")),
-    ("first RL batch taken", _event("batch_taken", phase="rl")),
-    ("first RL step", _event("step_trained", phase="rl")),
+    ("first RL batch taken", _event("batch_taken", phase=Phase.RL)),
+    ("first RL step", _event("step_trained", phase=Phase.RL)),
 )
 GOAL = MARKS[-1][0]
 

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from actors.cluster.report.bands import Band, Series, band, smooth
 from actors.cluster.report.narrow import NARROWED, knots
+from actors.replay.values import Phase
 from runtime.errors import ConfigError
 
-SHADES = {"bc": "#dfe8f5", "rl": "#e6f3e6", "pulse": "#fbeed5"}
+SHADES: dict[str, str] = {Phase.BC: "#dfe8f5", Phase.RL: "#e6f3e6", Phase.PULSE: "#fbeed5"}
 LINES = (
     "#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86",
     "#c23b75", "#5b6b1a", "#4458c4", "#d0872c", "#5f5f5f", "#20a39e",
@@ -260,7 +261,7 @@ def _told(stretches: Sequence[Stretch], last: int) -> tuple[list[Stretch], list[
 def _first_shown(stretches: Sequence[Stretch], last: int) -> float:
     """The first step drawn where cloning is not drawn in full."""
     told, narrowed = _told(stretches, last)
-    rl = [one for one in told if one.phase == "rl"]
+    rl = [one for one in told if one.phase == Phase.RL]
     width = sum(one.end - one.start for one in rl) if narrowed else last
     return max(0.0, rl[0].start - 0.1 * width) if rl else 0.0
 

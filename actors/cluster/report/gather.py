@@ -19,6 +19,7 @@ from actors.cluster.report.curves import Stretch
 from actors.cluster.report.episodes import Episode
 from actors.cluster.report.history import StepFigures
 from actors.cluster.report.read import RunFigures, logged, read_run, standing
+from actors.replay.values import Phase
 from runtime.errors import ConfigError
 from runtime.message import Version
 
@@ -71,7 +72,7 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
 
     def by_rl_steps(self) -> Self:
         """The same with steps of RL alone, counted from 1: what runs share that cloned or pulsed differently."""
-        made = [one.step for one in self.steps if one.phase == "rl"]
+        made = [one.step for one in self.steps if one.phase == Phase.RL]
         return msgspec.structs.replace(
             self,
             switches=[msgspec.structs.replace(one, start=bisect_right(made, one.start)) for one in self.switches],
@@ -79,7 +80,7 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
             steps=[
                 msgspec.structs.replace(one, step=bisect_right(made, one.step))
                 for one in self.steps
-                if one.phase == "rl"
+                if one.phase == Phase.RL
             ],
         )
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster import ledgers
+from actors.replay.values import Phase
 from runtime.message import Version
 
 
@@ -44,7 +45,7 @@ def read_steps(run: Path, lines: Iterable[Mapping[str, Any]] = ()) -> list[StepF
         evidence = msgspec.json.decode(told[row["id"]]) if row["id"] in told else {}
         staleness, wasted = logged.get(row["id"], ({}, {}))
         figures = {**_numbers(msgspec.json.decode(row["figures"] or "{}")), **_numbers(evidence)}
-        if row["phase"] == "rl" and row["success"] is not None:
+        if row["phase"] == Phase.RL and row["success"] is not None:
             figures["success"] = row["success"]  # in cross-entropy phases no training episode is played
         steps.append(
             StepFigures(
@@ -60,7 +61,7 @@ def read_steps(run: Path, lines: Iterable[Mapping[str, Any]] = ()) -> list[StepF
 
 def has_rl(steps: Iterable[StepFigures]) -> bool:
     """Whether a step of RL is among them."""
-    return any(one.phase == "rl" for one in steps)
+    return any(one.phase == Phase.RL for one in steps)
 
 
 def series(steps: Iterable[StepFigures], name: str, phase: str | None = None) -> dict[int, float]:
@@ -90,7 +91,7 @@ def _logged(lines: Iterable[Mapping[str, Any]]) -> dict[int, tuple[dict[str, int
     for line in lines:
         if line["event"] == "group_ended" and line["ending"] != "trained":
             wasted[line["ending"]] = wasted.get(line["ending"], 0) + 1
-        elif line["event"] == "batch_taken" and line["phase"] == "rl":
+        elif line["event"] == "batch_taken" and line["phase"] == Phase.RL:
             found[line["lease"]] = (line["staleness"], wasted)
             wasted = {}
     return found

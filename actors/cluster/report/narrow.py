@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from actors.replay.values import Phase
+
 NARROWED = "step (cloning and pulses narrower)"
 SHARE = 0.2  # of RL's width, which a pulse is given at the most
 FAR = 1e9  # beyond every step
@@ -17,17 +19,17 @@ def knots(stays: Sequence[tuple[str, int, int]]) -> list[tuple[float, float]]:
 
     `stays`: phase, first step and step after the last, in order. A step of RL is one place wide.
     """
-    rl = sum(end - start for phase, start, end in stays if phase == "rl")
-    pulses = sum(end - start for phase, start, end in stays if phase == "pulse")
+    rl = sum(end - start for phase, start, end in stays if phase == Phase.RL)
+    pulses = sum(end - start for phase, start, end in stays if phase == Phase.PULSE)
     if not rl or pulses <= rl:
         return []
-    widest = max(end - start for phase, start, end in stays if phase == "pulse")
+    widest = max(end - start for phase, start, end in stays if phase == Phase.PULSE)
     narrow = min(1.0, SHARE * rl / widest)
     found = [(-FAR, -FAR)]
     place = step = 0.0
     for phase, start, end in stays:
         place += start - step
         found.append((float(start), place))
-        place += (end - start) * (1.0 if phase == "rl" else narrow)
+        place += (end - start) * (1.0 if phase == Phase.RL else narrow)
         step = float(end)
     return [*found, (step, place), (step + FAR, place + FAR)]

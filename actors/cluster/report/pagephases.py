@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from actors.cluster.report import history
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, folded, join, table, tag
+from actors.replay.values import Phase
 
 AROUND = 10  # RL steps on each side of a change of phase
 UNFOLDED = 2  # figures of evidence at the most that are shown at once
@@ -90,8 +91,8 @@ def _stays(run: RunData, figure: str) -> list[list[float]]:
     A change of phase may leave the step under way to be made after it: such a step is of the last stay in RL.
     """
     starts, stays = [switch.start for switch in run.switches], [list[float]() for _ in run.switches]
-    for step, value in sorted(history.series(run.steps, figure, "rl").items()):
+    for step, value in sorted(history.series(run.steps, figure, Phase.RL).items()):
         place = bisect_left(starts, step) - 1
-        of_rl = (earlier for earlier in range(place, -1, -1) if run.switches[earlier].phase == "rl")
+        of_rl = (earlier for earlier in range(place, -1, -1) if run.switches[earlier].phase == Phase.RL)
         stays[next(of_rl, place)].append(value)
     return stays

@@ -13,6 +13,7 @@ from actors.cluster.report.bars import bars_png
 from actors.cluster.report.curves import Dots
 from actors.cluster.report.evaluated import pooled
 from actors.cluster.report.gather import Group, RunData
+from actors.replay.values import Phase
 
 
 class Picture(NamedTuple):
@@ -30,7 +31,7 @@ class _Curve(NamedTuple):
     said: str
     figure: str | tuple[str, ...]  # names in `figures`, the first that a run has
     label: str
-    phase: str | None = "rl"
+    phase: str | None = Phase.RL
     window: int = 1
     share: bool = False
     whole: bool = False
@@ -87,7 +88,7 @@ def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
     if not alike and len(groups) > 1 and all(history.has_rl(run.steps) for run in runs):
         placed = [Group(group.label, [run.by_rl_steps() for run in group.runs]) for group in groups]
         axis = "step of RL"
-    trained = {group.label: [history.series(run.steps, "success", "rl") for run in group.runs] for group in placed}
+    trained = {group.label: [history.series(run.steps, "success", Phase.RL) for run in group.runs] for group in placed}
     called = "runs" if any(group.called == "runs" for group in groups if len(group.runs) > 1) else "seeds"
     drawn = curves.success(trained, dots(placed), stretches, axis, called)
     said = (
@@ -97,7 +98,7 @@ def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
     yield from _if("curve", "Success", said, drawn)
     for curve in CURVES:
         names = (curve.figure,) if isinstance(curve.figure, str) else curve.figure
-        of, along = (placed, axis) if curve.phase == "rl" else (groups, curves.STEPS)
+        of, along = (placed, axis) if curve.phase == Phase.RL else (groups, curves.STEPS)
         found = {group.label: [_first(run, names, curve.phase) for run in group.runs] for group in of}
         drawn = curves.lines(
             found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share, axis=along,

@@ -135,7 +135,7 @@ def standing(db: sqlite3.Connection) -> list[sqlite3.Row]:
 def _overlap(lines: list[dict[str, Any]]) -> Overlap:
     steps, episodes = [], []
     for line in lines:
-        if line["event"] == "learner_step" and line["phase"] == "rl":
+        if line["event"] == "learner_step" and line["phase"] == Phase.RL:
             steps.append((line["t0"], line["t1"]))
         elif line["event"] == "episode_ended" and line["lane"] == "train":
             episodes.append((line["t0"], line["t1"]))

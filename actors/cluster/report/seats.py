@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.replay.staleness import Lineages
+from actors.replay.values import Phase
 from runtime.message import Version
 
 Line = dict[str, Any]
@@ -70,7 +71,7 @@ class Timeline:
 
 def phases(lines: Iterable[Line]) -> Timeline:
     """The run's phases."""
-    return Timeline("demo", [(line["t"], line["phase"]) for line in lines if line["event"] == "phase_changed"])
+    return Timeline(Phase.DEMO, [(line["t"], line["phase"]) for line in lines if line["event"] == "phase_changed"])
 
 
 def causes(lines: Sequence[Line]) -> Timeline:
@@ -80,7 +81,7 @@ def causes(lines: Sequence[Line]) -> Timeline:
         event = line["event"]
         if event == "phase_changed":
             changes.append((line["t"], "phase", line["phase"]))
-        elif event == "learner_step" and line["phase"] == "rl":
+        elif event == "learner_step" and line["phase"] == Phase.RL:
             changes += [(line["t0"], "step", True), (line["t1"], "step", False), (line["t1"], "weights", True)]
         elif event == "weights_loaded":
             changes.append((line["t"], "weights", False))
@@ -123,14 +124,14 @@ def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
 def _first(lines: Iterable[Line]) -> str:
     """The phase before the first change: none of a run that plays no demonstration in it."""
     change = next((line for line in lines if line["event"] == "phase_changed"), None)
-    return "" if change is not None and change["evidence"].get("attempts") == 0 else "demo"
+    return "" if change is not None and change["evidence"].get("attempts") == 0 else Phase.DEMO
 
 
 def _cause(state: dict[str, Any]) -> str:
     if state["eval"]:
         return EVALUATION
-    if state["phase"] != "rl":
-        return {"": BEGINNING, "demo": DEMOS, "bc": CLONING, "pulse": PULSE}.get(state["phase"], ABSENT)
+    if state["phase"] != Phase.RL:
+        return {"": BEGINNING, Phase.DEMO: DEMOS, Phase.BC: CLONING, Phase.PULSE: PULSE}.get(state["phase"], ABSENT)
     if state["step"]:
         return STEP
     return WEIGHTS if state["weights"] else GROUPS
@@ -144,7 +145,7 @@ def seat_time(lines: Sequence[Line], seats: int = 0) -> SeatTime | None:
     told = [line for line in lines if line["event"] == "seat_time"]
     if not told:
         return None
-    over = [line["t"] for line in lines if line["event"] == "phase_changed" and line["phase"] == "done"]
+    over = [line["t"] for line in lines if line["event"] == "phase_changed" and line["phase"] == Phase.DONE]
     start, end = min(line["t0"] for line in told), over[-1] if over else max(line["t1"] for line in told)
     why, phase = causes(lines), phases(lines)
     stages = dict.fromkeys(BUSY, 0.0)

@@ -26,6 +26,7 @@ from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, schedule
 from actors.cluster.bench.soak.verdict import Broken, Found, audited, bad, windows
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import leftovers
+from actors.replay.values import Phase
 from runtime.errors import ConfigError
 from runtime.logs_read import LogWatch
 from runtime.signals import SIGNALS
@@ -166,7 +167,7 @@ class Soak:
         """Until the run is in RL. Raises ConfigError when it never gets there."""
         self.said(f"run {self.run.name}: waiting until it is in RL (demonstrations and cloning first)")
         give_up = time.monotonic() + BEGIN_S
-        while not any(line["event"] == "phase_changed" and line["phase"] == "rl" for line in self.lines):
+        while not any(line["event"] == "phase_changed" and line["phase"] == Phase.RL for line in self.lines):
             ended = self.process is None or self.process.returncode is not None
             if ended or time.monotonic() > give_up:
                 raise ConfigError(f"{self.run.name} is not in RL after {BEGIN_S:g} s or has ended: see {output}")
@@ -278,7 +279,7 @@ class Soak:
                 self.counts[f"ended: {line['reason']}"] += 1
             elif event == "episode_faulted":
                 self.counts[f"faulted: {line['cause']}"] += 1
-            elif event == "learner_step" and line["phase"] == "rl":
+            elif event == "learner_step" and line["phase"] == Phase.RL:
                 self.rl_steps += 1
             if line["level"] in ("warning", "error"):
                 self.warnings[event] += 1
