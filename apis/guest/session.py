@@ -16,11 +16,14 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 from pathlib import Path
 
 MARK = "COMPUTERRL_DESKTOP"
 START_S = 30.0
+COOKIE_BYTES = 16
+_ANY_ADDRESS, _LOCAL_ADDRESS = 65535, 256  # families of Xau(3)
 
 
 def environment(run: Path, home: Path, token: str) -> dict[str, str]:
@@ -33,6 +36,7 @@ def environment(run: Path, home: Path, token: str) -> dict[str, str]:
         "SHELL": "/bin/bash",
         "LANG": "C.UTF-8",
         "XDG_RUNTIME_DIR": str(run),
+        "XAUTHORITY": str(run / "xauthority"),
         "XDG_CURRENT_DESKTOP": "X-Generic",
         "DBUS_SESSION_BUS_ADDRESS": f"unix:path={run}/bus",
         "GSETTINGS_BACKEND": "keyfile",
@@ -68,6 +72,19 @@ def _first_line(fd: int, what: str) -> str:
     return text.decode().strip()
 
 
+def _xauthority(cookie: bytes) -> bytes:
+    """The file by which a server asks its clients for `cookie`, and by which they know it, whatever their display is.
+
+    Entries by Xau(3): for any address, and for this machine, since the agent's X library knows no other kind.
+    """
+    addresses = ((_ANY_ADDRESS, b""), (_LOCAL_ADDRESS, socket.gethostname().encode()))
+    found = b""
+    for family, address in addresses:
+        fields = (address, b"", b"MIT-MAGIC-COOKIE-1", cookie)
+        found += struct.pack(">H", family) + b"".join(struct.pack(">H", len(field)) + field for field in fields)
+    return found
+
+
 class Session:
     """The session's long-lived programs."""
 
@@ -89,10 +106,15 @@ class Session:
         """X and D-Bus at once, then what needs them. Raises SystemExit when one does not come up."""
         frames = self.run / "fb"
         frames.mkdir(exist_ok=True)
+        # Else each user of the machine may look at the screen and type: its socket is open to all of them.
+        xauthority = Path(self.env["XAUTHORITY"])
+        xauthority.touch(mode=0o600)
+        xauthority.write_bytes(_xauthority(os.urandom(COOKIE_BYTES)))
         from_x, x_says = os.pipe()
         from_bus, bus_says = os.pipe()
         x_args = ("-screen", "0", f"{self.size}x24", "-nolisten", "tcp", "-noreset", "-extension", "GLX")
-        self._spawn("Xvfb", "-displayfd", str(x_says), *x_args, "-fbdir", str(frames), fds=(x_says,))
+        x_args += ("-fbdir", str(frames), "-auth", str(xauthority))
+        self._spawn("Xvfb", "-displayfd", str(x_says), *x_args, fds=(x_says,))
         bus = f"--address={self.env['DBUS_SESSION_BUS_ADDRESS']}"
         self._spawn(
             "dbus-daemon", "--session", bus, "--nofork", "--nopidfile", f"--print-address={bus_says}", fds=(bus_says,)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -188,6 +189,32 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     assert len(sessions_on(machine)) == 1
     await provider.destroy(other)
     assert sessions_on(machine) == []
+
+
+def answer_of_x(machine: MachineConfig, name: bytes = b"", cookie: bytes = b"") -> int:
+    """The first byte that the session's X server says to a client (0: failed, 1: come in), by its protocol of 1987."""
+    tmp = Path(machine.client_key).parent / "tmp"
+    (display,) = (tmp / ".X11-unix").iterdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.connect(str(display))
+        client.settimeout(10)
+        fields = b"".join(field + bytes(-len(field) % 4) for field in (name, cookie))
+        client.sendall(struct.pack("<cxHHHHxx", b"l", 11, 0, len(name), len(cookie)) + fields)
+        return client.recv(1)[0]
+
+
+async def test_only_who_has_the_sessions_cookie_sees_its_screen(provider: HostsProvider, machine: MachineConfig):
+    desktop = await provider.boot(DesktopSpec())
+    link = await GuestLink.open(desktop, timeout_s=20)
+    assert await link.call("ping", timeout_s=5) == "pong"
+    (session,) = sessions_on(machine)
+    cookie = Path(machine.client_key).parent / "tmp" / session / "run" / "xauthority"
+    assert cookie.stat().st_mode & 0o777 == 0o600
+    magic = b"MIT-MAGIC-COOKIE-1"
+    assert answer_of_x(machine) == 0
+    assert answer_of_x(machine, magic, bytes(16)) == 0
+    assert answer_of_x(machine, magic, cookie.read_bytes()[-16:]) == 1
+    await link.close()
 
 
 @pytest.mark.parametrize("also", ["", "|^sshd: worker"], ids=["alone", "with its connection"])
