@@ -25,6 +25,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str  # "LINEAGE.STEP"
     has_reference: bool
     dtype: str
+    files: dict[str, str] = {}  # digest by name of all others below the folder; an older build named none
 
 
 def read_info(folder: Path) -> CheckpointInfo:
@@ -41,12 +42,12 @@ def complete(folder: Path) -> list[tuple[Version, Path]]:
     return sorted((Version.parse(read_info(path).version), path) for path in found)
 
 
-def digest(folder: Path) -> str:
-    """blake2b-128 (hex) of the names and contents of all files below `folder`.
+def digests(folder: Path) -> dict[str, str]:
+    """blake2b-128 (hex) of each file below `folder`, by its path there.
 
     Raises StoreError for a file that can't be read, and for anything that is neither a folder nor a plain file.
     """
-    total = hashlib.blake2b(digest_size=16)
+    found: dict[str, str] = {}
     try:
         for path in sorted(folder.rglob("*")):
             mode = path.lstat().st_mode
@@ -55,25 +56,48 @@ def digest(folder: Path) -> str:
             if not stat.S_ISREG(mode):
                 raise StoreError(f"{path} is no plain file")
             with path.open("rb") as file:
-                content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
-            name = str(path.relative_to(folder)).encode("utf-8", "surrogateescape")
-            total.update(len(name).to_bytes(4, "little") + name + content)
+                content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+            found[str(path.relative_to(folder))] = content
     except OSError as error:
         raise StoreError(f"{folder} can't be read: {error}") from error
+    return found
+
+
+def digest(folder: Path) -> str:
+    """blake2b-128 (hex) of the names and contents of all files below `folder`. Raises StoreError as `digests`."""
+    return _total(digests(folder))
+
+
+def _total(files: dict[str, str]) -> str:
+    total = hashlib.blake2b(digest_size=16)
+    for path, content in files.items():
+        name = path.encode("utf-8", "surrogateescape")
+        total.update(len(name).to_bytes(4, "little") + name + bytes.fromhex(content))
     return total.hexdigest()
 
 
 def verify(folder: Path, expected: str) -> None:
-    """Raise ConfigError unless the files of checkpoint `folder` have the digest `expected`.
+    """Raise ConfigError unless the files of checkpoint `folder` have the digest `expected`; it names one that differs.
 
     Raises StoreError when the folder is not a complete checkpoint.
     """
-    read_info(folder)
-    if digest(folder) != expected:
+    info, found = read_info(folder), digests(folder)
+    if _total(found) != expected:
         raise ConfigError(
-            f"{folder}: its files are not those that the run saved, and a changed one could run code"
-            " while it is loaded; put the saved files back, or remove this folder to go on from an older checkpoint"
+            f"{folder}: {_difference(info.files, found)}: its files are not those that the run saved, and a changed"
+            " one could run code while it is loaded; put the saved files back, or remove this folder to go on from an"
+            " older checkpoint"
         )
+
+
+def _difference(saved: dict[str, str], found: dict[str, str]) -> str:
+    """The first file that is not as the marker says; the marker itself, where all are."""
+    for path in sorted((saved | found).keys() - {MARKER} if saved else ()):
+        if path not in found:
+            return f"{path} is missing"
+        if found[path] != saved.get(path):
+            return f"{path} differs" if path in saved else f"{path} is new"
+    return f"{MARKER} differs" if saved else "something in it differs"
 
 
 def prune(folder: Path, keep: int) -> None:

@@ -19,7 +19,10 @@ from policy import tensorfiles
 from runtime.errors import ConfigError
 
 WEIGHTS = "model.safetensors"
-WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json", "*.bin")
+WEIGHTS_INDEX = ".safetensors.index.json"
+# Config, tokenizer, template and what people read: never a program or a pickle.
+COMPANION_KINDS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".md")
+COMPANION_NAMES = ("LICENSE", "NOTICE")
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
@@ -42,15 +45,21 @@ def digest(folder: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-Companions = dict[str, bytes]  # config and tokenizer files by name: all that lies beside the weights
+Companions = dict[str, bytes]  # config and tokenizer files by name: what is taken along beside the weights
 
 
 def companions(folder: Path) -> Companions:
-    """What lies beside the weights of `folder`, kept in memory: the folder may be removed while its model trains."""
-    skipped = shutil.ignore_patterns(*WEIGHT_FILES)
-    found = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    weights = skipped(str(folder), [path.name for path in found])
-    return {path.name: path.read_bytes() for path in found if path.name not in weights}
+    """What lies beside the weights of `folder` and is of a kind that no program runs, kept in memory: the folder may be
+    removed while its model trains.
+    """
+    found = sorted(path for path in folder.iterdir() if path.is_file() and _taken_along(path.name))
+    return {path.name: path.read_bytes() for path in found}
+
+
+def _taken_along(name: str) -> bool:
+    if name.startswith(".") or name.endswith(WEIGHTS_INDEX):
+        return False
+    return name in COMPANION_NAMES or name.endswith(COMPANION_KINDS)
 
 
 def write_companions(files: Companions, folder: Path) -> None:

@@ -6,13 +6,15 @@ Invariant: a ledger that is not there, or can't be read, ends a command in one l
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from actors.replay.ledgerfile import LEDGER, reading
+from actors.replay.training import DIGEST
 from actors.replay.values import Phase
 from runtime.errors import ConfigError, StoreError
+from runtime.message import Version
 
 
 @contextmanager
@@ -48,3 +50,14 @@ def holds_demos(run: Path, count: int) -> bool:
         held = database.execute("SELECT value FROM counters WHERE name = 'demos'").fetchone()
         phase = database.execute("SELECT phase FROM stays ORDER BY idx DESC LIMIT 1").fetchone()
     return bool(held and held[0] >= count) or bool(phase and phase[0] != Phase.DEMO)
+
+
+def checkpoint_digests(run: Path, versions: Sequence[Version]) -> tuple[Version, list[str]]:
+    """The newest weights that the run in folder `run` trained, and what the files of its checkpoints of `versions` were
+    when they were saved, "" where its ledger does not say. Raises ConfigError where that can't be read.
+    """
+    if not (run / LEDGER).is_file():
+        return Version(lineage=0, step=0), ["" for _ in versions]
+    with opened(run) as database:
+        known = dict(database.execute("SELECT key, value FROM meta").fetchall())
+    return Version.parse(known.get("trained", "0.0")), [known.get(f"{DIGEST}{version}", "") for version in versions]

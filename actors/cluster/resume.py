@@ -19,9 +19,11 @@ from actors.cluster import deployfile, experiment, ledgers, runfolder, typed, we
 from actors.cluster.config import Deploy, refuse_expert_keys
 from actors.cluster.nearest import hint
 from actors.cluster.runfolder import Asked, RunRecord
+from actors.learner.folders import CHECKPOINTS, newest_known
 from actors.replay import demofiles
 from actors.replay.ledgerfile import LEDGER
-from runtime.errors import ConfigError
+from policy import checkpoints
+from runtime.errors import ConfigError, StoreError
 
 CLONED = "--cloned"
 AFTER = "after_bc"  # the round that is played on what was cloned
@@ -194,3 +196,20 @@ def after_cloning(deploy: Deploy, folder: str, run: Path) -> Deploy:
 def demonstrations(run: str) -> int:
     """How many different demonstrations the run in folder `run` has: an import passes by what it holds already."""
     return len({demo.digest for demo in demofiles.read(Path(run))[1]})
+
+
+def checkpoint(folder: Path) -> str:
+    """What a resume of the run in `folder` would begin from, after it was found whole. Loads nothing.
+
+    Raises ConfigError where that would not be loaded.
+    """
+    try:
+        found = checkpoints.complete(folder / CHECKPOINTS)[::-1]
+        trained, digests = ledgers.checkpoint_digests(folder, [version for version, _ in found])
+        version, location, digest = newest_known(found, digests, trained)
+        if location is None:
+            return "none: begins from run.base"
+        checkpoints.verify(location, digest)
+    except StoreError as error:
+        raise ConfigError(str(error)) from error
+    return f"{version} can be loaded: its files are those that the run saved"

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.cluster import comparable, compose, deployfile, doctor, execute, ledgers, places, runfolder, say
+from actors.cluster import comparable, compose, deployfile, doctor, execute, ledgers, places, resume, runfolder, say
 from actors.cluster.config import Deploy
 from actors.cluster.requests import Request, resolve
 from actors.cluster.runfolder import CLONING, RECORDING, RunRecord
@@ -39,20 +39,28 @@ def dry_run(args: argparse.Namespace) -> int:
     plans = [_planned(one, execute.training()) for one in runs]
     for caution in dict.fromkeys(filter(None, (plan.caution() for plan in plans))):
         say.line(caution, to=sys.stderr)
-    first, plan = runs[0], plans[0]
+    first, plan, loads = runs[0], plans[0], _checkpoints(found)
     if args.json and not first.experiment:
-        say.document({"file": args.file, "run": first.folder.name, **_rows_of(plan)})
+        say.document({"file": args.file, "run": first.folder.name, "checkpoints": loads, **_rows_of(plan)})
     elif args.json:
         rows = [
             {"name": one.folder.name, "arm": one.arm, "seed": one.deploy.run.seed, "changes": one.changes}
             | {"demonstrators": plan.demonstrators(), **_rows_of(plan)}
             for one, plan in zip(runs, plans, strict=True)
         ]
-        say.document({"file": args.file, "runs": rows, "not_comparable": _not_comparable(runs)})
+        say.document({"file": args.file, "runs": rows, "checkpoints": loads, "not_comparable": _not_comparable(runs)})
     else:
         _show_runs(found, runs, plans) if first.experiment else _show_one(first)
         _show_plan(plan)
+        for name, what in loads.items():
+            say.line(f"checkpoint    {what} ({name})")
     return 0
+
+
+def _checkpoints(found: Sequence[Request]) -> dict[str, str]:
+    """By name of each run that would go on, what it would begin from. Raises ConfigError where it could not."""
+    going = (one for one in found if one.resume and (one.changed or not runfolder.read_record(one.folder).has_ended))
+    return {one.folder.name: resume.checkpoint(one.folder) for one in going}
 
 
 def _own(found: Sequence[Request]) -> list[Request]:

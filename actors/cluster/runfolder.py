@@ -31,6 +31,7 @@ EVAL, RECORD, IMPORT = "eval", "demos record", "demos import"
 OUT_OF_TIME = "out of time"
 SET_ASIDE_BYTES = 64 << 10  # more than any record
 PRIVATE = 0o700  # of a run's folder: episodes hold what desktops showed, and settings may name machines
+_OTHERS = 0o077  # the umask while a run's folder is written to, also of the processes that are started meanwhile
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +134,7 @@ class RunFolder:
         self.path = path
         self.record = record
         self._lock = lock
+        self._umask = os.umask(_OTHERS)  # of this process before
 
     def save(self) -> None:
         """Write `run.json`."""
@@ -156,11 +158,19 @@ class RunFolder:
             self.save()
         except OSError as error:
             say.line(f"{self.path / 'run.json'} can't be written: {error.strerror}; verdict: {verdict}", to=sys.stderr)
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Own it no longer."""
         self._lock.close()
+        os.umask(self._umask)
 
 
 def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
-    """Own the folder `path`. Raises ConfigError when it is in use or no folder, or exists and `resume` is False."""
+    """Own the folder `path`; until its end all files that this process and its children make are their user's alone.
+
+    Raises ConfigError when it is in use or no folder, or exists and `resume` is False.
+    """
     if not resume:
         refuse_taken(path)
     existed = is_run(path)
@@ -174,7 +184,11 @@ def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
         if before.asked is not None:  # a resume that named some of its runs did not give up the others
             record.asked = before.asked.joined(record.asked or before.asked)
     folder = RunFolder(path, record, lock)
-    folder.save()
+    try:
+        folder.save()
+    except BaseException:
+        folder.give_back()
+        raise
     return folder
 
 
@@ -191,7 +205,7 @@ def _locked(path: Path, started: str) -> IO[str]:
     try:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(PRIVATE)  # of an older build's run, too; what lies in it is reached through it only
-        lock = (path / "lock").open("a+", encoding="utf-8")
+        lock = os.fdopen(os.open(path / "lock", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "a+")
     except OSError as error:
         raise ConfigError(f"run {path.name} can't be kept in {path.parent}: {error.strerror}") from None
     try:

@@ -14,13 +14,15 @@ from policy import checkpoints
 from runtime.errors import ConfigError
 from runtime.message import Version
 
+CHECKPOINTS = "checkpoints"  # in a run's folder
+
 
 class RunFolders:
     """The learner's folders inside a run's."""
 
     def __init__(self, run_dir: Path) -> None:
         self.segments = run_dir / "segments"
-        self._checkpoints = run_dir / "checkpoints"
+        self._checkpoints = run_dir / CHECKPOINTS
         self._weights = run_dir / "weights"
         self._checkpoints.mkdir(exist_ok=True)
         self._weights.mkdir(exist_ok=True)

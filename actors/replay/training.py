@@ -33,7 +33,7 @@ from actors.replay.messages import (
 from actors.replay.staleness import Lineages, too_stale
 from runtime.message import Done, Version
 
-_DIGEST = "digest:"  # before the version of a checkpoint
+DIGEST = "digest:"  # before the version of a checkpoint
 _UNDONE = "undone"  # sequence number of the last episode that stood when steps were last undone
 
 
@@ -214,14 +214,14 @@ def checkpointed(book: Book, msg: Checkpointed) -> Done:
         raise LedgerError(f"a checkpoint of {msg.version} is of an abandoned lineage, the learner is at {book.trained}")
     if book.checkpointed is None or book.checkpointed < msg.version:
         book.set_meta("checkpointed", str(msg.version))
-    book.set_meta(f"{_DIGEST}{msg.version}", msg.digest)
+    book.set_meta(f"{DIGEST}{msg.version}", msg.digest)
     _confirm_up_to(book, lineages, msg.version)
     return Done()
 
 
 def digests(book: Book, msg: GetCheckpointDigests) -> CheckpointDigests:
     """What the files of checkpoints were when they were saved."""
-    return CheckpointDigests(digests=[book.meta(f"{_DIGEST}{version}") or "" for version in msg.versions])
+    return CheckpointDigests(digests=[book.meta(f"{DIGEST}{version}") or "" for version in msg.versions])
 
 
 def _confirm_up_to(book: Book, lineages: Lineages, version: Version) -> None:

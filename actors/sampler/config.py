@@ -19,6 +19,11 @@ from runtime.urls import refuse_bad_url
 
 LOOPBACK = "127.0.0.1"
 COUNT_MOST = 1024  # engines: each is a process that holds the whole model
+# SGLang's options by which a file that is not the deploy file's author's would run code or set others of them.
+REFUSED = {
+    "trust-remote-code": "a model folder's programs are never run; use a model that SGLang knows",
+    "config": "it names a file of options; write them here",
+}
 SPREAD = ("dp-size", "data-parallel-size", "pp-size", "pipeline-parallel-size")
 
 
@@ -36,6 +41,19 @@ class SglangConfig(
     python: str = ""  # interpreter of SGLang's environment; "" is that of .venv-sglang beside the program
     dtype: Literal["float32", "bfloat16"] = "float32"  # of weights and computation
     options: dict[str, str | int | float | bool] = {}  # SGLang's own, without the dashes: {tp-size: 2}
+
+    def __post_init__(self) -> None:
+        for name, value in self.options.items():
+            self._refuse_option(f"samplers.engine.options.{name}", name.replace("_", "-"), value)
+
+    def _refuse_option(self, key: str, option: str, value: str | int | float | bool) -> None:
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", option, re.ASCII):
+            raise ConfigError(f"{key}: an option is named in small letters and without its dashes, like tp-size")
+        if isinstance(value, str) and value.startswith("-"):
+            raise ConfigError(f"{key} is {value!r}, which SGLang would take for an option of its own")
+        for refused, why in REFUSED.items():
+            if refused.startswith(option) and value is not False:  # SGLang takes the beginning of a name for the name
+                raise ConfigError(f"{key}: {refused} is refused: {why}")
 
 
 class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

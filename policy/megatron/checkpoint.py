@@ -19,10 +19,11 @@ from megatron.core import dist_checkpointing
 from megatron.core.dist_checkpointing.strategies import torch as strategies
 
 from policy import hf_folder
-from policy.checkpoints import MARKER, CheckpointInfo, digest
+from policy.checkpoints import MARKER, CheckpointInfo, digest, digests
 from policy.megatron import shim
 from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
+from policy.megatron.plaindata import plain_data_only
 
 SHARDS = "shards"
 MODEL = "model"  # subfolder: config and tokenizer, without weights
@@ -76,7 +77,8 @@ def save(
             sharded_strategy=InlineSave("torch_dist", 1, thread_count=1),
         )
     if dist.get_rank() == 0:
-        (partial / MARKER).write_bytes(msgspec.json.encode(info))
+        marked = msgspec.structs.replace(info, files=digests(partial))
+        (partial / MARKER).write_bytes(msgspec.json.encode(marked))
         found = digest(partial)
         for file in [*partial.rglob("*"), partial]:
             hf_folder.flush(file)
@@ -88,9 +90,12 @@ def save(
 
 
 def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:
-    """Fill model, optimizer and, when given, the reference from `folder`, in place."""
+    """Fill model, optimizer and, when given, the reference from `folder`, in place.
+
+    Raises ConfigError where its files pickle more than plain data.
+    """
     updater.prime()
-    with shim.cuda_literals(), torch.no_grad(), warnings.catch_warnings():
+    with plain_data_only(str(folder)), shim.cuda_literals(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         state = dist_checkpointing.load(_state(updater, reference, loading=True), str(folder / SHARDS))
         updater.model.load_state_dict(state["model"])

@@ -1,0 +1,93 @@
+"""`run --resume --dry-run` says whether the checkpoint that it would load can be loaded; a run's files are private."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from actors.cluster import cli, deployfile, resume, runfolder
+from actors.replay.schema import connect
+from policy import checkpoints
+from runtime.errors import ConfigError
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run that was stopped after it had saved checkpoints 0.2 and 0.4."""
+    folder = tmp_path / "runs" / "r"
+    record = runfolder.RunRecord(name="r", file="local", seed=0, build="", versions={}, started="", started_s=1.0)
+    before = os.umask(0o022)
+    try:
+        claimed = runfolder.claim(folder, record, resume=False)
+        (folder / "deploy.yaml").write_text(deployfile.dump(deployfile.load("local", [])[0]))
+        (folder / "logs").mkdir()
+        claimed.end("stopped", "interrupted")
+        (tmp_path / "after").touch()
+    finally:
+        os.umask(before)
+    database = connect(folder / "ledger.sqlite")[0]
+    for version in ("0.2", "0.4"):
+        place = folder / "checkpoints" / version
+        (place / "shards").mkdir(parents=True)
+        (place / "shards" / "a").write_text(version)
+        info = checkpoints.CheckpointInfo(
+            version=version, has_reference=False, dtype="float32", files=checkpoints.digests(place)
+        )
+        (place / checkpoints.MARKER).write_bytes(
+            json.dumps({n: getattr(info, n) for n in info.__struct_fields__}).encode()
+        )
+        with database:
+            database.execute("INSERT INTO meta VALUES (?, ?)", (f"digest:{version}", checkpoints.digest(place)))
+    with database:
+        database.execute("INSERT INTO meta VALUES ('trained', '0.5') ON CONFLICT DO UPDATE SET value = '0.5'")
+    database.close()
+    return folder
+
+
+def dry(run: Path, *more: str) -> int:
+    return cli.main(["run", "local", "--resume", "--dry-run", "--name", "r", "--runs", str(run.parent), *more])
+
+
+def test_the_checkpoint_that_would_be_loaded_is_checked_and_named(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dry(run) == 0
+    assert "checkpoint    0.4 can be loaded: its files are those that the run saved (r)" in capsys.readouterr().out
+    assert dry(run, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["checkpoints"]["r"].startswith("0.4 can be loaded")
+
+
+def test_one_that_was_changed_is_refused_by_its_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "checkpoints" / "0.4" / "shards" / "a").write_text("other")
+    assert dry(run) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "0.4: shards/a differs: its files are not those that the run saved" in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_one_that_is_gone_leaves_the_one_before(run: Path) -> None:
+    (run / "checkpoints" / "0.4" / checkpoints.MARKER).unlink()
+    assert resume.checkpoint(run).startswith("0.2 can be loaded")
+
+
+def test_one_whose_marker_is_broken_is_refused(run: Path) -> None:
+    (run / "checkpoints" / "0.4" / checkpoints.MARKER).write_text("{")
+    with pytest.raises(ConfigError, match=r"0\.4 is not a complete checkpoint"):
+        resume.checkpoint(run)
+
+
+def test_without_any_it_begins_from_the_base_model(tmp_path: Path) -> None:
+    assert resume.checkpoint(tmp_path) == "none: begins from run.base"
+
+
+def test_all_files_of_a_run_are_its_owners_alone(run: Path, tmp_path: Path) -> None:
+    for path in (run, run / "logs"):
+        assert path.stat().st_mode & 0o777 == 0o700
+    for name in ("deploy.yaml", "run.json", "lock"):
+        assert (run / name).stat().st_mode & 0o777 == 0o600, name
+    assert (tmp_path / "after").stat().st_mode & 0o777 == 0o644, "what is written when it has ended is as it was"
+    assert run.parent.stat().st_mode & 0o777 == 0o755
