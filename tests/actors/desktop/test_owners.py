@@ -15,7 +15,7 @@ import pytest
 from actors.cluster.doctor import check_state
 from actors.desktop.providers.sandbox import identity, leftovers, statefolder
 from actors.desktop.providers.sandbox.owners import Owner
-from runtime.errors import DesktopFault
+from actors.errors import DesktopFault
 
 ROOT = Path(__file__).resolve().parents[3]
 APART = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
