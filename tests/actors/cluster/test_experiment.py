@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -211,7 +212,7 @@ class SimulatedRuns:
         self.deploys: dict[str, Deploy] = {}
         monkeypatch.setattr(runcommand, "_refuse_unless_fit", lambda *_: None)
         for name in ("plan", "recording"):
-            monkeypatch.setattr(compose, name, lambda *_, **__: None)
+            monkeypatch.setattr(compose, name, lambda *_, **__: SimpleNamespace(caution=str))  # says nothing
         monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)
         monkeypatch.setattr(runtime.system, "run", self)
         monkeypatch.setattr(show, "show", lambda *_, **__: 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -52,7 +53,7 @@ def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     found = Broken()
     monkeypatch.setattr(runcommand, "_refuse_unless_fit", lambda *_: None)
     for name in ("plan", "recording", "evaluating"):
-        monkeypatch.setattr(compose, name, lambda *_, **__: None)
+        monkeypatch.setattr(compose, name, lambda *_, **__: SimpleNamespace(caution=str))  # says nothing
     monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)
     monkeypatch.setattr(runtime.system, "run", found)
     monkeypatch.chdir(folder)
