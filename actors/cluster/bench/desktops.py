@@ -18,6 +18,7 @@ from actors.cluster.bench import actions, hold, lives, reference, stage
 from actors.cluster.bench.figures import Target
 from actors.cluster.bench.processes import KINDS
 from actors.cluster.bench.reference import multiple
+from actors.cluster.bench.report import Measured, show
 from actors.desktop.link import LinkDown
 from actors.errors import DesktopFault, GuestRefused
 from apis.execute import SETTLE
@@ -46,18 +47,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     targets: bool = True
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class Found(Measured, frozen=True, kw_only=True):
     """Everything measured."""
 
-    cores: int
-    load_at_start: float  # processes that ran or wanted to, mean of the last minute
     idle: bool
     actions: list[actions.Cost]
     boots: lives.Boots | None
     episodes: list[lives.Episodes]
     held: hold.Held | None
-    targets: list[Target]
-    met: bool
 
 
 def _said(text: str) -> None:
@@ -70,7 +67,7 @@ async def measure(wanted: Wanted) -> Found:
     stage.known(wanted.hold_app)
     if min(wanted.actions, wanted.boots, wanted.episodes, wanted.hold) < 0:
         raise ConfigError("counts start at 0, which leaves the part out")
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    load = os.getloadavg()[0]
     if wanted.hold:
         hold.refuse_unless_fits(wanted.hold_app, wanted.hold)
     costs: list[actions.Cost] = []
@@ -92,15 +89,13 @@ async def measure(wanted: Wanted) -> Found:
             held = await hold.hold(made, wanted.hold_app, wanted.hold, _said)
     targets = targets_of(costs, booted, played, held) if wanted.targets else []
     return Found(
-        cores=cores,
         load_at_start=load,
-        idle=load <= BUSY_LOAD * cores,
+        idle=load <= BUSY_LOAD * (os.cpu_count() or 1),
         actions=costs,
         boots=booted,
         episodes=played,
         held=held,
         targets=targets,
-        met=all(target.met for target in targets),
     )
 
 
@@ -150,16 +145,12 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
     except (DesktopFault, LinkDown, GuestRefused) as error:
         say.line(f"computerrl bench desktops: a desktop was lost while it was measured: {error}", to=sys.stderr)
         return 1
-    if as_json:
-        say.document(found)
-    else:
-        _print(found)
-    return 0 if found.met else 1
-
-
-def _print(found: Found) -> None:
     busy = "" if found.idle else "  NOT IDLE: wall times are longer than on an idle machine"
-    say.line(f"{found.cores} cores, load {found.load_at_start:.2f} at the start{busy}\n")
+    return show(found, _tell, as_json=as_json, note=busy)
+
+
+def _tell(found: Found) -> None:
+    say.line()
     if found.actions:
         head = ("APP", "ACTION", "N", "P50 MS", "P95 MS", "ACT", "SETTLE", "OBSERVE", "TRANSPORT", "CPU MS", "HOST CPU")
         say.table(head, [_wall_row(cost) for cost in found.actions])
@@ -193,7 +184,6 @@ def _print(found: Found) -> None:
             say.line(f"           lost: {reason}")
     if found.targets:
         say.line()
-        say.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in found.targets])
 
 
 def _wall_row(cost: actions.Cost) -> tuple[object, ...]:

@@ -18,6 +18,7 @@ import msgspec
 
 from actors.cluster import ledgers, runfolder, say, typed, weights
 from actors.cluster.bench.figures import Target, median
+from actors.cluster.bench.report import Measured, show
 from actors.cluster.config import Deploy
 from actors.learner import batches
 from actors.learner.messages import StepPlan
@@ -51,19 +52,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Both ways, and the verdict."""
+class Found(Measured, frozen=True, kw_only=True):
+    """Both ways."""
 
     run: str
-    cores: int
-    load_at_start: float
     groups: int
     samples: int
     steps: list[Step]
     cheaper: float  # times
     off_by: float  # the largest relative difference of a figure
-    targets: list[Target]
-    met: bool
 
 
 def read_groups(run: Path, most: int) -> tuple[list[GroupRef], dict[BlobRef, StepPayload]]:
@@ -141,7 +138,6 @@ def measure(wanted: Wanted) -> Found:
     targets = [Target(name="figures off by", measured=off, bound=OFF_BY_MOST, unit="")]
     return Found(
         run=path.name,
-        cores=os.cpu_count() or 1,
         load_at_start=load,
         groups=len(groups),
         samples=len(samples),
@@ -149,7 +145,6 @@ def measure(wanted: Wanted) -> Found:
         cheaper=steps[1].cpu_s / steps[0].cpu_s,
         off_by=off,
         targets=targets,
-        met=all(target.met for target in targets),
     )
 
 
@@ -182,16 +177,13 @@ def _timed(
 
 def run(wanted: Wanted, *, as_json: bool) -> int:
     """Measure and print; 1 when the two ways disagree."""
-    found = measure(wanted)
-    if as_json:
-        say.document(found)
-        return 0 if found.met else 1
-    say.line(f"{found.cores} cores, load {found.load_at_start:.1f} at the start")
+    return show(measure(wanted), _tell, as_json=as_json)
+
+
+def _tell(found: Found) -> None:
     say.line(f"{found.run}: {found.samples} samples of its {found.groups} newest groups")
     say.table(
         ("PROMPTS", "MICRO-BATCHES", "TOKENS", "CPU"),
         [(step.way, str(step.micro_batches), str(step.tokens), f"{step.cpu_s:.2f} s") for step in found.steps],
     )
     say.line(f"shared prompts make a step {found.cheaper:.2f} times cheaper")
-    say.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in found.targets])
-    return 0 if found.met else 1

@@ -21,6 +21,7 @@ import msgspec
 from actors.cluster import models, runfolder, say
 from actors.cluster.bench import no_bars
 from actors.cluster.bench.figures import Target, median
+from actors.cluster.bench.report import Measured, show
 from actors.cluster.report.lives import in_a_row
 from actors.errors import SamplerError
 from actors.learner.messages import Part, Ticket
@@ -74,16 +75,11 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """All ways, and the verdict."""
+class Found(Measured, frozen=True, kw_only=True):
+    """All ways."""
 
-    cores: int
-    load_at_start: float
     published: list[Published]
     lost: Lost | None
-    left_out: dict[str, str]
-    targets: list[Target]
-    met: bool
 
 
 def make_model(folder: Path, width: int, seed: int) -> int:
@@ -253,23 +249,20 @@ async def measure(wanted: Wanted) -> Found:
     if lost is not None:
         targets.append(Target(name="sampler time lost", measured=100 * lost.share, bound=100 * LOST_MOST, unit="%"))
     return Found(
-        cores=os.cpu_count() or 1,
         load_at_start=load,
         published=published,
         lost=lost,
         left_out=left_out,
         targets=targets,
-        met=all(target.met for target in targets),
     )
 
 
 def run(wanted: Wanted, *, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
-    found = asyncio.run(measure(wanted))
-    if as_json:
-        say.document(found)
-        return 0 if found.met else 1
-    say.line(f"{found.cores} cores, load {found.load_at_start:.1f} at the start")
+    return show(asyncio.run(measure(wanted)), _tell, as_json=as_json)
+
+
+def _tell(found: Found) -> None:
     say.table(
         ("ENGINE", "WAY", "PARAMETERS", "MEDIAN", "LONGEST", "OFF BY"),
         [
@@ -284,9 +277,5 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
             for one in found.published
         ],
     )
-    for name, why in found.left_out.items():
-        say.line(f"{name} left out: {why}")
     if (lost := found.lost) is not None:
         say.line(f"{lost.run}: {lost.loads} loads took {lost.load_s:.1f} s of {lost.sampler_s:.0f} s of its samplers")
-    say.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in found.targets])
-    return 0 if found.met else 1

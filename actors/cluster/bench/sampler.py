@@ -21,6 +21,7 @@ import msgspec
 from actors.cluster import models, say
 from actors.cluster.bench import no_bars
 from actors.cluster.bench.figures import Target, median, percentile
+from actors.cluster.bench.report import Measured, show
 from actors.cluster.nearest import hint
 from actors.errors import SamplerError
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
@@ -67,16 +68,11 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     episodes: int
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """All engines, and the verdict."""
+class Found(Measured, frozen=True, kw_only=True):
+    """All engines."""
 
-    cores: int
-    load_at_start: float
     model: str
     drawn: list[Drawn]
-    left_out: dict[str, str]
-    targets: list[Target]
-    met: bool
 
 
 class Episodes:
@@ -249,13 +245,11 @@ async def measure(wanted: Wanted) -> Found:
         name = "embedded engine over batched generate"
         targets.append(Target(name=name, measured=ratio, bound=FASTER, unit="times", at_least=True))
     return Found(
-        cores=os.cpu_count() or 1,
         load_at_start=load,
         model=str(model),
         drawn=drawn,
         left_out=left_out,
         targets=targets,
-        met=all(target.met for target in targets),
     )
 
 
@@ -264,10 +258,10 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
     if min(wanted.episodes, wanted.steps, wanted.answer_tokens) < 1:
         raise ConfigError("--episodes, --steps and --answer count from 1")
     found = asyncio.run(measure(wanted))
-    if as_json:
-        say.document(found)
-        return 0 if found.met else 1
-    say.line(f"{found.cores} cores, load {found.load_at_start:.1f} at the start, model {found.model}")
+    return show(found, _tell, as_json=as_json, note=f", model {found.model}")
+
+
+def _tell(found: Found) -> None:
     say.table(
         ("ENGINE", "TOKENS/S", "LATENCY P50", "P95", "PREFIX CACHED", "START"),
         [
@@ -282,8 +276,3 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
             for one in found.drawn
         ],
     )
-    for name, why in found.left_out.items():
-        say.line(f"{name} left out: {why}")
-    if found.targets:
-        say.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in found.targets])
-    return 0 if found.met else 1

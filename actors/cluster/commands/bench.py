@@ -61,32 +61,30 @@ LEDGER = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     kinds = parser.add_subparsers(dest="kind", metavar="WHAT", required=True)
-    startup = kinds.add_parser("startup", help="command to first RL step", description=STARTUP, epilog=EXAMPLES)
-    startup.add_argument("--file", default="smoke", metavar="FILE", help="deploy file (default: smoke)")
-    startup.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE")
-    startup.add_argument("--runs", default="runs", metavar="DIR", help="where the run folder goes (default: runs)")
-    startup.set_defaults(parser=startup)
-    desktops = kinds.add_parser("desktops", help="cost of desktops", description=DESKTOPS, epilog=EXAMPLES)
-    _desktops(desktops)
-    desktops.set_defaults(parser=desktops)
-    soak = kinds.add_parser("soak", help="faults at random", description=SOAK, epilog=EXAMPLES)
-    _soak(soak)
-    soak.set_defaults(parser=soak)
-    sampler = kinds.add_parser("sampler", help="tokens per second of engines", description=SAMPLER, epilog=EXAMPLES)
-    _sampler(sampler)
-    sampler.set_defaults(parser=sampler)
-    publish = kinds.add_parser("publish", help="seconds to new weights", description=PUBLISH, epilog=EXAMPLES)
-    _publish(publish)
-    publish.set_defaults(parser=publish)
-    learner = kinds.add_parser("learner", help="seconds of a step of RL", description=LEARNER, epilog=EXAMPLES)
-    _learner(learner)
-    learner.set_defaults(parser=learner)
-    ledger = kinds.add_parser("ledger", help="milliseconds of requests", description=LEDGER, epilog=EXAMPLES)
-    ledger.add_argument("--episodes", type=int, default=1_000_000, metavar="N", help="of the ledger (1000000)")
-    ledger.add_argument("--steps", type=int, default=40, metavar="N", help="optimizer steps to play on it (40)")
-    ledger.set_defaults(parser=ledger)
-    for kind in (startup, desktops, soak, sampler, publish, learner, ledger):
+    for name, summary, description, declare in (
+        ("startup", "command to first RL step", STARTUP, _startup),
+        ("desktops", "cost of desktops", DESKTOPS, _desktops),
+        ("soak", "faults at random", SOAK, _soak),
+        ("sampler", "tokens per second of engines", SAMPLER, _sampler),
+        ("publish", "seconds to new weights", PUBLISH, _publish),
+        ("learner", "seconds of a step of RL", LEARNER, _learner),
+        ("ledger", "milliseconds of requests", LEDGER, _ledger),
+    ):
+        kind = kinds.add_parser(name, help=summary, description=description, epilog=EXAMPLES)
+        declare(kind)
         kind.add_argument("--json", action="store_true", help="print one JSON document")
+        kind.set_defaults(parser=kind)
+
+
+def _startup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--file", default="smoke", metavar="FILE", help="deploy file (default: smoke)")
+    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE")
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where the run folder goes (default: runs)")
+
+
+def _ledger(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--episodes", type=int, default=1_000_000, metavar="N", help="of the ledger (1000000)")
+    parser.add_argument("--steps", type=int, default=40, metavar="N", help="optimizer steps to play on it (40)")
 
 
 def _desktops(parser: argparse.ArgumentParser) -> None:
