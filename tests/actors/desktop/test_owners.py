@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -13,9 +14,12 @@ import msgspec
 import pytest
 
 from actors.cluster.doctor import check_state
+from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import identity, leftovers, statefolder
 from actors.desktop.providers.sandbox.owners import Owner
+from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
+from runtime.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 APART = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
@@ -160,6 +164,13 @@ def test_no_name_that_another_user_of_the_machine_can_take_denies_a_user(leases:
     now = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@computerrl" in line}
     lease.release()
     assert now <= abstract
+
+
+def test_where_others_may_write_to_the_locks_nothing_is_started(leases: Path, state_dir: str) -> None:
+    leases.mkdir()
+    leases.chmod(0o777)
+    with pytest.raises(ConfigError, match=f"other users may write to {leases}; chmod go-w {leases}"):
+        asyncio.run(SandboxProvider.start(SandboxConfig(state_dir=state_dir), "open"))
 
 
 def test_a_lock_file_that_others_could_open_is_shut(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ class SandboxProvider(abc.Provider):
 
     def _lay_out(self) -> None:
         leftovers.reap(self._config.state_dir)
+        lease_user().release()  # where none can be had, no desktop would boot
         self._held = self._owner.settle(self._folder.parent)
         etc = self._folder / "etc"
         etc.mkdir()
