@@ -17,6 +17,8 @@ from actors.cluster.config import Deploy
 from actors.cluster.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.cluster.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
+from actors.desktop.config import SandboxConfig
+from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
 from actors.replay.config import LedgerSettings
@@ -47,6 +49,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[HostSpec, ...]
     stages: tuple[tuple[ActorSpec, ...], ...]
     lanes: Lanes
+    sums: tuple[shares.Sum, ...] = ()  # of the desktops' limits, beside what the machine has
 
     def host_rows(self) -> list[tuple[str, str]]:
         """Host and the actors in it."""
@@ -60,7 +63,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return [(kind, count, factory[kind]) for kind, count in kinds.items()]
 
     def summary(self) -> list[tuple[str, str]]:
-        """Label and value: what the deploy file comes to."""
+        """Label and value: what the deploy file comes to, and what its desktops may take of the machine."""
+        return [*self._summary(), *((one.name, one.told) for one in self.sums)]
+
+    def _summary(self) -> list[tuple[str, str]]:
         source = self._ledger().demos.source
         if not source:
             return plansummary.summary(self.deploy, self.lanes)
@@ -182,7 +188,8 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         ),
         *_desktop_hosts(deploy),
     )
-    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=((replay,), tuple(others)))
+    stages = ((replay,), tuple(others))
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, sums=sums_of(deploy))
 
 
 def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
@@ -330,7 +337,7 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
 
 
 def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
-    desktops = deploy.desktops
+    desktops = deploy.desktops.within(shares.room())
     # A little longer than the sampler's own limit, so that its word for what went wrong arrives.
     patience_s = deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S
     configs = [
@@ -353,6 +360,15 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
         )
         for k in range(desktops.seats)
     ]
+
+
+def sums_of(deploy: Deploy) -> tuple[shares.Sum, ...]:
+    """What the desktops may take of this machine together; nothing of those elsewhere. Raises ConfigError where they
+    can't be had."""
+    desktops = deploy.desktops
+    if not isinstance(desktops.provider, SandboxConfig):
+        return ()
+    return tuple(shares.sums(desktops.provider, desktops.seats, desktops.ready, shares.room()))
 
 
 def _desktop_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:

@@ -14,6 +14,7 @@ import msgspec
 from actors.cluster.criterion import RequireConfig
 from actors.desktop.config import DesktopsConfig, HostsConfig, PoolConfig, SandboxConfig
 from actors.desktop.members import EndpointMember, OracleMember
+from actors.desktop.providers.sandbox.shares import Room, fitted
 from actors.desktop.seat_config import Screenshots, SeatConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
@@ -89,6 +90,18 @@ class SeatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         first, after = (-(-place * self.seats // self.hosts) for place in (index, index + 1))
         return after - first
 
+    @property
+    def ready(self) -> int:
+        """Desktops that stand ready, of all processes."""
+        return self.spares * self.hosts
+
+    def within(self, room: Room, key: str = "desktops.seats") -> SeatsConfig:
+        """The same with limits of a desktop that the machine has `room` for. Raises ConfigError, which names `key`."""
+        if isinstance(self.provider, HostsConfig):
+            return self
+        provider = fitted(self.provider, self.seats, self.ready, room, key=key)
+        return msgspec.structs.replace(self, provider=provider)
+
     def of_one_host(self, lease_s: float = 900.0, index: int = 0) -> DesktopsConfig:
         """The desktops of host process `index`, each leased for as long as an episode is reserved (seconds)."""
         provider = self.provider
@@ -151,6 +164,8 @@ EXPERT = frozenset(
         "desktops.provider.memory_mib",
         "desktops.provider.disk_mib",
         "desktops.provider.processes",
+        "desktops.provider.open_files",
+        "desktops.provider.terminals",
         "samplers.device",
         "samplers.gpus",
         "samplers.nice",

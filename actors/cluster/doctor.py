@@ -21,12 +21,12 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from actors.cluster import models, places
+from actors.cluster import compose, models, places
 from actors.cluster.config import Deploy
 from actors.cluster.lanes import lanes_of
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import editor, home
-from actors.desktop.providers.sandbox import cgroups, seccomp, statefolder
+from actors.desktop.providers.sandbox import grouping, hierarchies, seccomp, statefolder
 from actors.desktop.providers.sandbox.identity import lends_users
 from actors.desktop.providers.sandbox.provider import nested_namespaces
 from actors.sampler.config import SglangConfig
@@ -76,6 +76,7 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_program("Xvfb", "xvfb", "/usr/bin/Xvfb")
         yield check_sandbox()
         yield check_cgroups()
+        yield from check_sums(deploy)
         yield check_home()
         yield check_applications()
         apps = apps_of(deploy)
@@ -118,9 +119,8 @@ def check_origin() -> Check:
         origin = code_origin()
         return Check(name="code", ok=True, found=f"{origin.root} build {origin.build}")
     except ConfigError as error:
-        return Check(
-            name="code", ok=False, found=str(error), mend="run outside the other project's folder, PYTHONPATH unset"
-        )
+        mend = "run outside the other project's folder, PYTHONPATH unset"
+        return Check(name="code", ok=False, found=str(error), mend=mend)
 
 
 def check_packages() -> Iterator[Check]:
@@ -147,9 +147,8 @@ def check_packages() -> Iterator[Check]:
         good = version is not None and need.specifier.contains(version, prereleases=True)
         if need.name == "torch":
             torch = f"{version or 'not installed'}{'' if good else f', needed {need.specifier}'}"
-            yield Check(
-                name="torch", ok=good, found=torch, mend=f"{sys.executable} -m pip install 'torch{need.specifier}'"
-            )
+            mend = f"{sys.executable} -m pip install 'torch{need.specifier}'"
+            yield Check(name="torch", ok=good, found=torch, mend=mend)
         elif not good:
             wrong.append(f"{need.name} {version or 'missing'} (needed {need.specifier or 'any'})")
     found = "; ".join(wrong) or f"{count} as required"
@@ -160,9 +159,8 @@ def check_root() -> Check:
     """Root: desktops get users and limits of their own; without it they work, kept apart by namespaces alone."""
     ok = lends_users()
     found = f"uid {os.geteuid()}" if ok else f"uid {os.geteuid()}: desktops share it, their disks have no limit"
-    return Check(
-        name="root", ok=ok, found=found, mend="run as root: each desktop is given a user of its own", needed=False
-    )
+    mend = "run as root: each desktop is given a user of its own"
+    return Check(name="root", ok=ok, found=found, mend=mend, needed=False)
 
 
 def check_state(folder: str) -> Check:
@@ -178,8 +176,8 @@ def check_state(folder: str) -> Check:
     if ok and shut:
         found = f"desktops' users can't pass through {shut[0]}"
         return Check(name="state dir", ok=False, found=found, mend=f"chmod o+x {shlex.join(shut)}")
-    other = "run.expert: true and desktops.provider: {type: sandbox, state_dir: a short path of yours}"
-    mend = f"install -d -o {os.geteuid()} {folder}   (or in the deploy file {other})"
+    mend = f"install -d -o {os.geteuid()} {folder}   (or in the deploy file run.expert: true and desktops.provider:"
+    mend += " {type: sandbox, state_dir: a short path of yours})"
     return Check(name="state dir", ok=ok, found=folder if ok else f"{near} is not yours to write to", mend=mend)
 
 
@@ -204,12 +202,9 @@ def check_debian() -> Check:
     if shutil.which("dpkg-query") is None:
         return Check(name="debian", ok=False, found="no dpkg-query: not a Debian system", mend="use Debian 12")
     missing = absent(wanted)
-    return Check(
-        name="debian",
-        ok=not missing,
-        found=f"missing: {' '.join(missing)}" if missing else f"{len(wanted)} packages installed",
-        mend=f"make setup   (or: apt-get install --no-install-recommends {' '.join(missing)})",
-    )
+    found = f"missing: {' '.join(missing)}" if missing else f"{len(wanted)} packages installed"
+    mend = f"make setup   (or: apt-get install --no-install-recommends {' '.join(missing)})"
+    return Check(name="debian", ok=not missing, found=found, mend=mend)
 
 
 def check_applications() -> Check:
@@ -219,13 +214,9 @@ def check_applications() -> Check:
     )
     missing = {name.removesuffix("-packages.txt"): absent(packages("setup", name)) for name in lists}
     lacking = [f"{name} ({' '.join(some)})" for name, some in missing.items() if some]
-    return Check(
-        name="applications",
-        ok=not lacking,
-        found=f"missing for {', '.join(lacking)}" if lacking else ", ".join(missing),
-        mend="make setup   (or: apt-get install --no-install-recommends the packages named)",
-        needed=False,
-    )
+    found = f"missing for {', '.join(lacking)}" if lacking else ", ".join(missing)
+    mend = "make setup   (or: apt-get install --no-install-recommends the packages named)"
+    return Check(name="applications", ok=not lacking, found=found, mend=mend, needed=False)
 
 
 def check_editor(*, needed: bool = False) -> Check:
@@ -274,13 +265,30 @@ def check_sandbox() -> Check:
 
 def check_cgroups() -> Check:
     """Limits on memory and processes; a run works without them."""
-    lacking = cgroups.lacking()
-    found = (
-        f"desktops have no limit of {' and of '.join(lacking)} here" if lacking else "limits of memory and processes"
-    )
+    lacking = hierarchies.lacking()
+    found = f"desktops have no limit of {' and of '.join(lacking)}" if lacking else "limits of memory and processes"
     mend = "mount -o remount,rw /sys/fs/cgroup; on version 2 this program's own group has to lie below one that holds"
     mend += " no process and may hand down memory and pids, as under systemd-run --scope -p Delegate=yes"
     return Check(name="cgroups", ok=not lacking, found=found, mend=mend, needed=False)
+
+
+# What the kernel has for the whole machine, and lets its owner raise.
+RAISED = {"open files": "fs.file-max", "terminals": "kernel.pty.max"}
+
+
+def check_sums(deploy: Deploy) -> Iterator[Check]:
+    """What all desktops of the file may take together, beside what the machine has for desktops."""
+    try:
+        sums = compose.sums_of(deploy)
+    except ConfigError as error:
+        yield Check(name="desktops", ok=False, found=str(error), mend="--set desktops.seats=N, or a larger machine")
+        return
+    held = grouping.held()
+    for one, taken in zip(sums, (held.memory_bytes >> 20, held.processes, 0, 0), strict=True):
+        found = one.told + (f"; desktops that are there now hold {taken}" if taken else "")
+        mend = f"sysctl -w {RAISED[one.name]}={2 * one.total}" if one.name in RAISED else "wait for other runs to end"
+        mend += ", or --set desktops.seats to fewer"
+        yield Check(name=f"all {one.name}", ok=one.total + taken <= one.room, found=found, mend=mend, needed=False)
 
 
 def check_home() -> Check:

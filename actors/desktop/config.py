@@ -18,15 +18,20 @@ MEMORY_LEAST_MIB = 128
 MEMORY_MOST_MIB = 1 << 20
 DISK_LEAST_MIB = 32  # 0 would mean no limit to the kernel
 PROCESSES_LEAST = 50  # threads count
+# Of those measured Chromium has most, 184 with a handful of pages.
+OPEN_FILES_LEAST = 256
+TERMINALS_LEAST = 4
 
 
 class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sandbox"):
     """Desktops as sandboxes on the machine of the actor host."""
 
     state_dir: str = "/run/computerrl"  # short: a Unix socket's path holds 107 bytes
-    memory_mib: int = 1500  # of one desktop; its programs are killed above it
+    memory_mib: int = 1500  # of one desktop at most; its programs are killed above it
     disk_mib: int = 512  # of one desktop's files
-    processes: int = 600  # of one desktop at the same time
+    processes: int = 600  # of one desktop at the same time, at most
+    open_files: int = 512  # descriptors of one of its processes, at most
+    terminals: int = 64  # of one desktop at the same time, at most
 
     def __post_init__(self) -> None:
         if not MEMORY_LEAST_MIB <= self.memory_mib <= MEMORY_MOST_MIB:
@@ -38,6 +43,12 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         if self.processes < PROCESSES_LEAST:
             limits = f"it is at least {PROCESSES_LEAST}, for a session and an application"
             raise ConfigError(f"desktops.provider.processes is {self.processes}: {limits}")
+        if self.open_files < OPEN_FILES_LEAST:
+            limits = f"it is at least {OPEN_FILES_LEAST}, for an application to start"
+            raise ConfigError(f"desktops.provider.open_files is {self.open_files}: {limits}")
+        if self.terminals < TERMINALS_LEAST:
+            limits = f"it is at least {TERMINALS_LEAST}, for a terminal in which something else opens one"
+            raise ConfigError(f"desktops.provider.terminals is {self.terminals}: {limits}")
 
 
 class MachineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -65,6 +65,7 @@ class BrokenBy(StrEnum):
     """What the policy's doing looked like from the host."""
 
     MEMORY_LIMIT = "memory_limit"
+    PROCESS_LIMIT = "process_limit"
     SESSION_ENDED = "session_ended"
     NONSENSE = "nonsense"  # a frame or a reply that the agent never sends
     LINK_CLOSED = "link_closed"  # the agent or its SSH server was ended inside
@@ -92,6 +93,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     exit_signal: int = 0  # of the sandbox's outer process: no process inside can send it one
     oom_kills: int = 0  # processes of this desktop that the kernel killed for memory
     limit_hits: int = 0  # times this desktop reached its own memory limit
+    processes_refused: int = 0  # times this desktop reached its own limit of processes
     reachable: bool = True  # False: the machine it runs on does not answer the host's own connection
     memory_left: float = 1.0  # the host's available memory as a share of all, at the time
     loop_lag_s: float = 0.0  # how long the host's event loop stood still at worst, of late
@@ -110,6 +112,8 @@ def cause_of(seen: Seen) -> FaultCause | BrokenBy:
         return FaultCause.HOST_MEMORY  # the kernel chose it as a victim for somebody else's hunger
     if seen.acted and seen.oom_kills:  # at its own limit: judged before the signals that may have come of it
         return BrokenBy.MEMORY_LIMIT
+    if seen.acted and seen.processes_refused:
+        return BrokenBy.PROCESS_LIMIT
     if seen.exit_signal:
         return FaultCause.SANDBOX_KILLED
     if seen.link is LinkState.SILENT and seen.loop_lag_s > LOOP_LAG_MOST_S:

@@ -57,6 +57,7 @@ def seen_of(health: Health, down: LinkDown, *, acted: bool, ready: bool = False)
         exit_signal=health.exit_signal,
         oom_kills=health.oom_kills,
         limit_hits=health.limit_hits,
+        processes_refused=health.processes_refused,
         reachable=health.reachable,
         memory_left=health.memory_left,
         loop_lag_s=down.late_s,

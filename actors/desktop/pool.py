@@ -92,14 +92,7 @@ class Pool:
             spec = DesktopSpec(width=config.screen.width, height=config.screen.height)
         else:
             provider = await SandboxProvider.start(config.provider, run_dir.name)
-            spec = DesktopSpec(
-                width=config.screen.width,
-                height=config.screen.height,
-                home_template=config.screen.home_template,
-                memory_bytes=config.provider.memory_mib << 20,
-                disk_bytes=config.provider.disk_mib << 20,
-                processes=config.provider.processes,
-            )
+            spec = DesktopSpec.of(config.provider, config.screen)
         return cls(provider, spec, config.pool, log)
 
     async def acquire(self, timeout_s: float, holder: str = "") -> BootedDesktop:

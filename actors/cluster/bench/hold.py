@@ -16,9 +16,12 @@ import psutil
 from actors.cluster.bench import stage
 from actors.cluster.bench.actions import members_of
 from actors.cluster.bench.figures import median
+from actors.desktop.config import SandboxConfig, ScreenConfig
 from actors.desktop.link import LinkDown
+from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.providers.sandbox.shares import fitted, room
 from actors.errors import DesktopFault, GuestRefused
 from runtime.errors import ConfigError
 
@@ -68,6 +71,7 @@ def refuse_unless_fits(app: str, count: int) -> None:
 async def hold(made: SandboxProvider, app: str, count: int, said: Callable[[str], None]) -> Held:
     """Boot `count` desktops, hold them, look at them, and throw them away. Raises ConfigError when they don't fit."""
     refuse_unless_fits(app, count)
+    limits = fitted(SandboxConfig(), count, 0, room(), key="--hold")
     before = psutil.virtual_memory().available
     gate = asyncio.Semaphore(BOOTS_AT_ONCE)
     up: list[stage.Booted] = []
@@ -81,7 +85,7 @@ async def hold(made: SandboxProvider, app: str, count: int, said: Callable[[str]
                 lost.append("the machine's memory ran low")
                 return
             try:
-                booted = await stage.boot(made)
+                booted = await stage.boot(made, DesktopSpec.of(limits, ScreenConfig()))
                 up.append(booted)
                 await stage.prepare(booted, app)
                 ready.append(booted.desktop.name)

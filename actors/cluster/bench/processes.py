@@ -11,6 +11,7 @@ from pathlib import Path
 
 from actors.desktop.providers.abc import Outside
 from actors.desktop.providers.sandbox import cgroups
+from actors.desktop.providers.sandbox.hierarchies import UNIFIED
 
 KINDS = ("agent", "X server", "application", "sshd", "other")
 _SESSION = ("openbox", "dbus-daemon", "at-spi-bus-laun", "at-spi2-registr", "bwrap", "dconf-service", "python3")
@@ -60,7 +61,7 @@ class Members:
 
     def charged_bytes(self) -> int:
         """Memory that the control group is charged, files in memory included; 0 where there is none."""
-        for folder, file in (("memory", "memory.usage_in_bytes"), (cgroups.UNIFIED, "memory.current")):
+        for folder, file in (("memory", "memory.usage_in_bytes"), (UNIFIED, "memory.current")):
             if folder in self._groups:
                 return int(Path(self._groups[folder], file).read_text())
         return 0

@@ -92,10 +92,10 @@ async def provider(state_dir: str) -> AsyncIterator[SandboxProvider]:
         await made.close()
 
 
-async def boot(made: SandboxProvider) -> Booted:
+async def boot(made: SandboxProvider, spec: DesktopSpec = DesktopSpec()) -> Booted:  # noqa: B008 - it is frozen
     """A desktop whose agent says that it is ready."""
     began = time.monotonic()
-    desktop = await made.boot(DesktopSpec())
+    desktop = await made.boot(spec)
     link = await GuestLink.open(desktop, timeout_s=CALL_S)
     return Booted(desktop, link, time.monotonic() - began)
 

@@ -26,6 +26,7 @@ from actors.cluster.taskcheck.live import Troubles
 from actors.desktop.answers import Answer, Answerer, Prompt
 from actors.desktop.player import Play, Player, demonstrated
 from actors.desktop.pool import Pool
+from actors.desktop.providers.sandbox import shares
 from actors.replay.messages import Reservation
 from apis import tasks
 from apis.forms import Turn
@@ -92,7 +93,7 @@ async def _all(
 ) -> bool:
     """Play every wish; False when it was interrupted."""
     tokenizer = Tokenizer.load(models.locate(""))
-    config = SeatsConfig(seats=seats, spares=min(2, seats))
+    config = SeatsConfig(seats=seats, spares=min(2, seats)).within(shares.room(), "--seats")
     pool = await Pool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
     try:
         with stop_event() as stop:

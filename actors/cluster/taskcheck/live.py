@@ -19,6 +19,7 @@ from actors.cluster.config import SeatsConfig
 from actors.cluster.taskcheck.tally import Result
 from actors.desktop.player import MAX_STEPS, Play, Player, demonstrated
 from actors.desktop.pool import Pool
+from actors.desktop.providers.sandbox import shares
 from apis import tasks
 from apis.forms import Form
 from apis.space import ActionSpace, routes_in
@@ -74,6 +75,7 @@ async def check(
     seats = SeatsConfig(
         seats=settings.seats, spares=min(2, settings.seats), form=settings.form, actions=settings.actions
     )
+    seats = seats.within(shares.room(), "--seats")
     troubles = Troubles()
     pool = await Pool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
     try:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
+from actors.desktop.config import SandboxConfig, ScreenConfig
 from actors.desktop.providers.outside import FileSeen, ReadLimits
 from apis.tasks.verify import Wanted
 
@@ -40,6 +41,17 @@ class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     memory_bytes: int = 1500 << 20
     disk_bytes: int = 512 << 20
     processes: int = 600
+    open_files: int = 512  # descriptors of one process
+    terminals: int = 64
+
+    @classmethod
+    def of(cls, config: SandboxConfig, screen: ScreenConfig) -> DesktopSpec:
+        """A desktop as the settings want it."""
+        return cls(
+            width=screen.width, height=screen.height, home_template=screen.home_template,
+            memory_bytes=config.memory_mib << 20, disk_bytes=config.disk_mib << 20, processes=config.processes,
+            open_files=config.open_files, terminals=config.terminals,
+        )  # fmt: skip
 
 
 class Desktop(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +79,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     said: str = ""  # the end of what its sandbox has said
     exit_signal: int = 0
     oom_kills: int = 0
-    limit_hits: int = 0
+    limit_hits: int = 0  # times that it reached its own limit of memory
+    processes_refused: int = 0  # times that it reached its own limit of processes
     reachable: bool = True
     memory_left: float = 1.0
     cpu_s: float = 0.0  # processor seconds since boot, 0 where unknown

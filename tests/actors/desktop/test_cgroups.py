@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.desktop.providers.sandbox import cgroups
-from actors.errors import DesktopFault
+from actors.desktop.providers.sandbox import cgroups, grouping, hierarchies
+from actors.desktop.providers.sandbox.grouping import Bounds, Full
+from actors.desktop.providers.sandbox.hierarchies import ALL
+
+OWN, MOST = Bounds(200 << 20, 60), Bounds(500 << 20, 1000)
 
 
 @pytest.fixture
@@ -28,26 +31,29 @@ def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (place / "cgroup.procs").touch()
         (place / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
         (place / "cgroup.subtree_control").write_text("memory\n")
-    monkeypatch.setattr(cgroups, "MOUNTS", mounts)
-    monkeypatch.setattr(cgroups, "OWN", own)
+    (parent / "mine" / "cgroup.procs").write_text("17\n")
+    monkeypatch.setattr(hierarchies, "MOUNTS", mounts)
+    monkeypatch.setattr(hierarchies, "OWN", own)
     return parent
 
 
 def test_simulated_version_2_limits_lie_beside_the_own_group(simulated: Path):
-    folders, warnings = cgroups.make("crl.x", 200 << 20, 60)
-    assert folders == {"unified": str(simulated / "crl.x")}
+    folders, warnings = grouping.make("crl.x", OWN, MOST)
+    assert (simulated / ALL / "memory.max").read_text() == str(500 << 20)
+    assert (simulated / ALL / "pids.max").read_text() == "1000"
+    assert folders == {"unified": str(simulated / ALL / "crl.x")}
     assert warnings == []
-    assert (simulated / "crl.x" / "memory.max").read_text() == str(200 << 20)
-    assert (simulated / "crl.x" / "pids.max").read_text() == "60"
+    assert (simulated / ALL / "crl.x" / "memory.max").read_text() == str(200 << 20)
+    assert (simulated / ALL / "crl.x" / "pids.max").read_text() == "60"
     assert (simulated / "cgroup.subtree_control").read_text() == "+cpu"  # a real one would have added it to the others
     assert cgroups.enter(folders, [17]) == []
     assert cgroups.members(folders) == {17}
 
 
 def test_simulated_version_2_counters(simulated: Path):
-    folders, _ = cgroups.make("crl.x", 1, 1)
+    folders, _ = grouping.make("crl.x", OWN, MOST)
     assert (cgroups.oom_kills(folders), cgroups.limit_hits(folders), cgroups.cpu_s(folders)) == (0, 0, 0.0)
-    group = simulated / "crl.x"
+    group = simulated / ALL / "crl.x"
     (group / "memory.events").write_text("low 0\nhigh 0\nmax 31\noom 2\noom_kill 1\noom_group_kill 0\n")
     (group / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\nsystem_usec 500000\n")
     assert (cgroups.oom_kills(folders), cgroups.limit_hits(folders), cgroups.cpu_s(folders)) == (1, 2, 2.5)
@@ -56,38 +62,37 @@ def test_simulated_version_2_counters(simulated: Path):
 def test_simulated_version_1_with_two_controllers_in_one_hierarchy(simulated: Path):
     tree = simulated.parents[1]
     (tree / "both").mkdir()
-    cgroups.MOUNTS.write_text(f"cgroup {tree / 'both'} cgroup rw,cpu,cpuacct 0 0\n")
-    cgroups.OWN.write_text("3:cpu,cpuacct:/\n")
-    folders, warnings = cgroups.make("crl.x", 1, 1)
+    hierarchies.MOUNTS.write_text(f"cgroup {tree / 'both'} cgroup rw,cpu,cpuacct 0 0\n")
+    hierarchies.OWN.write_text("3:cpu,cpuacct:/\n")
+    folders, warnings = grouping.make("crl.x", OWN, MOST)
     assert folders == dict.fromkeys(("cpu", "cpuacct"), str(tree / "both" / "crl.x"))
     assert not [warning for warning in warnings if "cpu" in warning]
-    assert cgroups.places() == [tree / "both"]
-    assert cgroups.remove(folders) == []
+    assert hierarchies.places() == [tree / "both"]
+    assert grouping.remove(folders) == []
     assert cgroups.cpu_s(folders) == 0.0
 
 
 async def test_simulated_version_2_freezing_waits_for_the_kernels_word(simulated: Path, monkeypatch):
-    folders, _ = cgroups.make("crl.x", 1, 1)
+    folders, _ = grouping.make("crl.x", OWN, MOST)
     assert cgroups.can_freeze(folders)
-    events = simulated / "crl.x" / "cgroup.events"
+    events = simulated / ALL / "crl.x" / "cgroup.events"
     events.write_text("populated 1\nfrozen 0\n")
     asyncio.get_running_loop().call_later(0.05, events.write_text, "populated 1\nfrozen 1\n")
-    await cgroups.freeze(folders)
-    assert (simulated / "crl.x" / "cgroup.freeze").read_text() == "1"
+    assert await cgroups.freeze(folders)
+    assert (simulated / ALL / "crl.x" / "cgroup.freeze").read_text() == "1"
     cgroups.thaw(folders)
-    assert (simulated / "crl.x" / "cgroup.freeze").read_text() == "0"
+    assert (simulated / ALL / "crl.x" / "cgroup.freeze").read_text() == "0"
     events.write_text("populated 1\nfrozen 0\n")
     monkeypatch.setattr(cgroups, "FREEZE_S", 0.05)
-    with pytest.raises(DesktopFault, match="not frozen"):
-        await cgroups.freeze(folders)
+    assert not await cgroups.freeze(folders)
 
 
 def test_what_is_not_there_becomes_a_warning_and_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     nothing = tmp_path / "nothing"
     nothing.touch()
-    monkeypatch.setattr(cgroups, "MOUNTS", nothing)
-    monkeypatch.setattr(cgroups, "OWN", nothing)
-    folders, warnings = cgroups.make("crl.x", 1, 1)
+    monkeypatch.setattr(hierarchies, "MOUNTS", nothing)
+    monkeypatch.setattr(hierarchies, "OWN", nothing)
+    folders, warnings = grouping.make("crl.x", OWN, MOST)
     assert folders == {}
     assert warnings == ["no limit of memory", "no limit of pids", "no freezer; stop signals are used"]
     assert (cgroups.oom_kills({}), cgroups.limit_hits({}), cgroups.cpu_s({})) == (0, 0, 0.0)
@@ -102,30 +107,101 @@ def test_simulated_version_2_without_its_controllers_warns(simulated: Path, monk
         return written(path, text)
 
     monkeypatch.setattr(Path, "write_text", refusing)
-    _, warnings = cgroups.make("crl.x", 1, 1)
+    _, warnings = grouping.make("crl.x", OWN, MOST)
     assert [warning.partition(":")[0] for warning in warnings] == ["no limit of memory", "no limit of pids"]
 
 
 def test_simulated_version_2_says_beforehand_what_desktops_would_lack(simulated: Path):
-    assert cgroups.lacking() == []
+    assert hierarchies.lacking() == []
     for place in (simulated, simulated / "mine"):
         (place / "cgroup.type").write_text("domain\n")
-    assert cgroups.lacking() == []
+    assert hierarchies.lacking() == []
     (simulated / "cgroup.procs").write_text("17\n")  # now it may hand down no more than it has: memory
-    assert cgroups.lacking() == ["pids"]
+    assert hierarchies.lacking() == ["pids"]
     (simulated / "cgroup.procs").unlink()  # as in a container whose own group is the root that it sees
     (simulated / "mine" / "cgroup.procs").write_text("17\n")
     (simulated / "mine" / "cgroup.subtree_control").write_text("\n")
-    assert cgroups.lacking() == ["memory", "pids"]
+    assert hierarchies.lacking() == ["memory", "pids"]
     assert (simulated / "mine" / "cgroup.subtree_control").read_text() == "\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make control groups here")
 def test_groups_of_this_machine_are_made_and_removed():
-    folders, warnings = cgroups.make(f"crl-test-{os.getpid()}", 64 << 20, 5)
+    folders, warnings = grouping.make(f"crl-test-{os.getpid()}", Bounds(64 << 20, 5), MOST)
     assert all(Path(folder).is_dir() for folder in folders.values())
-    assert cgroups.remove(folders) == []
+    assert grouping.remove(folders) == []
     assert not any(Path(folder).exists() for folder in folders.values())
     assert warnings == [] or "unified" not in folders
-    assert [f"no limit of {name}" for name in cgroups.lacking()] == [text for text in warnings if "no limit" in text]
-    assert {str(Path(folder).parent) for folder in folders.values()} <= {str(place) for place in cgroups.places()}
+    assert [f"no limit of {name}" for name in hierarchies.lacking()] == [
+        text for text in warnings if "no limit" in text
+    ]
+    assert {str(Path(folder).parent) for folder in folders.values()} <= {str(place) for place in hierarchies.places()}
+
+
+def test_simulated_desktops_never_add_up_to_more_than_all_may_have(simulated: Path):
+    for number in range(2):
+        grouping.make(f"crl.{number}", OWN, MOST)
+    with pytest.raises(
+        Full, match=f"memory: {200 << 20} beside the {400 << 20} of other desktops would pass {500 << 20}"
+    ):
+        grouping.make("crl.2", OWN, MOST)
+    with pytest.raises(Full, match="pids: 900 beside the 120"):
+        grouping.make("crl.2", Bounds(1 << 20, 900), MOST)
+    assert not (simulated / ALL / "crl.2").exists()
+    assert grouping.held() == Bounds(400 << 20, 120)
+    grouping.make("crl.2", Bounds(100 << 20, 880), MOST)
+    assert grouping.held() == MOST
+
+
+def test_simulated_desktops_lie_as_high_as_the_limits_of_this_process_let_them(simulated: Path):
+    top = simulated.parent
+    for file in ("cgroup.procs", "cgroup.subtree_control"):
+        (top / file).touch()
+    (top / "cgroup.controllers").write_text("cpu memory pids\n")
+    assert grouping.make("crl.a", OWN, MOST)[0] == {"unified": str(top / ALL / "crl.a")}
+    (simulated / "memory.max").write_text(str(1 << 30))
+    assert grouping.make("crl.b", OWN, MOST)[0] == {"unified": str(simulated / ALL / "crl.b")}
+    (simulated / "mine" / "pids.max").write_text("300")
+    (top / "pids.max").write_text("max")
+    assert grouping.make("crl.c", OWN, MOST)[0] == {"unified": str(simulated / ALL / "crl.c")}
+    assert (hierarchies.own_limits("memory"), hierarchies.own_limits("pids")) == ([1 << 30], [300])
+
+
+def test_simulated_version_1_keeps_memory_for_sockets(simulated: Path, monkeypatch: pytest.MonkeyPatch):
+    tree = simulated.parents[1]
+    memory = tree / "memory"
+    (memory / ALL / "crl.old").mkdir(parents=True)
+    made = Path.mkdir
+
+    def with_files(path: Path, *args: int, exist_ok: bool = False) -> None:
+        made(path, *args, exist_ok=exist_ok)
+        for file in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"):
+            if not (path / file).exists():
+                (path / file).write_text(str(2**63 - 4096))
+
+    monkeypatch.setattr(Path, "mkdir", with_files)
+    hierarchies.MOUNTS.write_text(f"cgroup {memory} cgroup rw,memory 0 0\n")
+    hierarchies.OWN.write_text("3:memory:/\n")
+    folders, _ = grouping.make("crl.x", OWN, MOST)
+    group = memory / ALL / "crl.x"
+    assert folders == {"memory": str(group)}
+    limits = [int((group / file).read_text()) for file in sorted(path.name for path in group.iterdir())]
+    assert limits == [grouping.TCP_BYTES, (200 << 20) - grouping.TCP_BYTES, (200 << 20) - grouping.TCP_BYTES]
+    assert grouping.held() == Bounds(200 << 20, 0), "what lies in sockets is of a desktop's memory"
+    assert (memory / ALL / "memory.limit_in_bytes").read_text() == str(500 << 20)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make control groups here")
+def test_the_group_of_all_desktops_goes_with_the_last_of_them_and_an_empty_one_is_taken_over():
+    name = f"crl-test-{os.getpid()}"
+    first, _ = grouping.make(f"{name}-1", Bounds(64 << 20, 5), MOST)
+    second, _ = grouping.make(f"{name}-2", Bounds(64 << 20, 5), MOST)
+    everyone = [Path(folder).parent for folder in first.values() if Path(folder).parent.name == ALL]
+    assert grouping.remove(first) == []
+    assert all(place.is_dir() for place in everyone)
+    assert grouping.remove(second) == []
+    for place in everyone:
+        place.mkdir(exist_ok=True)  # as one that was killed there left it
+    third, _ = grouping.make(f"{name}-3", Bounds(64 << 20, 5), MOST)
+    assert [folder for folder in third.values() if Path(folder).parent in everyone] != [] or not everyone
+    assert grouping.remove(third) == []

@@ -15,7 +15,7 @@ from actors.desktop.faults import BrokenBy, FaultCause, LinkState, Seen, cause_o
 from actors.desktop.link import GuestLink, LinkDown, seen_of
 from actors.desktop.providers.abc import Desktop, DesktopSpec
 from actors.desktop.providers.outside import ReadLimits
-from actors.desktop.providers.sandbox import cgroups, seccomp
+from actors.desktop.providers.sandbox import cgroups, grouping, hierarchies, seccomp
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
 from apis.guest.members import descendants
@@ -230,12 +230,12 @@ async def test_processes_are_limited(sandbox: SandboxProvider):
 @pytest.mark.parametrize("way", ["own", "version 2", "signals"])
 async def test_a_frozen_desktop_holds_still(sandbox: SandboxProvider, monkeypatch, way: str):
     if way == "version 2":
-        roots = cgroups._controller_roots()
-        if cgroups.UNIFIED not in roots:
+        there = hierarchies.mounted()
+        if hierarchies.UNIFIED not in there:
             pytest.skip("no version 2 hierarchy is mounted")
-        monkeypatch.setattr(cgroups, "_controller_roots", lambda: {cgroups.UNIFIED: roots[cgroups.UNIFIED]})
+        monkeypatch.setattr(grouping, "mounted", lambda: {hierarchies.UNIFIED: there[hierarchies.UNIFIED]})
     elif way == "signals":
-        monkeypatch.setattr(cgroups, "_controller_roots", dict)
+        monkeypatch.setattr(grouping, "mounted", dict)
     desktop = await sandbox.boot(DesktopSpec())
     assert ("no freezer; stop signals are used" in desktop.warnings) == (way == "signals")
     link = await GuestLink.open(desktop, timeout_s=20)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import abc
-from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers
+from actors.desktop.providers.sandbox import cgroups, command, disk, grouping, leftovers, shares
 from actors.desktop.providers.sandbox.identity import UserLease
 from actors.desktop.providers.sandbox.process import Watched
 
@@ -52,19 +52,29 @@ class Box:
         """Whether its first process runs."""
         return self.init is not None and self.init.alive
 
+    @property
+    def terminals(self) -> Path:
+        return self.folder / "pts"
+
+    def limit(self, spec: abc.DesktopSpec, room: shares.Room) -> None:
+        """Make its control groups. Blocks. Raises grouping.Full where there is no `room` for another desktop now."""
+        own = grouping.Bounds(spec.memory_bytes, spec.processes)
+        most = grouping.Bounds(room.memory_mib << 20, room.processes)
+        self.groups, warnings = grouping.make(self.name, own, most)
+        self.warnings += warnings
+
     def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> None:
-        """Folders, limits, keys and the listening socket. Blocks for some milliseconds."""
+        """Folders, keys and the listening socket. Blocks for some milliseconds."""
         self.folder.mkdir()
         self.folder.chmod(0o711)  # whatever the umask is: the desktop's own user passes through it
         self.warnings += disk.make(self.disk, self.lease.uid, spec.disk_bytes)
+        self.warnings += disk.make_terminals(self.terminals, spec.terminals)
         disk.fill_home(self.disk / "home", template, self.lease.uid)
         for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", command.SSHD)):
             path = self.disk / "run" / file
             path.touch(mode=0o600)
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
             os.chown(path, self.lease.uid, -1)
-        self.groups, warnings = cgroups.make(self.name, spec.memory_bytes, spec.processes)
-        self.warnings += warnings
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(str(self.plug))
         self.plug.chmod(0o600)  # whatever the umask is
@@ -91,8 +101,9 @@ class Box:
 
     def remove(self) -> None:
         """Delete what lay on this host. Blocks. Raises DesktopFault when a control group can't go."""
-        left = cgroups.remove(self.groups)
-        disk.unmount(self.disk)
+        for mounted in (self.disk, self.terminals):  # first: what lies on the disk counts for the group
+            disk.unmount(mounted)
+        left = grouping.remove(self.groups)
         if self.folder.exists():
             disk.remove(self.folder)
         if left:

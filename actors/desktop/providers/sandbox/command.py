@@ -6,6 +6,7 @@ it has its own network (loopback alone), process, ipc, host name, mount and user
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 from apis.guest import code_start
@@ -21,6 +22,7 @@ EDITOR_PROGRAM = f"""#!/bin/sh
 exec {PYTHON} -I {GUEST_CODE} code "$@"
 """
 AGENT = (PYTHON, "-I", GUEST_CODE, "agent", "--run", GUEST_RUN)
+MESSAGES_BYTES = 64 << 10
 SMALL_BYTES = 64 << 20  # of the writable places that are not on the desktop's disk
 
 PASSWD = f"""root:x:0:0:root:/root:/usr/sbin/nologin
@@ -57,6 +59,18 @@ _ETC = (
 _VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
 
 
+def limited(open_files: int) -> list[str]:
+    """What runs a command with limits for it and all that it starts: `open_files` of a process, no core dumps, no
+    priority over others, few messages in queues."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    files = open_files if hard == resource.RLIM_INFINITY else min(open_files, hard)
+    # A limit of one byte, for with none the kernel still starts the host's own program for core dumps, if it has one.
+    return [
+        "prlimit", f"--nofile={files}:{files}", "--core=1:1", "--rtprio=0:0", "--nice=0:0",
+        f"--msgqueue={MESSAGES_BYTES}:{MESSAGES_BYTES}",
+    ]  # fmt: skip
+
+
 def sandbox_command(
     *,
     disk: Path,
@@ -71,13 +85,16 @@ def sandbox_command(
     go_fd: int,
     filter_fd: int,
     user_namespaces: bool,
+    terminals: Path,
 ) -> list[str]:
     """The bwrap command. It says its state on `status_fd` and starts its first process once `block_fd` has a byte.
 
     That process, the session, goes on once `go_fd` has a byte and ends if it never comes: an owner that dies while it
     starts a sandbox, too early for the kernel to take the sandbox along, leaves none. `filter_fd` holds the filter of
-    system calls, or is -1. Programs may make `user_namespaces` of their own where an application needs them.
+    system calls, or is -1. Programs may make `user_namespaces` of their own where an application needs them. The guest
+    has the file system of `terminals` for its own, where one is mounted there.
     """
+    own_terminals = ("--dev-bind", str(terminals), "/dev/pts") if terminals.is_mount() else ()
     size_of_small = ("--size", str(SMALL_BYTES))
     command = [
         "bwrap", "--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--unshare-pid", "--unshare-ipc",
@@ -86,7 +103,7 @@ def sandbox_command(
         "--ro-bind", "/usr", "/usr", *size_of_small, "--tmpfs", "/usr/local",
         "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib",
         "--symlink", "usr/lib64", "/lib64",
-        "--proc", "/proc", "--dev", "/dev", *size_of_small, "--tmpfs", "/dev/shm",  # noqa: S108 - the guest's
+        "--proc", "/proc", "--dev", "/dev", *own_terminals, *size_of_small, "--tmpfs", "/dev/shm",  # noqa: S108 - the guest's
         *size_of_small, "--tmpfs", "/var",
     ]  # fmt: skip
     command += ["--seccomp", str(filter_fd)] if filter_fd >= 0 else []
@@ -102,7 +119,7 @@ def sandbox_command(
         "--ro-bind", str(etc / "chromium.d"), "/etc/chromium.d",
         "--bind", str(disk / "home"), GUEST_HOME, "--bind", str(disk / "tmp"), "/tmp",  # noqa: S108
         "--bind", str(disk / "run"), GUEST_RUN, "--dir", "/run/sshd", "--ro-bind", str(guest), GUEST_CODE,
-        "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", PATH,
+        "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", PATH,
         "--setenv", "USER", GUEST_USER, "--setenv", "LANG", "C.UTF-8",
         PYTHON, "-I", "-S", GUEST_CODE, "session", "--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name,
         "--size", size, "--listen-fd", str(listen_fd), "--go-fd", str(go_fd),

@@ -1,4 +1,4 @@
-"""The desktop's own disk: HOME, /tmp and the run folder on one size-limited tmpfs.
+"""The desktop's own disk, HOME, /tmp and the run folder on one size-limited tmpfs, and its own terminals.
 
 Invariant: where mounting is not allowed the desktop still gets its folders, and a warning says that no limit holds.
 """
@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_MS_NOSUID, _MS_NODEV, _MNT_DETACH = 2, 4, 2
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MNT_DETACH = 2, 4, 8, 2
 FOLDERS = ("home", "tmp", "run")
 INODES = 20_000
 REMOVE_S = 20.0  # for each try at what is awkward to remove
@@ -35,6 +35,18 @@ def make(folder: Path, uid: int, size_bytes: int) -> list[str]:
     os.chmod(folder / "tmp" / ".X11-unix", 0o1777)  # noqa: S103 - as X wants it; the guest has one user
     os.chown(folder / "tmp" / ".X11-unix", uid, -1)
     return warnings
+
+
+def make_terminals(folder: Path, most: int) -> list[str]:
+    """Make `folder` and a file system of at most so many terminals in it; warnings.
+
+    The kernel counts terminals of the whole machine: without a limit one desktop can take those of the others.
+    """
+    folder.mkdir()
+    options = f"newinstance,ptmxmode=0666,mode=620,max={most}".encode()
+    if _libc.mount(b"computerrl", os.fsencode(folder), b"devpts", _MS_NOSUID | _MS_NOEXEC, options) != 0:
+        return [f"no limit of terminals: {os.strerror(ctypes.get_errno())}"]
+    return []
 
 
 def fill_home(home: Path, template: Path, uid: int) -> None:

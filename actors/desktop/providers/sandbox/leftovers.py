@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.desktop.providers.sandbox import cgroups, disk, owners, statefolder
+from actors.desktop.providers.sandbox import cgroups, disk, grouping, hierarchies, owners, statefolder
 
 _DEPTH = 8  # of control groups that are searched
 _GONE_S = 5.0
@@ -32,7 +32,7 @@ def _dead(name: str, base: Path) -> bool:
 
 def _groups(base: Path) -> Iterator[Path]:
     """Control groups of dead owners, deepest first."""
-    for line in cgroups.MOUNTS.read_text().splitlines():
+    for line in hierarchies.MOUNTS.read_text().splitlines():
         _, where, kind, *_ = line.split()
         if kind in ("cgroup", "cgroup2"):
             for folder, folders, _ in os.walk(where, topdown=True):
@@ -113,14 +113,15 @@ def reap(state_dir: str) -> Reaped:
         while found := ({*_processes(logs, base)} | cgroups.members(folders)) - victims - _UNSEEN:
             _kill(found)
             victims |= found
-        left = cgroups.remove(folders)
+        left = grouping.remove(folders)
         gone = 0
         for folder in base.iterdir():
             # An owner that was alive when the folders were listed removes its own before it ends.
             if not _dead(folder.name.removeprefix(owners.NEW), base) or not folder.exists():
                 continue
-            for mounted in folder.glob("*/disk"):
-                disk.unmount(mounted)
+            for name in ("disk", "pts"):
+                for mounted in folder.glob(f"*/{name}"):
+                    disk.unmount(mounted)
             # While groups stay, so does the folder: by its lock other process namespaces know whose they are.
             if any(folder.name in group for group in left):
                 continue

@@ -19,7 +19,17 @@ import msgspec
 from actors.desktop.config import SandboxConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import abc, editor, home, outside
-from actors.desktop.providers.sandbox import cgroups, command, disk, leftovers, owners, seccomp, stopping
+from actors.desktop.providers.sandbox import (
+    cgroups,
+    command,
+    disk,
+    grouping,
+    leftovers,
+    owners,
+    seccomp,
+    shares,
+    stopping,
+)
 from actors.desktop.providers.sandbox.box import GONE_S, Box
 from actors.desktop.providers.sandbox.identity import lease_user
 from actors.desktop.providers.sandbox.process import Watched
@@ -28,6 +38,7 @@ from apis.guest import chromium_start
 from apis.tasks.verify import Wanted
 from runtime.errors import ConfigError
 
+PROGRAMS = ("bwrap", "prlimit", "Xvfb", "openbox", "dbus-daemon")
 SOCKET_PATH_MAX = 107
 START_S = 20.0
 COMPILE_S = 60.0
@@ -78,7 +89,7 @@ class SandboxProvider(abc.Provider):
             raise ConfigError(f"desktops.provider: no sandboxes: {error.strerror or error}") from error
         if len(str(provider._folder / "000000" / "ssh")) > SOCKET_PATH_MAX:
             raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r} is too long for a Unix socket's path")
-        if missing := [name for name in ("bwrap", "Xvfb", "openbox", "dbus-daemon") if shutil.which(name) is None]:
+        if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
             raise ConfigError(f"missing programs: {', '.join(missing)}; install deploy/guest/packages.txt")
         laying_out = asyncio.ensure_future(asyncio.to_thread(provider._lay_out))
         try:
@@ -151,6 +162,7 @@ class SandboxProvider(abc.Provider):
             box.preparing = asyncio.ensure_future(work)
             async with asyncio.timeout(START_S):
                 await asyncio.shield(box.preparing)
+            await self._limit(box, spec)
             init_pid = await self._launch(box, spec)
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"folders took over {START_S:g} s") from None
@@ -170,6 +182,24 @@ class SandboxProvider(abc.Provider):
             warnings=tuple(box.warnings),
         )
 
+    async def _limit(self, box: Box, spec: abc.DesktopSpec) -> None:
+        """Its control groups, once desktops of this provider that are leaving have made room, and what dead runs left
+        is gone. Raises DesktopFault where others hold all that the machine has for desktops."""
+        reaped = False
+        while True:
+            box.preparing = asyncio.ensure_future(asyncio.to_thread(lambda: box.limit(spec, shares.room())))
+            try:
+                await asyncio.shield(box.preparing)
+                return
+            except grouping.Full as full:
+                if leaving := [task for name, task in self._leaving.items() if name != box.name]:
+                    await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
+                elif not reaped:
+                    await asyncio.to_thread(leftovers.reap, self._config.state_dir)
+                    reaped = True
+                else:
+                    raise fault(FaultCause.SANDBOX_REFUSED, f"{full}; desktops of other runs have to end") from full
+
     async def _launch(self, box: Box, spec: abc.DesktopSpec) -> int:
         """Start bwrap, put it into its groups while it waits, let it go on; the process id of its init."""
         listener = box.listener
@@ -179,7 +209,7 @@ class SandboxProvider(abc.Provider):
         block, box.lifeline = os.pipe()
         waits = os.dup(block)  # bwrap takes the first byte, the session the second
         filter_fd = seccomp.opened(self._filter) if self._filter else -1
-        argv = command.sandbox_command(
+        argv = command.limited(spec.open_files) + command.sandbox_command(
             disk=box.disk,
             etc=self._folder / "etc",
             guest=self._folder / "guest",
@@ -192,6 +222,7 @@ class SandboxProvider(abc.Provider):
             go_fd=waits,
             filter_fd=filter_fd,
             user_namespaces=self._user_namespaces,
+            terminals=box.terminals,
         )
         identity = None if box.lease.shared else box.lease.uid
         try:
@@ -256,6 +287,7 @@ class SandboxProvider(abc.Provider):
             said=box.last_words(),  # also of one that seems alive: it may be closing its socket just now
             exit_signal=-code if code is not None and code < 0 else 0,
             oom_kills=cgroups.oom_kills(box.groups),
+            processes_refused=cgroups.processes_refused(box.groups),
             limit_hits=cgroups.limit_hits(box.groups),
             memory_left=left,
             cpu_s=cgroups.cpu_s(box.groups),

@@ -88,6 +88,7 @@ async def freeze(outside: Outside) -> None:
             return
         if cgroups.can_freeze(outside.cgroups):
             try:
+                # Not in time: signals alone go on, for what slows the freezer down is the guest's.
                 await cgroups.freeze(outside.cgroups)
                 for pid in cgroups.members(outside.cgroups):
                     _stop(pid, told)

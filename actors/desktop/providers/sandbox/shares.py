@@ -1,0 +1,134 @@
+"""What all desktops of a machine may have together, and what of it each may have.
+
+Invariant: the limits of as many desktops as are planned never add up to more memory or processes than the machine has
+for them; where the least of them would, nothing is planned.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from actors.desktop.config import (
+    MEMORY_LEAST_MIB,
+    OPEN_FILES_LEAST,
+    PROCESSES_LEAST,
+    TERMINALS_LEAST,
+    SandboxConfig,
+)
+from actors.desktop.providers.sandbox.hierarchies import own_limits
+from runtime.errors import ConfigError
+
+RUN_BYTES = 2 << 30  # for the run itself: learner, sampler and ledger
+SHARE = 0.85  # of the other things of which the machine has a number; at most this of its memory, too
+KERNEL = Path("/proc/sys")
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True):
+    """What all desktops of this machine may have together."""
+
+    memory_mib: int
+    processes: int
+    open_files: int
+    terminals: int
+
+
+class Sum(msgspec.Struct, frozen=True, kw_only=True):
+    """What the planned desktops may take of one thing."""
+
+    name: str
+    key: str  # of the settings, below desktops.provider
+    unit: str
+    desktops: int
+    each: int  # of one desktop
+    asked: int  # likewise, by the settings
+    room: int  # of the machine, for all
+
+    @property
+    def total(self) -> int:
+        """Of all."""
+        return self.each * self.desktops
+
+    @property
+    def fits(self) -> bool:
+        """Whether the machine has that much for them."""
+        return self.total <= self.room
+
+    @property
+    def told(self) -> str:
+        """In a line."""
+        lowered = f" instead of {self.asked}" if self.each < self.asked else ""
+        most = f"at most {self.each}{lowered} for each of {self.desktops} desktops"
+        return f"{most}: {self.total} of {self.room} {self.unit}".rstrip()
+
+
+def room() -> Room:
+    """What this machine, and the control groups that this process lies in, have for desktops."""
+    memory = min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *own_limits("memory")])
+    ids = [_kernel("kernel/pid_max"), _kernel("kernel/threads-max"), *own_limits("pids")]
+    return Room(
+        memory_mib=memory_for_desktops(memory) >> 20,
+        processes=int(min(ids) * SHARE),
+        open_files=int(_kernel("fs/file-max") * SHARE),
+        terminals=_kernel("kernel/pty/max") - _kernel("kernel/pty/reserve"),
+    )
+
+
+def _kernel(name: str) -> int:
+    return int((KERNEL / name).read_text())
+
+
+def memory_for_desktops(total_bytes: int) -> int:
+    """Of a machine's memory (bytes): all but a share, at least what a run takes, and half of a small machine's."""
+    kept = max(RUN_BYTES, int(total_bytes * (1 - SHARE)))
+    return total_bytes - min(kept, total_bytes // 2)
+
+
+def fitted(
+    config: SandboxConfig, seats: int, spares: int, there: Room, *, key: str = "desktops.seats"
+) -> SandboxConfig:
+    """The limits of each of `seats` and `spares` desktops: those of `config`, or less where together they pass what is
+    `there`.
+
+    Raises ConfigError, which names `key`, where the least memory or processes don't fit. Open files and terminals are
+    lowered to their least; whether the machine has that many is said by `sums`.
+    """
+    desktops = seats + spares
+    memory, ids = (there.memory_mib, MEMORY_LEAST_MIB, "MiB of memory"), (there.processes, PROCESSES_LEAST, "processes")
+    of, least, what = min(memory, ids, key=lambda one: one[0] // one[1])
+    if of // least < desktops:
+        has = f"this machine has {of} {what} for desktops, which take at least {least} each"
+        most = of // least - spares
+        ready = f", beside {spares} that stand ready" if spares else ""
+        mend = f"it is at most {most}{ready}" if most > 0 else f"too few for one{ready}"
+        raise ConfigError(f"{key} is {seats}: {has}: {mend}")
+    processes = min(config.processes, there.processes // desktops)
+    files = max(OPEN_FILES_LEAST, there.open_files // (desktops * processes))
+    return msgspec.structs.replace(
+        config,
+        memory_mib=min(config.memory_mib, there.memory_mib // desktops),
+        processes=processes,
+        open_files=min(config.open_files, files),
+        terminals=min(config.terminals, max(TERMINALS_LEAST, there.terminals // desktops)),
+    )
+
+
+def sums(config: SandboxConfig, seats: int, spares: int, there: Room) -> list[Sum]:
+    """What so many desktops may take together. Raises ConfigError like `fitted`."""
+    one = fitted(config, seats, spares, there)
+    parts = [
+        ("memory", "memory_mib", "MiB", one.memory_mib, config.memory_mib, there.memory_mib),
+        ("processes", "processes", "", one.processes, config.processes, there.processes),
+        ("open files", "open_files", "", _files(one), _files(config), there.open_files),
+        ("terminals", "terminals", "", one.terminals, config.terminals, there.terminals),
+    ]
+    return [
+        Sum(name=name, key=key, unit=unit, desktops=seats + spares, each=each, asked=asked, room=most)
+        for name, key, unit, each, asked, most in parts
+    ]
+
+
+def _files(config: SandboxConfig) -> int:
+    return config.processes * config.open_files

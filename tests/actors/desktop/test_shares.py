@@ -1,0 +1,88 @@
+"""What each desktop may have, so that all of them together never have more than the machine. Pure."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.desktop.config import MEMORY_LEAST_MIB, OPEN_FILES_LEAST, PROCESSES_LEAST, SandboxConfig
+from actors.desktop.providers.sandbox.shares import Room, fitted, memory_for_desktops, room, sums
+from runtime.errors import ConfigError
+
+ROOMS = st.builds(
+    Room,
+    memory_mib=st.integers(0, 1 << 20),
+    processes=st.integers(0, 1 << 22),
+    open_files=st.integers(0, 1 << 40),
+    terminals=st.integers(0, 1 << 13),
+)
+CONFIGS = st.builds(
+    SandboxConfig,
+    memory_mib=st.integers(MEMORY_LEAST_MIB, 1 << 20),
+    processes=st.integers(PROCESSES_LEAST, 1 << 22),
+    open_files=st.integers(OPEN_FILES_LEAST, 1 << 20),
+)
+SMALL = Room(memory_mib=2048, processes=27_000, open_files=340_000, terminals=3072)  # one of 4 GiB
+
+
+@given(CONFIGS, st.integers(1, 70_000), st.integers(0, 2000), ROOMS)
+def test_the_sum_never_passes_what_is_there(config: SandboxConfig, seats: int, spares: int, there: Room) -> None:
+    desktops = seats + spares
+    if there.memory_mib // desktops < MEMORY_LEAST_MIB or there.processes // desktops < PROCESSES_LEAST:
+        with pytest.raises(ConfigError, match=f"^desktops.seats is {seats}: "):
+            fitted(config, seats, spares, there)
+        return
+    each = fitted(config, seats, spares, there)
+    assert each.memory_mib * desktops <= there.memory_mib
+    assert each.processes * desktops <= there.processes
+    assert MEMORY_LEAST_MIB <= each.memory_mib <= config.memory_mib
+    assert PROCESSES_LEAST <= each.processes <= config.processes
+    files, terminals = sums(config, seats, spares, there)[2:]
+    assert files.fits or each.open_files == OPEN_FILES_LEAST
+    assert terminals.fits or terminals.each == 4
+    if config.memory_mib * desktops <= there.memory_mib and config.processes * desktops <= there.processes:
+        assert (each.memory_mib, each.processes) == (config.memory_mib, config.processes)
+
+
+@given(st.integers(1, 60_000), st.integers(0, 500), ROOMS)
+def test_a_refusal_names_the_most_that_fits(seats: int, spares: int, there: Room) -> None:
+    said = ""
+    try:
+        fitted(SandboxConfig(), seats, spares, there, key="--seats")
+    except ConfigError as error:
+        said = str(error)
+    _, named, most = said.partition("it is at most ")
+    if named:
+        fitted(SandboxConfig(), int(most.split(",")[0]), spares, there)
+        seats = int(most.split(",")[0]) + 1
+    if said:
+        assert named or "too few for one" in said
+        with pytest.raises(ConfigError):
+            fitted(SandboxConfig(), seats if named else 1, spares, there)
+
+
+def test_ten_desktops_on_a_small_machine() -> None:
+    told = [one.told for one in sums(SandboxConfig(), 8, 2, SMALL)]
+    assert told == [
+        "at most 204 instead of 1500 for each of 10 desktops: 2040 of 2048 MiB",
+        "at most 600 for each of 10 desktops: 6000 of 27000",
+        "at most 153600 instead of 307200 for each of 10 desktops: 1536000 of 340000",
+        "at most 64 for each of 10 desktops: 640 of 3072",
+    ]
+    assert [one.fits for one in sums(SandboxConfig(), 8, 2, SMALL)] == [True, True, False, True]
+    assert fitted(SandboxConfig(), 1, 0, SMALL) == SandboxConfig()
+    said = "desktops.seats is 20: this machine has 2048 MiB of memory for desktops, which take at least 128 each: it is"
+    with pytest.raises(ConfigError, match=f"^{said} at most 14, beside 2 that stand ready$"):
+        fitted(SandboxConfig(), 20, 2, SMALL)
+
+
+def test_a_run_keeps_what_it_takes_itself() -> None:
+    assert memory_for_desktops(4 << 30) == 2 << 30
+    assert memory_for_desktops(8 << 30) == 6 << 30
+    assert memory_for_desktops(2 << 30) == 1 << 30
+    assert memory_for_desktops(64 << 30) == pytest.approx(0.85 * (64 << 30), abs=1)
+
+
+def test_this_machine_has_room_for_a_desktop() -> None:
+    assert fitted(SandboxConfig(), 1, 0, room()).memory_mib >= MEMORY_LEAST_MIB
