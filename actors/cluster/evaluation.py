@@ -6,13 +6,13 @@ and decoding.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from actors.cluster import ledgers
+from actors.replay import queries
 from actors.replay.evaluation import Episode, Summary, gain, summarise
 from actors.replay.intervals import Gain
 from apis import tasks
@@ -56,16 +56,12 @@ def read_rounds(run: Path) -> list[Round]:
         return rounds_of(db)
 
 
-def rounds_of(db: sqlite3.Connection) -> list[Round]:
+def rounds_of(db: queries.Database) -> list[Round]:
     """The same from an open ledger whose rows have names."""
-    return [_round(db, row) for row in db.execute("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id")]
+    return [_round(row, queries.round_episodes(db, row["id"])) for row in queries.rounds(db)]
 
 
-def _round(db: sqlite3.Connection, row: sqlite3.Row) -> Round:
-    played = db.execute("SELECT task, success, feasible FROM episodes WHERE round_id = ? ORDER BY seq", (row["id"],))
-    faulted = db.execute("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault' ORDER BY n", (row["id"],))
-    episodes = [Episode(task=r["task"], success=bool(r["success"]), feasible=bool(r["feasible"])) for r in played]
-    episodes += [Episode(task=r["task"], fault=True) for r in faulted]
+def _round(row: queries.Row, episodes: list[Episode]) -> Round:
     return Round(
         name=row["name"],
         version=row["version"],

@@ -5,11 +5,11 @@ Invariant: a ledger that is not there, or can't be read, ends a command in one l
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from actors.replay import queries
 from actors.replay.ledgerfile import LEDGER, reading
 from actors.replay.training import DIGEST
 from actors.replay.values import Phase
@@ -18,7 +18,7 @@ from runtime.message import Version
 
 
 @contextmanager
-def opened(run: Path) -> Iterator[sqlite3.Connection]:
+def opened(run: Path) -> Iterator[queries.Database]:
     """The ledger of the run in folder `run`, read-only, rows by name, whatever build wrote it. Raises ConfigError."""
     try:
         with reading(run, of_this_form=False) as database:
@@ -33,10 +33,10 @@ def damage(run: Path) -> str:
         return ""
     try:
         with opened(run) as database:
-            said = [row[0] for row in database.execute("PRAGMA quick_check(1)")]
+            wrong = queries.damage(database)
     except ConfigError as error:
         return str(error)
-    return "" if said == ["ok"] else f"the ledger of {run} is damaged: {said[0].splitlines()[-1]}"
+    return f"the ledger of {run} is damaged: {wrong.splitlines()[-1]}" if wrong else ""
 
 
 def holds_demos(run: Path, count: int) -> bool:
@@ -47,9 +47,7 @@ def holds_demos(run: Path, count: int) -> bool:
     if not (run / LEDGER).is_file():
         return False
     with opened(run) as database:
-        held = database.execute("SELECT value FROM counters WHERE name = 'demos'").fetchone()
-        phase = database.execute("SELECT phase FROM stays ORDER BY idx DESC LIMIT 1").fetchone()
-    return bool(held and held[0] >= count) or bool(phase and phase[0] != Phase.DEMO)
+        return queries.demos(database) >= count or queries.phase(database) not in ("", Phase.DEMO)
 
 
 def checkpoint_digests(run: Path, versions: Sequence[Version]) -> tuple[Version, list[str]]:
@@ -59,5 +57,5 @@ def checkpoint_digests(run: Path, versions: Sequence[Version]) -> tuple[Version,
     if not (run / LEDGER).is_file():
         return Version(lineage=0, step=0), ["" for _ in versions]
     with opened(run) as database:
-        known = dict(database.execute("SELECT key, value FROM meta").fetchall())
+        known = queries.meta(database)
     return Version.parse(known.get("trained", "0.0")), [known.get(f"{DIGEST}{version}", "") for version in versions]

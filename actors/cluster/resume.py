@@ -20,7 +20,7 @@ from actors.cluster.config import Deploy, refuse_expert_keys
 from actors.cluster.nearest import hint
 from actors.cluster.runfolder import Asked, RunRecord
 from actors.learner.folders import CHECKPOINTS, newest_known
-from actors.replay import demofiles
+from actors.replay import demofiles, queries
 from actors.replay.ledgerfile import LEDGER
 from policy import checkpoints
 from runtime.errors import ConfigError, StoreError
@@ -133,12 +133,7 @@ def _reached(folder: Path) -> tuple[bool, bool]:
     if not (folder / LEDGER).is_file():
         return False, False
     with ledgers.opened(folder) as db:
-        begun, over = db.execute(
-            "SELECT EXISTS (SELECT 1 FROM stays WHERE phase != 'demo'), "
-            "COALESCE((SELECT phase FROM stays ORDER BY idx DESC LIMIT 1) = 'done', 0) "
-            "OR EXISTS (SELECT 1 FROM rounds WHERE name = 'final' AND abandoned = 0)"
-        ).fetchone()
-    return bool(begun), bool(over)
+        return queries.has_cloned(db), queries.evaluates_last(db)
 
 
 def pinned(name: str, runs: Path) -> str:

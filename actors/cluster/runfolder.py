@@ -20,6 +20,7 @@ import msgspec
 
 from actors.cluster import places, say
 from actors.cluster.nearest import hint
+from actors.replay.ledgerfile import LEDGER
 from runtime.errors import ConfigError
 
 # Arms of an experiment that are no arms: runs that record or clone what the others begin from.
@@ -353,7 +354,7 @@ def of_experiment(runs: Path, name: str) -> list[Path]:
     """The training runs of experiment `name` that have begun to play, oldest first; none of any other name."""
     of_it = [(path, record.arm) for path, record in all_runs(runs) if record.experiment == name]
     found = [path for path, arm in of_it if arm not in (RECORDING, CLONING)]
-    return [path for path in found if (path / "ledger.sqlite").is_file()]
+    return [path for path in found if (path / LEDGER).is_file()]
 
 
 def is_of(record: RunRecord, stem: str, file: str) -> bool:

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from actors.cluster.evaluation import untrained_families
+from actors.replay import queries
 from actors.replay.values import Phase
 from runtime.message import Version
 
 _NOT_SCALARS = frozenset(("lease", "version", "stay", "rl_step", "stay_step", "success"))  # of a step's evidence
-_STEPS = (
-    "SELECT l.id, l.made, l.wall, l.success, l.figures, s.phase, e.body FROM leases l JOIN stays s ON s.idx = l.stay "
-    "LEFT JOIN evidence e ON e.lease = l.id WHERE l.state = 'trained' AND l.id > ? ORDER BY l.id"
-)
-_ROUNDS = "SELECT id, wall, said FROM rounds WHERE closed = 1 AND abandoned = 0 AND said IS NOT NULL ORDER BY id"
 
 
 class Scalar(NamedTuple):
@@ -41,18 +36,18 @@ class Seen(NamedTuple):
     rounds: frozenset[int] = frozenset()
 
 
-def of_ledger(ledger: sqlite3.Connection, seen: Seen) -> tuple[list[Scalar], Seen]:
+def of_ledger(ledger: queries.Database, seen: Seen) -> tuple[list[Scalar], Seen]:
     """What was added to `ledger` since `seen`, or all of it after a learner began anew: then `lineages` differs."""
-    lineages = int(ledger.execute("SELECT COUNT(*) FROM lineages").fetchone()[0])
+    lineages = queries.lineages(ledger)
     if lineages != seen.lineages:
         seen = Seen(lineages)
     found: list[Scalar] = []
     lease = seen.lease
-    for row in ledger.execute(_STEPS, (lease,)):
+    for row in queries.steps_since(ledger, lease):
         lease = row["id"]
         found += _finite(_of_step(row), Version.parse(row["made"]).step, row["wall"])
     rounds = set(seen.rounds)
-    for row in ledger.execute(_ROUNDS):
+    for row in queries.rounds_closed(ledger):
         if row["id"] not in rounds:
             rounds.add(row["id"])
             said = json.loads(row["said"])
@@ -65,7 +60,7 @@ def _finite(values: Iterator[tuple[str, float]], step: int, wall_s: float) -> li
     return [Scalar(tag, step, wall_s, value) for tag, value in values if math.isfinite(value)]
 
 
-def _of_step(row: sqlite3.Row) -> Iterator[tuple[str, float]]:
+def _of_step(row: queries.Row) -> Iterator[tuple[str, float]]:
     """`PHASE/NAME` of the learner's figures, `rl/NAME` of the evidence."""
     for name, value in json.loads(row["figures"] or "{}").items():
         # The learner counts a stay's steps from 0, the evidence from 1: two values of one tag. None was no number.

@@ -16,6 +16,7 @@ from typing import IO
 
 from actors.cluster.events import SCALARS_STOPPED
 from actors.cluster.scalars import Scalar, Seen, of_ledger
+from actors.replay import queries
 from actors.replay.ledgerfile import LEDGER, reading
 from runtime.errors import StoreError
 from runtime.logs import ActorLog
@@ -38,9 +39,8 @@ class EventFile:
         if not (self._run_dir / LEDGER).is_file():
             return 0  # the run has only begun
         with reading(self._run_dir, of_this_form=False) as ledger:
-            if not ledger.execute("PRAGMA user_version").fetchone()[0]:
-                return 0  # its tables are being made
-            ledger.execute("BEGIN")  # all that is read is of one moment
+            if not queries.at_one_moment(ledger):
+                return 0
             found, seen = of_ledger(ledger, self._seen)
         anew = self._file is None or seen.lineages != self._seen.lineages
         count = self._again(found) if anew else self._add(found)

@@ -14,6 +14,7 @@ from typing import TypeVar
 from actors.replay import bound, demos, episodes, events, figures, memory, phases, rounds, training, unreadable
 from actors.replay.book import Book
 from actors.replay.config import LedgerSettings
+from actors.replay.ledgerfile import LEDGER
 from actors.replay.messages import (
     Batch,
     CheckpointDigests,
@@ -47,7 +48,6 @@ from runtime.errors import DiskRefuses
 from runtime.message import Done
 from runtime.segments import SegmentStore
 
-DATABASE = "ledger.sqlite"
 SEGMENTS = "segments"
 IDLE_S = 60.0  # how long nothing may be due before the reservations' deadlines are looked at again
 FREEING = (events.STEP_TRAINED, events.GROUP_ENDED, events.EVAL_ROUND_CLOSED)  # after these, payloads may go
@@ -67,7 +67,7 @@ class ReplayActor(Actor):
         self._seats: ParkingLot[Reserve, Reservation | NoWork] = ParkingLot(self._reserve, self._change)
 
     async def on_start(self) -> None:
-        self._store = Store(self.ctx.run_dir / DATABASE, self.settings, self._changed, self.ctx.log)
+        self._store = Store(self.ctx.run_dir / LEDGER, self.settings, self._changed, self.ctx.log)
         opened = await self._store.open()
         self.ctx.log.emit(
             events.LEDGER_OPENED, fresh=opened.fresh, phase=opened.phase, released=opened.released,

@@ -10,18 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from actors.replay import observed
+from actors.replay import observed, queries
 from actors.replay.demofiles import FORMAT, Demo, DemoStep, Header, Tried
 from actors.replay.ledgerfile import reading
 from actors.replay.messages import Reservation, StepPayload, StepRef
 from runtime.errors import PayloadLost
 from runtime.segments import digest_of, read_blob
-
-_TRIED = "SELECT task, first_tries, first_wins, mixed_tries, mixed_wins FROM shown WHERE first_tries > 0 ORDER BY n"
-_EPISODES = (
-    "SELECT e.token, e.task, e.reason, e.wall_s, e.busy_s, r.reply FROM episodes e "
-    "JOIN reservations r ON r.token = e.token WHERE e.lane = 'demo' AND e.success = 1 ORDER BY e.seq"
-)
 
 
 def read_run(folder: Path, passed: Callable[[PayloadLost], None] | None = None) -> tuple[Header, Iterator[Demo]]:
@@ -30,11 +24,11 @@ def read_run(folder: Path, passed: Callable[[PayloadLost], None] | None = None) 
     A demonstration that can't be read is passed by and told to `passed`; without that it raises PayloadLost.
     """
     with reading(folder) as database:
-        meta = {row["key"]: row["value"] for row in database.execute("SELECT key, value FROM meta")}
-        count = database.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()[0]
+        meta = queries.meta(database)
+        count = queries.demos_stored(database)
         tried = [
             Tried(task=row[0], tries=row[1], wins=row[2], mixed_tries=row[3], mixed_wins=row[4])
-            for row in database.execute(_TRIED)
+            for row in queries.demo_tasks_tried(database)
         ]
         observations = observed.of_demos(database)
     made_with = {key: meta.get(key, "") for key in ("tokenizer", "form", "actions")}
@@ -45,20 +39,19 @@ def read_run(folder: Path, passed: Callable[[PayloadLost], None] | None = None) 
 def counts(folder: Path) -> dict[str, int]:
     """Successful demonstrations by `family/route`, or `family/member` of a pool. Raises StoreError."""
     with reading(folder) as database:
-        rows = database.execute("SELECT name, value FROM counters WHERE name LIKE 'demos:%'").fetchall()
-    return {row["name"].removeprefix("demos:"): row["value"] for row in rows}
+        return queries.demos_by_stratum(database)
 
 
 def _demos(folder: Path, count: int, passed: Callable[[PayloadLost], None] | None) -> Iterator[Demo]:
     segments = folder / "segments"
     with reading(folder) as database:
         # A live run may add more meanwhile: as many as the header says are read.
-        for row in database.execute(f"{_EPISODES} LIMIT ?", (count,)).fetchall():
-            refs = database.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (row["token"],)).fetchall()
+        for row in queries.demo_episodes(database, count):
+            refs = queries.steps_of(database, row["token"])
             told = bytes(row["reply"])
             work = msgspec.msgpack.decode(told, type=Reservation) if told else None
             try:
-                steps = [portable(msgspec.msgpack.decode(ref["ref"], type=StepRef), segments) for ref in refs]
+                steps = [portable(ref, segments) for ref in refs]
             except PayloadLost as error:
                 if passed is None:
                     raise

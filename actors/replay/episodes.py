@@ -6,6 +6,7 @@ fault leaves no trace that a batch, a rate or a reservoir could mistake for an o
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import msgspec
@@ -177,10 +178,9 @@ def _next_slot(book: Book, stay: Stay) -> rounds.Work | None:
         return None
     free = book.row(
         "SELECT g.id, g.task, s.slot FROM slots s JOIN groups g ON g.id = s.group_id "
-        "WHERE s.state = 'free' AND g.state = 'open' AND g.stay = ? AND g.task NOT IN "
-        "(SELECT task FROM wards WHERE state = 'probing' OR (state = 'resting' AND probe_at > ?)) "
-        "ORDER BY g.id, s.slot LIMIT 1",
-        stay.idx, book.now,
+        "WHERE s.state = 'free' AND g.state = 'open' AND g.stay = ? "
+        "AND g.task NOT IN (SELECT value FROM json_each(?)) ORDER BY g.id, s.slot LIMIT 1",
+        stay.idx, json.dumps(list(wards.unplayable(book))),
     )  # fmt: skip
     if free is None:
         live = len(book.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))

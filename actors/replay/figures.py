@@ -58,7 +58,7 @@ def figures(book: Book, revision: int) -> Figures:
         rounds_wait=rounds.wait(book),
         seats_busy=book.number("SELECT COUNT(*) FROM reservations WHERE state = 'out'"),
         staleness=_named(counters, "staleness:"),
-        tasks_resting=len(wards.resting_tasks(book)),
+        tasks_resting=len(wards.quarantined(book)),
         evidence=evidence.newest(book),
     )
 

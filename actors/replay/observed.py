@@ -6,13 +6,14 @@ the first one.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
 
+from actors.replay import queries
 from actors.replay.book import Book
+from actors.replay.queries import Database
 from apis.observation import OBSERVATION_VERSION
 
 Versions = Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(min_length=1, max_length=64)]
@@ -37,24 +38,18 @@ def _add(book: Book, key: str, versions: Collection[int], before: Collection[int
     book.set_meta(key, " ".join(map(str, sorted({*known, *versions}))))
 
 
-def of_episodes(database: sqlite3.Connection) -> tuple[int, ...]:
+def of_episodes(database: Database) -> tuple[int, ...]:
     """Versions that desktops of this run showed, smallest first."""
-    return _parsed(_meta(database, PLAYED)) or FIRST
+    return _parsed(queries.meta(database).get(PLAYED)) or FIRST
 
 
-def of_demos(database: sqlite3.Connection) -> tuple[int, ...]:
+def of_demos(database: Database) -> tuple[int, ...]:
     """Versions that the ledger's demonstrations show, smallest first; where it has none, those of its desktops."""
-    (held,) = database.execute("SELECT count(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()
-    (imports,) = database.execute("SELECT count(*) FROM imports").fetchone()
-    found = set(_parsed(_meta(database, TAKEN_IN)) or FIRST) if imports else set()
+    held, imports = queries.demos_stored(database), queries.demos_taken_in(database)
+    found = set(_parsed(queries.meta(database).get(TAKEN_IN)) or FIRST) if imports else set()
     if held > imports or not imports:
         found |= set(of_episodes(database))
     return tuple(sorted(found))
-
-
-def _meta(database: sqlite3.Connection, key: str) -> str | None:
-    found = database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if found is None else str(found[0])
 
 
 def _parsed(text: str | None) -> tuple[int, ...]:

@@ -6,16 +6,18 @@ failure of the policy, and a round of weights that a resume abandoned counts for
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 
 from actors.errors import LedgerError
-from actors.replay import events
+from actors.replay import events, wards
 from actors.replay.book import Book, Row
 from actors.replay.evaluation import Episode, summarise
 from actors.replay.messages import EvalFigures, Lane, OpenEval, Phase, Sampling
 from runtime.message import Done, Version
+from runtime.quarantine import QuarantineState
 from runtime.seeds import stable_seed
 
 _OF_FIGURES = (
@@ -88,19 +90,17 @@ def next_task(book: Book) -> Work | None:
 
     Of engines that hold one version only the oldest open round's is asked: they hold no other until it is closed.
     """
-    for left_out in book.rows(
-        "SELECT t.round_id, t.n FROM wards w JOIN round_tasks t ON t.task = w.task "
-        "WHERE w.state = 'resting' AND w.probe_at > ? AND t.state = 'free'",
-        book.now,
-    ):
-        _set_task(book, left_out["round_id"], left_out["n"], "fault", book.rules.retries + 1)
+    unplayable = wards.unplayable(book)
+    waiting = [task for task, stands in unplayable.items() if stands.state is QuarantineState.QUARANTINED]
+    left_out = "SELECT round_id, n FROM round_tasks WHERE state = 'free' AND task IN (SELECT value FROM json_each(?))"
+    for slot in book.rows(left_out, json.dumps(waiting)) if waiting else ():
+        _set_task(book, slot["round_id"], slot["n"], "fault", book.rules.retries + 1)
     oldest = book.row("SELECT version FROM rounds WHERE closed = 0 ORDER BY id LIMIT 1")
     row = book.row(
         "SELECT t.round_id, t.n, t.task, r.name, r.version, r.temperature, r.max_new_tokens, r.tasks "
-        "FROM round_tasks t JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' AND t.task NOT IN "
-        "(SELECT task FROM wards WHERE state = 'probing' OR (state = 'resting' AND probe_at > ?)) "
-        "AND (? OR r.version = ?) ORDER BY t.round_id, t.n LIMIT 1",
-        book.now, not book.settings.eval_apart, oldest and oldest["version"],
+        "FROM round_tasks t JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' "
+        "AND t.task NOT IN (SELECT value FROM json_each(?)) AND (? OR r.version = ?) ORDER BY t.round_id, t.n LIMIT 1",
+        json.dumps(list(unplayable)), not book.settings.eval_apart, oldest and oldest["version"],
     )  # fmt: skip
     if row is None:
         return None

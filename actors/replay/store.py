@@ -147,7 +147,11 @@ def _recover(book: Book, fresh: bool, boot: str) -> Opened:
     book.set_meta(BOUND, str(bound))
     figures.audit(book)
     return Opened(
-        fresh=fresh, released=released, returned=returned, phase=book.stay().phase, resting=wards.resting_tasks(book)
+        fresh=fresh,
+        released=released,
+        returned=returned,
+        phase=book.stay().phase,
+        resting=list(wards.quarantined(book)),
     )
 
 

@@ -22,15 +22,17 @@ CULPRIT = "task"
 def quarantine(book: Book, task: str) -> Quarantine:
     """How a task stands."""
     row = book.row("SELECT * FROM wards WHERE task = ?", task)
-    if row is None:
-        return Quarantine()
-    return Quarantine(
-        state=QuarantineState(row["state"]),
-        streak=row["streak"],
-        failed_probes=row["failed_probes"],
-        probe_at=row["probe_at"],
-        probe=row["probe"],
-    )
+    return Quarantine() if row is None else _read(row)
+
+
+def quarantined(book: Book) -> dict[str, Quarantine]:
+    """The tasks that are quarantined, those that are being probed too."""
+    return {row["task"]: _read(row) for row in book.rows("SELECT * FROM wards WHERE state != 'well' ORDER BY task")}
+
+
+def unplayable(book: Book) -> dict[str, Quarantine]:
+    """The tasks that may not be handed out now."""
+    return {task: stands for task, stands in quarantined(book).items() if not stands.usable(book.now)}
 
 
 def playable(book: Book, task: str) -> bool:
@@ -48,11 +50,6 @@ def next_playable(book: Book, tasks: Sequence[str], number: int, seed: int) -> t
         if playable(book, task):
             return task, passed
     return None
-
-
-def resting_tasks(book: Book) -> list[str]:
-    """Tasks that are quarantined, those that are being probed too."""
-    return [row["task"] for row in book.rows("SELECT task FROM wards WHERE state != 'well' ORDER BY task")]
 
 
 def handed_out(book: Book, task: str, token: int) -> None:
@@ -98,3 +95,13 @@ def _write(book: Book, task: str, before: Quarantine, after: Quarantine) -> None
         "INSERT OR REPLACE INTO wards VALUES(?, ?, ?, ?, ?, ?)",
         task, after.state, after.streak, after.failed_probes, after.probe_at, after.probe,
     )  # fmt: skip
+
+
+def _read(row: Row) -> Quarantine:
+    return Quarantine(
+        state=QuarantineState(row["state"]),
+        streak=row["streak"],
+        failed_probes=row["failed_probes"],
+        probe_at=row["probe_at"],
+        probe=row["probe"],
+    )

@@ -7,11 +7,10 @@ comes out is a failure; nothing of the run is changed.
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,7 +22,8 @@ from actors.cluster.config import Deploy
 from actors.learner import batches
 from actors.learner.messages import StepPlan
 from actors.learner.rank import objective_of
-from actors.replay.messages import Batch, GroupRef, Lane, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef
+from actors.replay import queries
+from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload
 from policy.optim import OptimConfig
 from policy.packing import MicroBatch, PackedSample, pack
 from runtime.errors import ConfigError, StoreError
@@ -68,12 +68,8 @@ def read_groups(run: Path, most: int) -> tuple[list[GroupRef], dict[BlobRef, Ste
     groups: list[GroupRef] = []
     payloads: dict[BlobRef, StepPayload] = {}
     with ledgers.opened(run) as db:
-        for name, task in db.execute(
-            "SELECT group_id, task FROM episodes WHERE lane = ? AND live = 1 GROUP BY group_id"
-            " HAVING min(success) < max(success) ORDER BY group_id DESC",
-            (Lane.TRAIN,),
-        ):
-            trajectories = list(_trajectories(db, name))
+        for name, task in queries.differing_groups(db):
+            trajectories = queries.trajectories(db, name)
             blobs = [step.blob for trajectory in trajectories for step in trajectory.steps]
             try:
                 found = {b: msgspec.msgpack.decode(read_blob(run / "segments", b), type=StepPayload) for b in blobs}
@@ -84,13 +80,6 @@ def read_groups(run: Path, most: int) -> tuple[list[GroupRef], dict[BlobRef, Ste
             if len(groups) == most:
                 break
     return groups, payloads
-
-
-def _trajectories(db: sqlite3.Connection, group: int) -> Iterator[TrajectoryRef]:
-    for token, success in db.execute("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY seq", (group,)):
-        rows = db.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (token,))
-        steps = [msgspec.msgpack.decode(ref, type=StepRef) for (ref,) in rows]
-        yield TrajectoryRef(token=token, success=bool(success), steps=steps)
 
 
 def whole(samples: Sequence[PackedSample]) -> list[PackedSample]:

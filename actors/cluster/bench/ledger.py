@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from actors.cluster import say
-from actors.cluster.bench import ledgermade
 from actors.cluster.bench.figures import Target, percentile
-from actors.replay import episodes, figures, memory, phases, rounds, training
+from actors.replay import episodes, figures, memory, phases, rounds, synthetic, training
 from actors.replay.book import Book
+from actors.replay.ledgerfile import LEDGER
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -84,7 +84,7 @@ class _Played:
         self._numbers = iter(range(1 << 60))
         self._store = SegmentStore(self._folder, "bench")
         with self._time("open"):
-            self.ledger = Ledger(folder / "ledger.sqlite", ledgermade.settings())
+            self.ledger = Ledger(folder / LEDGER, synthetic.settings())
         self._serve()
 
     @contextmanager
@@ -214,7 +214,7 @@ def measure(wanted: int, steps: int) -> Found:
         for name, size in sizes.items():
             (folder / name).mkdir()
             began = time.perf_counter()
-            ledgermade.make(folder / name / "ledger.sqlite", size)
+            synthetic.make(folder / name / LEDGER, size)
             made_s = time.perf_counter() - began
             played = _Played(folder / name)
             try:
@@ -225,7 +225,7 @@ def measure(wanted: int, steps: int) -> Found:
             finally:
                 played.close()
             seconds[name] = played.seconds
-        size_mib = (folder / "large" / "ledger.sqlite").stat().st_size / (1 << 20)
+        size_mib = (folder / "large" / LEDGER).stat().st_size / (1 << 20)
     finally:
         shutil.rmtree(folder)
     requests = [_timed(name, seconds["large"][name], seconds["small"][name]) for name in seconds["large"]]

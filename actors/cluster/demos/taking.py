@@ -14,7 +14,7 @@ from pathlib import Path
 from actors.cluster import demosource, deployfile, models, places, runfolder, say, typed
 from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig
 from actors.replay import demos
-from actors.replay.actor import DATABASE, SEGMENTS
+from actors.replay.actor import LEDGER, SEGMENTS
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.demofiles import Header
 from actors.replay.store import Ledger
@@ -121,7 +121,7 @@ def _refuse_foreign(source: Path, header: Header, tokenizer: str, seats: SeatsCo
 
 
 def _into_ledger(folder: Path, source: Path, settings: LedgerSettings) -> int:
-    ledger = Ledger(folder / DATABASE, settings)
+    ledger = Ledger(folder / LEDGER, settings)
     try:
         segments = SegmentStore(folder / SEGMENTS, "import")
         try:

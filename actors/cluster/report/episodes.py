@@ -6,14 +6,13 @@ in part.
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import msgspec
 
 from actors.cluster import ledgers
 from actors.desktop.seat_config import WHOLE_ONE_IN
-from actors.replay.messages import StepRef
+from actors.replay import queries
 from runtime.errors import StoreError
 from runtime.message import BlobRef
 from runtime.segments import read_blob
@@ -57,15 +56,8 @@ def choose(run: Path, most: int = 24) -> list[Episode]:
     Evaluation before training, then those of which every screenshot was kept, newest first.
     """
     with ledgers.opened(run) as db:
-        rows = db.execute(
-            "SELECT e.token, e.task, e.lane, e.success, e.reason, coalesce(r.name, s.phase) AS whereto FROM episodes e"
-            " LEFT JOIN rounds r ON r.id = e.round_id LEFT JOIN stays s ON s.idx = e.stay"
-            " WHERE e.live = 1 AND e.lane != 'demo'"
-            " ORDER BY e.lane = 'eval' DESC, e.token % ? = 0 DESC, e.seq DESC LIMIT ?",
-            (WHOLE_ONE_IN, MOST_LOOKED_AT),
-        )
         found: dict[tuple[str, bool], Episode] = {}
-        for row in rows:
+        for row in queries.episodes_played(db, WHOLE_ONE_IN, MOST_LOOKED_AT):
             kind = (row["task"].partition("/")[0], bool(row["success"]))
             if kind not in found and (episode := _read(run, db, row)) is not None:
                 found[kind] = episode
@@ -73,12 +65,10 @@ def choose(run: Path, most: int = 24) -> list[Episode]:
     return [found[kind] for kind in order][:most]
 
 
-def _read(run: Path, db: sqlite3.Connection, row: sqlite3.Row) -> Episode | None:
+def _read(run: Path, db: queries.Database, row: queries.Row) -> Episode | None:
     steps, pictures = [], {}
-    refs = db.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (row["token"],)).fetchall()
     try:
-        for number, (raw,) in enumerate(refs, 1):
-            ref = msgspec.msgpack.decode(raw, type=StepRef)
+        for number, ref in enumerate(queries.steps_of(db, row["token"]), 1):
             step = msgspec.msgpack.decode(read_blob(run / "segments", ref.blob), type=ShownStep)
             steps.append(step)
             if step.screenshot is not None:

@@ -18,7 +18,8 @@ from actors.cluster.report import bands, episodes, history
 from actors.cluster.report.curves import Stretch
 from actors.cluster.report.episodes import Episode
 from actors.cluster.report.history import StepFigures
-from actors.cluster.report.read import RunFigures, logged, read_run, standing
+from actors.cluster.report.read import RunFigures, logged, read_run
+from actors.replay import queries
 from actors.replay.values import Phase
 from runtime.errors import ConfigError
 from runtime.message import Version
@@ -214,7 +215,7 @@ def deploy_of(path: Path) -> dict[str, Any]:
 
 def _switches(path: Path) -> list[Switch]:
     with ledgers.opened(path) as db:
-        rows = standing(db)
+        rows = queries.phases(db)
     return [
         Switch(
             phase=row["phase"],

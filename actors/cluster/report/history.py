@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster import ledgers
+from actors.replay import queries
 from actors.replay.values import Phase
 from runtime.message import Version
 
@@ -27,18 +28,10 @@ class StepFigures(msgspec.Struct, frozen=True, kw_only=True):
     wasted: dict[str, int] = {}  # ending -> groups since the step before
 
 
-_NEWER = "SELECT e.lease, e.body FROM evidence e"
-
-
 def read_steps(run: Path, lines: Iterable[Mapping[str, Any]] = ()) -> list[StepFigures]:
     """The steps in order. `lines` of a run whose ledger keeps no evidence give staleness and waste."""
     with ledgers.opened(run) as db:
-        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        told = {row["lease"]: row["body"] for row in db.execute(_NEWER)} if "evidence" in tables else {}
-        rows = db.execute(
-            "SELECT l.id, l.made, l.success, l.figures, s.phase FROM leases l JOIN stays s ON s.idx = l.stay"
-            " WHERE l.made IS NOT NULL AND l.state = 'trained' ORDER BY l.id"
-        ).fetchall()
+        told, rows = queries.evidence(db), queries.steps(db)
     logged = _logged(lines)
     steps = []
     for row in rows:

@@ -6,7 +6,6 @@ denominators.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from actors.cluster.report.lives import in_a_row
 from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
-from actors.replay import observed
+from actors.replay import observed, queries
 from actors.replay.messages import StepPayload, StepRef
 from actors.replay.values import Phase
 from runtime.errors import StoreError
@@ -28,6 +27,7 @@ from runtime.logs_read import read_logs
 from runtime.message import Version
 from runtime.segments import read_blob
 
+LOOKED_AT = 200  # steps, for one with a picture
 OF_INTEREST = frozenset(
     (
         "cpu_used", "desktop_booted", "desktop_gone", "episode_ended", "eval_round_closed", "eval_round_opened",
@@ -85,12 +85,9 @@ def read_run(path: Path) -> RunFigures:
     """Everything at once. Raises ConfigError where there is no ledger that can be read."""
     with ledgers.opened(path) as db:
         stays = [
-            Stay(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"]) for row in standing(db)
+            Stay(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"])
+            for row in queries.phases(db)
         ]
-        made = db.execute(
-            "SELECT l.made, l.success, l.entropy, s.phase FROM leases l JOIN stays s ON s.idx = l.stay"
-            " WHERE l.state = 'trained' ORDER BY l.id"
-        )
         points = [
             Point(
                 step=Version.parse(row["made"]).step,
@@ -98,12 +95,10 @@ def read_run(path: Path) -> RunFigures:
                 success=row["success"] if row["phase"] == Phase.RL else None,
                 entropy=row["entropy"],
             )
-            for row in made
+            for row in queries.steps(db)
         ]
         rounds = evaluation.rounds_of(db)
-        ended = db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")
-        played = db.execute("SELECT lane, count(*) FROM episodes GROUP BY 1")
-        endings, episodes = dict(map(tuple, ended)), dict(map(tuple, played))
+        endings, episodes = queries.group_endings(db), queries.episodes_by_lane(db)
         observations = observed.of_episodes(db)
     lines = logged(path, OF_INTEREST)
     seats = seat_time(lines)
@@ -123,15 +118,6 @@ def read_run(path: Path) -> RunFigures:
     )
 
 
-def standing(db: sqlite3.Connection) -> list[sqlite3.Row]:
-    """The stays that led to the newest weights, in order: those that a resume undid are left out."""
-    found: list[sqlite3.Row] = []
-    for row in db.execute("SELECT * FROM stays ORDER BY idx DESC"):
-        if not found or row["idx"] < found[-1]["root"]:  # what lies from its root on was undone
-            found.append(row)
-    return found[::-1]
-
-
 def _overlap(lines: list[dict[str, Any]]) -> Overlap:
     steps, episodes = [], []
     for line in lines:
@@ -146,10 +132,7 @@ def last_picture(path: Path) -> tuple[str, bytes] | None:
     """Task and JPEG of the newest successful episode that ended with a stored screenshot."""
     decoder = msgspec.msgpack.Decoder(StepPayload)
     with ledgers.opened(path) as db:
-        found = db.execute(
-            "SELECT e.task, s.ref FROM episodes e JOIN steps s ON s.token = e.token"
-            " WHERE e.success = 1 AND e.live = 1 ORDER BY e.seq DESC, s.n DESC LIMIT 200"
-        ).fetchall()
+        found = queries.newest_steps(db, LOOKED_AT)
     for task, ref in found:
         try:
             payload = decoder.decode(read_blob(path / "segments", msgspec.msgpack.decode(ref, type=StepRef).blob))

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.bench import ledgermade
+from actors.replay import synthetic
 from actors.replay.auditing import audit
 
 
 def test_what_is_made_adds_up(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    ledgermade.make(path, 3000)
+    synthetic.make(path, 3000)
     with closing(sqlite3.connect(path)) as ledger:
         ledger.row_factory = sqlite3.Row
         assert 3000 <= ledger.execute("SELECT COUNT(*) FROM episodes").fetchone()[0] < 4000

@@ -10,6 +10,7 @@ import pytest
 from ledger_tools import BROKEN, FAULT, Play, settings, step
 
 from actors.replay import episodes, wards
+from actors.replay.book import Book
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import NoWork, Phase, Reservation
 
@@ -171,3 +172,18 @@ def test_a_sampler_that_vanished_holds_nothing_back(start: Start) -> None:
     play.do(episodes.expire)
     assert play.figures().served is None, "with nobody left nothing is admitted"
     assert settings().rules.sampler_silent_s == 180.0
+
+
+def test_what_may_not_be_played_is_what_the_rule_says(start: Start) -> None:
+    play = start(tasks=["due", "free", "later", "probed", "well"])
+
+    def stand(book: Book) -> tuple[list[str], list[str]]:
+        for task, state, probe_at in (
+            ("due", "resting", book.now), ("later", "resting", book.now + 1), ("probed", "probing", 0.0),
+            ("well", "well", book.now + 1),
+        ):  # fmt: skip
+            book.execute("INSERT INTO wards VALUES(?, ?, 1, 0, ?, 0)", task, state, probe_at)
+        ruled_out = [task for task in book.settings.train_tasks if not wards.playable(book, task)]
+        return list(wards.unplayable(book)), ruled_out
+
+    assert play.do(stand) == (["later", "probed"], ["later", "probed"])

@@ -10,7 +10,6 @@ import ctypes
 import os
 import signal
 import socket
-import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ import psutil
 from actors.cluster.bench.processes import kind_of
 from actors.cluster.bench.soak.levels import groups
 from actors.cluster.usage import part_of
+from actors.replay import ledgerfile
 
 _PIDFD_GETFD = 438  # of the system call table that all of Linux's architectures have shared since 5.6
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -153,13 +153,8 @@ def _resume(process: psutil.Process) -> None:
 
 
 def _lock(run: Path) -> Hit | None:
-    connection = sqlite3.connect(run / "ledger.sqlite", timeout=5.0, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError:  # busy
-        connection.close()
-        return None
-    return Hit("BEGIN EXCLUSIVE", undo=connection.close)
+    held = ledgerfile.taken(run)
+    return None if held is None else Hit("the ledger's file", undo=held.close)
 
 
 def _fill(path: Path) -> int:

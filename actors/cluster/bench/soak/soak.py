@@ -26,6 +26,7 @@ from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, schedule
 from actors.cluster.bench.soak.verdict import Broken, Found, audited, bad, windows
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import leftovers
+from actors.replay.ledgerfile import LEDGER
 from actors.replay.values import Phase
 from runtime.errors import ConfigError
 from runtime.logs_read import LogWatch
@@ -326,7 +327,7 @@ class Soak:
     def _found(self, load: float, status: int | None, left: list[str]) -> Found:
         first, _, last = windows(self.wanted.minutes)
         returned = levels.returns(self.samples, first, last, self.desktops)
-        wrong = audited(self.run / "ledger.sqlite")
+        wrong = audited(self.run / LEDGER)
         reasons = [*self.reasons, *bad(self.broken, returned, self.warnings, left, wrong=wrong, rl_steps=self.rl_steps)]
         return Found(
             run=self.run.name, seed=self.wanted.seed, minutes=self.wanted.minutes, load_at_start=load,

@@ -1,0 +1,236 @@
+"""What commands and reports ask of a ledger: the only SQL outside of the ledger's own operations.
+
+Invariant: each query reads, and changes nothing. Queries of a report know the tables of older builds too, where
+`ledgerfile.reading` lets them in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from actors.replay.evaluation import Episode
+from actors.replay.messages import Lane, StepRef, TrajectoryRef
+
+Database = sqlite3.Connection  # with rows by name, of `ledgerfile.reading`
+Row = sqlite3.Row
+
+
+def damage(db: Database) -> str:
+    """What is wrong with the file itself; "" where it is sound."""
+    said = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    return "" if said == "ok" else said
+
+
+def at_one_moment(db: Database) -> bool:
+    """Let all further queries see one moment; False while the tables are still being made."""
+    if not db.execute("PRAGMA user_version").fetchone()[0]:
+        return False
+    db.execute("BEGIN")
+    return True
+
+
+def meta(db: Database) -> dict[str, str]:
+    """What the ledger keeps of itself and its run."""
+    return dict(map(tuple, db.execute("SELECT key, value FROM meta")))
+
+
+# -- phases
+
+
+def phases(db: Database) -> list[Row]:
+    """The stays in phases that led to the newest weights, in order, without what a resume undid.
+
+    Columns: idx, root, phase, start (a version), cause, evidence (JSON), and the rest of the table's.
+    """
+    found: list[Row] = []
+    for row in db.execute("SELECT * FROM stays ORDER BY idx DESC"):
+        if not found or row["idx"] < found[-1]["root"]:  # what lies from its root on was undone
+            found.append(row)
+    return found[::-1]
+
+
+def phase(db: Database) -> str:
+    """The phase that the run is in; "" before the first."""
+    found = db.execute("SELECT phase FROM stays ORDER BY idx DESC LIMIT 1").fetchone()
+    return str(found[0]) if found else ""
+
+
+def has_cloned(db: Database) -> bool:
+    """Whether the run has begun to clone, or is past it."""
+    return bool(db.execute("SELECT EXISTS (SELECT 1 FROM stays WHERE phase != 'demo')").fetchone()[0])
+
+
+def evaluates_last(db: Database) -> bool:
+    """Whether the run has begun its last evaluation, or is over."""
+    final = "SELECT EXISTS (SELECT 1 FROM rounds WHERE name = 'final' AND abandoned = 0)"
+    return phase(db) == "done" or bool(db.execute(final).fetchone()[0])
+
+
+def lineages(db: Database) -> int:
+    """How many times a learner began anew."""
+    return int(db.execute("SELECT COUNT(*) FROM lineages").fetchone()[0])
+
+
+# -- optimizer steps
+
+
+def steps(db: Database) -> list[Row]:
+    """The optimizer steps that stand, in order: id, made (a version), success, entropy, figures (JSON), phase."""
+    return db.execute(
+        "SELECT l.id, l.made, l.success, l.entropy, l.figures, s.phase FROM leases l JOIN stays s ON s.idx = l.stay"
+        " WHERE l.made IS NOT NULL AND l.state = 'trained' ORDER BY l.id"
+    ).fetchall()
+
+
+def steps_since(db: Database, lease: int) -> Iterator[Row]:
+    """The same of the steps after `lease`, with `wall` (seconds since the epoch) and `body`, their evidence as JSON."""
+    yield from db.execute(
+        "SELECT l.id, l.made, l.wall, l.success, l.figures, s.phase, e.body FROM leases l"
+        " JOIN stays s ON s.idx = l.stay LEFT JOIN evidence e ON e.lease = l.id"
+        " WHERE l.state = 'trained' AND l.id > ? ORDER BY l.id",
+        (lease,),
+    )
+
+
+def evidence(db: Database) -> dict[int, str]:
+    """By lease, what RL steps say of themselves as JSON; empty in a ledger of a build that kept none."""
+    if not db.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'evidence')").fetchone()[0]:
+        return {}
+    return dict(map(tuple, db.execute("SELECT lease, body FROM evidence")))
+
+
+# -- evaluation rounds
+
+
+def rounds(db: Database) -> list[Row]:
+    """The rounds that count, in the order of opening."""
+    return db.execute("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id").fetchall()
+
+
+def rounds_closed(db: Database) -> Iterator[Row]:
+    """The rounds that were played to their end: id, wall, and said, their figures as JSON."""
+    yield from db.execute(
+        "SELECT id, wall, said FROM rounds WHERE closed = 1 AND abandoned = 0 AND said IS NOT NULL ORDER BY id"
+    )
+
+
+def round_episodes(db: Database, round_id: int) -> list[Episode]:
+    """What a round was made of: its episodes as they ended, then what it lost to faults."""
+    played = db.execute("SELECT task, success, feasible FROM episodes WHERE round_id = ? ORDER BY seq", (round_id,))
+    lost = db.execute("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault' ORDER BY n", (round_id,))
+    found = [Episode(task=row["task"], success=bool(row["success"]), feasible=bool(row["feasible"])) for row in played]
+    return [*found, *(Episode(task=row["task"], fault=True) for row in lost)]
+
+
+# -- groups, episodes and their steps
+
+
+def group_endings(db: Database) -> dict[str, int]:
+    """Groups by how they ended, or by state where they have not."""
+    return dict(map(tuple, db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")))
+
+
+def episodes_by_lane(db: Database) -> dict[str, int]:
+    """Episodes with an outcome."""
+    return dict(map(tuple, db.execute("SELECT lane, count(*) FROM episodes GROUP BY 1")))
+
+
+def episodes_played(db: Database, one_in: int, most: int) -> Iterator[Row]:
+    """The newest stored episodes of the policy: token, task, lane, success, reason, whereto (a round or a phase).
+
+    Evaluation comes first, then tokens that are multiples of `one_in`.
+    """
+    yield from db.execute(
+        "SELECT e.token, e.task, e.lane, e.success, e.reason, coalesce(r.name, s.phase) AS whereto FROM episodes e"
+        " LEFT JOIN rounds r ON r.id = e.round_id LEFT JOIN stays s ON s.idx = e.stay"
+        " WHERE e.live = 1 AND e.lane != 'demo'"
+        " ORDER BY e.lane = 'eval' DESC, e.token % ? = 0 DESC, e.seq DESC LIMIT ?",
+        (one_in, most),
+    )
+
+
+def steps_of(db: Database, token: int) -> list[StepRef]:
+    """Where the steps of an episode are stored, in order. Raises msgspec.DecodeError for another build's."""
+    rows = db.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (token,))
+    return [msgspec.msgpack.decode(row["ref"], type=StepRef) for row in rows]
+
+
+class StoredStep(NamedTuple):
+    """A step of an episode, with `ref` a `StepRef` as MessagePack."""
+
+    task: str
+    ref: bytes
+
+
+def newest_steps(db: Database, most: int) -> list[StoredStep]:
+    """The last steps of successful episodes that are stored, newest first."""
+    rows = db.execute(
+        "SELECT e.task, s.ref FROM episodes e JOIN steps s ON s.token = e.token"
+        " WHERE e.success = 1 AND e.live = 1 ORDER BY e.seq DESC, s.n DESC LIMIT ?",
+        (most,),
+    )
+    return [StoredStep(*row) for row in rows]
+
+
+def differing_groups(db: Database) -> Iterator[tuple[int, str]]:
+    """Number and task of the groups whose stored episodes differ in success, newest first."""
+    rows = db.execute(
+        "SELECT group_id, task FROM episodes WHERE lane = ? AND live = 1 GROUP BY group_id"
+        " HAVING min(success) < max(success) ORDER BY group_id DESC",
+        (Lane.TRAIN,),
+    )
+    yield from map(tuple, rows)
+
+
+def trajectories(db: Database, group: int) -> list[TrajectoryRef]:
+    """The episodes of a group, in the order in which they ended."""
+    rows = db.execute("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY seq", (group,))
+    return [
+        TrajectoryRef(token=row["token"], success=bool(row["success"]), steps=steps_of(db, row["token"]))
+        for row in rows
+    ]
+
+
+# -- demonstrations
+
+
+def demos(db: Database) -> int:
+    """Successful demonstrations, as the ledger counts them."""
+    found = db.execute("SELECT value FROM counters WHERE name = 'demos'").fetchone()
+    return int(found[0]) if found else 0
+
+
+def demos_by_stratum(db: Database) -> dict[str, int]:
+    """The same by `family/route`, or `family/member` of a pool."""
+    rows = db.execute("SELECT name, value FROM counters WHERE name LIKE 'demos:%'")
+    return {row["name"].removeprefix("demos:"): row["value"] for row in rows}
+
+
+def demos_stored(db: Database) -> int:
+    """Episodes that are successful demonstrations, recorded or taken in."""
+    return int(db.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()[0])
+
+
+def demos_taken_in(db: Database) -> int:
+    """How many of them came from a recording."""
+    return int(db.execute("SELECT COUNT(*) FROM imports").fetchone()[0])
+
+
+def demo_episodes(db: Database, most: int) -> list[Row]:
+    """The first successful demonstrations: token, task, reason, wall_s, busy_s, reply (a `Reservation`, or empty)."""
+    return db.execute(
+        "SELECT e.token, e.task, e.reason, e.wall_s, e.busy_s, r.reply FROM episodes e"
+        " JOIN reservations r ON r.token = e.token WHERE e.lane = 'demo' AND e.success = 1 ORDER BY e.seq LIMIT ?",
+        (most,),
+    ).fetchall()
+
+
+def demo_tasks_tried(db: Database) -> list[Row]:
+    """Tasks with a first attempt: task, and the tries and wins of first and of mixed attempts."""
+    return db.execute(
+        "SELECT task, first_tries, first_wins, mixed_tries, mixed_wins FROM shown WHERE first_tries > 0 ORDER BY n"
+    ).fetchall()

@@ -1,0 +1,54 @@
+"""SQL is a matter of the ledger: no module outside of `actors.replay` holds any, or opens a database."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+TOP = Path(__file__).parents[2]
+LEDGER = TOP / "actors" / "replay"
+SQL = re.compile(
+    r"\bSELECT\s.+\sFROM\s|\bINSERT\s+(OR\s+\w+\s+)?INTO\s|\bUPDATE\s+\w+\s+SET\s|\bDELETE\s+FROM\s"
+    r"|\bCREATE\s+(TABLE|INDEX|VIEW|TRIGGER)\s|\bPRAGMA\s|\bBEGIN\s+(IMMEDIATE|EXCLUSIVE|DEFERRED)|^SELECT\s|^BEGIN;?$",
+    re.DOTALL,
+)
+
+
+def found(source: str) -> Iterator[str]:
+    """SQL and imports of a database in a module's `source`."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Constant(value=str(text)) if SQL.search(text):
+                yield text
+            case ast.Import(names=names) if any(name.name.partition(".")[0] == "sqlite3" for name in names):
+                yield "import sqlite3"
+            case ast.ImportFrom(module="sqlite3"):
+                yield "from sqlite3 import"
+
+
+def modules() -> list[Path]:
+    return [path for part in ("actors", "apis", "policy", "runtime") for path in (TOP / part).rglob("*.py")]
+
+
+def test_no_sql_outside_of_the_ledger() -> None:
+    outside = {path: list(found(path.read_text())) for path in modules() if not path.is_relative_to(LEDGER)}
+    assert len(outside) > 300
+    assert {str(path.relative_to(TOP)): sql for path, sql in outside.items() if sql} == {}
+
+
+def test_what_counts_as_sql() -> None:
+    sources = ["db.execute('SELECT * FROM stays')", "x = 'PRAGMA user_version'", "import sqlite3", "b = 'BEGIN'"]
+    assert all(list(found(source)) for source in sources)
+    assert len(list(found((LEDGER / "queries.py").read_text()))) > 15
+    assert not list(found("text = 'then SELECT a cell; BEGIN here'"))
+
+
+def test_the_ledgers_file_is_named_once() -> None:
+    named = [
+        path
+        for path in modules()
+        if any(quoted in path.read_text() for quoted in ('"ledger.sqlite"', '/ledger.sqlite"'))
+    ]
+    assert [path.name for path in named] == ["ledgerfile.py"]
