@@ -28,6 +28,11 @@ CASES: list[tuple[dict[str, object], FaultCause | BrokenBy]] = [
     ({"link": NONSENSE, "sandbox_alive": False}, BrokenBy.NONSENSE),
     ({"link": NONSENSE, "oom_kills": 1, "limit_hits": 1}, BrokenBy.MEMORY_LIMIT),
     ({"link": LOST, "oom_kills": 1}, FaultCause.HOST_MEMORY),
+    ({"link": LOST, "processes_refused": 1}, BrokenBy.PROCESS_LIMIT),
+    ({"link": SILENT, "processes_refused": 1, "loop_lag_s": LOOP_LAG_MOST_S + 0.1}, BrokenBy.PROCESS_LIMIT),
+    ({"link": LOST, "processes_refused": 1, "exit_signal": 9}, BrokenBy.PROCESS_LIMIT),
+    ({"link": LOST, "processes_refused": 1, "oom_kills": 1}, FaultCause.HOST_MEMORY),
+    ({"link": LOST, "processes_refused": 1, "oom_kills": 1, "limit_hits": 1}, BrokenBy.MEMORY_LIMIT),
     ({"link": LOST, "limit_hits": 1}, BrokenBy.LINK_CLOSED),
     ({"link": LOST, "exit_signal": 9}, FaultCause.SANDBOX_KILLED),
     ({"link": LOST, "exit_signal": 9, "reachable": False}, FaultCause.MACHINE_UNREACHABLE),
@@ -38,6 +43,7 @@ CASES: list[tuple[dict[str, object], FaultCause | BrokenBy]] = [
     ({"acted": False, "link": SILENT}, FaultCause.BOOT_TIMEOUT),
     ({"acted": False, "link": SILENT, "sandbox_alive": False}, FaultCause.BOOT_FAILED),
     ({"acted": False, "link": LOST}, FaultCause.BOOT_FAILED),
+    ({"acted": False, "link": LOST, "processes_refused": 9}, FaultCause.BOOT_FAILED),
     ({"acted": False, "link": LOST, "oom_kills": 1, "limit_hits": 1}, FaultCause.BOOT_FAILED),
 ]
 

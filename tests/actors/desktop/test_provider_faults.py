@@ -27,6 +27,7 @@ seens = st.builds(
     exit_signal=st.sampled_from([0, 9, 15]),
     oom_kills=st.integers(0, 2),
     limit_hits=st.integers(0, 2),
+    processes_refused=st.integers(0, 2),
     reachable=st.booleans(),
     memory_left=st.floats(0, 1),
     loop_lag_s=st.floats(0, 20),
@@ -63,6 +64,8 @@ def test_the_guest_can_not_buy_a_fault_with_memory_or_silence():
     assert cause_of(greedy) is BrokenBy.MEMORY_LIMIT
     killed = Seen(acted=True, link=LinkState.LOST, oom_kills=1, limit_hits=9, sandbox_alive=False, exit_signal=9)
     assert cause_of(killed) is BrokenBy.MEMORY_LIMIT, "a signal that comes of its own limit is its own doing"
+    forks = Seen(acted=True, link=LinkState.SILENT, processes_refused=70, loop_lag_s=9.0, memory_left=0.0)
+    assert cause_of(forks) is BrokenBy.PROCESS_LIMIT, "what stalls the host is the doing of who wants more than it may"
     assert cause_of(Seen(acted=True, link=LinkState.SILENT)) is BrokenBy.NO_ANSWER
     assert cause_of(Seen(acted=True, link=LinkState.NONSENSE, memory_left=0.0)) is BrokenBy.NONSENSE
 

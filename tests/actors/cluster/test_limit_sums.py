@@ -1,0 +1,66 @@
+"""What the desktops of a file may take together, said and heeded before a run begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.cluster import cli, compose, deployfile, doctor
+from actors.desktop.actor import DesktopSeat
+from actors.desktop.config import SandboxConfig
+from actors.desktop.providers.sandbox import grouping, shares
+from actors.desktop.providers.sandbox.grouping import Bounds
+from actors.desktop.providers.sandbox.shares import Room
+
+SMALL = Room(memory_mib=2048, processes=27_000, open_files=340_000, terminals=3072)  # one of 4 GiB
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "room", lambda: SMALL)
+    monkeypatch.setattr(grouping, "held", lambda: Bounds(0, 0))
+
+
+def test_processes_of_one_plan_share_what_is_there(tmp_path: Path) -> None:
+    deploy = deployfile.load("local", ["desktops.seats=7", "desktops.hosts=2", "desktops.spares=2"])[0]
+    plan = compose.plan(deploy, run_dir=tmp_path / "x", incarnation="i")
+    seats = {spec.host: spec.config for stage in plan.stages for spec in stage if isinstance(spec.config, DesktopSeat)}
+    assert len(seats) == 2
+    total = 0
+    for index, seat in enumerate(seats.values()):
+        assert isinstance(seat, DesktopSeat)
+        assert isinstance(seat.desktops.provider, SandboxConfig)
+        total += seat.desktops.provider.memory_mib * (deploy.desktops.seats_of(index) + seat.desktops.pool.spares)
+    assert SMALL.memory_mib - 11 < total <= SMALL.memory_mib
+
+
+def test_a_dry_run_says_each_sum_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.spares=2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "memory        at most 204 instead of 1500 for each of 10 desktops: 2040 of 2048 MiB" in lines
+    assert [line.split()[0] for line in lines[-4:]] == ["memory", "processes", "open", "terminals"]
+
+
+def test_what_has_no_room_for_the_least_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.spares=2"]
+    assert cli.main([*words, "--set", "desktops.seats=15"]) == 2
+    assert "desktops.seats is 15: " in (said := capsys.readouterr().err)
+    assert said.rstrip().endswith("it is at most 14, beside 2 that stand ready")
+    assert cli.main([*words, "--set", "desktops.seats=14"]) == 0
+
+
+def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy = deployfile.load("local", ["desktops.spares=2"])[0]
+    found = {check.name: check for check in doctor.check_sums(deploy)}
+    assert list(found) == ["all memory", "all processes", "all open files", "all terminals"]
+    assert [check.ok for check in found.values()] == [True, True, False, True]
+    assert str(found["all open files"].mend).startswith("sysctl -w fs.file-max=3072000")
+    assert not any(check.fatal for check in found.values())
+    monkeypatch.setattr(grouping, "held", lambda: Bounds(1500 << 20, 600))
+    others = next(doctor.check_sums(deploy))
+    assert not others.ok
+    assert others.found.endswith("; desktops that are there now hold 1500")
+    (refused,) = doctor.check_sums(deployfile.load("local", ["desktops.seats=99"])[0])
+    assert refused.fatal
+    assert "desktops.seats is 99" in refused.found
