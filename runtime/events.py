@@ -10,7 +10,9 @@ import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from runtime.errors import ProtocolError
 
@@ -51,15 +53,35 @@ def declare(name: str, level: str, /, **fields: Any) -> Event:
     for field, kind in fields.items():
         if field in RESERVED:
             raise ProtocolError(f"event {name}: field {field} is reserved")
-        if not all(k in _KINDS for k in _alternatives(kind)):
+        if not _loggable(kind):
             raise ProtocolError(f"event {name}: field {field} can't be logged as {kind}")
     event = _catalogue[name] = Event(name, level, types.MappingProxyType(dict(fields)))
     return event
 
 
+def declare_struct(name: str, level: str, kind: type[msgspec.Struct]) -> Event:
+    """Declare an event with the fields of the struct `kind`, which `fields_of` takes from one.
+
+    A field of a type that can't be logged is logged as text. Raises as `declare` does.
+    """
+    hints = get_type_hints(kind)
+    fields = {field: hints[field] for field in kind.__struct_fields__}
+    return declare(name, level, **{field: of if _loggable(of) else str for field, of in fields.items()})
+
+
+def fields_of(struct: msgspec.Struct) -> dict[str, Any]:
+    """What an event of `declare_struct` says of `struct`."""
+    values = {field: getattr(struct, field) for field in struct.__struct_fields__}
+    return {field: value if isinstance(value, _KINDS) else str(value) for field, value in values.items()}
+
+
 def catalogue() -> Mapping[str, Event]:
     """All events declared by the modules loaded so far."""
     return types.MappingProxyType(_catalogue)
+
+
+def _loggable(declared: Any) -> bool:
+    return all(kind in _KINDS for kind in _alternatives(declared))
 
 
 def _alternatives(declared: Any) -> list[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from runtime.events import declare
+from actors.replay.snapshot import StepEvidence
+from runtime.events import declare, declare_struct
 
 LEDGER_OPENED = declare("ledger_opened", "info", fresh=bool, phase=str, released=int, groups_returned=int)
 GROUP_OPENED = declare("group_opened", "info", group=str, task=str, phase=str)
@@ -34,15 +35,7 @@ PAYLOADS_UNREADABLE = declare(
 )
 # `success` is None but in RL: cloning and pulses play no training episodes.
 STEP_TRAINED = declare("step_trained", "info", lease=int, phase=str, version=str, success=float | None)
-# After every optimizer step of RL; the fields are those of `messages.StepEvidence`.
-RL_EVIDENCE = declare(
-    "rl_evidence", "info",
-    lease=int, version=str, stay=int, stay_step=int, rl_step=int, success=float, success_mean=float,
-    success_by_kind=dict[str, float], success_batch=float, sampled_entropy_nats=float | None, action_entropy_nats=float,
-    call_entropy_nats=float, group_call_entropy_nats=float, parsed=int, refused=int, distinct_trajectories=float,
-    coverage=float, tasks_solved=int, wasted=dict[str, int], wasted_total=dict[str, int], staleness=dict[str, int],
-    episodes_per_min=float, steps_per_min=float, elapsed_s=float,
-)  # fmt: skip
+RL_EVIDENCE = declare_struct("rl_evidence", "info", StepEvidence)  # after every optimizer step of RL
 PHASE_CHANGED = declare("phase_changed", "info", phase=str, index=int, before=str, cause=str, evidence=dict[str, float])
 EVAL_ROUND_OPENED = declare(
     "eval_round_opened", "info", round=str, version=str, tasks=int, temperature=float, episodes=int

@@ -15,6 +15,7 @@ from actors.replay.book import Book, Stay
 from actors.replay.diversity import diversity
 from actors.replay.groups import Ending
 from actors.replay.messages import Batch, Lane, Phase, StepEvidence
+from runtime.events import fields_of
 from runtime.message import Version
 
 MEAN_OVER = 10  # steps of the stay that `success_mean` goes back
@@ -91,17 +92,7 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, played: cu
     body = msgspec.json.encode(found).decode()
     book.execute("INSERT INTO evidence VALUES(?, ?, ?)", batch.lease, msgspec.json.encode(wasted_total).decode(), body)
     mark(book)
-    book.emit(
-        events.RL_EVIDENCE, lease=found.lease, version=str(version), stay=found.stay, stay_step=found.stay_step,
-        rl_step=found.rl_step, success=found.success, success_mean=found.success_mean,
-        success_by_kind=found.success_by_kind, success_batch=found.success_batch,
-        sampled_entropy_nats=found.sampled_entropy_nats, action_entropy_nats=found.action_entropy_nats,
-        call_entropy_nats=found.call_entropy_nats, group_call_entropy_nats=found.group_call_entropy_nats,
-        parsed=found.parsed, refused=found.refused, distinct_trajectories=found.distinct_trajectories,
-        coverage=found.coverage, tasks_solved=found.tasks_solved, wasted=found.wasted,
-        wasted_total=found.wasted_total, staleness=found.staleness, episodes_per_min=found.episodes_per_min,
-        steps_per_min=found.steps_per_min, elapsed_s=found.elapsed_s,
-    )  # fmt: skip
+    book.emit(events.RL_EVIDENCE, **fields_of(found))
 
 
 def staleness(book: Book, lease: int) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import sys
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from product_code import ROOT, called, module_name, place, sources, tree_of
 
+from runtime import events
 from runtime.errors import ProtocolError
-from runtime.events import RESERVED, declare
+from runtime.events import RESERVED, declare, declare_struct
 from runtime.logs import ActorLog, log_file
+
+DECLARE = {f"{events.__name__}.{way.__name__}" for way in (declare, declare_struct)}
 
 
 @dataclass(frozen=True)
@@ -35,16 +39,21 @@ def declarations() -> dict[tuple[str, str], Declared]:
     found = {}
     for path in sources():
         for node in ast.walk(tree_of(path)):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "declare"):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+                continue
+            if imported(path).get(node.func.id) not in DECLARE:
                 continue
             outer = node.parent  # type: ignore[attr-defined]
             assert isinstance(outer, ast.Assign), f"{place(path, node)}: declare(...) is a module-level assignment"
             assert isinstance(outer.parent, ast.Module), place(path, node)  # type: ignore[attr-defined]
             (target,) = outer.targets
-            event, level = (ast.literal_eval(argument) for argument in node.args)
+            event, level = (ast.literal_eval(argument) for argument in node.args[:2])
             assert isinstance(target, ast.Name)
             assert target.id.isupper(), f"{place(path, node)}: {target.id} is a constant"
             fields = frozenset(keyword.arg or "**" for keyword in node.keywords)
+            if node.func.id == "declare_struct":
+                module, _, name = imported(path)[ast.unparse(node.args[2])].rpartition(".")
+                fields = frozenset(getattr(importlib.import_module(module), name).__struct_fields__)
             assert "**" not in fields, f"{place(path, node)}: fields are written out"
             found[module_name(path), target.id] = Declared(
                 event, level, fields, f"{path.relative_to(ROOT)}:{target.id}"

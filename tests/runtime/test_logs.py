@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import threading
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime import logs
 from runtime.errors import ConfigError, ProtocolError
-from runtime.events import catalogue, declare, matches
+from runtime.events import catalogue, declare, declare_struct, fields_of, matches
 from runtime.logs import ActorLog, bounded, log_file, printable
 from runtime.logs_read import LogWatch, read_logs
+from runtime.message import Version
 
 SAID = declare("logs_test_said", "info", text=str, n=int, share=float, ok=bool, more=dict, note=str | None)
 NOISE = declare("logs_test_noise", "debug")
@@ -69,6 +71,23 @@ def test_the_catalogue_refuses_duplicates_and_what_can_not_be_logged():
     ]:
         with pytest.raises(ProtocolError):
             declare(name, level, **fields)
+
+
+class Drawn(msgspec.Struct):
+    version: Version
+    count: int
+    share: float | None = None
+    ages: dict[str, int] = {}
+
+
+def test_an_event_has_the_fields_of_a_struct(tmp_path):
+    event = declare_struct("logs_test_drawn", "info", Drawn)
+    assert dict(event.fields) == {"version": str, "count": int, "share": float | None, "ages": dict[str, int]}
+    log = ActorLog(tmp_path, "a")
+    log.emit(event, **fields_of(Drawn(Version(lineage=1, step=2), 3)))
+    log.close()
+    (line,) = lines(tmp_path, "a")
+    assert {name: line[name] for name in event.fields} == {"version": "1.2", "count": 3, "share": None, "ages": {}}
 
 
 def test_types_match_as_declared():
