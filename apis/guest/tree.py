@@ -14,6 +14,7 @@ import gi
 from guest.boxes import Box
 from guest.errors import Refused
 from guest.sheet import Known
+from guest.steady import Steady
 from guest.walk import CALL_MS, Walk
 
 gi.require_version("Atspi", "2.0")
@@ -30,6 +31,7 @@ class Tree:
     def __init__(self) -> None:
         Atspi.init()
         Atspi.set_timeout(CALL_MS, START_MS)
+        self._steady = Steady()
 
     def _refresh(self) -> None:
         """Take in what applications said since: the library's cache is only as fresh as its handled events."""
@@ -80,7 +82,8 @@ class Tree:
         """
         active = next((row["pid"] for row in windows if row["active"]), 0)
         found, cut = self._answering()
-        walk = Walk(windows, width, height, popups, texts)
+        self._steady.turn()
+        walk = Walk(windows, width, height, popups, texts, steady=self._steady)
         walk.cut = cut
         for _, app in sorted(((pid != active, app) for pid, app in found), key=lambda pair: pair[0]):
             walk.application(app)

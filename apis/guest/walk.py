@@ -26,6 +26,7 @@ import gi
 from guest import visible
 from guest.boxes import Box, common, covered, fills, held, hidden, inside, overhang, under
 from guest.sheet import Known, Sheet
+from guest.steady import HOLDERS, OTHERS, Gone, Steady
 from guest.visible import CHILDREN_MAX, Shift, box_of
 from guest.words import CONTROLS, name_of, plain, text_of, value_of
 
@@ -77,6 +78,7 @@ class Spot:
     shift: Shift = (0, 0)  # what that one is scrolled by
     above: Box | None = None  # the parent's box
     office: bool = False  # below the root pane of LibreOffice
+    steady: bool = False  # and in none of its documents, lists and menus
     bar: str = ""  # the named tool bar or panel of LibreOffice that the node lies in
     opened: bool = False  # in a menu of GTK 2, while some menu is open
     web: bool = False  # in a page
@@ -105,10 +107,14 @@ class Walk:
         height: int,
         popups: Callable[[], list[Box]],
         texts: Known,
+        *,
+        steady: Steady,
     ) -> None:
         self.windows = windows
         self._popups = cache(popups)
         self._texts = texts  # of the sheet in front
+        self._steady = steady
+        self._names: dict[Any, str] = {}  # of LibreOffice's holders, which are asked for twice
         self._gone = hidden(windows)
         self._held = held(windows) - self._gone
         self.hidden = self._gone | self._held  # indexes of windows with nothing to act on
@@ -215,8 +221,8 @@ class Walk:
                 found.append(["table-cell", name, text, *box, states, spot.window, -1])
         self.elements[at:at] = found
 
-    def _node(self, node: Any, spot: Spot) -> None:
-        """Say a node and walk what is below it."""
+    def _node(self, node: Any, spot: Spot, *, remembered: bool = False) -> None:
+        """Say a node and walk what is below it. Raises Gone for one `remembered` that says so of itself."""
         if self._late():
             return
         if self._visited >= NODES_MAX or len(self.elements) >= ELEMENTS_MAX:
@@ -224,12 +230,15 @@ class Walk:
             return
         self._visited += 1
         states = node.get_state_set()
+        if remembered and states.contains(Atspi.StateType.DEFUNCT):
+            raise Gone
         if spot.depth and spot.view is None and not states.contains(Atspi.StateType.SHOWING):
             if spot.office and spot.bar == _FORMULA_BAR and node.get_name() == _INPUT_LINE:
                 self._input_line(node, spot)
             if not spot.opened:
                 return
-        role, box = node.get_role_name(), box_of(node)
+        role = self._steady.role(node) if spot.steady else node.get_role_name()
+        box = box_of(node)
         if spot.opened and not (box and any(fills(box, popup) for popup in self._popups())):
             return
         if spot.view is not None:
@@ -243,7 +252,7 @@ class Walk:
             self._menu_bottom = box[1] + box[3] if box and box[3] > 0 else 0
         if role == "root pane":
             dy = max(0, self._menu_bottom - box[1]) if box and self._menu_bottom else 0
-            spot = replace(spot, office=True, dy=dy, above=None)
+            spot = replace(spot, office=True, steady=True, dy=dy, above=None)
         if box and spot.dy and spot.above:
             fits = overhang(box[1], box[3], spot.above) < overhang(box[1] + spot.dy, box[3], spot.above)
             spot = replace(spot, dy=0) if fits else spot
@@ -261,7 +270,8 @@ class Walk:
         """Walk what is below a node, of menus only below those that are open."""
         web = spot.web or role == "document web"
         popup = spot.popup or role == "combo box" or (role == "menu" and not web)
-        spot = replace(spot, view=None, above=box, opened=False, web=web, popup=popup)
+        steady = spot.steady and not role.startswith(OTHERS)
+        spot = replace(spot, view=None, above=box, opened=False, web=web, popup=popup, steady=steady)
         if role == _ICON_VIEW and box:
             spot = replace(spot, view=box, shift=visible.scrolled(node))
         if role == "menu" and not web and states.contains(_SELECTABLE) and not states.contains(_SELECTED):
@@ -276,8 +286,11 @@ class Walk:
     def _children(self, node: Any, role: str, box: Box | None, spot: Spot) -> None:
         count = node.get_child_count()
         named = spot.office and role in ("panel", "tool bar")
-        bar = ((node.get_name() or "") if named else role if role == "status bar" else "") or spot.bar
+        bar = (self._name(node, spot) if named else role if role == "status bar" else "") or spot.bar
         below = replace(spot, depth=spot.depth + 1, bar=bar)
+        if spot.steady and count <= CHILDREN_MAX and (role in HOLDERS or (role == "tool bar" and bar != _FORMULA_BAR)):
+            self._remembered(node, role, box, count, below)
+            return
         shows = self._shows(box, spot)
         found = visible.showing(node, count, shows, spot.shift if spot.view else (0, 0), self._late)
         self.beyond += count - len(found) if role not in _BARS else 0
@@ -291,6 +304,35 @@ class Walk:
                     self._node(child, below)
             except GLib.Error:
                 self._left_out(began)
+
+    def _remembered(self, node: Any, role: str, box: Box | None, count: int, below: Spot) -> None:
+        """Walk what is below a holder or a tool bar, asking only for what may have changed."""
+        of_bar = role == "tool bar" and box is not None and not self._popups()
+        if of_bar and box:
+            children = self._steady.bar(node, count, (box[0], box[1] - below.dy, box[2], box[3]))
+        else:
+            children = self._steady.children(node, count)
+        for at, child in enumerate(children):
+            if self._late():
+                return
+            began = time.monotonic()
+            try:
+                try:
+                    if child is not None:
+                        self._node(child, below, remembered=not of_bar)
+                except Gone:
+                    if (other := self._steady.anew(node, at)) is not None:
+                        self._node(other, below)
+            except GLib.Error:
+                self._left_out(began)
+
+    def _name(self, node: Any, spot: Spot) -> str:
+        """A node's name, asked for once."""
+        if not spot.steady:
+            return str(node.get_name() or "")
+        if node not in self._names:
+            self._names[node] = str(node.get_name() or "")
+        return self._names[node]
 
     def _shows(self, box: Box | None, spot: Spot) -> Box | None:
         """The part of an element that shows, where its application says that this is."""
@@ -314,7 +356,7 @@ class Walk:
             return
         if self._covered(box, replace(spot, popup=spot.popup or role.startswith("document"))):
             return
-        name = plain(node.get_name()).strip()
+        name = plain(self._name(node, spot)).strip()
         text, caret = text_of(node, role, self._shows(box, spot))
         text = "" if text == name else text
         if role == "icon" and not name:

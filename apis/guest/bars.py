@@ -1,0 +1,127 @@
+"""What the buttons of LibreOffice's tool bars keep from one observation to the next.
+
+Invariant: states and names are read anew each time. A button's role and that nothing lies below it are remembered as
+long as the same object stands there; its box as long as the bar's box, the names, which of its children show and where
+the last of these lies are the same. Nothing is remembered while a menu or a popup is open, since buttons take on
+children then, and nothing of a bar that the last observation did not show.
+
+A bar has up to 60 children and most of them are hidden or do nothing but stand there: without this they cost a third
+of an observation of Calc.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import gi
+from guest.boxes import Box
+from guest.visible import box_of
+
+gi.require_version("Atspi", "2.0")
+from gi.repository import Atspi  # noqa: E402 - the version must be chosen first
+
+_SHOWING, _DEFUNCT = Atspi.StateType.SHOWING, Atspi.StateType.DEFUNCT
+_SILENT = "separator"
+_LEAVES = {"push button", "toggle button", _SILENT}
+
+
+class Place(NamedTuple):
+    """A box as the library tells it."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+class Button:
+    """A child of a bar that asks its application only for what is not known; for all else it is the node itself."""
+
+    def __init__(self, node: Any, states: Any, name: str | None, known: Known) -> None:
+        self._node = node
+        self._states = states
+        self._name = name
+        self._known = known
+
+    def get_state_set(self) -> Any:
+        """The states, as they were read for this observation."""
+        return self._states
+
+    def get_name(self) -> str:
+        """The name, as it was read for this observation."""
+        return str(self._node.get_name()) if self._name is None else self._name
+
+    def get_role_name(self) -> str:
+        """The role."""
+        return self._known.role
+
+    def get_child_count(self) -> int:
+        """How many nodes lie below it."""
+        return 0
+
+    def get_extents(self, coordinates: Any) -> Any:
+        """Its place on the screen, the only one that is asked for."""
+        if self._known.box is None:
+            box = self._node.get_extents(coordinates)
+            self._known.box = (box.x, box.y, box.width, box.height)
+        return Place(*self._known.box)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+
+@dataclass
+class Known:
+    """What is remembered of a child."""
+
+    role: str
+    box: Box | None = None
+
+
+@dataclass
+class Bar:
+    """One tool bar as the last observation saw it."""
+
+    box: Box  # as its application tells it
+    nodes: list[Any]
+    sign: tuple[str | None, ...] = ()  # names of the children, None for those that do not show
+    last: Box | None = None  # of the last child that shows
+    known: dict[Any, Known] = field(default_factory=dict)  # of the children without anything below them
+
+
+def look(bar: Any, count: int, box: Box, before: Bar | None) -> tuple[Bar, list[Any]]:
+    """The bar as it is now, and its children that show: buttons that know themselves, or nodes. Raises GLib.Error."""
+    nodes = before.nodes if before is not None and len(before.nodes) == count else _children(bar, count)
+    states = [node.get_state_set() for node in nodes]
+    if before is not None and nodes is before.nodes and any(one.contains(_DEFUNCT) for one in states):
+        nodes = _children(bar, count)
+        states = [node.get_state_set() for node in nodes]
+    known = {node: before.known[node] for node in nodes if node in before.known} if before is not None else {}
+    names = [
+        _name(node, known.get(node)) if one.contains(_SHOWING) else None
+        for node, one in zip(nodes, states, strict=True)
+    ]
+    shown = [node for node, name in zip(nodes, names, strict=True) if name is not None]
+    now = Bar(box, nodes, tuple(names), box_of(shown[-1]) if shown else None)
+    kept = before is not None and (before.box, before.sign, before.last) == (box, now.sign, now.last)
+    children: list[Any] = []
+    for node, one, name in zip(nodes, states, names, strict=True):
+        old = known.get(node)
+        if old is not None:
+            now.known[node] = old if kept else Known(old.role)
+        if name is None:
+            continue
+        if old is None and (role := node.get_role_name()) in _LEAVES and node.get_child_count() == 0:
+            now.known[node] = Known(role)
+        children.append(Button(node, one, name, now.known[node]) if node in now.known else node)
+    return now, children
+
+
+def _children(bar: Any, count: int) -> list[Any]:
+    found = (bar.get_child_at_index(at) for at in range(count))
+    return [node for node in found if node is not None]
+
+
+def _name(node: Any, known: Known | None) -> str:
+    return "" if known is not None and known.role == _SILENT else str(node.get_name() or "")
