@@ -27,6 +27,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "actors/replay/reservoir.py": [PURE, PULSE],
         "actors/replay/phases.py": [*CORE, REPLAY + "test_evidence.py"],
         "actors/replay/training.py": [REPLAY + "test_steps.py", *CORE, PULSE, SCHEDULE, ONCE],
+        "actors/replay/strata.py": [REPLAY + "test_strata.py"],
         "runtime/quarantine.py": ["tests/runtime/test_quarantine.py", REPLAY + "test_task_quarantine.py"],
     },
     "trust": {
