@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from apis.apps import app_of_class
+from apis.applications import app_of_class
 from runtime.errors import ProtocolError
 
 # What desktops show, for recordings and results to name: it grows with every change that a policy can tell.

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from apis.apps import APP_NAMES
-from apis.grammar import Refusal, parse
-from apis.space import ActionSpace
+from apis.actions.grammar import Refusal, parse
+from apis.actions.spaces import ActionSpace
+from apis.applications import APP_NAMES
 
 
 def verdict(answer: str, app: str, space: ActionSpace = "both") -> dict[str, Any]:

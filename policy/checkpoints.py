@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from runtime.errors import ConfigError, StoreError
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 MARKER = "complete.json"
 

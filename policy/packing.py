@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from runtime.message import Value
+from runtime.messaging.message import Value
 
 
 class Aggregation(StrEnum):

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.clock import Clock
 from runtime.errors import ProtocolError
-from runtime.logs import ActorLog
-from runtime.message import Message
-from runtime.refs import Ref
+from runtime.logs.writer import ActorLog
+from runtime.messaging.message import Message
+from runtime.messaging.refs import Ref
 from runtime.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from runtime.node import Node
+    from runtime.messaging.node import Node
 
 T = TypeVar("T")
 MethodT = TypeVar("MethodT", bound=Callable[..., Awaitable[Any]])

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from runtime.actor import Actor, Context, Handler
-from runtime.catalogue import (
+from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, ProtocolError
+from runtime.logs.runtime_events import (
     ACTOR_FAILED,
     ACTOR_RESTARTS,
     ACTOR_STARTED,
@@ -24,12 +25,11 @@ from runtime.catalogue import (
     TASK_OUTLIVES,
     TELL_FAILED,
 )
-from runtime.codec import decode, encode, reply_type
-from runtime.envelope import Envelope
-from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, ProtocolError
-from runtime.logs import ActorLog, current_trace
-from runtime.mailbox import Mailbox
-from runtime.node import Node
+from runtime.logs.writer import ActorLog, current_trace
+from runtime.messaging.codec import decode, encode, reply_type
+from runtime.messaging.envelope import Envelope
+from runtime.messaging.mailbox import Mailbox
+from runtime.messaging.node import Node
 from runtime.spec import WireSpec
 from runtime.status import ActorStatus, WaitStatus
 from runtime.supervision import GiveUp, RestartBudget

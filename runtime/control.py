@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from runtime.codec import decode, encode
 from runtime.errors import ActorGone, ProtocolError
+from runtime.messaging.codec import decode, encode
 from runtime.sockets import connect_unix, listen_unix
 from runtime.status import ActorStatus
 

@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from runtime.catalogue import DISK_ACCEPTS, DISK_REFUSES
 from runtime.errors import DiskRefuses, StoreError
-from runtime.slow_disk import Log
+from runtime.logs.runtime_events import DISK_ACCEPTS, DISK_REFUSES
+from runtime.storage.slow_disk import Log
 
 AGAIN_S = 2.0  # between two looks at a disk that refuses: no event tells of room
 PROBE_BYTES = 256 << 10  # more than what is left of the last block

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from runtime.codec import decode, encode, import_path, load
 from runtime.errors import ConfigError
+from runtime.messaging.codec import decode, encode, import_path, load
 from runtime.supervision import RestartPolicy
 
 MAIN = "main"

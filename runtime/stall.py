@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from runtime.catalogue import HOST_LAGS, STALL
+from runtime.logs.runtime_events import HOST_LAGS, STALL
 from runtime.waits import Wait, waits_now
 
 if TYPE_CHECKING:

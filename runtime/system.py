@@ -15,18 +15,18 @@ from typing import Any, Self, TypeVar
 
 import uvloop
 
-from runtime.catalogue import SYSTEM_FAILED
 from runtime.clock import Clock, RealClock
 from runtime.control import ControlServer
-from runtime.envelope import Envelope
 from runtime.errors import ActorGone, ConfigError
 from runtime.hosts.frames import PeersLost
 from runtime.hosts.inline import InlineHost
 from runtime.hosts.process import ProcessHost
-from runtime.logs import ActorLog
-from runtime.node import Node
+from runtime.logs.runtime_events import SYSTEM_FAILED
+from runtime.logs.writer import ActorLog
+from runtime.messaging.envelope import Envelope
+from runtime.messaging.node import Node
+from runtime.messaging.refs import Ref
 from runtime.origin import check_origin
-from runtime.refs import Ref
 from runtime.spec import MAIN, ActorSpec, HostSpec, check_name
 from runtime.stall import StallWatch
 from runtime.status import ActorStatus

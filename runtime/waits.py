@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from runtime.errors import DeadlineExceeded, MailboxFull, ProtocolError
-from runtime.logs import current_trace
+from runtime.logs.writer import current_trace
 
 MAX_WAITS = 100_000
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from runtime.events import Event
+from runtime.logs.events import Event
 
 LONGEST_S = 30.0
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-from actors.cluster.nearest import hint
-from actors.cluster.say import Unwritten, clean, standing, unheard, write
+from actors.cluster.config.suggest import hint
+from actors.cluster.output import Unwritten, clean, standing, unheard, write
 from runtime.errors import ConfigError
 
 COMMANDS = (

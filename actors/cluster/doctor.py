@@ -21,17 +21,19 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from actors.cluster import compose, models, places
-from actors.cluster.config import Deploy
-from actors.cluster.lanes import lanes_of
+from actors.cluster import paths as places
+from actors.cluster.config import models
+from actors.cluster.config.lanes import lanes_of
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import compose
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import editor, home
 from actors.desktop.providers.sandbox import grouping, hierarchies, seccomp, statefolder
-from actors.desktop.providers.sandbox.identity import lends_users
 from actors.desktop.providers.sandbox.provider import nested_namespaces
+from actors.desktop.users import lends_users
 from actors.sampler.config import SglangConfig
-from actors.sampler.sglang_process import interpreter
-from apis.tasks import FAMILIES
+from actors.sampler.engine.sglang import interpreter
+from apis.tasks.registry import FAMILIES
 from runtime.errors import ConfigError
 from runtime.origin import check_origin as code_origin
 
@@ -339,14 +341,14 @@ def check_learner() -> Iterator[Check]:
 
 def check_profile() -> Check:
     """LibreOffice's finished profile; without it every spreadsheet takes seconds longer to open."""
-    from deploy.guest.make_home import complete
+    from actors.desktop.providers.home_template import complete
 
     profile = home.office_profile()
     ok = profile is not None and complete(profile)
     found = str(profile) if profile else "none: LibreOffice starts as if for the first time on every desktop"
     if profile and not ok:
         found += " is of another version of this program: settings are missing in it"
-    mend = f"make setup   (or: {sys.executable} -P -m deploy.guest.make_home)"
+    mend = f"make setup   (or: {sys.executable} -P -m actors.desktop.providers.home_template)"
     return Check(name="office profile", ok=ok, found=found, mend=mend, needed=False)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from actors.desktop import demonstrators
 from actors.desktop.answers import POLICY, Answerer, DemonstratedAnswers, SampledAnswers
-from actors.desktop.body import Body
 from actors.desktop.config import DesktopsConfig
+from actors.desktop.demonstrators import pool as demonstrators
+from actors.desktop.demonstrators.config import Member
 from actors.desktop.episode import Episode, Played
 from actors.desktop.events import (
     EPISODE_ENDED,
@@ -27,12 +27,12 @@ from actors.desktop.events import (
     SEAT_RESTS,
     SEAT_TIME,
 )
-from actors.desktop.machine import Stage, StageClock
-from actors.desktop.members import Member
 from actors.desktop.messages import GetSeat, SeatState
-from actors.desktop.pool import Pool
+from actors.desktop.pool.leased import Body
+from actors.desktop.pool.pool import Pool
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
+from actors.desktop.stages import Stage, StageClock
 from actors.errors import DesktopFault, FencedOff
 from actors.replay.messages import (
     DISK,
@@ -49,9 +49,9 @@ from actors.replay.messages import (
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, StoreError
+from runtime.messaging.refs import TRANSIENT
 from runtime.quarantine import Quarantine
-from runtime.refs import TRANSIENT
-from runtime.segments import SegmentStore
+from runtime.storage.segments import SegmentStore
 
 RESERVE_WAIT_S = 20.0
 RESERVE_MARGIN_S = 10.0  # for the ledger to say that there is no work

@@ -13,13 +13,13 @@ import msgspec
 from actors.errors import Deferred, DesktopFault, SamplerError
 from actors.replay.messages import PUT_OFF, Lane, Reservation, VersionSpan
 from actors.sampler.messages import Generate, Refused
-from apis.forms import Turn
+from apis.actions.spaces import ActionSpace
 from apis.observation import Observation
-from apis.space import ActionSpace
-from apis.tasks import oracle
+from apis.prompts.compact import Turn
+from apis.tasks.registry import oracle
 from policy.tokenizer import Tokenizer
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
-from runtime.refs import Ref
+from runtime.messaging.refs import Ref
 from runtime.seeds import stable_seed
 
 POLICY = "policy"  # the ledger's word for an attempt by the model that is trained

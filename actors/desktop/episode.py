@@ -13,22 +13,22 @@ from typing import Any
 import msgspec
 
 from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
-from actors.desktop.body import Body
-from actors.desktop.machine import Ending, Stage, ending_after, judge, needs_verifier
+from actors.desktop.pool.leased import Body
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import WHOLE_ONE_IN, SeatConfig
+from actors.desktop.stages import Ending, Stage, ending_after, judge, needs_verifier
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Outcome, Reservation, StepPayload, StepRef
-from apis.actions import Action, line
-from apis.execute import Call, Plan, plan, setup
-from apis.forms import Turn, element_names, render_compact, render_paper, window_names
-from apis.grammar import Refusal, parse
+from apis.actions.grammar import Refusal, parse
+from apis.actions.gui import Action, line
 from apis.observation import Observation, from_guest
-from apis.tasks import judged
-from apis.tasks import task as task_of
-from apis.tasks.manifest import Manifest
+from apis.plans.action import Call, Plan, plan, setup
+from apis.prompts.compact import Turn, element_names, render_compact, render_paper, window_names
 from apis.tasks.osworld import Task
-from apis.tasks.verify import wanted
+from apis.tasks.registry import judged
+from apis.tasks.registry import task as task_of
+from apis.tasks.verify.manifest import Manifest
+from apis.tasks.verify.verify import wanted
 from runtime.errors import ProtocolError
 
 Enter = Callable[[Stage], None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.events import declare
+from runtime.logs.events import declare
 
 DESKTOP_BOOTED = declare("desktop_booted", "info", desktop=str, boot_s=float, warnings=list[str])
 DESKTOP_BOOT_FAILED = declare("desktop_boot_failed", "warning", cause=str, detail=str, culprit=str, again_s=float)

@@ -23,7 +23,7 @@ import asyncssh
 import msgspec
 
 from actors.desktop.faults import LinkState, Seen
-from actors.desktop.providers.abc import Desktop, Health
+from actors.desktop.provider import Desktop, Health
 from actors.desktop.wire import FILES, MAX_FRAME_BYTES, MAX_RESULT_BYTES, RESULTS, Reply
 from actors.errors import GuestRefused
 from runtime.errors import ComputerRLError, ProtocolError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.message import Message, Request
+from runtime.messaging.message import Message, Request
 
 
 class SeatState(Message):

@@ -12,17 +12,17 @@ from collections.abc import Callable
 import msgspec
 
 from actors.desktop.answers import Answerer, DemonstratedAnswers
-from actors.desktop.body import Body
 from actors.desktop.episode import Episode, Played
-from actors.desktop.machine import Stage, StageClock
-from actors.desktop.pool import BootedDesktop, Pool
+from actors.desktop.pool.leased import Body
+from actors.desktop.pool.pool import BootedDesktop, Pool
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
+from actors.desktop.stages import Stage, StageClock
 from actors.errors import DesktopFault
 from actors.replay.messages import Fault, Lane, Outcome, Phase, PhaseRef, Reservation, Sampling, StepPayload, StepRef
-from apis.space import ActionSpace
+from apis.actions.spaces import ActionSpace
 from policy.tokenizer import Tokenizer
-from runtime.message import BlobRef
+from runtime.messaging.message import BlobRef
 
 MAX_STEPS = 12
 FAULT_BUDGET = 2  # retries of one task

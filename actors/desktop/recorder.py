@@ -18,9 +18,9 @@ import msgspec
 from actors.replay.messages import StepPayload, StepRef
 from runtime.disk import DiskGate
 from runtime.errors import DiskRefuses, StoreError
-from runtime.message import BlobRef
-from runtime.segments import SegmentStore
-from runtime.slow_disk import Log, on_disk
+from runtime.messaging.message import BlobRef
+from runtime.storage.segments import SegmentStore
+from runtime.storage.slow_disk import Log, on_disk
 
 MAX_PICTURE = 4 << 20  # bytes; a guest that sends more sends no picture
 STUCK_S = 300.0

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from apis.forms import Form
-from apis.space import ActionSpace
+from apis.actions.spaces import ActionSpace
+from apis.prompts.compact import Form
 from runtime.quarantine import QuarantinePolicy
 
 # Which of an episode's screenshots are kept: the last, and with "some" all of one episode in `WHOLE_ONE_IN`, so that a

@@ -12,16 +12,16 @@ from pathlib import Path
 
 from actors.entropulse import events
 from actors.entropulse.config import EntropulseSettings
-from actors.entropulse.machine import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Stay, Switch, decide
-from actors.entropulse.pins import PinnedFolders
+from actors.entropulse.decide import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Stay, Switch, decide
+from actors.entropulse.kept_weights import PinnedFolders
 from actors.errors import LedgerError
 from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.messages import Figures, GetFigures, OpenEval, Sampling, WaitFigures
 from actors.sampler.messages import Pin, Unpin
 from policy.errors import NoModel
 from runtime.actor import Actor
-from runtime.message import Version
-from runtime.refs import TRANSIENT
+from runtime.messaging.message import Version
+from runtime.messaging.refs import TRANSIENT
 
 LOOK_S = 0.5  # figures change with every commit; more often than this nobody needs to decide
 WAIT_S = 15.0  # at most so long between two looks: samplers that restarted are told their pins again

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.events import declare
+from runtime.logs.events import declare
 
 PHASE_DECIDED = declare("phase_decided", "info", phase=str, cause=str, evidence=dict[str, float])
 ROUND_WEIGHTS_KEPT = declare("round_weights_kept", "info", version=str, round=str, samplers=list[str])

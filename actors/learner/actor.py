@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from actors.errors import FencedOff
-from actors.learner import batches, events, parcels, payloads
+from actors.learner import batches, events, payloads, plan_file
 from actors.learner.config import LearnerSettings
 from actors.learner.exports import Exports
 from actors.learner.folders import RunFolders, newest_known
@@ -35,8 +35,8 @@ from actors.learner.messages import (
     WriteKept,
     WriteWeights,
 )
-from actors.learner.publisher import Publisher
 from actors.learner.rehearsal import Exercises
+from actors.learner.weights.publisher import Publisher
 from actors.replay.messages import (
     Batch,
     CheckpointDigests,
@@ -55,7 +55,7 @@ from policy.errors import LearnerError, NoModel
 from runtime.actor import Actor, handles
 from runtime.disk import DiskGate
 from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull
-from runtime.message import Request, Version
+from runtime.messaging.message import Request, Version
 
 R = TypeVar("R")
 LEDGER_TIMEOUT_S = 60.0
@@ -83,7 +83,7 @@ class LearnerActor(Actor):
     async def on_start(self) -> None:
         self._folders = RunFolders(self.ctx.run_dir)
         self._gate = DiskGate(self.ctx.run_dir, self.ctx.log)
-        parcels.clear(self.ctx.run_dir)
+        plan_file.clear(self.ctx.run_dir)
         self._rank = self.ctx.ref(self.config.rank)
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
@@ -197,10 +197,10 @@ class LearnerActor(Actor):
         plan = planned.plan
         self._doing = f"step {version} ({plan.kind})"
         try:
-            sent = await asyncio.to_thread(parcels.sent, plan, self.ctx.run_dir)
+            sent = await asyncio.to_thread(plan_file.sent, plan, self.ctx.run_dir)
             result = await self._ask_rank(sent, self.config.step_timeout_s)
         finally:
-            parcels.clear(self.ctx.run_dir)
+            plan_file.clear(self.ctx.run_dir)
         self._version = version
         self._steps += 1
         self._busy_s += result.t1 - result.t0

@@ -17,7 +17,7 @@ from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef
 from policy.advantage import Level, group_advantages, lean, step_rewards, trajectory_advantages
 from policy.errors import LearnerError
 from policy.packing import MicroBatch, PackedSample, group_weights, pack, sample_weights
-from runtime.message import BlobRef, Version
+from runtime.messaging.message import BlobRef, Version
 
 Payloads = Mapping[BlobRef, StepPayload]
 

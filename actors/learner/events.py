@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.events import declare
+from runtime.logs.events import declare
 
 # t0 and t1 are monotonic seconds: the span in which the rank computed, for seeing what overlaps it.
 LEARNER_STEP = declare(

@@ -16,7 +16,7 @@ from actors.learner.folders import RunFolders
 from actors.learner.messages import ExportWeights, Saved, WriteKept
 from actors.sampler.messages import Weights
 from policy.errors import NoModel
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 AskRank = Callable[[ExportWeights | WriteKept], Awaitable[Saved]]
 

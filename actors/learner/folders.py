@@ -12,7 +12,7 @@ from pathlib import Path
 
 from policy import checkpoints
 from runtime.errors import ConfigError
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 CHECKPOINTS = "checkpoints"  # in a run's folder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.sampler.messages import Canary, Weights
 from policy.packing import MicroBatch, PackedSample
-from runtime.message import Message, Request, Value, Version
+from runtime.messaging.message import Message, Request, Value, Version
 
 __all__ = [
     "Broadcast",

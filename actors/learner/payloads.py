@@ -13,8 +13,8 @@ import msgspec
 from actors.replay.messages import StepPayload, Unreadable
 from policy.errors import LearnerError
 from runtime.errors import PayloadLost
-from runtime.message import BlobRef
-from runtime.segments import read_blob
+from runtime.messaging.message import BlobRef
+from runtime.storage.segments import read_blob
 
 _DECODE = msgspec.msgpack.Decoder(StepPayload).decode
 

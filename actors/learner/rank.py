@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from actors.learner import parcels
+from actors.learner import plan_file
 from actors.learner.config import RankSettings
 from actors.learner.messages import (
     Broadcast,
@@ -28,7 +28,7 @@ from actors.learner.messages import (
     StepResult,
     WriteKept,
 )
-from actors.learner.sending import Sender
+from actors.learner.weights.sender import Sender
 from actors.sampler.messages import Canary
 from policy import checkpoints
 from policy.errors import LearnerError, NoModel
@@ -36,7 +36,7 @@ from policy.packing import MicroBatch, PackedSample
 from runtime import disk
 from runtime.actor import Actor, handles
 from runtime.errors import DiskRefuses, StoreError
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 if TYPE_CHECKING:
     from policy.losses import Objective
@@ -172,7 +172,7 @@ class RankActor(Actor):
 
         if msg.kind not in {"grpo", "cross_entropy"}:
             raise LearnerError(f"a plan's kind is grpo or cross_entropy, not {msg.kind!r}")
-        micro_batches = parcels.received(msg)
+        micro_batches = plan_file.received(msg)
         sft = msg.kind == "cross_entropy"
         torch.set_num_threads(self.config.sft_threads if sft else self.config.threads)
         t0 = time.monotonic()

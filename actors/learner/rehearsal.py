@@ -15,7 +15,7 @@ from actors.learner.config import LearnerConfig
 from policy.base.corpus import sequence
 from policy.packing import Aggregation, MicroBatch, pack_cross_entropy
 from policy.tokenizer import Tokenizer
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 LIMIT = 512  # tokens of an exercise, unless its screen alone is longer
 

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from actors.replay import bound, demos, episodes, events, figures, memory, phases, rounds, training, unreadable
-from actors.replay.book import Book
+from actors.replay import bound, events
 from actors.replay.config import LedgerSettings
-from actors.replay.ledgerfile import LEDGER
+from actors.replay.database.ledger_file import LEDGER
+from actors.replay.database.transaction import Book
+from actors.replay.ledger import demo_import, episodes, eval_rounds, figures, phases, retention, training, unreadable
+from actors.replay.ledger.store import Logged, Store
+from actors.replay.long_poll import Change, ParkingLot, fired
 from actors.replay.messages import (
     Batch,
     CheckpointDigests,
@@ -40,13 +43,11 @@ from actors.replay.messages import (
     Unreadable,
     WaitFigures,
 )
-from actors.replay.parking import Change, ParkingLot, fired
-from actors.replay.store import Logged, Store
 from runtime.actor import Actor, handles
 from runtime.disk import AGAIN_S
 from runtime.errors import DiskRefuses
-from runtime.message import Done
-from runtime.segments import SegmentStore
+from runtime.messaging.message import Done
+from runtime.storage.segments import SegmentStore
 
 SEGMENTS = "segments"
 IDLE_S = 60.0  # how long nothing may be due before the reservations' deadlines are looked at again
@@ -78,7 +79,7 @@ class ReplayActor(Actor):
         self.ctx.spawn(self._seats.run(), "seats")
         self.ctx.spawn(self._expire(), "expiry")
         self.ctx.spawn(self._collect(), "memory")
-        await self._do(demos.label)
+        await self._do(demo_import.label)
         if self.settings.demos.source:
             await self.import_demos(ImportDemos(path=self.settings.demos.source))
 
@@ -193,13 +194,13 @@ class ReplayActor(Actor):
         while True:
             await self._something_ended.wait()
             self._something_ended.clear()
-            while await self._once_the_disk_takes_it(memory.collect) == memory.AT_ONCE:
+            while await self._once_the_disk_takes_it(retention.collect) == retention.AT_ONCE:
                 continue
             await self._once_the_disk_takes_it(bound.keep_within, self.ctx.run_dir)
             # A transaction of its own: bytes go only after the ledger durably says that nobody needs them.
-            await self._once_the_disk_takes_it(memory.sweep, folder)
-            while await self._do(memory.unswept):
-                await self._once_the_disk_takes_it(memory.sweep, folder)
+            await self._once_the_disk_takes_it(retention.sweep, folder)
+            while await self._do(retention.unswept):
+                await self._once_the_disk_takes_it(retention.sweep, folder)
 
     # -- samplers and the supervisor
 
@@ -211,7 +212,7 @@ class ReplayActor(Actor):
     @handles(OpenEval, concurrent=True)
     async def open_eval(self, msg: OpenEval) -> Done:
         """Begin an evaluation round."""
-        return await self._do(rounds.open_round, msg)
+        return await self._do(eval_rounds.open_round, msg)
 
     @handles(SetPhase, concurrent=True)
     async def set_phase(self, msg: SetPhase) -> Done:
@@ -245,7 +246,7 @@ class ReplayActor(Actor):
         def job(book: Book) -> DemosMoved:
             segments = SegmentStore(folder, self.ctx.name)
             try:
-                return demos.import_demos(book, Path(msg.path), segments, self.ctx.run_dir)
+                return demo_import.import_demos(book, Path(msg.path), segments, self.ctx.run_dir)
             finally:
                 segments.close()
 

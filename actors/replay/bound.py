@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from actors.replay import events, memory, pools
-from actors.replay.book import Book, Row
+from actors.replay import events
+from actors.replay.database.transaction import Book, Row
+from actors.replay.ledger import retention, sft_batches
 from actors.replay.messages import Lane, Phase
 
 GIB = 1 << 30
@@ -35,7 +36,7 @@ def keep_within(book: Book, run: Path) -> None:
         book.execute("DELETE FROM meta WHERE key = ?", _TOLD)
         return
     waiting = book.number("SELECT SUM(size) FROM blobs WHERE refs <= 0")  # given up, not yet swept
-    present = set(pools.tokens(book, book.stay())) if book.stay().phase is Phase.PULSE else set[int]()
+    present = set(sft_batches.tokens(book, book.stay())) if book.stay().phase is Phase.PULSE else set[int]()
     freed, successes, others = waiting, 0, 0
     for row in book.rows(_SUCCESSES, Lane.TRAIN):
         if freed >= over:
@@ -79,4 +80,4 @@ def used_bytes(folder: Path) -> int:
 
 def _give_up(book: Book, row: Row) -> int:
     book.execute("UPDATE episodes SET place = NULL WHERE seq = ?", row["seq"])
-    return memory.give_up(book, row)
+    return retention.give_up(book, row)

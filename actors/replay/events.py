@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.replay.snapshot import StepEvidence
-from runtime.events import declare, declare_struct
+from runtime.logs.events import declare, declare_struct
 
 LEDGER_OPENED = declare("ledger_opened", "info", fresh=bool, phase=str, released=int, groups_returned=int)
 GROUP_OPENED = declare("group_opened", "info", group=str, task=str, phase=str)

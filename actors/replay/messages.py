@@ -23,7 +23,7 @@ from actors.replay.values import (
     TrajectoryRef,
     VersionSpan,
 )
-from runtime.message import BlobRef, Done, Message, Request, Version
+from runtime.messaging.message import BlobRef, Done, Message, Request, Version
 
 __all__ = [
     "DISK",

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from actors.replay import queries
-from actors.replay.book import Book
+from actors.replay.database.transaction import Book
 from actors.replay.queries import Database
 from apis.observation import OBSERVATION_VERSION
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from actors.replay.evaluation import Episode
 from actors.replay.messages import Lane, StepRef, TrajectoryRef
+from actors.replay.statistics.success_rates import Episode
 
 Database = sqlite3.Connection  # with rows by name, of `ledgerfile.reading`
 Row = sqlite3.Row

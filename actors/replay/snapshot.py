@@ -6,7 +6,7 @@ Invariant: one transaction made all of a snapshot, so its numbers agree with eac
 from __future__ import annotations
 
 from actors.replay.values import PhaseRef
-from runtime.message import Message, Value, Version
+from runtime.messaging.message import Message, Value, Version
 
 
 class EvalFigures(Value):
@@ -32,7 +32,8 @@ class EvalFigures(Value):
 
 
 class StepEvidence(Value):
-    """What one RL step shows. `actors.replay.diversity` has the formulas of entropies and distinct trajectories.
+    """What one RL step shows. `actors.replay.statistics.diversity` has the formulas of entropies and distinct
+    trajectories.
 
     Counts of `wasted` and rates go back to the RL step before; rates not beyond the stay's begin or a pause of the run.
     """

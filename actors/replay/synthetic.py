@@ -1,7 +1,7 @@
 """A ledger as a long run leaves it, made in bulk.
 
-Invariant: its counts add up as those of a ledger that was played do (`actors.replay.auditing` finds nothing wrong
-with them); only what is old is thinner: an old episode has one stored step, and none of their payloads is kept.
+Invariant: its counts add up as those of a ledger that was played do (`actors.replay.database.auditing` finds nothing
+wrong with them); only what is old is thinner: an old episode has one stored step, and none of their payloads is kept.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.ledger.store import Ledger
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepRef
-from actors.replay.store import Ledger
-from runtime.message import BlobRef, Version
+from runtime.messaging.message import BlobRef, Version
 
 TASKS = [f"family{n % 12}/train/{n}" for n in range(2400)]
 STAY_STEPS = 500  # of RL between two pulses, which have one step each

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from runtime.message import BlobRef, Value, Version
+from runtime.messaging.message import BlobRef, Value, Version
 
 
 class Lane(StrEnum):

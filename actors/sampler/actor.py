@@ -13,16 +13,17 @@ from collections import OrderedDict
 import msgspec
 
 from actors.errors import EngineGone, SamplerError, SamplerTimeout
-from actors.sampler import events, wire
+from actors.sampler import events
 from actors.sampler.config import SamplerSettings
-from actors.sampler.keeper import EngineKeeper
-from actors.sampler.latest import Latest
+from actors.sampler.engine import wire
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
+from actors.sampler.supervisor import EngineKeeper
+from actors.sampler.weights.latest import Latest
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Actor, handles
 from runtime.backoff import Backoff
 from runtime.errors import DeadlineExceeded
-from runtime.message import Done
+from runtime.messaging.message import Done
 from runtime.waits import waiting
 
 _RETRY = Backoff(first_s=0.05, longest_s=2.0)

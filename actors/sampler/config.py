@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from runtime.errors import ConfigError
-from runtime.message import Version
+from runtime.messaging.message import Version
 from runtime.supervision import RestartPolicy
 from runtime.urls import refuse_bad_url
 

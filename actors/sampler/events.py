@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.events import declare
+from runtime.logs.events import declare
 
 SAMPLER_READY = declare("sampler_ready", "info", engine=str, version=str, pid=int, start_s=float, restarts=int)
 # `off_by`: largest difference of a canary's log-probability from the learner's; none where there was no canary.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.replay.messages import Sampling, VersionSpan
-from runtime.message import Done, Message, Request, Value, Version
+from runtime.messaging.message import Done, Message, Request, Value, Version
 
 
 class Generated(Message):

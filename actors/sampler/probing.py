@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.errors import EngineGone
-from actors.sampler.engine import Engine
-from actors.sampler.loader import Loader
+from actors.sampler.engine.engine import Engine
+from actors.sampler.weights.loader import Loader
 from policy.errors import EngineBusy, EngineError
 
 PROBE_TIMEOUT_S = 15.0

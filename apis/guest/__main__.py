@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 PARTS = {
-    "session": "guest.session",
-    "attach": "guest.attach",
+    "session": "guest.session.session",
+    "attach": "guest.session.attach",
     "agent": "guest.agent",
-    "sweep": "guest.keeper",
-    "code": "guest.code_open",
+    "sweep": "guest.session.keeper",
+    "code": "guest.code.open",
     "reference": "guest.reference",
 }
 

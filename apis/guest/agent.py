@@ -17,16 +17,16 @@ from typing import Any, BinaryIO
 
 from guest import files, frames
 from guest.errors import Refused
-from guest.keyboard import Keyboard
-from guest.pixels import Pixels
-from guest.pointer import Pointer
-from guest.programs import Programs
-from guest.quiet import Work, settle
-from guest.screenlink import ScreenLink
-from guest.session import enter
-from guest.terminals import Terminals
+from guest.screen.keyboard import Keyboard
+from guest.screen.pixels import Pixels
+from guest.screen.pointer import Pointer
+from guest.screen.programs import Programs
+from guest.screen.quiet import Work, settle
+from guest.screen.screenlink import ScreenLink
+from guest.screen.terminals import Terminals
+from guest.screen.windows import Windows
+from guest.session.session import enter
 from guest.tools import Tools
-from guest.windows import Windows
 
 MANAGER_S = 20.0
 REST_S = 1.0
@@ -97,7 +97,7 @@ class Agent:
 
     def _accessibility(self) -> Any:
         if self._tree is None:
-            from guest.tree import Tree
+            from guest.screen.tree import Tree
 
             self._tree = Tree()
         return self._tree

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import gi
-from guest.boxes import Box
-from guest.visible import box_of
+from guest.screen.boxes import Box
+from guest.screen.visible import box_of
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi  # noqa: E402 - the version must be chosen first

@@ -32,7 +32,7 @@ def _say(word: str) -> None:
 
 def main(argv: list[str]) -> int:
     """Work rounds until standard input ends."""
-    from guest.session import enter
+    from guest.session.session import enter
 
     parser = argparse.ArgumentParser(prog="reference")
     parser.add_argument("--run", type=Path, required=True)
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
 
     gi.require_version("Atspi", "2.0")
     from gi.repository import Atspi
-    from guest.screenlink import ScreenLink
+    from guest.screen.screenlink import ScreenLink
 
     link = ScreenLink()
     Atspi.init()

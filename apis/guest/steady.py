@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from guest.bars import Bar, look
-from guest.boxes import Box
+from guest.screen.boxes import Box
 
 HOLDERS = {"filler", "panel", "root pane", "scroll pane", "split pane", "status bar", "viewport"}
 OTHERS = ("document", "list", "menu", "table", "tree")  # how roles begin, below which nothing is remembered

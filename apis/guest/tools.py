@@ -19,24 +19,24 @@ import shutil
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from guest import office
 from guest.errors import Refused
-from guest.grid import Place
 from guest.lane import Lane
+from guest.office import office
+from guest.screen.grid import Place
 
 TOOL_S = 10.0  # less than the host waits
 INFO_S = 0.3
 TEXT_CHARS = 5000
 # The office's classes and windows -> the module, which needs the office's Python and is loaded when called.
 OWNERS = {
-    "CalcTools": "guest.calc",
-    "WriterTools": "guest.writer",
-    "ImpressTools": "guest.impress",
+    "CalcTools": "guest.calc.functions",
+    "WriterTools": "guest.writer.functions",
+    "ImpressTools": "guest.impress.functions",
 }
 CLASSES = {
-    "libreoffice-calc": "guest.calc",
-    "libreoffice-writer": "guest.writer",
-    "libreoffice-impress": "guest.impress",
+    "libreoffice-calc": "guest.calc.functions",
+    "libreoffice-writer": "guest.writer.functions",
+    "libreoffice-impress": "guest.impress.functions",
 }
 
 
@@ -55,9 +55,16 @@ class Beside(NamedTuple):
 
 # One line per application; the packages of setup are in deploy/setup/*-packages.txt.
 OTHERS: tuple[Beside, ...] = (
-    Beside("BrowserTools", "guest.chromium", "Chromium", ("chromium-browser", "chromium"), ("chromium",), late=True),
-    Beside("VLCTools", "guest.vlc", "VLC", ("vlc",), ("vlc",), "guest.vlc_start"),
-    Beside("CodeTools", "guest.code", "VS Code", ("code", "codium"), ("code",), slow=True),
+    Beside(
+        "BrowserTools",
+        "guest.chromium.functions",
+        "Chromium",
+        ("chromium-browser", "chromium"),
+        ("chromium",),
+        late=True,
+    ),
+    Beside("VLCTools", "guest.vlc.functions", "VLC", ("vlc",), ("vlc",), "guest.vlc.start"),
+    Beside("CodeTools", "guest.code.functions", "VS Code", ("code", "codium"), ("code",), slow=True),
 )
 BY_OWNER = {app.owner: app for app in OTHERS}
 BY_CLASS = {name: app for app in OTHERS for name in app.classes}

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from apis.apps import app_named
-from apis.tasks.allowed import May
-from apis.tasks.manifest import Manifest
+from apis.applications import app_named
 from apis.tasks.osworld import (
     HOME,
     CommandParameters,
@@ -30,10 +28,12 @@ from apis.tasks.osworld import (
     Step,
     Task,
 )
-from apis.tasks.verify import FileView
+from apis.tasks.verify.allowed import May
+from apis.tasks.verify.manifest import Manifest
+from apis.tasks.verify.verify import FileView
 
 if TYPE_CHECKING:
-    from apis.tasks.demonstrator import Decide
+    from apis.tasks.oracles import Decide
 
 DOCUMENTS = f"{HOME}/Documents"
 TERMINAL = "terminal"  # what `setup` opens without a path
@@ -75,7 +75,7 @@ class Family:
     """A kind of task in thousands of instances, with everything that is known about it."""
 
     name: str  # ids are NAME/SPLIT/SEED
-    app: str  # the application it is reported under (a name of apis.apps)
+    app: str  # the application it is reported under (a name of apis.applications)
     apps: tuple[str, ...]  # all applications an episode needs
     goal: Callable[[str], Goal]
     task: Callable[[str], Task]

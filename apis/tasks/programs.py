@@ -7,8 +7,8 @@ file manager removes what it is told to remove. A program takes away only files 
 
 from __future__ import annotations
 
-from apis.guest.code_start import USER_DATA, WINDOW_PROFILE
-from apis.tasks.allowed import CHANGE, CREATE, REMOVE, May
+from apis.guest.code.start import USER_DATA, WINDOW_PROFILE
+from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 
 BOOKMARKS = ".config/chromium/Default/Bookmarks"
 _KEPT, _ANY = (CREATE, CHANGE), (CREATE, CHANGE, REMOVE)

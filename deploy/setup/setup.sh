@@ -124,7 +124,7 @@ install_lock() {
 home=.cache/home-template
 make_home() {
     rm -rf "$home"
-    "$venv/bin/python" -P -m deploy.guest.make_home "$home" >.cache/home.log 2>&1 || {
+    "$venv/bin/python" -P -m actors.desktop.providers.home_template "$home" >.cache/home.log 2>&1 || {
         tail -n 3 .cache/home.log >&2
         say "no finished LibreOffice profile, so it opens more slowly: \`computerrl doctor\` says what desktops lack"
     }
@@ -138,5 +138,5 @@ step packages "$(digest deploy/requirements/lock.txt)" install_lock
 step project "$(digest pyproject.toml)" install_project
 if [ "$(id -u)" = 0 ]; then
     [ -d "$home" ] || rm -f "$stamps/home"
-    step home "$(digest deploy/guest/*.py deploy/guest/*.yaml deploy/setup/*-packages.txt)" make_home
+    step home "$(digest actors/desktop/providers/home_template.py deploy/guest/*.yaml deploy/setup/*-packages.txt)" make_home
 fi

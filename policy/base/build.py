@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from policy.base.corpus import sequence
 from policy.base.init import BaseShape, Marked, initial_weights
+from policy.base.tokenizer import LINE_STARTS, TAGS, VOCAB_SIZE, build_tokenizer, element_names
 from policy.packing import Aggregation, MicroBatch, pack_cross_entropy
 from policy.tokenizer import ASSISTANT, CHAT_TEMPLATE, END, PAD, USER, Tokenizer
-from policy.tokenizer_build import LINE_STARTS, TAGS, VOCAB_SIZE, build_tokenizer, element_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,8 +15,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from policy.base.tokenizer import ELEMENTS, TAGS
 from policy.base.words import cased, word
-from policy.tokenizer_build import ELEMENTS, TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,10 +19,8 @@ from pathlib import Path
 
 import uvloop
 
-from runtime.catalogue import HOST_STOPPING, SHUTDOWN_FAILED
 from runtime.cell import traceback_lines
 from runtime.clock import RealClock
-from runtime.envelope import Envelope
 from runtime.errors import HostLost
 from runtime.hosts.frames import (
     AskStatus,
@@ -39,12 +37,14 @@ from runtime.hosts.frames import (
     Stopped,
 )
 from runtime.hosts.inline import InlineHost
-from runtime.logs import ActorLog
-from runtime.node import Node
+from runtime.logs.runtime_events import HOST_STOPPING, SHUTDOWN_FAILED
+from runtime.logs.writer import ActorLog
+from runtime.messaging.envelope import Envelope
+from runtime.messaging.node import Node
+from runtime.messaging.transport import Link
 from runtime.origin import check_origin
 from runtime.stall import StallWatch
 from runtime.tasks import TaskScope
-from runtime.transport import Link
 
 PR_SET_PDEATHSIG = 1
 

@@ -5,8 +5,8 @@ Invariant: the first frame of a child is `Hello`, and no actor is started before
 
 from __future__ import annotations
 
-from runtime.envelope import Envelope
-from runtime.message import Message
+from runtime.messaging.envelope import Envelope
+from runtime.messaging.message import Message
 from runtime.spec import WireSpec
 from runtime.status import ActorStatus
 

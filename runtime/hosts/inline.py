@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from runtime.cell import Cell
 from runtime.errors import ConfigError
-from runtime.node import Node
+from runtime.messaging.node import Node
 from runtime.spec import WireSpec
 from runtime.status import ActorStatus
 from runtime.tasks import TaskScope

@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from runtime.catalogue import HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
-from runtime.envelope import Envelope
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, HostLost, MailboxFull
 from runtime.hosts.frames import (
     AskStatus,
@@ -30,13 +28,15 @@ from runtime.hosts.frames import (
     Stopped,
 )
 from runtime.hosts.launch import Child
-from runtime.node import MAX_PARKED, Node
+from runtime.logs.runtime_events import HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
+from runtime.messaging.envelope import Envelope
+from runtime.messaging.node import MAX_PARKED, Node
+from runtime.messaging.transport import Link
 from runtime.origin import check_origin
 from runtime.spec import HostSpec, WireSpec
 from runtime.status import ActorStatus
 from runtime.supervision import GiveUp, RestartBudget
 from runtime.tasks import TaskScope
-from runtime.transport import Link
 from runtime.waits import waiting
 
 STATUS_TIMEOUT_S = 5.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from apis.actions import Action, Click, Hotkey, Quote, SwitchWindow, Tool, Type, Wait
-from apis.forms import element_names
+from apis.actions.gui import Action, Click, Hotkey, Quote, SwitchWindow, Tool, Type, Wait
 from apis.observation import Observation, from_guest
+from apis.prompts.compact import element_names
 from apis.tasks.family import Goal
 
 Shown = tuple[str, str, str, list[str]]  # tag, name, text, states beside "sen"

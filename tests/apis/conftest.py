@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
-from actors.desktop.pool import Pool
+from actors.desktop.pool.pool import Pool
 
 pytest.register_assert_rewrite(*(f"tests.apis.{name}" for name in ("declared", "moves", "plays")))
 

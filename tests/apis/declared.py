@@ -11,14 +11,14 @@ import pytest
 from hypothesis import strategies as st
 
 import apis.guest
-from apis.actions import Tool
-from apis.execute import SETTLE, Call, plan
-from apis.forms import render_paper
-from apis.functions import Function, Param
-from apis.grammar import Refusal, parse
-from apis.kinds import COLOURS, Unfit, fit
+from apis.actions.grammar import Refusal, parse
+from apis.actions.gui import Tool
+from apis.apps.catalogue import call
+from apis.functions.declaration import Function, Param
+from apis.functions.values import COLOURS, Unfit, fit
 from apis.observation import Observation
-from apis.tools import call
+from apis.plans.action import SETTLE, Call, plan
+from apis.prompts.compact import render_paper
 
 Functions = Mapping[str, Function]  # an application's, by name
 Strategies = dict[str, st.SearchStrategy[Any]]  # by kind of parameter
@@ -51,14 +51,14 @@ def arguments_of(functions: Functions) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def methods_of(prefix: str, owner: str = "") -> dict[str, list[tuple[str, str]]]:
-    """Public methods of the classes (called `owner`, if given) in guest modules called `prefix`..., from their source.
+def methods_of(app: str, owner: str = "") -> dict[str, list[tuple[str, str]]]:
+    """Public methods of the classes (called `owner`, if given) in the guest's folder `app`, from their source.
 
     With names and types of their arguments. Every argument is a keyword, annotated and without a default: defaults
     stand in the declaration only.
     """
     found: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted(Path(str(apis.guest.__file__)).parent.glob(f"{prefix}*.py")):
+    for path in sorted((Path(str(apis.guest.__file__)).parent / app).glob("*.py")):
         classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
         asked = [node for node in classes if not owner or node.name == owner]
         for method in (m for node in asked for m in node.body if isinstance(m, ast.FunctionDef)):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apis import tasks
-from apis.actions import Action, Exit
-from apis.forms import Turn, element_names, window_names
-from apis.grammar import parse
+from apis.actions.grammar import parse
+from apis.actions.gui import Action, Exit
 from apis.observation import Observation
+from apis.prompts.compact import Turn, element_names, window_names
+from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, TRAIN
 
 

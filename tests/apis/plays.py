@@ -6,11 +6,11 @@ import math
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.player import Play, Player, demonstrated
-from actors.desktop.pool import Pool
+from actors.desktop.pool.pool import Pool
 from actors.desktop.seat_config import SeatConfig
-from apis.forms import Form, Turn
+from apis.actions.spaces import ActionSpace
 from apis.observation import Observation
-from apis.space import ActionSpace
+from apis.prompts.compact import Form, Turn
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 

@@ -6,11 +6,11 @@ import shutil
 
 import pytest
 
-from actors.desktop.pool import Pool
-from apis import tasks
-from apis.actions import line
-from apis.tasks.sheets import SheetGoal
-from apis.tools import call
+from actors.desktop.pool.pool import Pool
+from apis.actions.gui import line
+from apis.apps.catalogue import call
+from apis.tasks import registry as tasks
+from apis.tasks.families.calc.common import SheetGoal
 from tests.apis.plays import Form, oracle_finds_back, oracle_solves, told
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")

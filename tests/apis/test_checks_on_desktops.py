@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from actors.cluster.apicheck.command import missing
-from actors.cluster.apicheck.desk import RealDesk, opened
-from actors.cluster.apicheck.verdicts import functions
 from actors.cluster.bench.stage import provider
-from apis.check import TABLES
-from apis.check.run import REFUSED, run
-from apis.tools import declared
+from actors.cluster.checks.apis.command import missing
+from actors.cluster.checks.apis.desk import RealDesk, opened
+from actors.cluster.checks.apis.verdicts import functions
+from apis.apps.catalogue import declared
+from apis.apps.check.run import REFUSED, run
+from apis.apps.check.tables import TABLES
 
 
 async def choices(desk: RealDesk, app: str) -> AsyncIterator[tuple[str, str, str]]:

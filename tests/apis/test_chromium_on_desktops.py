@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from actors.cluster.apicheck.desk import REST, RealDesk, opened
 from actors.cluster.bench.stage import provider
-from apis.check.cases_chromium import TABLE
+from actors.cluster.checks.apis.desk import REST, RealDesk, opened
+from apis.apps.chromium.cases import TABLE
 from apis.observation import from_guest
 from tests.folders import desk_folder
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cluster.apicheck.command import missing
-from actors.cluster.apicheck.desk import RealDesk, opened
 from actors.cluster.bench.stage import provider
+from actors.cluster.checks.apis.command import missing
+from actors.cluster.checks.apis.desk import RealDesk, opened
 from actors.desktop.link import GuestLink
-from actors.desktop.pool import Pool
+from actors.desktop.pool.pool import Pool
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers import editor
-from actors.desktop.providers.abc import DesktopSpec
 from actors.desktop.providers.sandbox import cgroups
 from actors.errors import GuestRefused
-from apis.check import cases_code
+from apis.apps.code import cases as cases_code
 from apis.observation import from_guest
 from tests.apis.plays import Form, oracle_solves
 

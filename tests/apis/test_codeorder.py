@@ -1,6 +1,6 @@
 """What a small model is shown of VS Code."""
 
-from apis.codeorder import APPLICATION_MENU, code_first
+from apis.apps.code.ranking import APPLICATION_MENU, code_first
 from apis.observation import Element
 
 

@@ -3,10 +3,23 @@
 import msgspec
 import pytest
 
-from apis.actions import GUI, Action, Click, DragAndDrop, Exit, Hotkey, OpenApp, Quote, Scroll, SwitchWindow, Type, Wait
-from apis.apps import APP_NAMES, app_of_class, app_published
-from apis.execute import OPEN_MS, SETTLE, Call, plan
+from apis.actions.gui import (
+    GUI,
+    Action,
+    Click,
+    DragAndDrop,
+    Exit,
+    Hotkey,
+    OpenApp,
+    Quote,
+    Scroll,
+    SwitchWindow,
+    Type,
+    Wait,
+)
+from apis.applications import APP_NAMES, app_of_class, app_published
 from apis.observation import Element, Observation, Window
+from apis.plans.action import OPEN_MS, SETTLE, Call, plan
 
 SCREEN = Observation(
     windows=(Window(42, "Mousepad", "a.txt - Mousepad", True),),

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from apis import tasks
-from apis.actions import Exit, line
-from apis.forms import Turn, element_names
+from apis.actions.gui import Exit, line
+from apis.documents.xlsx import address
 from apis.observation import Observation, from_guest
+from apis.prompts.compact import Turn, element_names
 from apis.tasks import osworld
-from apis.tasks.families import calc_oracle, sheet_from_note
+from apis.tasks import registry as tasks
+from apis.tasks.families.calc import calc_oracle, sheet_from_note
+from apis.tasks.families.calc.common import CALC, SheetGoal
 from apis.tasks.osworld import data_of
-from apis.tasks.sheets import CALC, SheetGoal
-from apis.tasks.verify import FileView, Sheet, Workbook, verify
+from apis.tasks.verify.verify import FileView, Sheet, Workbook, verify
 from apis.tasks.words import HELD_OUT, TRAIN
-from apis.tasks.workbook import address
 from tests.apis.moves import answers_alike, families_on, moved, parts
 from tests.apis.test_workbook import read
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from apis import tasks
-from apis.actions import Action, Exit, Hotkey, Tool, Type, Wait, line
-from apis.execute import SETUP_MS, Call, setup
-from apis.forms import Turn
-from apis.tasks import static
+from apis.actions.gui import Action, Exit, Hotkey, Tool, Type, Wait, line
+from apis.plans.action import SETUP_MS, Call, setup
+from apis.prompts.compact import Turn
+from apis.tasks import registry as tasks
 from apis.tasks.families import code_extension_oracle
-from apis.tasks.families.code_extension import listed, packed
-from apis.tasks.verify import FileView, verify
+from apis.tasks.families.code.code_extension import listed, packed
+from apis.tasks.verify import static
+from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.code_stand_in import Window, window_of
 from tests.apis.moves import answers_alike, families_on, moved

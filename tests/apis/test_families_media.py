@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from apis import tasks
-from apis.actions import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Tool, Type, Wait, line
-from apis.execute import Call, plan
-from apis.forms import Turn, element_names
+from apis.actions.gui import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Tool, Type, Wait, line
 from apis.observation import Observation, from_guest
-from apis.tasks.families import music, vlc_setting_oracle, web_bookmark_oracle
+from apis.plans.action import Call, plan
+from apis.prompts.compact import Turn, element_names
+from apis.tasks import registry as tasks
+from apis.tasks.families import vlc_setting_oracle
+from apis.tasks.families.chromium import web_bookmark_oracle
+from apis.tasks.families.vlc import music
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, moved
 

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from apis import tasks
-from apis.actions import Action, Exit, Type, line
-from apis.forms import COMPACT_TEXT, Turn, element_names, escaped, window_names
-from apis.grammar import parse
+from apis.actions.grammar import parse
+from apis.actions.gui import Action, Exit, Type, line
 from apis.observation import Observation, from_guest
+from apis.prompts.compact import COMPACT_TEXT, Turn, element_names, escaped, window_names
 from apis.tasks import osworld
+from apis.tasks import registry as tasks
+from apis.tasks.families.impress.common import IMPRESS, KINDS, DeckGoal, Texts, of_deck
 from apis.tasks.osworld import data_of
-from apis.tasks.slides import IMPRESS, KINDS, DeckGoal, Texts, of_deck
-from apis.tasks.verify import Box, Deck, FileView, Slide, verify
+from apis.tasks.verify.verify import Box, Deck, FileView, Slide, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
 

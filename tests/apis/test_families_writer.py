@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from apis import tasks
-from apis.actions import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Type, line
-from apis.forms import Turn, element_names
+from apis.actions.gui import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Type, line
+from apis.apps.catalogue import call
 from apis.observation import Observation, Window, from_guest
-from apis.tasks.families import writer_look, writer_oracle
-from apis.tasks.papers import WRITER, PaperGoal
-from apis.tasks.verify import FileView, Paper, PaperParagraph, Sheet, Span, Workbook, verify
+from apis.prompts.compact import Turn, element_names
+from apis.tasks import registry as tasks
+from apis.tasks.families.writer import writer_look, writer_oracle
+from apis.tasks.families.writer.common import WRITER, PaperGoal
+from apis.tasks.verify.verify import FileView, Paper, PaperParagraph, Sheet, Span, Workbook, verify
 from apis.tasks.words import HELD_OUT, TRAIN
-from apis.tools import call
 from tests.apis.moves import answers_alike, families_on, moved, parts
 from tests.apis.test_families_calc import calc
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.tasks.formula import FormulaError, evaluate
+from apis.tasks.verify.formula import FormulaError, evaluate
 
 CELLS = {"A1": "item", "B2": 4.0, "B3": 6.0, "B4": True, "C2": 0.5, "AA10": 7.0}
 

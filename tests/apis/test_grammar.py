@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apis.actions import (
+from apis.actions.grammar import MAX_ANSWER, Refusal, parse
+from apis.actions.gui import (
     GUI,
     Action,
     Click,
@@ -23,9 +24,8 @@ from apis.actions import (
     Wait,
     line,
 )
-from apis.apps import APP_NAMES
-from apis.grammar import MAX_ANSWER, Refusal, parse
-from apis.keys import KEYS
+from apis.applications import APP_NAMES
+from apis.functions.keys import KEYS
 from apis.parse import verdict
 
 ELEMENTS = {"e1": None, "e2": None}

@@ -2,8 +2,7 @@
 
 import pytest
 
-from apis.actions import Action, Click, Hotkey, Tool, Type, Wait
-from apis.grammar import (
+from apis.actions.grammar import (
     MAX_ANSWER,
     MAX_CODE,
     MAX_DEPTH,
@@ -14,6 +13,7 @@ from apis.grammar import (
     _string_left_open,
     parse,
 )
+from apis.actions.gui import Action, Click, Hotkey, Tool, Type, Wait
 
 
 def parsed(answer: str, form: str = "compact", app: str = "text_editor") -> Action | Refusal:

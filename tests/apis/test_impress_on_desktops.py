@@ -15,14 +15,14 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from actors.cluster.apicheck.desk import OPEN_MS, RealDesk, opened
 from actors.cluster.bench.stage import provider
+from actors.cluster.checks.apis.desk import OPEN_MS, RealDesk, opened
 from actors.desktop import link
-from apis.check.cases_impress import SOUND, TABLE
-from apis.check.deckfile import DeckFile
-from apis.execute import setup
+from apis.apps.check.odp import DeckFile
+from apis.apps.impress.cases import SOUND, TABLE
+from apis.documents.odp import make_odp
 from apis.observation import Element, Observation, from_guest
-from apis.tasks.deck import make_odp
+from apis.plans.action import setup
 from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
 from tests.folders import desk_folder
 
@@ -73,7 +73,7 @@ import json, os, sys
 code, run, home = sys.argv[1:]
 sys.path.insert(0, os.path.dirname(code))
 os.environ.update(json.load(open(run + "/session.json")))
-from guest.office import CONNECT_S, Office
+from guest.office.office import CONNECT_S, Office
 office = Office()
 there = office.reached(CONNECT_S)
 loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from apis.functions import Param
-from apis.kinds import column_letters, column_number, fit
-from apis.kinds_text import Unfit
+from apis.functions.declaration import Param
+from apis.functions.values import column_letters, column_number, fit
+from apis.functions.values_text import Unfit
 
 NAN = math.nan
 WORDS = ("center", "left")

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis import tasks
-from apis.tasks import ends, programs, static
-from apis.tasks.allowed import CHANGE, CREATE, REMOVE, May, collateral
-from apis.tasks.families import music
+from apis.tasks import programs
+from apis.tasks import registry as tasks
+from apis.tasks.families.vlc import music
 from apis.tasks.family import ITS_END
-from apis.tasks.manifest import Change, Deed, Entry, Manifest, changes
-from apis.tasks.verify import KINDS, FileView
-from apis.tasks.verify_files import digest_of
+from apis.tasks.verify import ends, static
+from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May, collateral
+from apis.tasks.verify.files import digest_of
+from apis.tasks.verify.manifest import Change, Deed, Entry, Manifest, changes
+from apis.tasks.verify.verify import KINDS, FileView
 
 NAMES = st.sampled_from(["a", "b.txt", ".c", "d e", "Documents", "x\n"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cluster.apicheck.command import missing
-from actors.desktop.pool import Pool
+from actors.cluster.checks.apis.command import missing
+from actors.desktop.pool.pool import Pool
 from tests.apis.plays import Form, oracle_finds_back, oracle_solves, told
 
 pytestmark = pytest.mark.skipif(

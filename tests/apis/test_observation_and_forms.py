@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.forms import Turn, around, element_names, escaped, place, render_compact, render_paper, window_names
-from apis.grammar import Refusal, parse
+from apis.actions.grammar import Refusal, parse
 from apis.observation import MAX_ELEMENTS, MAX_TEXT, MAX_WINDOWS, Observation, from_guest
+from apis.prompts.compact import Turn, around, element_names, escaped, place, render_compact, render_paper, window_names
 from runtime.errors import ProtocolError
 
 STATES = ["sen"]

@@ -2,13 +2,15 @@
 
 import pytest
 
-from apis import tasks
-from apis.actions import Action, Quote, SwitchWindow, Type, line
-from apis.forms import Turn, element_names, window_names
-from apis.grammar import parse
+from apis.actions.grammar import parse
+from apis.actions.gui import Action, Quote, SwitchWindow, Type, line
 from apis.observation import Observation, from_guest
-from apis.tasks.families import editor_find, file_manager, files_move, note_to_terminal, terminal_read, text_editor
-from apis.tasks.families.files_move_oracle import CUT, PASTE
+from apis.prompts.compact import Turn, element_names, window_names
+from apis.tasks import registry as tasks
+from apis.tasks.families.editor import editor_find, text_editor
+from apis.tasks.families.files import file_manager, files_move
+from apis.tasks.families.files.files_move_oracle import CUT, PASTE
+from apis.tasks.families.terminal import note_to_terminal, terminal_read
 from apis.tasks.words import HELD_OUT, TRAIN
 
 LIGHT = sorted(

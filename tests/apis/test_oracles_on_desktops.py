@@ -4,11 +4,11 @@ import pytest
 
 from actors.desktop.answers import Answer, Answerer, Prompt
 from actors.desktop.player import Player, demonstrated
-from actors.desktop.pool import Pool
+from actors.desktop.pool.pool import Pool
 from actors.replay.messages import Reservation
-from apis import tasks
-from apis.forms import Turn
 from apis.observation import Observation
+from apis.prompts.compact import Turn
+from apis.tasks import registry as tasks
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 from tests.apis.plays import Form, Said, oracle_finds_back, oracle_solves

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.apps.writer.ranking import PARAGRAPHS, nearest, paper_first
 from apis.observation import Element
-from apis.paperorder import PARAGRAPHS, nearest, paper_first
 
 
 def thing(tag: str, name: str, *states: str) -> Element:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions import Click, Type
-from apis.grammar import Refusal, parse
-from apis.reasoning import spoken
+from apis.actions.grammar import Refusal, parse
+from apis.actions.gui import Click, Type
+from apis.actions.reasoning import spoken
 
 DRAFT = "```python\nAgent.exit(success=False)\n```"
 REAL = "```python\nAgent.click([20, 15])\n```"

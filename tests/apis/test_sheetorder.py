@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.apps.calc.ranking import CELLS, nearest, sheet_first
 from apis.observation import Element
-from apis.sheetorder import CELLS, nearest, sheet_first
 
 
 def cell(row: int, column: int, *states: str) -> Element:

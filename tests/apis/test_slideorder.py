@@ -1,7 +1,7 @@
 """What a small model is shown of a presentation."""
 
+from apis.apps.impress.ranking import PARAGRAPHS, slide_first
 from apis.observation import Element
-from apis.slideorder import PARAGRAPHS, slide_first
 
 
 def thing(tag: str, name: str, *states: str) -> Element:

@@ -8,11 +8,11 @@ import pytest
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.player import Player
-from actors.desktop.pool import Pool
-from apis import tasks
-from apis.forms import Turn, element_names
+from actors.desktop.pool.pool import Pool
 from apis.observation import Observation
-from apis.tasks.slides import of_deck
+from apis.prompts.compact import Turn, element_names
+from apis.tasks import registry as tasks
+from apis.tasks.families.impress.common import of_deck
 from tests.apis.plays import oracle_solves
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis import tasks
-from apis.actions import Action, functions_for, line
-from apis.apps import APP_NAMES
-from apis.forms import Turn, compact_system, element_names, render_compact, render_paper, window_names
-from apis.grammar import Refusal, parse
+from apis.actions.grammar import Refusal, parse
+from apis.actions.gui import Action, functions_for, line
+from apis.actions.spaces import MOUSE_AND_KEYBOARD, SPACES, ActionSpace, allows, routes_in
+from apis.applications import APP_NAMES
+from apis.apps.catalogue import TOOLS
+from apis.apps.catalogue import call as tool
 from apis.observation import Observation, from_guest
 from apis.parse import verdict
-from apis.space import MOUSE_AND_KEYBOARD, SPACES, ActionSpace, allows, routes_in
-from apis.tasks.demonstrator import NOT_HERE, mixed, with_mixed
-from apis.tasks.sheets import SheetGoal
+from apis.prompts.compact import Turn, compact_system, element_names, render_compact, render_paper, window_names
+from apis.tasks import registry as tasks
+from apis.tasks.families.calc.common import SheetGoal
+from apis.tasks.oracles import NOT_HERE, mixed, with_mixed
 from apis.tasks.words import TRAIN
-from apis.tools import TOOLS
-from apis.tools import call as tool
 from runtime.errors import ConfigError
 
 ABLATION = ("calc_cell", "calc_lookup", "calc_sum", "calc_sheet", "sheet_from_note")

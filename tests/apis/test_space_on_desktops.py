@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from actors.desktop.player import Player, demonstrated
-from actors.desktop.pool import Pool
+from actors.desktop.pool.pool import Pool
 from actors.desktop.seat_config import SeatConfig
-from apis.space import ActionSpace
+from apis.actions.spaces import ActionSpace
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 from tests.apis.plays import told

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis import tasks
-from apis.execute import setup
-from apis.tasks import osworld, static
+from apis.plans.action import setup
+from apis.tasks import osworld
+from apis.tasks import registry as tasks
 from apis.tasks.family import Family, data_url
 from apis.tasks.osworld import data_of, in_home
-from apis.tasks.verify import CHECKS, FileView, Verdict, verify
+from apis.tasks.verify import static
+from apis.tasks.verify.verify import CHECKS, FileView, Verdict, verify
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN, split_of
 from runtime.errors import ConfigError
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions import GUI, AnyAction, Tool, functions_for, line
-from apis.functions import Param
-from apis.grammar import Refusal, parse
-from apis.kinds import MAX_COLUMN, MAX_ROW, Unfit, column_letters, column_number
-from apis.tools import TOOLS, call
+from apis.actions.grammar import Refusal, parse
+from apis.actions.gui import GUI, AnyAction, Tool, functions_for, line
+from apis.apps.catalogue import TOOLS, call
+from apis.functions.declaration import Param
+from apis.functions.values import MAX_COLUMN, MAX_ROW, Unfit, column_letters, column_number
 from tests.apis import declared
 
 CALC = {function.name: function for function in TOOLS["libreoffice_calc"]}

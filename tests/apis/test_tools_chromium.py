@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apis.guest
-from apis.actions import GUI, functions_for, line
-from apis.forms import render_compact
-from apis.guest import chromium_pages, chromium_start
+from apis.actions.gui import GUI, functions_for, line
+from apis.apps.catalogue import TOOLS, call
+from apis.guest.chromium import pages as chromium_pages
+from apis.guest.chromium import start as chromium_start
 from apis.observation import Observation
-from apis.tools import TOOLS, call
+from apis.prompts.compact import render_compact
 from tests.apis import declared
 
 GUEST = Path(str(apis.guest.__file__)).parent
@@ -74,7 +75,7 @@ def test_the_prompt_shows_every_function() -> None:
 
 
 def test_the_helper_has_the_name_that_is_asked_for() -> None:
-    manifest = json.loads((GUEST / chromium_start.HELPER / "manifest.json").read_text())
+    manifest = json.loads((GUEST / "chromium" / chromium_start.HELPER / "manifest.json").read_text())
     digest = hashlib.sha256(base64.b64decode(manifest["key"])).hexdigest()[:32]
     assert "".join(chr(ord("a") + int(digit, 16)) for digit in digest) == chromium_start.HELPER_ID
     assert manifest["manifest_version"] == 3

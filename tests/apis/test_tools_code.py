@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import doctor
-from actors.cluster.apicheck import command, verdicts
-from apis.check.cases_code import CASES
-from apis.guest.code_gallery import ids
-from apis.tools import TOOLS
+from actors.cluster.checks.apis import command, verdicts
+from apis.apps.catalogue import TOOLS
+from apis.apps.code.cases import CASES
+from apis.guest.code.gallery import ids
 from tests.apis import declared
 
 CODE = {function.name: function for function in TOOLS["code"]}

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions import AnyAction, Tool, functions_for, line
-from apis.functions import Param
-from apis.grammar import parse
-from apis.kinds import MAX_CM, MAX_LINE
-from apis.tools import TOOLS
+from apis.actions.grammar import parse
+from apis.actions.gui import AnyAction, Tool, functions_for, line
+from apis.apps.catalogue import TOOLS
+from apis.functions.declaration import Param
+from apis.functions.values import MAX_CM, MAX_LINE
 from tests.apis import declared
 
 APP = "libreoffice_impress"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions import GUI, Tool, functions_for, line
-from apis.check.media import pictures, sound
-from apis.grammar import Refusal, parse
-from apis.kinds import Unfit
-from apis.tools import TOOLS, call
+from apis.actions.grammar import Refusal, parse
+from apis.actions.gui import GUI, Tool, functions_for, line
+from apis.apps.catalogue import TOOLS, call
+from apis.apps.check.media import pictures, sound
+from apis.functions.values import Unfit
 from tests.apis import declared
 
 VLC = {function.name: function for function in TOOLS["vlc"]}

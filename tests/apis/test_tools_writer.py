@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions import GUI, functions_for, line
-from apis.check.textfile import TextFile
-from apis.functions import Param
-from apis.grammar import parse
-from apis.tasks.textdocument import Run, make_docx
-from apis.tools import TOOLS, call
+from apis.actions.grammar import parse
+from apis.actions.gui import GUI, functions_for, line
+from apis.apps.catalogue import TOOLS, call
+from apis.apps.check.docx import TextFile
+from apis.documents.docx import Run, make_docx
+from apis.functions.declaration import Param
 from tests.apis import declared
 
 WRITER = {function.name: function for function in TOOLS["libreoffice_writer"]}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.tasks.verify import CHECKS, Box, Deck, FileView, Slide
-from apis.tasks.verify_decks import deck_is
+from apis.tasks.verify.presentations import deck_is
+from apis.tasks.verify.verify import CHECKS, Box, Deck, FileView, Slide
 
 BOXES = st.builds(Box, kind=st.sampled_from(["title", "outline", "frame"]), text=st.text("ab\n", max_size=3))
 SLIDES = st.lists(st.builds(Slide, boxes=st.lists(BOXES, max_size=3).map(tuple)), min_size=1, max_size=3)

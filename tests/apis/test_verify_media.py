@@ -10,10 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from apis.tasks import bookmarks, vlcfiles
-from apis.tasks.families import music, web
-from apis.tasks.verify import GUEST_HOME, FileView
-from apis.tasks.verify_media import MOST_BYTES, bookmarks_are, playlist_is, settings_are
+from apis.tasks.families.chromium import web
+from apis.tasks.families.vlc import music
+from apis.tasks.verify import bookmarks, vlc_files
+from apis.tasks.verify.media import MOST_BYTES, bookmarks_are, playlist_is, settings_are
+from apis.tasks.verify.verify import GUEST_HOME, FileView
 
 NAMES = st.text("abc ", min_size=1, max_size=3)
 MARKS = st.lists(st.tuples(st.sampled_from(["", "plum", "kiwi"]), NAMES, st.sampled_from(["Documents/a", "b"])))
@@ -218,16 +219,16 @@ def test_a_playlist_that_another_wrote_is_told(content: str) -> None:
 
 def test_settings_count_in_the_whole_file_that_vlc_writes() -> None:
     wanted = {"expected": {"sub-language": "kiwi", "audio-language": ""}}
-    good = vlcfiles.written_settings({"sub-language": "kiwi", "audio-language": ""})
+    good = vlc_files.written_settings({"sub-language": "kiwi", "audio-language": ""})
     assert settings_are(text(good), wanted, {}).success
     assert settings_are(text(good.replace("audio-language=", "#audio-language=any")), wanted, {}).success
     for line in ("sub-language=kiwi\n", "\nsub-language=kiwi\n\n", "# Text (string)\nsub-language=kiwi\n\n"):
         for bad in (line, good + line, good.replace("sub-language=kiwi", "#sub-language=") + line):
             assert not settings_are(text(bad), wanted, {}).success, bad[-80:]
     for changed in (
-        vlcfiles.written_settings({"sub-language": "kiwis", "audio-language": ""}),
-        vlcfiles.written_settings({"sub-language": "kiwi", "audio-language": "plum"}),
-        vlcfiles.written_settings({"audio-language": ""}),
+        vlc_files.written_settings({"sub-language": "kiwis", "audio-language": ""}),
+        vlc_files.written_settings({"sub-language": "kiwi", "audio-language": "plum"}),
+        vlc_files.written_settings({"audio-language": ""}),
         good.replace("###  vlc", "###  mine"),
         good[: len(good) // 2],
         good.replace("# Text (integer)\n", ""),

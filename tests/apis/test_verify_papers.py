@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from apis.tasks.verify import FileView, OnDocument, Paper, PaperParagraph, Span, Verdict
-from apis.tasks.verify_papers import paper_is
+from apis.tasks.verify.text_documents import paper_is
+from apis.tasks.verify.verify import FileView, OnDocument, Paper, PaperParagraph, Span, Verdict
 
 TEXTS = st.text("ab ", min_size=1, max_size=3)
 MARKS = st.lists(st.sampled_from(["bold", "size 20", "strike"]), unique=True, max_size=2).map(sorted).map(tuple)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from apis.tasks.verify import FileView, Sheet, Workbook
-from apis.tasks.verify_sheets import references, same, workbook_is
+from apis.tasks.verify.verify import FileView, Sheet, Workbook
+from apis.tasks.verify.workbooks import references, same, workbook_is
 
 PLACES = st.builds("{}{}".format, st.sampled_from("ABC"), st.integers(1, 6))
 VALUES = st.one_of(st.text("abc1", min_size=1, max_size=3), st.integers(0, 99).map(float), st.booleans())

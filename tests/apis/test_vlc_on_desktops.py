@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cluster.apicheck.command import missing
-from actors.cluster.apicheck.desk import RealDesk, opened
 from actors.cluster.bench.stage import provider
-from apis.check import cases_vlc
+from actors.cluster.checks.apis.command import missing
+from actors.cluster.checks.apis.desk import RealDesk, opened
+from apis.apps.vlc import cases as cases_vlc
 from apis.observation import from_guest
 
 pytestmark = pytest.mark.skipif(bool(missing("vlc")), reason="VLC is not installed")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.documents.xlsx import Value, address, cells, make_xlsx
 from apis.tasks import numbers
 from apis.tasks.numbers import number, split_of
 from apis.tasks.words import SPLITS, TRAIN
-from apis.tasks.workbook import Value, address, cells, make_xlsx
 
 MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=("C",)), min_size=1, max_size=12)

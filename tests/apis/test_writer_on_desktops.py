@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from actors.desktop.pool import Pool
-from apis.actions import line
-from apis.tasks.families import writer_text
-from apis.tools import call
+from actors.desktop.pool.pool import Pool
+from apis.actions.gui import line
+from apis.apps.catalogue import call
+from apis.tasks.families.writer import writer_text
 from tests.apis.plays import Form, oracle_solves, told
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")

@@ -42,7 +42,7 @@ def ancestors(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def place(path: Path, node: ast.AST) -> str:
-    """`runtime/node.py:Node.ask` for messages and lists of exceptions."""
+    """`runtime/messaging/node.py:Node.ask` for messages and lists of exceptions."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     names = [a.name for a in ancestors(node) if isinstance(a, kinds)]
     return f"{path.relative_to(ROOT)}:{'.'.join(reversed(names))}"

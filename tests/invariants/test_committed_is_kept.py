@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "repl
 
 from ledger_tools import Play, settings
 
+from actors.replay.ledger.store import Ledger
 from actors.replay.messages import Batch, Phase, Reservation
-from actors.replay.store import Ledger
 
 PATIENCE_S = 60.0
 CHILD = Path(__file__).resolve().parent.parent / "actors" / "replay" / "ledger_child.py"

@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from product_code import ROOT, called, module_name, place, sources, tree_of
 
-from runtime import events
 from runtime.errors import ProtocolError
-from runtime.events import RESERVED, declare, declare_struct
-from runtime.logs import ActorLog, log_file
+from runtime.logs import events
+from runtime.logs.events import RESERVED, declare, declare_struct
+from runtime.logs.writer import ActorLog, log_file
 
 DECLARE = {f"{events.__name__}.{way.__name__}" for way in (declare, declare_struct)}
 
@@ -138,11 +138,11 @@ def test_events_are_declared_once():
 
 
 def test_events_are_declared_and_nothing_else_is_logged():
-    """No other way to a log: only `runtime.logs` touches structlog, and no actor the standard logging."""
+    """No other way to a log: only `runtime.logs.writer` touches structlog, and no actor the standard logging."""
     engine = ROOT / "policy" / "engine"  # a program of its own; the sampler that starts it reads what it says
     for path in sources():
         names = set(imported(path).values())
-        if path != ROOT / "runtime" / "logs.py":
+        if path != ROOT / "runtime" / "logs" / "writer.py":
             assert not {name for name in names if name.split(".")[0] == "structlog"}, path
         if engine not in path.parents:
             assert not {name for name in names if name.split(".")[0] == "logging"}, path

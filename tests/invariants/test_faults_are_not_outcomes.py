@@ -19,8 +19,8 @@ from ledger_tools import FAULT, Play, step
 
 from actors.errors import FencedOff
 from actors.replay.messages import Batch, Commit, Fault, Lane, Outcome, Release, TrajectoryRef
-from runtime.codec import decode, encode
 from runtime.errors import ProtocolError
+from runtime.messaging.codec import decode, encode
 
 
 def test_faults_are_not_outcomes_in_types() -> None:

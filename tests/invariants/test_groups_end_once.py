@@ -15,9 +15,9 @@ from ledger_machine import FEW_LONG_RUNS, LedgerMachine
 from ledger_tools import Play, step
 
 from actors.errors import LedgerError
-from actors.replay import groups
-from actors.replay.groups import Ending, GroupState, GroupStatus
 from actors.replay.messages import Phase
+from actors.replay.rules import groups
+from actors.replay.rules.groups import Ending, GroupState, GroupStatus
 
 MOVES: list[Callable[[GroupStatus], GroupStatus]] = [
     *(partial(groups.move, to=state) for state in GroupState),

@@ -15,13 +15,16 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 from example_actors import Counter, Greet, Hold, Number, Park, Sleep, Total  # noqa: E402
 from product_code import called, place, sources, tree_of  # noqa: E402
 
-from runtime import logs, node, segments, transport, waits  # noqa: E402
+from runtime import waits  # noqa: E402
 from runtime.errors import ActorGone, ComputerRLError, DeadlineExceeded, HostLost, MailboxFull, StoreError  # noqa: E402
-from runtime.events import declare  # noqa: E402
 from runtime.hosts.frames import FromMain, PeersLost  # noqa: E402
-from runtime.segments import SegmentStore  # noqa: E402
+from runtime.logs import writer as logs  # noqa: E402
+from runtime.logs.events import declare  # noqa: E402
+from runtime.messaging import node, transport  # noqa: E402
+from runtime.messaging.transport import Link  # noqa: E402
+from runtime.storage import segments  # noqa: E402
+from runtime.storage.segments import SegmentStore  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
-from runtime.transport import Link  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 HOSTS = [HostSpec(name="one", env={"PYTHONPATH": str(HERE.parent / "runtime")})]
@@ -29,13 +32,13 @@ SHOUTED = declare("bounds_test_shouted", "info", text=str, items=list)
 
 # Collections without a bound of their own, and what bounds them.
 BOUNDED_ELSEWHERE = {
-    "runtime/mailbox.py": "capacity and max_waiters, checked on the way in",
+    "runtime/messaging/mailbox.py": "capacity and max_waiters, checked on the way in",
     "runtime/origin.py": "one origin per process",
-    "runtime/codec.py": "one entry per message class",
+    "runtime/messaging/codec.py": "one entry per message class",
     "policy/engine/worker.py": "one call per HTTP request, and the server bounds those",
     "policy/engine/scheduler.py": "the engine refuses requests beyond its limit",
-    "actors/desktop/pool.py": "one wish per seat, and the plan bounds the spares",
-    "actors/replay/store.py": "MAX_WAITING, checked on the way in",
+    "actors/desktop/pool/pool.py": "one wish per seat, and the plan bounds the spares",
+    "actors/replay/ledger/store.py": "MAX_WAITING, checked on the way in",
 }
 
 

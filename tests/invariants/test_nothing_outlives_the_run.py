@@ -25,7 +25,7 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 
 async def main():

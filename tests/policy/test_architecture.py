@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from actors.cluster import models
+from actors.cluster.config import models
 from policy.architecture import read_architecture
 from policy.engine.weights import load_weights
 from policy.errors import EngineError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from apis.forms import Turn, render_compact
 from apis.observation import Element, Observation, Window
-from apis.tasks import task
+from apis.prompts.compact import Turn, render_compact
+from apis.tasks.registry import task
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 from tests.policy.engine_tools import engine_server

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from actors.cluster import models
+from actors.cluster.config import models
 from policy import hf_folder, tensorfiles
 from policy.engine.weights import load_weights
 from policy.errors import EngineError

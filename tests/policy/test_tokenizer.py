@@ -11,8 +11,8 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
+from policy.base.tokenizer import VOCAB_SIZE, build_tokenizer, glue
 from policy.tokenizer import _SYSTEM_MARK, _USER_MARK, SPECIAL_TOKENS, Tokenizer
-from policy.tokenizer_build import VOCAB_SIZE, build_tokenizer, glue
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:

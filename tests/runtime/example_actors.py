@@ -11,8 +11,8 @@ import msgspec
 
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, ConfigError
-from runtime.events import declare
-from runtime.message import Done, Message, Request
+from runtime.logs.events import declare
+from runtime.messaging.message import Done, Message, Request
 from runtime.status import ActorStatus
 from runtime.system import ActorSystem
 

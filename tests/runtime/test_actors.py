@@ -37,8 +37,8 @@ from example_actors import (  # noqa: E402
 from runtime.actor import Actor, handles  # noqa: E402
 from runtime.control import query_status  # noqa: E402
 from runtime.errors import ActorFailed, ActorGone, ConfigError, DeadlineExceeded, MailboxFull, ProtocolError  # noqa: E402
-from runtime.logs_read import read_logs  # noqa: E402
-from runtime.message import Done, Message, Request  # noqa: E402
+from runtime.logs.reader import read_logs  # noqa: E402
+from runtime.messaging.message import Done, Message, Request  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
 
 QUICK = RestartPolicy(max_restarts=3, window_s=60, first_delay_s=0.02)

@@ -18,8 +18,8 @@ from runtime.errors import (
     ProtocolError,
     StoreError,
 )
-from runtime.message import Done, Request
-from runtime.refs import Ref
+from runtime.messaging.message import Done, Request
+from runtime.messaging.refs import Ref
 from tests.leaping_clock import LeapingClock
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.bounded import joined
+from runtime.http import joined
 
 
 class Pieces:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runtime import errors
-from runtime.codec import decode_error, encode, encode_error
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, PayloadLost, StoreError
+from runtime.messaging.codec import decode_error, encode, encode_error
 
 
 def test_an_error_arrives_as_its_class():

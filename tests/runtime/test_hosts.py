@@ -17,10 +17,10 @@ import pytest
 from runtime import origin
 from runtime.errors import ConfigError, HostLost, ProtocolError
 from runtime.hosts.frames import FromMain, PeersLost, StopHost
-from runtime.logs_read import read_logs
+from runtime.logs.reader import read_logs
+from runtime.messaging.transport import MAX_FRAME_BYTES, Link
 from runtime.sockets import connect_unix, listen_unix
 from runtime.system import ActorSystem, HostSpec, RestartPolicy
-from runtime.transport import MAX_FRAME_BYTES, Link
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime import logs
 from runtime.errors import ConfigError, ProtocolError
-from runtime.events import catalogue, declare, declare_struct, fields_of, matches
-from runtime.logs import ActorLog, bounded, log_file, printable
-from runtime.logs_read import LogWatch, read_logs
-from runtime.message import Version
+from runtime.logs import writer as logs
+from runtime.logs.events import catalogue, declare, declare_struct, fields_of, matches
+from runtime.logs.reader import LogWatch, read_logs
+from runtime.logs.writer import ActorLog, bounded, log_file, printable
+from runtime.messaging.message import Version
 
 SAID = declare("logs_test_said", "info", text=str, n=int, share=float, ok=bool, more=dict, note=str | None)
 NOISE = declare("logs_test_noise", "debug")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.envelope import Envelope, fresh_id
 from runtime.errors import MailboxFull
-from runtime.mailbox import Mailbox
+from runtime.messaging.envelope import Envelope, fresh_id
+from runtime.messaging.mailbox import Mailbox
 
 
 def envelope(kind: str = "Add", deadline_s: float = 5.0) -> Envelope:

@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE))
 from example_actors import Counter, Hold  # noqa: E402
 
 from runtime.errors import DeadlineExceeded, ProtocolError  # noqa: E402
-from runtime.logs_read import read_logs  # noqa: E402
+from runtime.logs.reader import read_logs  # noqa: E402
 from runtime.stall import GRACE_S, Busy, diagnose  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec  # noqa: E402
 from runtime.waits import Wait, waiting, waits_now  # noqa: E402

@@ -19,10 +19,10 @@ sys.path.insert(0, str(HERE))
 
 from example_actors import Counter, Hold, Number, Total, seen  # noqa: E402
 
-from runtime import slow_disk  # noqa: E402
 from runtime.errors import ActorGone, MailboxFull  # noqa: E402
-from runtime.logs_read import read_logs  # noqa: E402
-from runtime.slow_disk import on_disk  # noqa: E402
+from runtime.logs.reader import read_logs  # noqa: E402
+from runtime.storage import slow_disk  # noqa: E402
+from runtime.storage.slow_disk import on_disk  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cluster import typed
-from actors.cluster.config import Deploy
+from actors.cluster.config import typed_yaml
+from actors.cluster.config.schema import Deploy
 from runtime.errors import ConfigError
 from runtime.urls import masked, refuse_bad_url
 
@@ -45,7 +45,7 @@ def test_keys_of_a_deploy_file_are_held_to_it_and_errors_hide_what_was_given() -
         'demos.pool=[{type: endpoint, name: a, url: "https://user:secret@h/v1", model: m}]',
     ):
         with pytest.raises(ConfigError, match="user name or password") as refused:
-            typed.build({}, Deploy, [override], source="file")
+            typed_yaml.build({}, Deploy, [override], source="file")
         assert "secret" not in str(refused.value)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.sglang_process import SglangProcess, interpreter
+from actors.sampler.engine.sglang import SglangProcess, interpreter
 from runtime.errors import ConfigError
 from tests.policy.engine_tools import Server, engine_server, write_model
 

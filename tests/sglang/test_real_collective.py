@@ -17,16 +17,16 @@ from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings,
 from actors.learner.messages import Part, Ticket, WriteWeights
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import Phase, Sampling
-from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplersConfig, SamplerSettings
-from actors.sampler.gate import Gate
-from actors.sampler.latest import Latest
-from actors.sampler.loader import Loader
+from actors.sampler.engine.client import EngineClient
+from actors.sampler.engine.gate import Gate
 from actors.sampler.messages import Generate, Generated, Weights
+from actors.sampler.weights.latest import Latest
+from actors.sampler.weights.loader import Loader
 from policy import hf_folder
 from policy.broadcast import SendingGroup, checksums, described
 from policy.errors import LearnerError
-from runtime.message import Version
+from runtime.messaging.message import Version
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec
 from tests.actors.learner.test_learner_actor import Run

@@ -18,9 +18,9 @@ from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
 from policy.hf_folder import digest
 from runtime.actor import Actor, handles
-from runtime.logs_read import read_logs
-from runtime.message import Done, Version
-from runtime.refs import Ref
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import Done, Version
+from runtime.messaging.refs import Ref
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem
 from tests.policy.engine_tools import CONTEXT, VOCAB, reference_logits, reference_logprobs

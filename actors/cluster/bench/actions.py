@@ -15,9 +15,9 @@ from actors.cluster.bench.figures import median, percentile
 from actors.cluster.bench.processes import KINDS, Members, spent
 from actors.cluster.bench.reference import Reference, Round, middle
 from actors.cluster.bench.stage import CALL_S, Booted, carry_out, observe
-from apis.actions import AnyAction, Click, Hotkey, Type
-from apis.execute import plan
+from apis.actions.gui import AnyAction, Click, Hotkey, Type
 from apis.observation import Observation
+from apis.plans.action import plan
 from runtime.errors import ConfigError
 
 PARTS = ("act", "settle", "observe")

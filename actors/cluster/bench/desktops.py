@@ -13,7 +13,7 @@ import sys
 
 import msgspec
 
-from actors.cluster import say
+from actors.cluster import output
 from actors.cluster.bench import actions, hold, lives, reference, stage
 from actors.cluster.bench.figures import Target
 from actors.cluster.bench.processes import KINDS
@@ -21,7 +21,7 @@ from actors.cluster.bench.reference import multiple
 from actors.cluster.bench.report import Measured, show
 from actors.desktop.link import LinkDown
 from actors.errors import DesktopFault, GuestRefused
-from apis.execute import SETTLE
+from apis.plans.action import SETTLE
 from runtime.errors import ConfigError
 
 # In rounds of the reference workload: a click with settle and observation, and its observation alone, at the median.
@@ -58,7 +58,7 @@ class Found(Measured, frozen=True, kw_only=True):
 
 
 def _said(text: str) -> None:
-    say.line(f"  {text}", to=sys.stderr)
+    output.line(f"  {text}", to=sys.stderr)
 
 
 async def measure(wanted: Wanted) -> Found:
@@ -143,37 +143,37 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
     try:
         found = asyncio.run(measure(wanted))
     except (DesktopFault, LinkDown, GuestRefused) as error:
-        say.line(f"computerrl bench desktops: a desktop was lost while it was measured: {error}", to=sys.stderr)
+        output.line(f"computerrl bench desktops: a desktop was lost while it was measured: {error}", to=sys.stderr)
         return 1
     busy = "" if found.idle else "  NOT IDLE: wall times are longer than on an idle machine"
     return show(found, _tell, as_json=as_json, note=busy)
 
 
 def _tell(found: Found) -> None:
-    say.line()
+    output.line()
     if found.actions:
         head = ("APP", "ACTION", "N", "P50 MS", "P95 MS", "ACT", "SETTLE", "OBSERVE", "TRANSPORT", "CPU MS", "HOST CPU")
-        say.table(head, [_wall_row(cost) for cost in found.actions])
-        say.line("\nprocessor milliseconds per action, by part and by guest process")
+        output.table(head, [_wall_row(cost) for cost in found.actions])
+        output.line("\nprocessor milliseconds per action, by part and by guest process")
         kinds = (kind.upper() for kind in KINDS)
         heads = ("APP", "ACTION", "ACT", "SETTLE", "OBSERVE", *kinds, "P50", "REFERENCE", "ROUNDS")
-        say.table(heads, [_cpu_row(cost) for cost in found.actions])
+        output.table(heads, [_cpu_row(cost) for cost in found.actions])
     if (b := found.boots) is not None:
         parts = f"guest {_s(b.guest_cpu_s)}, this process {_s(b.host_cpu_s)}"
-        say.line(
+        output.line(
             f"\nboot       {_s(b.cpu_s)} CPU ({parts}), {_beside(b.cpu_s, b.reference)},"
             f" {_s(b.wall_p50_s)} wall (p95 {_s(b.wall_p95_s)}), n {b.n}"
         )
     for e in found.episodes:
         parts = f"guest's boot {_s(e.boot_cpu_s)}, play {_s(e.play_cpu_s)}; host {_s(e.host_cpu_s)}"
-        say.line(
+        output.line(
             f"{e.kind:<10} {_s(e.cpu_s)} CPU an episode ({parts}), {_beside(e.cpu_s, e.reference)},"
             f" {_s(e.wall_p50_s)} wall, {e.steps:.1f} steps,"
             f" {e.successes} of {e.n} solved, {e.faults} faults, {len(e.families)} families"
         )
     if (h := found.held) is not None:
         mib = [n >> 20 for n in (h.pss_median_bytes, h.pss_max_bytes, h.charged_median_bytes, h.charged_max_bytes)]
-        say.line(
+        output.line(
             f"\nheld       {h.held} of {h.wanted} with {h.app}, {h.answering} answering, up after {h.ready_s:.0f} s\n"
             f"           PSS {mib[0]} MiB each (max {mib[1]}), {h.pss_all_bytes >> 20} in all;"
             f" control group {mib[2]} MiB each (max {mib[3]})\n"
@@ -181,9 +181,9 @@ def _tell(found: Found) -> None:
             f" idle CPU of all {h.idle_cpu:.1%} of a core"
         )
         for reason in h.lost:
-            say.line(f"           lost: {reason}")
+            output.line(f"           lost: {reason}")
     if found.targets:
-        say.line()
+        output.line()
 
 
 def _wall_row(cost: actions.Cost) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ from actors.cluster.bench.actions import members_of
 from actors.cluster.bench.figures import median
 from actors.desktop.config import SandboxConfig, ScreenConfig
 from actors.desktop.link import LinkDown
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.sandbox.shares import fitted, room

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import ledgers, runfolder, say, typed, weights
+from actors.cluster import output
 from actors.cluster.bench.figures import Target, median
 from actors.cluster.bench.report import Measured, show
-from actors.cluster.config import Deploy
+from actors.cluster.config import typed_yaml
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import ledgers, run_folder, weights
 from actors.learner import batches
 from actors.learner.messages import StepPlan
 from actors.learner.rank import objective_of
@@ -27,8 +29,8 @@ from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload
 from policy.optim import OptimConfig
 from policy.packing import MicroBatch, PackedSample, pack
 from runtime.errors import ConfigError, StoreError
-from runtime.message import BlobRef, Version
-from runtime.segments import read_blob
+from runtime.messaging.message import BlobRef, Version
+from runtime.storage.segments import read_blob
 
 OFF_BY_MOST = 1e-3  # of the gradient's norm and the loss, relative
 COMPARED = ("loss", "grad_norm", "entropy")
@@ -95,8 +97,8 @@ def measure(wanted: Wanted) -> Found:
     if wanted.times < 1 or wanted.threads < 1:
         raise ConfigError("--times and --threads count from 1")
     runs = Path(wanted.runs)
-    path = weights.run_of(wanted.run, runs) or runfolder.find(runs, wanted.run)
-    config = typed.read(path / "deploy.yaml", Deploy)
+    path = weights.run_of(wanted.run, runs) or run_folder.find(runs, wanted.run)
+    config = typed_yaml.read(path / "deploy.yaml", Deploy)
     groups, payloads = read_groups(path, config.replay.groups_per_step)
     if not groups:
         raise ConfigError(f"run {path.name} stores no group of differing success: it has not got to RL, or is too old")
@@ -156,7 +158,7 @@ def _timed(
     figures: dict[str, dict[str, float]] = {}
     for number in range(wanted.times):
         for way, micro_batches in ways.items():
-            say.line(f"  {way}, {number + 1} of {wanted.times}", to=sys.stderr)
+            output.line(f"  {way}, {number + 1} of {wanted.times}", to=sys.stderr)
             began = time.process_time()
             # a rate of 0: the weights stay
             figures[way] = trainer.grpo_step(micro_batches, 0.0, objective, plan.epochs)
@@ -170,9 +172,9 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
 
 
 def _tell(found: Found) -> None:
-    say.line(f"{found.run}: {found.samples} samples of its {found.groups} newest groups")
-    say.table(
+    output.line(f"{found.run}: {found.samples} samples of its {found.groups} newest groups")
+    output.table(
         ("PROMPTS", "MICRO-BATCHES", "TOKENS", "CPU"),
         [(step.way, str(step.micro_batches), str(step.tokens), f"{step.cpu_s:.2f} s") for step in found.steps],
     )
-    say.line(f"shared prompts make a step {found.cheaper:.2f} times cheaper")
+    output.line(f"shared prompts make a step {found.cheaper:.2f} times cheaper")

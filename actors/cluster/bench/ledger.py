@@ -17,11 +17,13 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import say
+from actors.cluster import output
 from actors.cluster.bench.figures import Target, percentile
-from actors.replay import episodes, figures, memory, phases, rounds, synthetic, training
-from actors.replay.book import Book
-from actors.replay.ledgerfile import LEDGER
+from actors.replay import synthetic
+from actors.replay.database.ledger_file import LEDGER
+from actors.replay.database.transaction import Book
+from actors.replay.ledger import episodes, eval_rounds, figures, phases, retention, training
+from actors.replay.ledger.store import Ledger
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -40,11 +42,10 @@ from actors.replay.messages import (
     Take,
     Trained,
 )
-from actors.replay.store import Ledger
 from actors.replay.values import Phase
 from runtime.errors import ComputerRLError, ConfigError
-from runtime.message import Version
-from runtime.segments import SegmentStore
+from runtime.messaging.message import Version
+from runtime.storage.segments import SegmentStore
 
 SMALL = 2_000  # episodes of the reference
 STEPS_OF_EPISODE = 5
@@ -160,8 +161,8 @@ class _Played:
         msg = Trained(lease=batch.lease, version=made, figures={"loss": 0.5, "entropy": 0.4})
         self._do("Trained", partial(training.trained, msg=msg))
         self._serve()
-        self._do("collect", memory.collect)
-        self._do("sweep", partial(memory.sweep, folder=self._folder))
+        self._do("collect", retention.collect)
+        self._do("sweep", partial(retention.sweep, folder=self._folder))
         if number % 5 == 4:
             saved = Checkpointed(version=made, location="x", digest="")
             self._do("Checkpointed", partial(training.checkpointed, msg=saved))
@@ -172,7 +173,7 @@ class _Played:
         sampling = Sampling(temperature=1.0, max_new_tokens=96)
         tasks = [f"family{n % 12}/held-out/{n}" for n in range(64)]
         opened = OpenEval(round=f"r{now}", version=now, tasks=tasks, task_set="set", sampling=sampling)
-        self._do("OpenEval", partial(rounds.open_round, msg=opened))
+        self._do("OpenEval", partial(eval_rounds.open_round, msg=opened))
         self._enter(Phase.PULSE, 2)
         while self.episode(True):
             pass
@@ -260,17 +261,17 @@ def run(wanted: int, steps: int, *, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
     found = measure(wanted, steps)
     if as_json:
-        say.document(found)
+        output.document(found)
         return int(not found.met)
-    say.line(f"a ledger of {found.episodes} episodes: {found.size_mib:.0f} MiB, made in {found.made_s:.0f} s")
+    output.line(f"a ledger of {found.episodes} episodes: {found.size_mib:.0f} MiB, made in {found.made_s:.0f} s")
     head = ("REQUEST", "TIMES", "MEDIAN ms", "99 % ms", f"OF {SMALL} EPISODES", "99 % ms")
     rows = [
         (one.request, one.times, one.median_ms, one.p99_ms, one.small_median_ms, one.small_p99_ms)
         for one in found.requests
     ]
-    say.table(head, rows)
+    output.table(head, rows)
     missed = [target.row() for target in found.targets if not target.met]
-    say.line(f"targets: median {MEDIAN_MS:g} ms, 99th percentile {P99_MS:g} ms, all but {', '.join(NOT_HELD)}")
+    output.line(f"targets: median {MEDIAN_MS:g} ms, 99th percentile {P99_MS:g} ms, all but {', '.join(NOT_HELD)}")
     for name, measured, bound, _ in missed:
-        say.line(f"MISSED  {name}: {measured}, {bound}")
+        output.line(f"MISSED  {name}: {measured}, {bound}")
     return int(not found.met)

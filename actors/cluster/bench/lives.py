@@ -13,16 +13,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.cluster import models
 from actors.cluster.bench import stage
 from actors.cluster.bench.figures import median, percentile
 from actors.cluster.bench.reference import Reference, Round, middle
+from actors.cluster.config import models
 from actors.desktop.config import PoolConfig, SandboxConfig
 from actors.desktop.player import Play, Player, demonstrated
-from actors.desktop.pool import Pool
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.pool.pool import Pool
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from apis import tasks
+from apis.tasks import registry as tasks
 from policy.tokenizer import Tokenizer
 
 Said = Callable[[str], None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from actors.desktop.providers.abc import Outside
+from actors.desktop.provider import Outside
 from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.hierarchies import UNIFIED
 

@@ -18,25 +18,27 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import models, runfolder, say
+from actors.cluster import output
 from actors.cluster.bench import no_bars
 from actors.cluster.bench.figures import Target, median
 from actors.cluster.bench.report import Measured, show
-from actors.cluster.report.lives import in_a_row
+from actors.cluster.config import models
+from actors.cluster.runs import run_folder
 from actors.errors import SamplerError
 from actors.learner.messages import Part, Ticket
-from actors.sampler import collective
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.engine import StartedEngine
-from actors.sampler.gate import Gate
-from actors.sampler.latest import Latest
-from actors.sampler.loader import Loader, difference
-from actors.sampler.sglang_process import interpreter
+from actors.sampler.engine.engine import StartedEngine
+from actors.sampler.engine.gate import Gate
+from actors.sampler.engine.sglang import interpreter
+from actors.sampler.weights import collective
+from actors.sampler.weights.latest import Latest
+from actors.sampler.weights.loader import Loader, difference
 from policy.errors import EngineError
 from runtime.clock import RealClock
 from runtime.errors import ConfigError
-from runtime.logs_read import read_logs
-from runtime.message import Version
+from runtime.logs.reader import read_logs
+from runtime.logs.resumed import in_a_row
+from runtime.messaging.message import Version
 
 LOST_MOST = 0.02  # share of a sampler's time that loading weights may take
 TIMEOUT_S = 120.0
@@ -180,7 +182,7 @@ async def _engine(kind: str, folders: Sequence[Path], parameters: int, times: in
                 raise ConfigError(f"{kind} does not start: {error}") from None
             publisher = _Publisher(started, settings, folders)
             for way in ("disk", "tensors", "buckets") if kind == "sglang" else ("disk",):
-                say.line(f"  {kind}, {parameters / 1e6:.1f} M parameters, by {way}", to=sys.stderr)
+                output.line(f"  {kind}, {parameters / 1e6:.1f} M parameters, by {way}", to=sys.stderr)
                 results = [await publisher.publish(way, expected) for _ in range(times)]
                 seconds = [one for one, _ in results]
                 found.append(
@@ -228,7 +230,7 @@ async def measure(wanted: Wanted) -> Found:
     """All ways and sizes, one after the other. Raises ConfigError."""
     if wanted.times < 1 or not wanted.widths or any(width < 64 or width % 64 for width in wanted.widths):
         raise ConfigError("--times counts from 1, and --widths are multiples of 64, one at least")
-    lost = lost_in(runfolder.find(Path(wanted.runs), wanted.run)) if wanted.run else None
+    lost = lost_in(run_folder.find(Path(wanted.runs), wanted.run)) if wanted.run else None
     load = os.getloadavg()[0]
     published: list[Published] = []
     left_out: dict[str, str] = {}
@@ -263,7 +265,7 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
 
 
 def _tell(found: Found) -> None:
-    say.table(
+    output.table(
         ("ENGINE", "WAY", "PARAMETERS", "MEDIAN", "LONGEST", "OFF BY"),
         [
             (
@@ -278,4 +280,6 @@ def _tell(found: Found) -> None:
         ],
     )
     if (lost := found.lost) is not None:
-        say.line(f"{lost.run}: {lost.loads} loads took {lost.load_s:.1f} s of {lost.sampler_s:.0f} s of its samplers")
+        output.line(
+            f"{lost.run}: {lost.loads} loads took {lost.load_s:.1f} s of {lost.sampler_s:.0f} s of its samplers"
+        )

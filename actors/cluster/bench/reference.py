@@ -19,7 +19,7 @@ from actors.cluster.bench import stage
 from actors.cluster.bench.figures import median
 from actors.desktop.faults import LinkState
 from actors.desktop.link import LinkDown, connect
-from actors.desktop.providers.abc import Desktop
+from actors.desktop.provider import Desktop
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.guest.reference import DONE, READY
 

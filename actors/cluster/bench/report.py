@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.cluster import say
+from actors.cluster import output
 from actors.cluster.bench.figures import Target
 
 F = TypeVar("F", bound="Measured")
@@ -34,12 +34,12 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 def show(found: F, tell: Callable[[F], None], *, as_json: bool, note: str = "") -> int:
     """Print `found`, its own figures by `tell`; 1 when a target is missed. `note` is said of the machine."""
     if as_json:
-        say.document({**msgspec.to_builtins(found, enc_hook=str), "met": found.met})
+        output.document({**msgspec.to_builtins(found, enc_hook=str), "met": found.met})
         return 0 if found.met else 1
-    say.line(f"{found.cores} cores, load {found.load_at_start:.1f} at the start{note}")
+    output.line(f"{found.cores} cores, load {found.load_at_start:.1f} at the start{note}")
     tell(found)
     for name, why in found.left_out.items():
-        say.line(f"{name} left out: {why}")
+        output.line(f"{name} left out: {why}")
     if found.targets:
-        say.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in found.targets])
+        output.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in found.targets])
     return 0 if found.met else 1

@@ -18,20 +18,21 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import models, say
+from actors.cluster import output
 from actors.cluster.bench import no_bars
 from actors.cluster.bench.figures import Target, median, percentile
 from actors.cluster.bench.report import Measured, show
-from actors.cluster.nearest import hint
+from actors.cluster.config import models
+from actors.cluster.config.suggest import hint
 from actors.errors import SamplerError
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.engine import StartedEngine
-from actors.sampler.latest import Latest
-from actors.sampler.sglang_process import interpreter
+from actors.sampler.engine.engine import StartedEngine
+from actors.sampler.engine.sglang import interpreter
+from actors.sampler.weights.latest import Latest
 from policy.architecture import read_architecture
 from runtime.clock import RealClock
 from runtime.errors import ConfigError
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 ENGINES = ("embedded", "sglang", "batched", "sequential")
 FASTER = 3.0  # how many times transformers' batched generate the embedded engine is to be
@@ -233,7 +234,7 @@ async def measure(wanted: Wanted) -> Found:
             except ConfigError as error:
                 left_out[kind] = str(error)
                 continue
-        say.line(f"  {kind}: {wanted.episodes} episodes of {wanted.steps} steps", to=sys.stderr)
+        output.line(f"  {kind}: {wanted.episodes} episodes of {wanted.steps} steps", to=sys.stderr)
         if kind in ("embedded", "sglang"):
             drawn.append(await by_engine(kind, wanted, model, shape.vocab))
         else:
@@ -262,7 +263,7 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
 
 
 def _tell(found: Found) -> None:
-    say.table(
+    output.table(
         ("ENGINE", "TOKENS/S", "LATENCY P50", "P95", "PREFIX CACHED", "START"),
         [
             (

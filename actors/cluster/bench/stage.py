@@ -1,7 +1,7 @@
 """Desktops to measure on, with an application open.
 
-Invariant: everything is real and goes the way of an episode: the provider boots, the link calls, `apis.execute` plans;
-what was booted is gone when the block ends.
+Invariant: everything is real and goes the way of an episode: the provider boots, the link calls, `apis.plans.action`
+plans; what was booted is gone when the block ends.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from actors.cluster.nearest import hint
+from actors.cluster.config.suggest import hint
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
-from actors.desktop.providers.abc import Desktop, DesktopSpec
+from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from apis.execute import Call, setup
 from apis.observation import Observation, from_guest
+from apis.plans.action import Call, setup
 from apis.tasks.family import DOCUMENTS, data_url
 from apis.tasks.osworld import (
     CommandParameters,

@@ -42,6 +42,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Do it; 1 when something is not as it should be."""
-    from actors.cluster.apicheck import command
+    from actors.cluster.checks.apis import command
 
     return command.check(args)

@@ -24,7 +24,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Build it; 0."""
-    from actors.cluster import places, say
+    from actors.cluster import output
+    from actors.cluster import paths as places
     from runtime.errors import ConfigError
 
     if args.steps is not None and args.steps < 1:
@@ -36,8 +37,8 @@ def main(args: argparse.Namespace) -> int:
     from policy.base.build import Recipe, build
 
     given = {"seed": args.seed} | ({"steps": args.steps} if args.steps is not None else {})
-    build(out, Recipe(**given), lambda figures: say.line(_shown(figures)))
-    say.line(f"base model: {args.out}")
+    build(out, Recipe(**given), lambda figures: output.line(_shown(figures)))
+    output.line(f"base model: {args.out}")
     return 0
 
 

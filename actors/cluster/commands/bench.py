@@ -61,7 +61,7 @@ LEDGER = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     kinds = parser.add_subparsers(dest="kind", metavar="WHAT", required=True)
-    for name, summary, description, declare in (
+    for name, summary, description, add in (
         ("startup", "command to first RL step", STARTUP, _startup),
         ("desktops", "cost of desktops", DESKTOPS, _desktops),
         ("soak", "faults at random", SOAK, _soak),
@@ -71,7 +71,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("ledger", "milliseconds of requests", LEDGER, _ledger),
     ):
         kind = kinds.add_parser(name, help=summary, description=description, epilog=EXAMPLES)
-        declare(kind)
+        add(kind)
         kind.add_argument("--json", action="store_true", help="print one JSON document")
         kind.set_defaults(parser=kind)
 
@@ -167,7 +167,7 @@ def main(args: argparse.Namespace) -> int:
 
         return ledger.run(args.episodes, args.steps, as_json=args.json)
     if args.kind == "startup":
-        from actors.cluster import startup
+        from actors.cluster.runs import startup
 
         return startup.measure(args.file, args.overrides, Path(args.runs), as_json=args.json)
     if args.kind == "soak":

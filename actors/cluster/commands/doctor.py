@@ -21,20 +21,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Check; 0 when nothing that a run needs is missing, else 1."""
-    from actors.cluster import deployfile, doctor, say
+    from actors.cluster import doctor, output
+    from actors.cluster.config import deploy_files
 
-    deploy, _ = deployfile.load(args.file)
+    deploy, _ = deploy_files.load(args.file)
     checks = doctor.examine(deploy)
     healthy = not any(check.fatal for check in checks)
     if args.json:
-        say.document({"ok": healthy, "checks": checks})
+        output.document({"ok": healthy, "checks": checks})
         return 0 if healthy else 1
-    say.table(
+    output.table(
         ("CHECK", "", "FOUND"),
         [(check.name, "ok" if check.ok else "MISSING" if check.needed else "warning", check.found) for check in checks],
     )
     for check in checks:
         if not check.ok and check.mend:
-            say.line(f"\n{check.name}: {check.mend}")
-    say.line("\nready" if healthy else "\nnot ready: the commands above mend it")
+            output.line(f"\n{check.name}: {check.mend}")
+    output.line("\nready" if healthy else "\nnot ready: the commands above mend it")
     return 0 if healthy else 1

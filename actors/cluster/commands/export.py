@@ -26,7 +26,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Write it; 0."""
-    from actors.cluster import exporting, weights
+    from actors.cluster.runs import export as exporting
+    from actors.cluster.runs import weights
 
     return exporting.export(
         weights.locate(args.run, Path(args.runs), args.at or ""), Path(args.folder), as_json=args.json

@@ -21,8 +21,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print them; 0."""
-    from actors.cluster import keys, say
-    from actors.cluster.nearest import nearest
+    from actors.cluster import output
+    from actors.cluster.config import keys
+    from actors.cluster.config.suggest import nearest
     from runtime.errors import ConfigError
 
     known = keys.of_deploy()
@@ -32,8 +33,8 @@ def main(args: argparse.Namespace) -> int:
         what = f"did you mean {near}?" if near else "all are listed without a word"
         raise ConfigError(f"{args.word}: no key has it in its name or meaning; {what}")
     if args.json:
-        say.document(found)
+        output.document(found)
         return 0
     for one in found:
-        say.line(keys.told(one))
+        output.line(keys.told(one))
     return 0

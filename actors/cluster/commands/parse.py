@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from apis.apps import ALIASES, APP_NAMES
+from apis.applications import ALIASES, APP_NAMES
 
 SUMMARY = "parse a model's answer"
 DESCRIPTION = (
@@ -34,8 +34,8 @@ def main(args: argparse.Namespace) -> int:
     """Parse standard input; 0 or 2."""
     import sys
 
-    from actors.cluster import say
-    from actors.cluster.nearest import hint
+    from actors.cluster import output
+    from actors.cluster.config.suggest import hint
     from apis.parse import verdict
     from runtime.errors import ConfigError
 
@@ -46,9 +46,9 @@ def main(args: argparse.Namespace) -> int:
     found = verdict(text, app, args.actions)
     accepted = found["verdict"] == "action"
     if args.json:
-        say.document(found)
+        output.document(found)
     elif accepted:
-        say.line(str(found["action"]))
+        output.line(str(found["action"]))
     else:
-        say.line(f"refused: {found['reason']}")
+        output.line(f"refused: {found['reason']}")
     return 0 if accepted else 2

@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print it; 1 when a run that was to be evaluated played no round."""
-    from actors.cluster import places
+    from actors.cluster import paths as places
     from actors.cluster.report import naming, show
     from runtime.errors import ConfigError
 

@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run it."""
-    from actors.cluster import runcommand
+    from actors.cluster.runs import run as runcommand
 
     if args.json and not args.dry_run:
         args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl report RUN --json")

@@ -21,26 +21,29 @@ def main(args: argparse.Namespace) -> int:
 
     import msgspec
 
-    from actors.cluster import runfolder, say
+    from actors.cluster import output
+    from actors.cluster.runs import run_folder
 
-    runs = runfolder.of_runs(args.runs)
-    rows = [(path, record, runfolder.state(path, record)) for path, record in runfolder.all_runs(runs)]
-    broken = runfolder.broken(runs)
+    runs = run_folder.of_runs(args.runs)
+    rows = [(path, record, run_folder.state(path, record)) for path, record in run_folder.all_runs(runs)]
+    broken = run_folder.broken(runs)
     if args.json:
         plain = [{"path": str(path), "state": state, **msgspec.to_builtins(record)} for path, record, state in rows]
-        say.document(plain + [{"path": str(p), "state": "broken", "name": p.name, "reason": why} for p, why in broken])
+        output.document(
+            plain + [{"path": str(p), "state": "broken", "name": p.name, "reason": why} for p, why in broken]
+        )
         return 0
     if not rows and not broken:
-        say.line(f"no runs in {args.runs}: start one with  computerrl run smoke")
+        output.line(f"no runs in {args.runs}: start one with  computerrl run smoke")
         return 0
-    say.table(
+    output.table(
         ("RUN", "STATE", "STARTED", "AGE", "FILE", "REASON"),
         [
             (
                 path.name,
                 state,
                 record.started,
-                say.duration(time.time() - record.started_s),
+                output.duration(time.time() - record.started_s),
                 record.file,
                 record.reason or "",
             )

@@ -86,13 +86,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Do it; 1 when a check found a suite not good."""
     if args.verb == "attack":
-        from actors.cluster.taskattack import command as attacks
+        from actors.cluster.checks.attack import command as attacks
 
         return attacks.attack(args)
     if args.verb == "check":
-        from actors.cluster.taskcheck import command
+        from actors.cluster.checks.tasks import command
 
         return command.check(args)
-    from actors.cluster import taskview
+    from actors.cluster.views import tasks as taskview
 
     return taskview.list_suite(args) if args.verb == "list" else taskview.show(args)

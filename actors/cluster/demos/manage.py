@@ -13,10 +13,13 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import demosource, places, runfolder, say
-from actors.replay import demofiles, demorun, observed
-from actors.replay.demofiles import Demo, Header
-from actors.replay.strata import family_of, name_of
+from actors.cluster import output
+from actors.cluster import paths as places
+from actors.cluster.runs import recordings, run_folder
+from actors.replay import observed
+from actors.replay.demos import demo_files, demo_run
+from actors.replay.demos.demo_files import Demo, Header
+from actors.replay.rules.strata import family_of, name_of
 from runtime.errors import ConfigError, StoreError
 
 
@@ -36,22 +39,22 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 def list_runs(args: argparse.Namespace) -> int:
     """Every run that holds demonstrations."""
     rows: list[dict[str, Any]] = []
-    for path, record in runfolder.all_runs(runfolder.of_runs(args.runs)):
+    for path, record in run_folder.all_runs(run_folder.of_runs(args.runs)):
         try:
-            counts = demorun.counts(path)
-            header = demofiles.read(path)[0]
+            counts = demo_run.counts(path)
+            header = demo_files.read(path)[0]
         except StoreError:
             continue  # a run of another build, or one without a ledger: `runs` lists it
         if header.demos:
-            state = runfolder.state(path, record)
+            state = run_folder.state(path, record)
             rows.append({"run": record.name, "state": state, "started": record.started, "seed": record.seed,
                          "header": header, "strata": counts})  # fmt: skip
     if args.json:
-        say.document(rows)
+        output.document(rows)
     elif not rows:
-        say.line(f"no demonstrations in {args.runs}: record some with  computerrl demos record desktop --count 64")
+        output.line(f"no demonstrations in {args.runs}: record some with  computerrl demos record desktop --count 64")
     else:
-        say.table(
+        output.table(
             ("RUN", "STATE", "STARTED", "SEED", "DEMOS", "FORM", "OBSERVATION", "TOKENIZER", "FAMILIES"),
             [
                 (
@@ -73,20 +76,20 @@ def list_runs(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """A recording by family and route, or the steps of one task."""
-    path = demosource.locate(args.recording, Path(args.runs))
+    path = recordings.locate(args.recording, Path(args.runs))
     header, found = _read(path)
     if args.task:
         return _show_task(path, _stated(found), args)
     figures = figures_of(_stated(found))
     if args.json:
-        say.document({"recording": str(path), "header": header, "strata": figures, "tasks": tasks_of(header)})
+        output.document({"recording": str(path), "header": header, "strata": figures, "tasks": tasks_of(header)})
         return 0
-    say.line(
+    output.line(
         f"{path}: {header.demos} demonstrations, form {header.form or '-'},"
         f" actions {header.actions or '-'}, observation {observed.told(header.observations)},"
         f" tokenizer {header.tokenizer or '-'}\n"
     )
-    say.table(
+    output.table(
         ("FAMILY", "BY", "DEMOS", "TASKS", "STEPS", "PROMPT TOKENS", "RESPONSE TOKENS", "WALL S"),
         [
             (f.family, f.route or "-", f.demos, f.tasks, f"{f.steps:.1f}", f.prompt_tokens, f.response_tokens,
@@ -95,9 +98,9 @@ def show(args: argparse.Namespace) -> int:
         ],
     )  # fmt: skip
     if strata := tasks_of(header):
-        say.line("\ntasks by how often the pool's first attempts at them succeeded:\n")
+        output.line("\ntasks by how often the pool's first attempts at them succeeded:\n")
         rows = [(family, found["always"], found["sometimes"], found["never"]) for family, found in strata.items()]
-        say.table(("FAMILY", "ALWAYS", "SOMETIMES", "NEVER"), rows)
+        output.table(("FAMILY", "ALWAYS", "SOMETIMES", "NEVER"), rows)
     return 0
 
 
@@ -143,42 +146,44 @@ def _show_task(path: Path, found: Iterable[Demo], args: argparse.Namespace) -> i
     if not mine:
         raise ConfigError(f"--task {args.task}: {path} holds no demonstration of it")
     if args.json:
-        say.document(mine)
+        output.document(mine)
         return 0
     for demo in mine:
-        say.line(f"{demo.task}   by {demo.member or demo.route or '-'}, {len(demo.steps)} steps, {demo.wall_s:.1f} s")
+        output.line(
+            f"{demo.task}   by {demo.member or demo.route or '-'}, {len(demo.steps)} steps, {demo.wall_s:.1f} s"
+        )
         for number, step in enumerate(demo.steps):
-            say.line(f"\n--- step {number}, {len(step.payload.prompt_ids)} prompt tokens")
-            say.quoted(step.payload.observation)
-            say.line(f"--- answer{' of ' + step.payload.by if step.payload.by else ''}")
-            say.quoted(step.payload.response)
-            say.line(say.clean(f"--- result: {step.payload.result or ''}"))
+            output.line(f"\n--- step {number}, {len(step.payload.prompt_ids)} prompt tokens")
+            output.quoted(step.payload.observation)
+            output.line(f"--- answer{' of ' + step.payload.by if step.payload.by else ''}")
+            output.quoted(step.payload.response)
+            output.line(output.clean(f"--- result: {step.payload.result or ''}"))
     return 0
 
 
 def export(args: argparse.Namespace) -> int:
     """Write a recording to a file."""
-    path, file = demosource.locate(args.recording, Path(args.runs)), Path(args.file)
+    path, file = recordings.locate(args.recording, Path(args.runs)), Path(args.file)
     places.refuse_no_folder(file, "FILE")
     try:
-        if demofiles.kind_of(file) == "run":
+        if demo_files.kind_of(file) == "run":
             raise ConfigError(f"{file}: a folder; name a .jsonl or .parquet file")
-        header, found = demofiles.read(path)
+        header, found = demo_files.read(path)
         if not header.demos:
             raise ConfigError(f"{path}: no demonstrations to export")
-        demofiles.write(file, header, found)
+        demo_files.write(file, header, found)
     except StoreError as error:
         raise ConfigError(str(error)) from None
     if args.json:
-        say.document({"file": str(file), "header": header, "bytes": file.stat().st_size})
+        output.document({"file": str(file), "header": header, "bytes": file.stat().st_size})
     else:
-        say.line(f"{file}: {header.demos} demonstrations, {file.stat().st_size >> 10} KiB")
+        output.line(f"{file}: {header.demos} demonstrations, {file.stat().st_size >> 10} KiB")
     return 0
 
 
 def _read(path: Path) -> tuple[Header, Iterable[Demo]]:
     try:
-        return demofiles.read(path)
+        return demo_files.read(path)
     except StoreError as error:
         raise ConfigError(str(error)) from None
 

@@ -11,14 +11,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from actors.cluster import deployfile, execute, experiment, models, places, resume, runcommand, runfolder, suites, typed
-from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
-from actors.cluster.requests import Request
-from actors.cluster.runfolder import RECORD
+from actors.cluster import paths as places
+from actors.cluster.config import deploy_files, models, suites, typed_yaml
+from actors.cluster.config.schema import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
+from actors.cluster.runs import execute, experiment, resume, run_folder
+from actors.cluster.runs import run as runcommand
+from actors.cluster.runs.requests import Request
+from actors.cluster.runs.run_folder import RECORD
 from actors.entropulse.config import EvaluationConfig
 from actors.replay.config import TaskRange, TasksConfig
-from apis import tasks
-from apis.space import routes_in
+from apis.actions.spaces import routes_in
+from apis.tasks import registry as tasks
 from apis.tasks.words import TRAIN
 from runtime.errors import ConfigError
 
@@ -45,12 +48,12 @@ def record(args: argparse.Namespace) -> int:
     what = f"--deploy {args.deploy}" if args.deploy else args.suite or of_tasks
     if args.resume:
         resume.refuse_given(args, (*FLAGS, "overrides"), "--resume goes on as the recording was begun")
-        folder = runfolder.newest(runs, args.name, lambda _, found: found.verb == RECORD, "recording")
-        label = runfolder.read_record(folder).file
+        folder = run_folder.newest(runs, args.name, lambda _, found: found.verb == RECORD, "recording")
+        label = run_folder.read_record(folder).file
         if what and f"{RECORD} {what}" != label:
             was = label.removeprefix(f"{RECORD} ")
             raise ConfigError(f"{what}: recording {folder.name} was begun with {was}: leave it out")
-        deploy = typed.read(folder / "deploy.yaml", Deploy)
+        deploy = typed_yaml.read(folder / "deploy.yaml", Deploy)
     else:
         if not what:
             raise ConfigError("nothing to record: name a SUITE, tasks with --tasks ID ..., or --deploy FILE")
@@ -97,7 +100,7 @@ def _of_file(args: argparse.Namespace) -> Deploy:
         if getattr(args, name) not in (None, []):
             flag = resume.flag_of(name)
             raise ConfigError(f"{flag}: with --deploy the file says it: change it with --set {path}=VALUE")
-    deploy, _ = deployfile.load(args.deploy, args.overrides)
+    deploy, _ = deploy_files.load(args.deploy, args.overrides)
     if not deploy.tasks.demo or not deploy.demos.count:
         raise ConfigError(f"{args.deploy}: it asks for no demonstrations: tasks.demo or demos.count is empty")
     return experiment.for_recording(deploy, deploy.run.limit_s)

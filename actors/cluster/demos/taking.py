@@ -11,18 +11,21 @@ import sys
 import time
 from pathlib import Path
 
-from actors.cluster import demosource, deployfile, models, places, runfolder, say, typed
-from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig
-from actors.replay import demos
+from actors.cluster import output
+from actors.cluster import paths as places
+from actors.cluster.config import deploy_files, models, typed_yaml
+from actors.cluster.config.schema import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig
+from actors.cluster.runs import recordings, run_folder
 from actors.replay.actor import LEDGER, SEGMENTS
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
-from actors.replay.demofiles import Header
-from actors.replay.store import Ledger
-from apis.forms import FORMS
-from apis.space import SPACES
+from actors.replay.demos.demo_files import Header
+from actors.replay.ledger import demo_import
+from actors.replay.ledger.store import Ledger
+from apis.actions.spaces import SPACES
+from apis.prompts.compact import FORMS
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.origin import check_origin
-from runtime.segments import SegmentStore
+from runtime.storage.segments import SegmentStore
 
 ALL = 10**9  # demonstrations: an import by hand takes in what the file holds
 
@@ -30,11 +33,11 @@ ALL = 10**9  # demonstrations: an import by hand takes in what the file holds
 def take_in(args: argparse.Namespace) -> int:
     """Take a file's demonstrations into a run, or into a new one of that name."""
     begun, runs = time.time(), Path(args.runs)
-    source = demosource.locate(args.file, runs)
-    header = demosource.header_of(source)
-    demosource.refuse_leaks(source, "FILE")
+    source = recordings.locate(args.file, runs)
+    header = recordings.header_of(source)
+    recordings.refuse_leaks(source, "FILE")
     folder = (runs / args.run).resolve()
-    fresh = not runfolder.is_run(folder)
+    fresh = not run_folder.is_run(folder)
     if fresh:
         places.refuse_bad_name(args.run, "RUN")
         places.refuse_unwritable(runs, "--runs")
@@ -55,7 +58,7 @@ def take_in(args: argparse.Namespace) -> int:
     else:
         if args.base is not None:
             raise ConfigError(f"--base {args.base}: run {folder.name} has its own: leave it out")
-        deploy = typed.read(folder / "deploy.yaml", Deploy)
+        deploy = typed_yaml.read(folder / "deploy.yaml", Deploy)
         model = str(models.locate(deploy.run.base))
     settings = LedgerSettings(
         seed=deploy.run.seed,
@@ -70,37 +73,39 @@ def take_in(args: argparse.Namespace) -> int:
         actions=header.actions if fresh else deploy.desktops.actions,
     )
     _refuse_foreign(source, header, models.fingerprint(model), deploy.desktops)
-    if caution := demosource.caution(source):
-        say.line(caution, to=sys.stderr)
+    if caution := recordings.caution(source):
+        output.line(caution, to=sys.stderr)
     try:
         if fresh:
-            record = runfolder.RunRecord(
+            record = run_folder.RunRecord(
                 name=folder.name,
-                file=f"{runfolder.IMPORT} {args.file}",
+                file=f"{run_folder.IMPORT} {args.file}",
                 seed=deploy.run.seed,
                 build=check_origin().build,
                 versions={},
-                started=runfolder.iso(begun),
+                started=run_folder.iso(begun),
                 started_s=begun,
             )
             moved = _into_new(folder, record, deploy, source, settings)
         else:  # what it was and how it ended stays as it is
-            with runfolder.held(folder, runfolder.iso(begun)):
+            with run_folder.held(folder, run_folder.iso(begun)):
                 moved = _into_ledger(folder, source, settings)
     except ComputerRLError as error:
         raise ConfigError(str(error)) from None
     if args.json:
-        say.document({"run": folder.name, "imported": moved, "offered": header.demos})
+        output.document({"run": folder.name, "imported": moved, "offered": header.demos})
     else:
         held = header.demos - moved
-        say.line(f"{folder.name}: {moved} demonstrations taken in{f', {held} were there already' if held else ''}")
+        output.line(f"{folder.name}: {moved} demonstrations taken in{f', {held} were there already' if held else ''}")
     return 0
 
 
-def _into_new(folder: Path, record: runfolder.RunRecord, deploy: Deploy, source: Path, settings: LedgerSettings) -> int:
+def _into_new(
+    folder: Path, record: run_folder.RunRecord, deploy: Deploy, source: Path, settings: LedgerSettings
+) -> int:
     """Make the run, and take the demonstrations in."""
-    run = runfolder.claim(folder, record, resume=False)
-    (folder / "deploy.yaml").write_text(deployfile.dump(deploy), encoding="utf-8")
+    run = run_folder.claim(folder, record, resume=False)
+    (folder / "deploy.yaml").write_text(deploy_files.dump(deploy), encoding="utf-8")
     verdict, reason = "failed", "the import was broken off"
     try:
         moved = _into_ledger(folder, source, settings)
@@ -115,7 +120,7 @@ def _into_new(folder: Path, record: runfolder.RunRecord, deploy: Deploy, source:
 
 def _refuse_foreign(source: Path, header: Header, tokenizer: str, seats: SeatsConfig) -> None:
     try:
-        demos.refuse_foreign(source, header, tokenizer=tokenizer, form=seats.form, actions=seats.actions)
+        demo_import.refuse_foreign(source, header, tokenizer=tokenizer, form=seats.form, actions=seats.actions)
     except ComputerRLError as error:
         raise ConfigError(str(error)) from None
 
@@ -125,8 +130,8 @@ def _into_ledger(folder: Path, source: Path, settings: LedgerSettings) -> int:
     try:
         segments = SegmentStore(folder / SEGMENTS, "import")
         try:
-            ledger.run([demos.label])
-            (moved,) = ledger.run([lambda book: demos.import_demos(book, source, segments, folder)])
+            ledger.run([demo_import.label])
+            (moved,) = ledger.run([lambda book: demo_import.import_demos(book, source, segments, folder)])
         finally:
             segments.close()
     finally:

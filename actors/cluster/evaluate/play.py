@@ -19,19 +19,22 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import compose, execute, places, progress, resume, runcommand, runfolder, typed
-from actors.cluster import weights as weights_of
-from actors.cluster.compose import Plan
-from actors.cluster.config import Deploy
+from actors.cluster import paths as places
+from actors.cluster.config import typed_yaml
+from actors.cluster.config.schema import Deploy
 from actors.cluster.evaluate import settings, show
-from actors.cluster.requests import Request
-from actors.cluster.weights import Weights
-from actors.entropulse.pins import PinnedFolders
-from actors.replay.ledgerfile import LEDGER
+from actors.cluster.runs import compose, execute, progress, resume, run_folder
+from actors.cluster.runs import run as runcommand
+from actors.cluster.runs import weights as weights_of
+from actors.cluster.runs.compose import Plan
+from actors.cluster.runs.requests import Request
+from actors.cluster.runs.weights import Weights
+from actors.entropulse.kept_weights import PinnedFolders
+from actors.replay.database.ledger_file import LEDGER
 from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling
 from actors.sampler.messages import Pin
 from runtime.errors import ConfigError, StoreError
-from runtime.message import Version
+from runtime.messaging.message import Version
 from runtime.system import ActorSystem
 
 ROUND = "eval"
@@ -45,17 +48,17 @@ def play(args: argparse.Namespace) -> int:
     """Evaluate, or go on evaluating; the exit status."""
     runs = Path(args.runs)
     try:
-        before = runfolder.find(runs, args.against) if args.against else None
+        before = run_folder.find(runs, args.against) if args.against else None
     except ConfigError as error:
         raise ConfigError(f"--against {args.against}: {error}") from None
     if args.resume:
         resume.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
-        folder = runfolder.newest(
+        folder = run_folder.newest(
             runs, args.name, lambda path, _: (path / _EVALUATED).is_file(), "evaluation"
         ).resolve()
         weights = read_weights(folder)
         _refuse_other(args.model, weights, runs, folder.name)
-        deploy = typed.read(folder / "deploy.yaml", Deploy)
+        deploy = typed_yaml.read(folder / "deploy.yaml", Deploy)
     else:
         if args.model is None:
             raise ConfigError("nothing to evaluate: name a MODEL: base, a model folder, a run, or last")
@@ -73,7 +76,7 @@ def play(args: argparse.Namespace) -> int:
     version, kept = Version.parse(weights.version), _place(weights, folder)
     deploy = msgspec.structs.replace(deploy, run=msgspec.structs.replace(deploy.run, base=kept))
 
-    label = f"{runfolder.EVAL} {args.model}" if not args.resume else runfolder.read_record(folder).file
+    label = f"{run_folder.EVAL} {args.model}" if not args.resume else run_folder.read_record(folder).file
     request = Request(folder=folder, deploy=deploy, file=label, resume=args.resume)
     # With --json, standard output is for the one document.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
@@ -91,14 +94,14 @@ def play(args: argparse.Namespace) -> int:
 def _refuse_taken(folder: Path) -> None:
     """Raise ConfigError where something is at `folder`; what a killed `eval` left before it was a run goes first."""
     _clear_unbegun(folder)
-    runfolder.refuse_taken(folder)
+    run_folder.refuse_taken(folder)
     if folder.exists():  # what lies in it would be taken for this evaluation's
         raise ConfigError(f"--name {folder.name}: {folder} is there already and no run; give another --name")
 
 
 def _clear_unbegun(folder: Path) -> None:
     """Remove the folder of an evaluation that never became a run, refused or broken off before, unless one begins."""
-    if not (folder / _EVALUATED).is_file() or runfolder.is_run(folder):
+    if not (folder / _EVALUATED).is_file() or run_folder.is_run(folder):
         return
     with (folder / _BEGINNING).open("a") as lock, contextlib.suppress(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,7 +118,7 @@ def _kept(weights: Weights, folder: Path) -> Iterator[None]:
     """A new folder with the weights in it, which goes again unless it becomes a run's. Raises ConfigError."""
     try:
         folder.mkdir(parents=True)
-        folder.chmod(runfolder.PRIVATE)
+        folder.chmod(run_folder.PRIVATE)
     except FileExistsError:
         raise ConfigError(
             f"--name {folder.name}: another evaluation has just begun there; give another --name"
@@ -148,7 +151,7 @@ def read_weights(folder: Path) -> Weights:
         raise ConfigError(f"{folder} is no run of eval: {error}") from None
 
 
-def _is_evaluation(path: Path, _: runfolder.RunRecord) -> bool:
+def _is_evaluation(path: Path, _: run_folder.RunRecord) -> bool:
     return (path / _EVALUATED).is_file()
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import deployfile, lanes, runfolder, suites, typed
-from actors.cluster.config import DemonstrationsConfig, Deploy, RunConfig
-from actors.cluster.weights import Weights
+from actors.cluster.config import deploy_files, lanes, suites, typed_yaml
+from actors.cluster.config.schema import DemonstrationsConfig, Deploy, RunConfig
+from actors.cluster.runs import run_folder
+from actors.cluster.runs.weights import Weights
 from actors.desktop.config import HostsConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import COLDEST, TasksConfig
@@ -115,18 +116,18 @@ def _like(args: argparse.Namespace, weights: Weights) -> Deploy:
     """The deploy file whose settings stand where the arguments say nothing."""
     if args.like:
         runs = Path(args.runs)
-        named = {path.name: path for path, _ in runfolder.all_runs(runs)}
-        if args.like in named or runfolder.is_run(Path(args.like)):
+        named = {path.name: path for path, _ in run_folder.all_runs(runs)}
+        if args.like in named or run_folder.is_run(Path(args.like)):
             return _of_run(named.get(args.like, Path(args.like)))
         try:
-            return deployfile.load(args.like)[0]
+            return deploy_files.load(args.like)[0]
         except ConfigError as error:
             raise ConfigError(f"--like {args.like}: no run in {runs}; {error}") from None
     return _of_run(Path(weights.run)) if weights.run else Deploy()
 
 
 def _of_run(run: Path) -> Deploy:
-    return typed.read(run / "deploy.yaml", Deploy)
+    return typed_yaml.read(run / "deploy.yaml", Deploy)
 
 
 def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:

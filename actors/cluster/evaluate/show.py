@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import criterion, evaluation, say, typed
-from actors.cluster.config import Deploy
-from actors.cluster.evaluation import Compared, Round
-from actors.cluster.weights import Weights
-from actors.replay.evaluation import Rates, Summary
-from actors.replay.intervals import Rate
-from apis import tasks
+from actors.cluster import output
+from actors.cluster.config import typed_yaml
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import criterion, evaluation_rounds
+from actors.cluster.runs.evaluation_rounds import Compared, Round
+from actors.cluster.runs.weights import Weights
+from actors.replay.statistics.intervals import Rate
+from actors.replay.statistics.success_rates import Rates, Summary
+from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 
 
@@ -24,13 +26,13 @@ def result(
     folder: Path, weights: Weights, deploy: Deploy, before: Path | None, out: Path | None, *, as_json: bool
 ) -> None:
     """Print the round of the run at `folder`, write it into `out`, and compare it with its like in the run `before`."""
-    rounds = evaluation.read_rounds(folder)
+    rounds = evaluation_rounds.read_rounds(folder)
     if not rounds:
         return
     (found,) = rounds
     compared = None
     if before is not None and found.closed:
-        compared = evaluation.compare(like(deploy, before), found)
+        compared = evaluation_rounds.compare(like(deploy, before), found)
         compared = msgspec.structs.replace(compared, before=before.name, after=folder.name)
     document = _document(folder, weights, deploy, found, compared)
     if out is not None:
@@ -39,11 +41,11 @@ def result(
         lines = b"".join(msgspec.json.encode(episode) + b"\n" for episode in found.episodes)
         (out / "episodes.jsonl").write_bytes(lines)
     if as_json:
-        say.document(document)
+        output.document(document)
         return
     _print(weights, deploy, found, compared)
     if out is not None:
-        say.line(f"wrote {out / 'result.json'} and {out / 'episodes.jsonl'}")
+        output.line(f"wrote {out / 'result.json'} and {out / 'episodes.jsonl'}")
 
 
 def like(deploy: Deploy, run: Path) -> Round:
@@ -51,7 +53,7 @@ def like(deploy: Deploy, run: Path) -> Round:
 
     Raises ConfigError, also where `run` gave its agent other actions, another form of prompts or other room for steps.
     """
-    before = typed.read(run / "deploy.yaml", Deploy)
+    before = typed_yaml.read(run / "deploy.yaml", Deploy)
     for key, then, now in (
         ("tasks.max_steps", before.tasks.max_steps, deploy.tasks.max_steps),
         ("desktops.form", before.desktops.form, deploy.desktops.form),
@@ -60,7 +62,7 @@ def like(deploy: Deploy, run: Path) -> Round:
         if then != now:
             raise ConfigError(f"--against: {run.name} played with {key} {then}, this evaluation with {now}")
     wanted = (tasks.digest(str(task) for task in deploy.tasks.eval), deploy.evaluation.temperature)
-    for one in reversed(evaluation.read_rounds(run)):
+    for one in reversed(evaluation_rounds.read_rounds(run)):
         if one.closed and (one.task_set, one.temperature, one.max_new_tokens) == (
             *wanted,
             deploy.replay.max_new_tokens,
@@ -101,23 +103,23 @@ def _print(weights: Weights, deploy: Deploy, found: Round, compared: Compared | 
     summary = found.summary
     at = f" at {weights.at} ({weights.version})" if weights.run else ""
     state = "" if found.closed else ", not finished"
-    say.line(
+    output.line(
         f"\n{weights.name}{at}: {summary.instances} instances (task set {found.task_set}), {found.decoding},"
         f" form {deploy.desktops.form}, actions {deploy.desktops.actions},"
         f" {summary.episodes} episodes, {summary.faults} faults{state}\n"
     )
-    never = evaluation.untrained_families()
+    never = evaluation_rounds.untrained_families()
     rows = [
         _row(f"{name} (never trained)" if name in never else name, rates) for name, rates in summary.families.items()
     ]
     if summary.untrained.all.n and summary.trained.all.n:
         rows += [_row("ALL TRAINED", summary.trained), _row("ALL NEVER TRAINED", summary.untrained)]
     rows.append(_row("ALL", summary.whole))
-    say.table(("FAMILY", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT"), rows)
+    output.table(("FAMILY", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT"), rows)
     if len(summary.pass_at) > 1:
-        say.line("\n" + "  ".join(f"pass@{k} {value:.3f}" for k, value in summary.pass_at.items()))
+        output.line("\n" + "  ".join(f"pass@{k} {value:.3f}" for k, value in summary.pass_at.items()))
     if compared is not None:
-        say.line(f"\n{criterion.told(compared)}")
+        output.line(f"\n{criterion.told(compared)}")
 
 
 def _row(name: str, rates: Rates) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster.config import Deploy
+from actors.cluster.config.schema import Deploy
 
 Series = Mapping[int, float]  # optimizer step -> value
 

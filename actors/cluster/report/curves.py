@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
+from actors.cluster.report.axis import NARROWED, knots
 from actors.cluster.report.bands import Band, Series, band, smooth
-from actors.cluster.report.narrow import NARROWED, knots
 from actors.replay.values import Phase
 from runtime.errors import ConfigError
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import ledgers
+from actors.cluster.runs import ledgers
 from actors.desktop.seat_config import WHOLE_ONE_IN
 from actors.replay import queries
 from runtime.errors import StoreError
-from runtime.message import BlobRef
-from runtime.segments import read_blob
+from runtime.messaging.message import BlobRef
+from runtime.storage.segments import read_blob
 
 MOST_LOOKED_AT = 4000
 

@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from actors.cluster.evaluation import Round
-from actors.replay.evaluation import Episode, gain, gain_of_pairs, summarise
-from actors.replay.intervals import Gain, Rate
+from actors.cluster.runs.evaluation_rounds import Round
+from actors.replay.statistics.intervals import Gain, Rate
+from actors.replay.statistics.success_rates import Episode, gain, gain_of_pairs, summarise
 
 Kind = tuple[str, str, int]  # decoding, task set, tokens of an answer at most
 

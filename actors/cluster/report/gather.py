@@ -12,17 +12,18 @@ from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from actors.cluster import evaluation, ledgers, runfolder, typed
-from actors.cluster.evaluation import Compared, Round
+from actors.cluster.config import typed_yaml
 from actors.cluster.report import bands, episodes, history
 from actors.cluster.report.curves import Stretch
 from actors.cluster.report.episodes import Episode
 from actors.cluster.report.history import StepFigures
 from actors.cluster.report.read import RunFigures, logged, read_run
+from actors.cluster.runs import evaluation_rounds, ledgers, run_folder
+from actors.cluster.runs.evaluation_rounds import Compared, Round
 from actors.replay import queries
 from actors.replay.values import Phase
 from runtime.errors import ConfigError
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 OF_STEPS = frozenset(("batch_taken", "demo_strata", "episode_ended", "group_ended"))
 KEPT_DETAILS = 4000  # verdicts of the newest episodes; older ones are not shown whole
@@ -130,7 +131,7 @@ def gather(path: Path) -> RunData:
     figures = read_run(path)
     lines = logged(path, OF_STEPS)
     record, state = record_of(path)
-    rounds = evaluation.read_rounds(path)
+    rounds = evaluation_rounds.read_rounds(path)
     deploy = deploy_of(path)
     details = {line["token"]: line.get("detail", "") for line in lines if line["event"] == "episode_ended"}
     strata = [line["tasks"] for line in lines if line["event"] == "demo_strata"]
@@ -145,7 +146,7 @@ def gather(path: Path) -> RunData:
         key=key_of(path, deploy),
         switches=_switches(path),
         rounds=rounds,
-        gains=evaluation.gains(rounds),
+        gains=evaluation_rounds.gains(rounds),
         steps=history.read_steps(path, lines),
         figures=figures,
         episodes=episodes.choose(path),
@@ -179,12 +180,12 @@ def called(seeds: Sequence[int | None]) -> str:
     return "seeds" if None not in seeds and len(set(seeds)) == len(seeds) else "runs"
 
 
-def record_of(path: Path) -> tuple[runfolder.RunRecord | None, str]:
+def record_of(path: Path) -> tuple[run_folder.RunRecord | None, str]:
     """The record and the state of the run at `path`; a folder without a record may hold a ledger all the same."""
     if not (path / "run.json").is_file():
         return None, "unknown"
-    record = runfolder.read_record(path)
-    return record, runfolder.state(path, record)
+    record = run_folder.read_record(path)
+    return record, run_folder.state(path, record)
 
 
 def key_of(path: Path, deploy: dict[str, Any]) -> str:
@@ -198,16 +199,16 @@ def key_of(path: Path, deploy: dict[str, Any]) -> str:
     record, _ = record_of(path)
     run = deploy.get("run", {})
     if record and (record.experiment or record.cloned) and record.cloned_in in Path(run.get("base", "")).parts:
-        deploy = {**deploy, "run": {**run, "base": runfolder.CLONING}}
+        deploy = {**deploy, "run": {**run, "base": run_folder.CLONING}}
         if record.cloned_in in Path((demos := deploy.get("demos", {})).get("source", "")).parts:
-            deploy["demos"] = {**demos, "source": runfolder.CLONING, "count": 0}
+            deploy["demos"] = {**demos, "source": run_folder.CLONING, "count": 0}
     return bands.key(deploy)
 
 
 def deploy_of(path: Path) -> dict[str, Any]:
     """The deploy file of the run at `path`, plain and with every default written out; empty where there is none."""
     file = path / "deploy.yaml"
-    found = typed.plain(file, str(file)) if file.is_file() else {}
+    found = typed_yaml.plain(file, str(file)) if file.is_file() else {}
     if not isinstance(found, dict):
         raise ConfigError(f"{file}: expected keys and values at the top")
     return found

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import ledgers
+from actors.cluster.runs import ledgers
 from actors.replay import queries
 from actors.replay.values import Phase
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 
 class StepFigures(msgspec.Struct, frozen=True, kw_only=True):

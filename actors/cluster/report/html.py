@@ -10,7 +10,7 @@ import base64
 import html
 from collections.abc import Collection, Iterable, Sequence
 
-from actors.cluster import say
+from actors.cluster import output
 
 VOID = frozenset(("img", "meta", "br"))
 
@@ -23,13 +23,13 @@ class Markup(str):
 
 def text(words: object) -> Markup:
     """`words` with markup and control characters escaped; lines stay lines."""
-    return Markup(html.escape(say.clean(str(words), lines=True)))
+    return Markup(html.escape(output.clean(str(words), lines=True)))
 
 
 def tag(name: str, *children: object, **attributes: str | None) -> Markup:
     """An element; children that are no `Markup` are escaped. `class_` is the attribute `class`, None leaves one out."""
     head = "".join(
-        f' {key.rstrip("_")}="{html.escape(say.clean(value))}"'
+        f' {key.rstrip("_")}="{html.escape(output.clean(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -47,7 +47,7 @@ def picture(content: bytes, alt: str) -> Markup:
     """An inlined PNG or JPEG."""
     kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
     source = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
-    return Markup(f'<img src="{source}" alt="{html.escape(say.clean(alt))}">')
+    return Markup(f'<img src="{source}" alt="{html.escape(output.clean(alt))}">')
 
 
 def table(

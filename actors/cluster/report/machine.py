@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster.report.lives import BEGINS
 from actors.cluster.report.seats import phases
+from runtime.logs.resumed import BEGINS
 
 Line = dict[str, Any]
 GUESTS, OTHERS = "desktops' guests", "other programs"

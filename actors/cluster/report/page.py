@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import resources
 
-from actors.cluster import criterion, say
+from actors.cluster import output
 from actors.cluster.report import evaluated
 from actors.cluster.report.gather import Group, RunData
 from actors.cluster.report.html import Markup, document, join, picture, table, tag
@@ -18,8 +18,9 @@ from actors.cluster.report.pagerounds import rate_said, rounds_of
 from actors.cluster.report.pagetime import time_of
 from actors.cluster.report.pictures import Picture
 from actors.cluster.report.played import episodes_of
+from actors.cluster.runs import criterion
 from actors.replay import observed
-from actors.replay.intervals import Gain
+from actors.replay.statistics.intervals import Gain
 
 SECTIONS = (
     ("runs", "Runs"), ("success", "Success"), ("phases", "Phases"), ("learning", "Learning"), ("groups", "Groups"),
@@ -191,4 +192,4 @@ def _figures(drawn: Sequence[Picture], names: set[str]) -> Markup:
 
 
 def _counts(found: dict[str, int]) -> str:
-    return say.clean(", ".join(f"{name} {count}" for name, count in sorted(found.items())))
+    return output.clean(", ".join(f"{name} {count}" for name, count in sorted(found.items())))

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from actors.cluster.evaluation import Round
-from actors.cluster.report import rounds, wordings
+from actors.cluster.report import instructions as wordings
+from actors.cluster.report import rounds
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, folded, join, table, tag
-from actors.cluster.report.wordings import Worded
-from actors.replay.intervals import Rate
+from actors.cluster.report.instructions import Worded
+from actors.cluster.runs.evaluation_rounds import Round
+from actors.replay.statistics.intervals import Rate
 
 NONE = frozenset(("", "-"))
 

@@ -5,7 +5,7 @@ Invariant: what a run did not measure is left out, never shown as nothing.
 
 from __future__ import annotations
 
-from actors.cluster import say
+from actors.cluster import output
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, join, table, tag
 from actors.cluster.report.machine import by_phase
@@ -23,7 +23,7 @@ def time_of(run: RunData) -> Markup:
                 "p",
                 f"Desktops played training episodes during {overlap.share:.0%} of the learner's"
                 f" {overlap.learner_s:.1f} s in RL steps, {overlap.episodes_at_once:.1f} at once;"
-                f" {say.duration(overlap.rl_s)} of RL and pulses.",
+                f" {output.duration(overlap.rl_s)} of RL and pulses.",
             )
         )
     parts += [part for part in (_seats(run), _machine(run), _steps(run)) if part]
@@ -42,7 +42,7 @@ def _seats(run: RunData) -> Markup | None:
     return table(
         ("Seat time", "Seconds", "Share"),
         rows,
-        f"Seats were busy {seats.busy:.1%} of {seats.seats} seats x {say.duration(seats.wall_s)}",
+        f"Seats were busy {seats.busy:.1%} of {seats.seats} seats x {output.duration(seats.wall_s)}",
     )
 
 
@@ -54,7 +54,7 @@ def _machine(run: RunData) -> Markup | None:
     return table(
         ("Processor", "CPU seconds", "Share"),
         rows,
-        f"{machine.cores} cores x {say.duration(machine.span_s)}; {machine.desktops} desktops were used up, "
+        f"{machine.cores} cores x {output.duration(machine.span_s)}; {machine.desktops} desktops were used up, "
         f"{machine.desktops_up:.1f} were up at once, {machine.spares:.1f} of them spares; {by_phase(machine)}",
     )
 

@@ -12,20 +12,20 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import evaluation, ledgers
-from actors.cluster.evaluation import Compared, Round
-from actors.cluster.report.lives import in_a_row
 from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
+from actors.cluster.runs import evaluation_rounds, ledgers
+from actors.cluster.runs.evaluation_rounds import Compared, Round
 from actors.replay import observed, queries
 from actors.replay.messages import StepPayload, StepRef
 from actors.replay.values import Phase
 from runtime.errors import StoreError
-from runtime.logs import log_file
-from runtime.logs_read import read_logs
-from runtime.message import Version
-from runtime.segments import read_blob
+from runtime.logs.reader import read_logs
+from runtime.logs.resumed import in_a_row
+from runtime.logs.writer import log_file
+from runtime.messaging.message import Version
+from runtime.storage.segments import read_blob
 
 LOOKED_AT = 200  # steps, for one with a picture
 OF_INTEREST = frozenset(
@@ -97,7 +97,7 @@ def read_run(path: Path) -> RunFigures:
             )
             for row in queries.steps(db)
         ]
-        rounds = evaluation.rounds_of(db)
+        rounds = evaluation_rounds.rounds_of(db)
         endings, episodes = queries.group_endings(db), queries.episodes_by_lane(db)
         observations = observed.of_episodes(db)
     lines = logged(path, OF_INTEREST)
@@ -108,7 +108,7 @@ def read_run(path: Path) -> RunFigures:
         stays=stays,
         points=points,
         rounds=rounds,
-        gains=evaluation.gains(rounds),
+        gains=evaluation_rounds.gains(rounds),
         endings=endings,
         episodes=episodes,
         overlap=_overlap(lines),

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.cluster.evaluation import Round
-from actors.replay.intervals import Rate
-from runtime.message import Version
+from actors.cluster.runs.evaluation_rounds import Round
+from actors.replay.statistics.intervals import Rate
+from runtime.messaging.message import Version
 
 
 def weights(found: Sequence[Round]) -> tuple[str, list[str]]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from actors.replay.staleness import Lineages
+from actors.replay.rules.staleness import Lineages
 from actors.replay.values import Phase
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 Line = dict[str, Any]
 Span = tuple[float, float]

@@ -11,10 +11,11 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from actors.cluster import criterion, say
+from actors.cluster import output
 from actors.cluster.report import evaluated, gather
 from actors.cluster.report.read import RunFigures
-from actors.replay.intervals import Gain, Rate
+from actors.cluster.runs import criterion
+from actors.replay.statistics.intervals import Gain, Rate
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +116,7 @@ def _spread(each: list[float]) -> Spread:
 def show(found: Seeds) -> None:
     """Print it."""
     called = gather.called(found.seeds)
-    say.line(f"\n{found.label}: {len(found.runs)} {called} ({', '.join(found.runs)})\n")
+    output.line(f"\n{found.label}: {len(found.runs)} {called} ({', '.join(found.runs)})\n")
     rows = []
     for one in found.rounds:
         low, high = one.together.interval
@@ -126,18 +127,18 @@ def show(found: Seeds) -> None:
              f"{low:.3f}-{high:.3f}")
         )  # fmt: skip
     if rows:
-        say.table(("ROUND", "STEP", "DECODING", called.upper(), "MEAN", "BAND", "TOGETHER", "95 %"), rows)
+        output.table(("ROUND", "STEP", "DECODING", called.upper(), "MEAN", "BAND", "TOGETHER", "95 %"), rows)
     else:
-        say.line("no evaluation round that all of them have played")
+        output.line("no evaluation round that all of them have played")
     for gained in found.gains:
         spread, pair = gained.gain, gained.together
         what = f"{gained.decoding}, {gained.before} to {gained.after}, {len(spread.each)} {called}"
-        say.line(
+        output.line(
             f"gain      {what}: mean {spread.mean:+.3f}, from {spread.low:+.3f} to {spread.high:+.3f};"
             f" together {pair.value:+.3f} (95 % {pair.low:+.3f} to {pair.high:+.3f}; {criterion.instances(pair)})"
         )
         if said := criterion.spread(pair, called):
-            say.line(f"spread    {what}: standard errors in points: {said}")
+            output.line(f"spread    {what}: standard errors in points: {said}")
 
 
 def show_apart(found: Sequence[evaluated.Difference]) -> None:
@@ -150,8 +151,8 @@ def show_apart(found: Sequence[evaluated.Difference]) -> None:
         for one in found
     ]  # fmt: skip
     if rows:
-        say.line()
-        say.table(
+        output.line()
+        output.table(
             ("DECODING", "ROUND", "OF", "SEEDS", "SUCCESS", "DIFFERENCE", "95 %", "OVER", "STANDARD ERRORS IN POINTS"),
             rows,
         )

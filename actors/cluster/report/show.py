@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import criterion, places, say
-from actors.cluster.evaluation import Round
-from actors.cluster.report import kept, rounds, wordings
+from actors.cluster import output
+from actors.cluster import paths as places
+from actors.cluster.report import figures_file, rounds
+from actors.cluster.report import instructions as wordings
 from actors.cluster.report.gather import RunData, deploy_of, gather, grouped, key_of, record_of
 from actors.cluster.report.machine import MachineTime, by_phase
 from actors.cluster.report.page import page
@@ -20,6 +21,8 @@ from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
 from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
+from actors.cluster.runs import criterion
+from actors.cluster.runs.evaluation_rounds import Round
 from actors.replay import observed
 from runtime.errors import ConfigError
 
@@ -48,17 +51,17 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
             if len(figures) == 1
             else {"runs": figures, "seeds": seeds, "differences": differences}
         )
-        say.document({**told, "files": [str(file) for file in written]})
+        output.document({**told, "files": [str(file) for file in written]})
     else:
         for number, (run, name, path) in enumerate(zip(brief, names, paths, strict=True)):
             where = f" ({path})" if names.count(name) > 1 else ""
-            say.line("\n" * bool(number) + say.clean(f"{run.name}{where}   {run.state}") + "\n")
+            output.line("\n" * bool(number) + output.clean(f"{run.name}{where}   {run.state}") + "\n")
             _print(run.figures)
         for several in seeds:
             show_seeds(several)
         show_apart(differences)
         for file in written:
-            say.line(f"wrote     {file}")
+            output.line(f"wrote     {file}")
     missing = [path for path, one in zip(paths, figures, strict=True) if not one.rounds and _to_be_evaluated(path)]
     return int(bool(missing))
 
@@ -77,13 +80,13 @@ def _once(paths: Sequence[Path]) -> list[Path]:
         if first is path:
             found.append(path)
         else:
-            say.line(say.clean(f"left out {path}: the same run as {first}"), to=sys.stderr)
+            output.line(output.clean(f"left out {path}: the same run as {first}"), to=sys.stderr)
     return found
 
 
 def _brief(path: Path) -> Brief:
     if path.is_file():
-        return Brief.of(kept.read(path))
+        return Brief.of(figures_file.read(path))
     record, state = record_of(path)
     key = key_of(path, deploy_of(path))
     return Brief(
@@ -98,8 +101,8 @@ def _brief(path: Path) -> Brief:
 
 
 def _gathered(path: Path) -> RunData:
-    say.line(f"reading {path.name} ...", to=sys.stderr)
-    return kept.read(path) if path.is_file() else gather(path)
+    output.line(f"reading {path.name} ...", to=sys.stderr)
+    return figures_file.read(path) if path.is_file() else gather(path)
 
 
 def _told_apart(runs: Sequence[RunData], paths: Sequence[Path]) -> list[RunData]:
@@ -111,7 +114,7 @@ def _told_apart(runs: Sequence[RunData], paths: Sequence[Path]) -> list[RunData]
         figures = msgspec.structs.replace(run.figures, run=name)
         found[name] = msgspec.structs.replace(run, name=name, figures=figures)
         if name != run.name:
-            say.line(say.clean(f"{path} is called {name}: another run here is {run.name}"), to=sys.stderr)
+            output.line(output.clean(f"{path} is called {name}: another run here is {run.name}"), to=sys.stderr)
     return list(found.values())
 
 
@@ -119,14 +122,14 @@ def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Pat
     """Write report.html, a PNG per curve, the last screenshot and every run's figures; returns what was written."""
     given = {path.resolve() for path in paths}
     for run, path in zip(runs, paths, strict=True):
-        target = (out / f"{run.name}{kept.SUFFIX}").resolve()
+        target = (out / f"{run.name}{figures_file.SUFFIX}").resolve()
         if target in given and target != path.resolve():
             raise ConfigError(f"{target.name} of another run would be written over: name another --out than {out}")
     out.mkdir(parents=True, exist_ok=True)
     groups = grouped(runs)
     drawn = list(pictures(groups))
     files = {"report.html": page(groups, drawn).encode()} | {f"{one.name}.png": one.content for one in drawn}
-    files |= {f"{run.name}{kept.SUFFIX}": kept.packed(run) for run in runs}
+    files |= {f"{run.name}{figures_file.SUFFIX}": figures_file.packed(run) for run in runs}
     folders = [path for path in paths if path.is_dir()]
     picture = next((found for path in folders if (found := last_picture(path)) is not None), None)
     if picture is not None:
@@ -141,25 +144,25 @@ def _print(figures: RunFigures) -> None:
         heading, weights = rounds.weights(figures.rounds)
         rows = [_round(found, made) for found, made in zip(figures.rounds, weights, strict=True)]
         titles = ("DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TRAINED", "NEVER", "TASKS")
-        say.table(("ROUND", heading.upper(), *titles), rows)
+        output.table(("ROUND", heading.upper(), *titles), rows)
     else:
-        say.line("no evaluation round was opened")
+        output.line("no evaluation round was opened")
     _print_families(figures.rounds)
     for compared in figures.gains:
-        say.line(f"gain      {criterion.told(compared)}")
+        output.line(f"gain      {criterion.told(compared)}")
     if said := wordings.told(figures.rounds):
-        say.line(f"wordings  {said}")
+        output.line(f"wordings  {said}")
     phases = [f"{stay.phase} from step {stay.start} ({stay.cause})" for stay in figures.stays]
-    say.line(f"\nphases    {', '.join(phases)}")
-    say.line(f"observed  as version {observed.told(figures.observations)}")
-    say.line(f"groups    {_counts(figures.endings)}")
-    say.line(f"episodes  {_counts(figures.episodes)}")
+    output.line(f"\nphases    {', '.join(phases)}")
+    output.line(f"observed  as version {observed.told(figures.observations)}")
+    output.line(f"groups    {_counts(figures.endings)}")
+    output.line(f"episodes  {_counts(figures.episodes)}")
     found = figures.overlap
     if found.learner_s:
-        say.line(
+        output.line(
             f"overlap   desktops played training episodes during {found.share:.0%} of the learner's"
             f" {found.learner_s:.1f} s in RL steps, {found.episodes_at_once:.1f} at once; RL and pulses took"
-            f" {say.duration(found.rl_s)}"
+            f" {output.duration(found.rl_s)}"
         )
     if figures.seats is not None:
         _print_seats(figures.seats)
@@ -177,30 +180,30 @@ def _print_families(found: Sequence[Round]) -> None:
             for family in sorted({family for of in by_round for family in of})
         ]
         if rows:
-            say.line()
-            say.table(("FAMILY", *(name for name, _ in several)), rows)
-    say.line()
+            output.line()
+            output.table(("FAMILY", *(name for name, _ in several)), rows)
+    output.line()
 
 
 def _print_seats(seats: SeatTime) -> None:
     whole = seats.seats * seats.wall_s or 1.0
-    say.line(
-        f"\nseats     busy {seats.busy:.1%} of {seats.seats} seats x {say.duration(seats.wall_s)}"
+    output.line(
+        f"\nseats     busy {seats.busy:.1%} of {seats.seats} seats x {output.duration(seats.wall_s)}"
         " (reservation granted to verified, waits for the model included)"
     )
     phases = ", ".join(f"{phase} {share:.1%}" for phase, share in seats.busy_by_phase.items())
-    say.line(f"          busy within each phase: {phases}")
+    output.line(f"          busy within each phase: {phases}")
     rows = [(f"busy: {stage}", f"{s:.1f}", f"{s / whole:.1%}") for stage, s in seats.stages_s.items()]
     rows += [(cause, f"{s:.1f}", f"{s / whole:.1%}") for cause, s in seats.idle_s.items()]
-    say.table(("SEAT TIME", "SECONDS", "SHARE"), rows)
+    output.table(("SEAT TIME", "SECONDS", "SHARE"), rows)
 
 
 def _print_machine(machine: MachineTime) -> None:
     used = ", ".join(f"{part} {machine.share(part):.1%}" for part in machine.cpu_s)
-    say.line(f"\nprocessor {used} of {machine.cores} cores x {say.duration(machine.span_s)}")
-    say.line(f"          {by_phase(machine)}")
+    output.line(f"\nprocessor {used} of {machine.cores} cores x {output.duration(machine.span_s)}")
+    output.line(f"          {by_phase(machine)}")
     up = f"{machine.desktops_up:.1f} up at once, {machine.spares:.1f} of them spares"
-    say.line(f"desktops  {machine.desktops} used up, {up}")
+    output.line(f"desktops  {machine.desktops} used up, {up}")
 
 
 def _round(found: Round, made: str) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ Invariant: that of the oracle for single cells, which has the last word.
 
 from __future__ import annotations
 
-from apis.actions import Type
-from apis.tasks.demonstrator import Move, View
-from apis.tasks.families import calc_oracle
-from apis.tools import call
+from apis.actions.gui import Type
+from apis.apps.catalogue import call
+from apis.tasks.families.calc import calc_oracle
+from apis.tasks.oracles import Move, View
 
 
 def by_gui(view: View) -> Move:

@@ -6,10 +6,10 @@ so that is read from the steps taken.
 
 from __future__ import annotations
 
-from apis.actions import Type, line
-from apis.tasks.demonstrator import Move, View, click, keys
-from apis.tasks.families import calc_oracle
-from apis.tools import call
+from apis.actions.gui import Type, line
+from apis.apps.catalogue import call
+from apis.tasks.families.calc import calc_oracle
+from apis.tasks.oracles import Move, View, click, keys
 
 DIALOG = "Rename Sheet"
 

@@ -7,12 +7,12 @@ other columns' values can be told from it.
 
 from __future__ import annotations
 
-from apis.actions import Click, Hotkey
-from apis.tasks.demonstrator import Move, View, click
-from apis.tasks.families import calc_oracle
-from apis.tasks.sheets import Cell, SheetGoal
-from apis.tasks.workbook import address
-from apis.tools import call
+from apis.actions.gui import Click, Hotkey
+from apis.apps.catalogue import call
+from apis.documents.xlsx import address
+from apis.tasks.families.calc import calc_oracle
+from apis.tasks.families.calc.common import Cell, SheetGoal
+from apis.tasks.oracles import Move, View, click
 
 BUTTONS = {"up": "Sort Ascending", "down": "Sort Descending"}
 _UNDO = Hotkey(keys=("ctrl", "z"))

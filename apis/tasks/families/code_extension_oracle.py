@@ -6,11 +6,11 @@ for, says that it is done.
 
 from __future__ import annotations
 
-from apis.actions import Exit, Tool, Wait, line
-from apis.tasks.demonstrator import Move, View, click, keys
-from apis.tasks.families import code
+from apis.actions.gui import Exit, Tool, Wait, line
+from apis.apps.catalogue import call
+from apis.tasks.families.code import code
 from apis.tasks.family import Goal
-from apis.tools import call
+from apis.tasks.oracles import Move, View, click, keys
 
 INSTALL, UNINSTALL = "Install Extension VSIX", "Uninstall"  # of menus
 UNINSTALLED = "Uninstalled"  # a button's label, afterwards

@@ -6,9 +6,9 @@ is pressed only while both its fields say what they should.
 
 from __future__ import annotations
 
-from apis.actions import Exit, Hotkey, Type
-from apis.tasks.demonstrator import Move, View, click, keys, pointed
-from apis.tasks.families.text_editor_oracle import UNSAVED
+from apis.actions.gui import Exit, Hotkey, Type
+from apis.tasks.families.editor.text_editor_oracle import UNSAVED
+from apis.tasks.oracles import Move, View, click, keys, pointed
 
 DIALOG = "Find and Replace"
 

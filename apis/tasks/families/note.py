@@ -5,8 +5,8 @@ Invariant: what the note says is acted on only after it was quoted, since the no
 
 from __future__ import annotations
 
-from apis.actions import Quote, line
-from apis.tasks.demonstrator import Move, View, keys, pointed, switch
+from apis.actions.gui import Quote, line
+from apis.tasks.oracles import Move, View, keys, pointed, switch
 
 EDITOR = "text_editor"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from apis.actions import Exit, Hotkey, Tool, Wait, line
-from apis.tasks.demonstrator import Move, View, click
+from apis.actions.gui import Exit, Hotkey, Tool, Wait, line
+from apis.tasks.oracles import Move, View, click
 
 SAVE = Hotkey(keys=("ctrl", "s"))
 _HARMLESS = (line(Wait()), line(Hotkey(keys=("esc",))))

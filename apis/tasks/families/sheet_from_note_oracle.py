@@ -5,9 +5,9 @@ Invariant: nothing is entered before the note was read and quoted in this very e
 
 from __future__ import annotations
 
-from apis.actions import Quote, line
-from apis.tasks.demonstrator import Decide, Move, View
-from apis.tasks.families import calc_oracle
+from apis.actions.gui import Quote, line
+from apis.tasks.families.calc import calc_oracle
+from apis.tasks.oracles import Decide, Move, View
 
 EDITOR = "text_editor"
 

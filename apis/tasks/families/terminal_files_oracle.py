@@ -5,9 +5,9 @@ Invariant: it ends only after its command was entered and the shell is ready aga
 
 from __future__ import annotations
 
-from apis.actions import Exit, Wait
-from apis.tasks.demonstrator import Move, View
-from apis.tasks.families.shell import PROMPT, at, enter, go_in, ran, screen
+from apis.actions.gui import Exit, Wait
+from apis.tasks.families.terminal.shell import PROMPT, at, enter, go_in, ran, screen
+from apis.tasks.oracles import Move, View
 
 
 def decide(view: View) -> Move:

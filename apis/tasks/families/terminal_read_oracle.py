@@ -5,9 +5,9 @@ Invariant: it acts only on what the terminal shows, never on what the instance k
 
 from __future__ import annotations
 
-from apis.actions import Exit, Wait
-from apis.tasks.demonstrator import Move, View
-from apis.tasks.families.shell import PROMPT, at, enter, entered, go_in, output, ran, screen
+from apis.actions.gui import Exit, Wait
+from apis.tasks.families.terminal.shell import PROMPT, at, enter, entered, go_in, output, ran, screen
+from apis.tasks.oracles import Move, View
 
 
 def decide(view: View) -> Move:

@@ -6,10 +6,10 @@ the dialog, and the end comes only after that.
 
 from __future__ import annotations
 
-from apis.actions import Exit, Type, line
-from apis.tasks.demonstrator import Move, View, click, keys, pointed
-from apis.tasks.families import music
-from apis.tools import call
+from apis.actions.gui import Exit, Type, line
+from apis.apps.catalogue import call
+from apis.tasks.families.vlc import music
+from apis.tasks.oracles import Move, View, click, keys, pointed
 
 DIALOG = "Simple Preferences"
 PLACES = {  # setting -> its tab in the preferences, and how its field is called there

@@ -9,16 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster import cli, compose, demopool, demosource, experiment, suites
-from actors.cluster.config import DemonstrationsConfig, Deploy, refuse_expert_keys
+from actors.cluster import cli
+from actors.cluster.checks.tasks.live import wishes_for
+from actors.cluster.config import demonstrators, suites
+from actors.cluster.config.schema import DemonstrationsConfig, Deploy, refuse_expert_keys
+from actors.cluster.config.typed_yaml import build
 from actors.cluster.demos import record
-from actors.cluster.taskcheck.live import wishes_for
-from actors.cluster.typed import build
+from actors.cluster.runs import compose, experiment, recordings
 from actors.desktop.actor import DesktopSeat
-from actors.replay import demofiles, strata
 from actors.replay.config import LedgerSettings
-from apis import tasks
-from apis.space import SPACES
+from actors.replay.demos import demo_files
+from actors.replay.rules import strata
+from apis.actions.spaces import SPACES
+from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, TRAIN
 from runtime.errors import ConfigError
 
@@ -115,10 +118,10 @@ def test_the_key_is_an_experts() -> None:
 
 def test_a_pool_of_sound_oracles_is_one_of_each_route_within_the_actions() -> None:
     config = DemonstrationsConfig(attempts=1)
-    names = {space: [one.name for one in demopool.pool_of(config, space)] for space in SPACES}
+    names = {space: [one.name for one in demonstrators.pool_of(config, space)] for space in SPACES}
     assert names == {"both": ["api", "gui", "by-turns"], "gui": ["gui"], "api": ["api"]}
-    pool = demopool.pool_of(config)
-    assert demopool.members_of(["calc_cell/train/1"], pool, "gui") == {"calc_cell": ["gui"]}
+    pool = demonstrators.pool_of(config)
+    assert demonstrators.members_of(["calc_cell/train/1"], pool, "gui") == {"calc_cell": ["gui"]}
 
 
 def test_oracles_are_checked_by_the_routes_of_the_actions() -> None:
@@ -146,12 +149,12 @@ def test_a_suite_is_recorded_by_the_families_and_routes_of_the_actions() -> None
 def test_a_recording_of_other_actions_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "demos.jsonl"
     for actions, fits in (("gui", True), ("", True), ("both", False)):
-        header = demofiles.Header(format=demofiles.FORMAT, tokenizer="", form="", actions=actions, demos=0)
-        demofiles.write(path, header, [])
+        header = demo_files.Header(format=demo_files.FORMAT, tokenizer="", form="", actions=actions, demos=0)
+        demo_files.write(path, header, [])
         data = {"desktops": {"actions": "gui"}, "tasks": {"demo": ["text_editor/train/1"]}}
         deploy = build(data, Deploy, source="x")
         if fits:
-            demosource.refuse_unfit(deploy, path, "t")
+            recordings.refuse_unfit(deploy, path, "t")
             continue
         with pytest.raises(ConfigError, match=r"was recorded with actions both, desktops\.actions is gui: record anew"):
-            demosource.refuse_unfit(deploy, path, "t")
+            recordings.refuse_unfit(deploy, path, "t")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from actors.cluster import cli, doctor
-from actors.cluster.apicheck import command, verdicts
-from actors.cluster.apicheck.command import missing
 from actors.cluster.bench.figures import Target
-from apis.check.case import Case, Desk, NotSo, Table, same, want
-from apis.check.run import Outcome, run
+from actors.cluster.checks.apis import command, verdicts
+from actors.cluster.checks.apis.command import missing
+from apis.apps.check.case import Case, Desk, NotSo, Table, same, want
+from apis.apps.check.run import Outcome, run
 
 
 def outcome(problem: str = "", ms: list[float] | None = None, *, light: bool = True) -> Outcome:

@@ -10,15 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster import cli, demosource, models
+from actors.cluster import cli
+from actors.cluster.config import models
 from actors.cluster.evaluate import settings
-from actors.replay import demofiles
-from actors.replay.demofiles import Demo, DemoStep, Header
+from actors.cluster.runs import recordings
+from actors.replay.demos import demo_files
+from actors.replay.demos.demo_files import Demo, DemoStep, Header
 from actors.replay.messages import StepPayload
-from apis import tasks
 from apis.observation import OBSERVATION_VERSION
+from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
-from runtime.segments import digest_of
+from runtime.storage.segments import digest_of
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +50,7 @@ def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) ->
     """A file of one demonstration."""
     said = {"tokenizer": models.fingerprint(models.bundled()), "form": "compact", "actions": "both", **header}
     demo = Demo(task=task, route="gui", reason="done", wall_s=1.0, busy_s=1.0, steps=[step()] * steps)
-    demofiles.write(Path("demos.jsonl"), Header(format=demofiles.FORMAT, demos=1, **said), [demo])
+    demo_files.write(Path("demos.jsonl"), Header(format=demo_files.FORMAT, demos=1, **said), [demo])
     return "demos.jsonl"
 
 
@@ -112,7 +114,7 @@ def test_an_import_into_a_new_run_takes_the_model_that_is_named(
         base = ["--base", str(model)] if imported else []
         assert cli.main(["demos", "import", file, "new", "--json", *base]) == 0
         assert json.loads(capsys.readouterr().out)["imported"] == imported
-    assert demosource.header_of(Path("runs/new")).tokenizer == models.fingerprint(model)
+    assert recordings.header_of(Path("runs/new")).tokenizer == models.fingerprint(model)
     assert "run new has its own" in refused(capsys, "demos", "import", file, "new", "--base", str(model))
 
 

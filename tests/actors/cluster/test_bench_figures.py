@@ -16,7 +16,7 @@ from actors.cluster.bench.actions import PARTS, Timed, places, summed
 from actors.cluster.bench.figures import Target, median, percentile
 from actors.cluster.bench.processes import KINDS, kind_of, spent
 from actors.cluster.bench.reference import Round, middle, multiple
-from actors.cluster.usage import CpuMeter, part_of
+from actors.cluster.runs.cpu import CpuMeter, part_of
 from apis.observation import Element, Observation, Window
 from runtime.errors import ConfigError
 
@@ -129,7 +129,7 @@ def test_every_part_of_a_run_is_told_by_its_command_line() -> None:
     assert part_of(["python", "-m", "runtime.hosts.child", "--name=desktops/3"]) == "desktop hosts"
     assert part_of(["python", "-m", "runtime.hosts.child", "--name=ranks/0"]) == "rank"
     assert part_of(["python", "-P", "-m", "policy.engine"]) == "engine"
-    assert part_of(["nice", "python", "-P", "/x/actors/sampler/sglang_launch.py", "7"]) == "engine"
+    assert part_of(["nice", "python", "-P", "/x/actors/sampler/engine/sglang_launch.py", "7"]) == "engine"
     assert part_of(["bash"]) == "other"
     used = CpuMeter().read()
     assert used.span_s > 0

@@ -11,14 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster import cli, deployfile, models, runfolder
+from actors.cluster import cli
 from actors.cluster.bench import learner
-from actors.cluster.config import Deploy
+from actors.cluster.config import deploy_files, models
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import run_folder
+from actors.replay.database.schema import connect
 from actors.replay.messages import StepPayload, StepRef, VersionSpan
-from actors.replay.schema import connect
 from policy.packing import PackedSample, siblings
-from runtime.message import Version
-from runtime.segments import SegmentStore
+from runtime.messaging.message import Version
+from runtime.storage.segments import SegmentStore
 
 SIZE, PROMPT, ANSWER = 4, 40, 5
 
@@ -35,11 +37,11 @@ def payload(rng: random.Random, prompt: list[int]) -> StepPayload:
 
 def trained_run(folder: Path, successes: dict[int, list[bool]], *, lost: int = 0) -> Path:
     """A run with one-step episodes whose groups begin with one prompt each; of group `lost` no payload is left."""
-    record = runfolder.RunRecord(
-        name=folder.name, file="local", seed=0, build="", versions={}, started=runfolder.iso(0), started_s=0.0
+    record = run_folder.RunRecord(
+        name=folder.name, file="local", seed=0, build="", versions={}, started=run_folder.iso(0), started_s=0.0
     )
-    runfolder.claim(folder, record, resume=False).end("ok", None)
-    (folder / "deploy.yaml").write_text(deployfile.dump(Deploy()))
+    run_folder.claim(folder, record, resume=False).end("ok", None)
+    (folder / "deploy.yaml").write_text(deploy_files.dump(Deploy()))
     shutil.copytree(models.bundled(), folder / "kept" / "0.1")
     rng, store, token = random.Random(3), SegmentStore(folder / "segments", "desktop-0"), 0
     with closing(connect(folder / "ledger.sqlite")[0]) as ledger:

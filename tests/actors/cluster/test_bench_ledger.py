@@ -11,7 +11,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.replay import synthetic
-from actors.replay.auditing import audit
+from actors.replay.database.auditing import audit
 
 
 def test_what_is_made_adds_up(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from actors.cluster import say
+from actors.cluster import output
 from actors.cluster.bench.figures import Target
 from actors.cluster.bench.report import Measured, show
 
@@ -25,7 +25,7 @@ def test_a_missed_target_is_the_exit_status_told_either_way(
     bound: float, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = measured(bound, left_out={"sglang": "it is not there"})
-    assert show(found, lambda one: say.line(f"figure {one.figure}"), as_json=False, note=", idle") == status
+    assert show(found, lambda one: output.line(f"figure {one.figure}"), as_json=False, note=", idle") == status
     told = capsys.readouterr().out.splitlines()
     assert told[:3] == ["2 cores, load 0.2 at the start, idle", "figure 2.0", "sglang left out: it is not there"]
     assert told[-1].endswith("MISSED") == bool(status)

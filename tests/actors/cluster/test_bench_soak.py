@@ -17,8 +17,8 @@ from actors.cluster.bench.soak import inject, levels
 from actors.cluster.bench.soak.kinds import KINDS, schedule
 from actors.cluster.bench.soak.named import State, judged
 from actors.cluster.bench.soak.verdict import Broken, audited, bad, windows
-from actors.replay.schema import connect
-from runtime.logs_read import LogWatch
+from actors.replay.database.schema import connect
+from runtime.logs.reader import LogWatch
 
 
 @given(st.integers(0, 2**32), st.floats(60, 4000), st.floats(2, 60))

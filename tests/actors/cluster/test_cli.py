@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import cli, say
+from actors.cluster import cli, output
 from runtime.origin import check_origin
 
 COMMANDS = cli.COMMANDS
@@ -203,8 +203,8 @@ def test_doctor_asks_for_office_only_where_tasks_need_it(tmp_path: Path) -> None
 
 
 def test_nobody_moves_the_readers_cursor() -> None:
-    assert say.clean("a\x1b[2J\u202eb\n") == "a\\x1b[2J\\u202eb\\n"
-    assert say.clean("ä\nb", lines=True) == "ä\nb"
+    assert output.clean("a\x1b[2J\u202eb\n") == "a\\x1b[2J\\u202eb\\n"
+    assert output.clean("ä\nb", lines=True) == "ä\nb"
 
 
 def test_a_reader_that_leaves_ends_no_run(tmp_path: Path) -> None:

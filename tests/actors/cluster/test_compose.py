@@ -6,22 +6,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster import compose, demopool, deployfile, logview
-from actors.cluster.lanes import lanes_of
-from apis.tasks import kind_of
+from actors.cluster.config import demonstrators, deploy_files
+from actors.cluster.config.lanes import lanes_of
+from actors.cluster.runs import compose
+from actors.cluster.views import logs as logview
+from apis.tasks.registry import kind_of
 from policy.base.build import MODEL
 from runtime.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
 def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.cluster.models.locate", lambda base: tmp_path)
+    monkeypatch.setattr("actors.cluster.config.models.locate", lambda base: tmp_path)
     for name in ("config.json", "tokenizer.json"):
         (tmp_path / name).symlink_to(MODEL / name)
 
 
 def planned(*overrides: str, name: str = "local") -> compose.Plan:
-    deploy, _ = deployfile.load(name, overrides)
+    deploy, _ = deploy_files.load(name, overrides)
     return compose.plan(deploy, run_dir=Path("run"), incarnation="i")
 
 
@@ -35,7 +37,7 @@ def test_seats_wait_as_long_as_samplers_and_reservations_may_last() -> None:
     assert (seat.seat.generate_timeout_s, seat.desktops.pool.lease_s) == (305.0, 2000.0)
 
 
-@pytest.mark.parametrize("name", sorted(deployfile.bundled()))
+@pytest.mark.parametrize("name", sorted(deploy_files.bundled()))
 def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
     plan = planned(name=name)
     hosts = {"main", *(host.name for host in plan.hosts)}
@@ -46,17 +48,17 @@ def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
             assert wire.build() is not None
 
 
-@pytest.mark.parametrize("name", sorted(deployfile.bundled()))
+@pytest.mark.parametrize("name", sorted(deploy_files.bundled()))
 def test_every_member_of_a_bundled_pool_has_something_to_show(name: str) -> None:
-    deploy, _ = deployfile.load(name, ())
-    shown = demopool.members_of(lanes_of(deploy.tasks).demo, deploy.demos.pool, deploy.desktops.actions)
+    deploy, _ = deploy_files.load(name, ())
+    shown = demonstrators.members_of(lanes_of(deploy.tasks).demo, deploy.demos.pool, deploy.desktops.actions)
     assert {member.name for member in deploy.demos.pool} == {one for able in shown.values() for one in able}
 
 
 @pytest.mark.parametrize("samplers", [1, 2])
 def test_logs_can_be_followed_of_every_actor_before_it_writes(samplers: int, tmp_path: Path) -> None:
     plan = planned(f"samplers.count={samplers}")
-    (tmp_path / "deploy.yaml").write_text(deployfile.dump(plan.deploy))
+    (tmp_path / "deploy.yaml").write_text(deploy_files.dump(plan.deploy))
     assert sorted(logview.expected_actors(tmp_path)) == sorted(specs(plan))
 
 
@@ -150,7 +152,7 @@ def test_exercises_need_the_vocabulary_they_are_made_for(tmp_path: Path, monkeyp
     shutil.copytree(MODEL, other)
     for name in ("tokenizer.json", "tokenizer_config.json"):  # its questions begin with a token that ours has not
         (other / name).write_text((MODEL / name).read_text("utf-8").replace("<|user|>", "<|asks|>"), "utf-8")
-    monkeypatch.setattr("actors.cluster.models.locate", lambda base: other)
+    monkeypatch.setattr("actors.cluster.config.models.locate", lambda base: other)
     assert planned("learner.rehearsal=0")
     with pytest.raises(ConfigError, match=r"learner\.rehearsal is 8: .* another vocabulary"):
         planned("learner.rehearsal=8")
@@ -164,7 +166,7 @@ def test_attached_servers_have_an_actor_each() -> None:
 
 
 def test_the_main_job_with_sglang_differs_in_its_engine_only() -> None:
-    ours, theirs = (deployfile.load(name)[0] for name in ("local", "local-sglang"))
+    ours, theirs = (deploy_files.load(name)[0] for name in ("local", "local-sglang"))
     assert theirs.samplers.sglang
     same = msgspec.structs.replace(theirs, samplers=ours.samplers)
     same = msgspec.structs.replace(same, run=msgspec.structs.replace(same.run, limit_s=ours.run.limit_s))

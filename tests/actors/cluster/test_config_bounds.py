@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster import cli, compose, deployfile, experiment, typed
-from actors.cluster.config import HOSTS_MOST, SEATS_MOST, SEED_MOST, Deploy, SeatsConfig
+from actors.cluster import cli
+from actors.cluster.config import deploy_files, typed_yaml
+from actors.cluster.config.schema import HOSTS_MOST, SEATS_MOST, SEED_MOST, Deploy, SeatsConfig
+from actors.cluster.runs import compose, experiment
 from actors.learner.config import EPOCHS_MOST
 from actors.replay.config import NEW_TOKENS_MOST
 from actors.sampler.config import COUNT_MOST
@@ -32,18 +34,21 @@ def test_a_file_that_is_nested_too_deeply_is_refused_in_one_line(
 
 
 def test_what_is_nested_no_deeper_than_may_be_is_read() -> None:
-    text = "[" * typed.DEEPEST + "1" + "]" * typed.DEEPEST
-    assert json.dumps(typed.parse_yaml(text, "f")) == text
+    text = "[" * typed_yaml.DEEPEST + "1" + "]" * typed_yaml.DEEPEST
+    assert json.dumps(typed_yaml.parse_yaml(text, "f")) == text
     with pytest.raises(ConfigError, match=r"^f: nested too deeply$"):
-        typed.parse_yaml(f"[{text}]", "f")
-    assert typed.parse_yaml("a: &x {b: 1}\nc: {<<: *x, d: *x}", "f") == {"a": {"b": 1}, "c": {"b": 1, "d": {"b": 1}}}
+        typed_yaml.parse_yaml(f"[{text}]", "f")
+    assert typed_yaml.parse_yaml("a: &x {b: 1}\nc: {<<: *x, d: *x}", "f") == {
+        "a": {"b": 1},
+        "c": {"b": 1, "d": {"b": 1}},
+    }
 
 
 @given(st.text(alphabet="[]{}&*a:,- \n", max_size=40))
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
     refused = "f: "
     try:
-        typed.parse_yaml(text, "f")
+        typed_yaml.parse_yaml(text, "f")
     except ConfigError as error:
         refused = str(error)
     assert refused.startswith("f: ")
@@ -52,7 +57,7 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
 
 def test_a_message_repeats_the_beginning_of_a_long_override() -> None:
     with pytest.raises(ConfigError, match=r"^--set x=\[+\.\.\.: nested too deeply$") as caught:
-        typed.build({}, Deploy, ["x=" + "[" * 3000], source="f")
+        typed_yaml.build({}, Deploy, ["x=" + "[" * 3000], source="f")
     assert len(str(caught.value)) < 300
 
 
@@ -81,26 +86,26 @@ def test_a_number_out_of_bounds_is_refused_with_its_key_and_its_range(
     key: str, good: list[float], bad: list[Any], limits: str
 ) -> None:
     for value in good:
-        typed.build({}, Deploy, [f"{key}={value}"], source="f")
+        typed_yaml.build({}, Deploy, [f"{key}={value}"], source="f")
     for value in bad:
         said = f"{key}={value}"
         with pytest.raises(ConfigError, match=rf"^--set {said}: {key} is {str(value).lstrip('.')}: .*{limits}"):
-            typed.build({}, Deploy, [said], source="f")
+            typed_yaml.build({}, Deploy, [said], source="f")
 
 
 def test_the_place_of_an_empty_range_of_tasks_is_named() -> None:
     data = {"tasks": {"train": ["a/train/1", {"family": "a", "split": "train", "count": -5}]}}
     with pytest.raises(ConfigError, match=r"^f: tasks\.train\.1\.count is -5: "):
-        typed.build(data, Deploy, source="f")
+        typed_yaml.build(data, Deploy, source="f")
     with pytest.raises(ConfigError, match=r"^--set tasks\.train\.1\.count=0: tasks\.train\.1\.count is 0: "):
-        typed.build(data, Deploy, ["tasks.train.1.count=0"], source="f")
+        typed_yaml.build(data, Deploy, ["tasks.train.1.count=0"], source="f")
 
 
 @pytest.mark.parametrize("place", ["1", "\u00b2", "9" * 5000, "-1"])
 def test_an_item_that_is_not_there_is_refused(place: str) -> None:
     for path in (f"tasks.train.{place}", f"tasks.train.{place}.count"):
         with pytest.raises(ConfigError, match=r"^--set tasks\.train\."):
-            typed.build({"tasks": {"train": ["a/train/1"]}}, Deploy, [f"{path}=1"], source="f")
+            typed_yaml.build({"tasks": {"train": ["a/train/1"]}}, Deploy, [f"{path}=1"], source="f")
 
 
 @pytest.mark.parametrize("seed", [-1, SEED_MOST + 1])
@@ -122,7 +127,7 @@ def test_processes_share_seats_as_their_number_says(seats: int, hosts: int) -> N
         "spares": 0,
         "provider": {"type": "hosts", "machines": [machine]},
     }
-    config = typed.build({"desktops": data}, Deploy, source="f").desktops
+    config = typed_yaml.build({"desktops": data}, Deploy, source="f").desktops
     assert isinstance(config, SeatsConfig)
     places = [config.host_of(seat) for seat in range(seats)]
     assert [places.count(index) for index in range(config.hosts)] == [
@@ -131,7 +136,7 @@ def test_processes_share_seats_as_their_number_says(seats: int, hosts: int) -> N
 
 
 def planned(*overrides: str) -> compose.Plan:
-    return compose.plan(deployfile.load("local", overrides)[0], run_dir=Path("run"), incarnation="i")
+    return compose.plan(deploy_files.load("local", overrides)[0], run_dir=Path("run"), incarnation="i")
 
 
 def test_a_plan_names_the_key_of_a_model_that_is_not_there() -> None:
@@ -155,7 +160,7 @@ def test_an_answer_leaves_room_for_its_question() -> None:
 def test_a_dry_run_says_what_a_recording_holds_and_what_is_wanted(
     count: int, said: str, tasks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = deployfile.bundled()["local"].parent / "demos" / "local.parquet"
+    source = deploy_files.bundled()["local"].parent / "demos" / "local.parquet"
     words = ["--json", "--set", f"demos.source={source}", "--set", f"demos.count={count}"]
     assert cli.main(["run", "bc-alone", "--dry-run", "--runs", str(tmp_path), *words]) == 0
     shown = dict(json.loads(capsys.readouterr().out)["summary"])

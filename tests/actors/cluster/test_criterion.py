@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster import progress
-from actors.cluster.criterion import RequireConfig, complete, told, unmet
-from actors.cluster.evaluation import Compared, Round, compare, gains
-from actors.replay.evaluation import Episode, summarise
+from actors.cluster.runs import progress
+from actors.cluster.runs.criterion import RequireConfig, complete, told, unmet
+from actors.cluster.runs.evaluation_rounds import Compared, Round, compare, gains
 from actors.replay.messages import EvalFigures, Figures, Phase, PhaseRef
+from actors.replay.statistics.success_rates import Episode, summarise
 from runtime.errors import ConfigError
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 ROUND = EvalFigures(
     round="0", version=Version(lineage=0, step=0), temperature=0.0, tasks=10, played=10, successes=4, feasible=10,

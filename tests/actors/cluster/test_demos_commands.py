@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from actors.cluster import cli, compose, demosource, deployfile, models, runfolder
-from actors.cluster.config import Deploy
-from actors.cluster.lanes import lanes_of
-from actors.cluster.typed import build, read
-from actors.replay import demofiles, demorun
+from actors.cluster import cli
+from actors.cluster.config import deploy_files, models
+from actors.cluster.config.lanes import lanes_of
+from actors.cluster.config.schema import Deploy
+from actors.cluster.config.typed_yaml import build, read
+from actors.cluster.runs import compose, recordings, run_folder
+from actors.replay.demos import demo_files, demo_run
 from runtime.errors import ConfigError, StoreError
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
@@ -49,13 +51,13 @@ def recorded(folder: Path) -> None:
 
 def held(run: Path) -> int:
     try:
-        return sum(demorun.counts(run).values())
+        return sum(demo_run.counts(run).values())
     except StoreError:
         return 0
 
 
 def digests(path: Path) -> list[str]:
-    return [step.digest for demo in demofiles.read(path)[1] for step in demo.steps]
+    return [step.digest for demo in demo_files.read(path)[1] for step in demo.steps]
 
 
 @pytest.mark.timeout(600)
@@ -93,10 +95,10 @@ def test_one_recording_is_shared_byte_for_byte(
         ("file_manager", "gui", 2),
         ("text_editor", "gui", 2),
     ]
-    task = next(iter(demofiles.read(tmp_path / "demos.jsonl")[1])).task
+    task = next(iter(demo_files.read(tmp_path / "demos.jsonl")[1])).task
     assert cli.main(["demos", "show", "cold", "--task", task]) == 0
     assert "Agent.exit(success=True)" in capsys.readouterr().out
-    assert runfolder.read_record(tmp_path / "runs" / "cold").verdict == "ok"
+    assert run_folder.read_record(tmp_path / "runs" / "cold").verdict == "ok"
     used_by_another_run(tmp_path)
 
 
@@ -148,12 +150,16 @@ def test_a_recording_of_what_the_run_must_not_have_seen_is_refused(tmp_path: Pat
     path = tmp_path / "demos.jsonl"
 
     def refused(task: str, held_out: list[str], *, played: bool = True) -> str:
-        header = demofiles.Header(
-            format=demofiles.FORMAT, tokenizer="", form="", demos=0, tasks=[demofiles.Tried(task=task, tries=1, wins=0)]
+        header = demo_files.Header(
+            format=demo_files.FORMAT,
+            tokenizer="",
+            form="",
+            demos=0,
+            tasks=[demo_files.Tried(task=task, tries=1, wins=0)],
         )
-        demofiles.write(path, header, [])
+        demo_files.write(path, header, [])
         try:
-            demosource.refuse_leaks(path, "demos.source", held_out, played=played)
+            recordings.refuse_leaks(path, "demos.source", held_out, played=played)
         except ConfigError as error:
             return str(error)
         return ""
@@ -169,9 +175,9 @@ def test_a_recording_of_what_the_run_must_not_have_seen_is_refused(tmp_path: Pat
 @pytest.mark.parametrize("job", ["local", "bc-alone"])
 def test_a_recording_that_comes_along_is_one_for_its_job_and_has_all_strata(job: str) -> None:
     path = Path(__file__).resolve().parents[3] / "deploy" / "demos" / f"{job}.parquet"
-    deploy, _ = deployfile.load(job, [f"demos.source={path}"])
-    demosource.refuse_unfit(deploy, path, models.fingerprint(models.bundled()))
-    header, demos = demofiles.read(path)
+    deploy, _ = deploy_files.load(job, [f"demos.source={path}"])
+    recordings.refuse_unfit(deploy, path, models.fingerprint(models.bundled()))
+    header, demos = demo_files.read(path)
     assert header.demos == len(list(demos)) >= deploy.demos.count
     families = {task.partition("/")[0] for task in lanes_of(deploy.tasks).demo}
     assert {one.task.partition("/")[0] for one in header.tasks} == families

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import cli, demosource, resume
-from actors.replay import demofiles
+from actors.cluster import cli
+from actors.cluster.runs import recordings, resume
+from actors.replay.demos import demo_files
 
 STAND_IN = Path(__file__).resolve().parents[1] / "desktop" / "endpoint_stand_in.py"
 KEY = "not-to-be-found-anywhere"
@@ -55,7 +56,7 @@ def test_a_pool_records_what_it_solves_and_says_who_did(
         finally:
             server.terminate()
     assert "tasks: files_move/" in done.stdout, done.stdout + done.stderr
-    header, found = demofiles.read(tmp_path / "runs" / "cold")
+    header, found = demo_files.read(tmp_path / "runs" / "cold")
     assert {one.task for one in header.tasks} == {f"files_move/train/{n}" for n in range(4)}
     demos = list(found)
     assert resume.demonstrations(str(tmp_path / "runs" / "cold")) == len({demo.digest for demo in demos}) > 0
@@ -66,6 +67,6 @@ def test_a_pool_records_what_it_solves_and_says_who_did(
     assert cli.main(["demos", "show", "cold", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert sum(shown["tasks"]["files_move"].values()) == 4
-    assert demosource.header_of(tmp_path / "runs" / "cold") == header
+    assert recordings.header_of(tmp_path / "runs" / "cold") == header
     for path in (tmp_path / "runs").rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import deployfile, doctor
-from deploy.guest import make_home
+from actors.cluster import doctor
+from actors.cluster.config import deploy_files
+from actors.desktop.providers import home_template
 
 
 def test_missing_applications_are_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +31,7 @@ def checks(monkeypatch: pytest.MonkeyPatch, file: str, *overrides: str) -> dict[
     monkeypatch.setattr(doctor, "_output", lambda command: (1, ""))
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
-    return {check.name: check for check in doctor.examine(deployfile.load(file, overrides)[0])}
+    return {check.name: check for check in doctor.examine(deploy_files.load(file, overrides)[0])}
 
 
 def test_applications_of_the_files_tasks_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,12 +73,12 @@ def test_a_learner_that_leaves_the_gpu_idle_is_told(monkeypatch: pytest.MonkeyPa
 
 def test_an_office_profile_of_another_version_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = tmp_path / "profile"
-    registry = make_home.registry_of(profile)
+    registry = home_template.registry_of(profile)
     registry.parent.mkdir(parents=True)
     monkeypatch.setattr(doctor.home, "office_profile", lambda: profile)
-    registry.write_text(f"<oor:items>{make_home.settings_lines()}</oor:items>")
+    registry.write_text(f"<oor:items>{home_template.settings_lines()}</oor:items>")
     assert doctor.check_profile().ok
-    monkeypatch.setitem(make_home.SETTINGS, "/org.openoffice.Office.Common/New", {"Setting": "true"})
+    monkeypatch.setitem(home_template.SETTINGS, "/org.openoffice.Office.Common/New", {"Setting": "true"})
     check = doctor.check_profile()
     assert (check.ok, check.fatal) == (False, False)
     assert "is of another version of this program" in check.found

@@ -14,23 +14,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster import (
-    cli,
-    criterion,
-    deployfile,
-    evaluation,
-    exporting,
-    models,
-    runcommand,
-    runfolder,
-    suites,
-    weights,
-)
-from actors.cluster.config import Deploy
+from actors.cluster import cli
+from actors.cluster.config import deploy_files, models, suites
+from actors.cluster.config.schema import Deploy
+from actors.cluster.config.typed_yaml import build, read
 from actors.cluster.evaluate import play, settings, show
-from actors.cluster.runfolder import RunRecord, claim
-from actors.cluster.typed import build, read
-from actors.replay.schema import connect
+from actors.cluster.runs import criterion, evaluation_rounds, run_folder, weights
+from actors.cluster.runs import export as exporting
+from actors.cluster.runs import run as runcommand
+from actors.cluster.runs.run_folder import RunRecord, claim
+from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
@@ -47,7 +40,7 @@ def runs(tmp_path: Path, state_dir: str) -> Path:
     claim(run, record, resume=False).end("ok", None)
     provider = {"type": "sandbox", "state_dir": state_dir}
     data = {"tasks": {"eval": TASKS, "max_steps": 3}, "desktops": {"seats": 2, "provider": provider}}
-    (run / "deploy.yaml").write_text(deployfile.dump(build(data, Deploy, source="x")))
+    (run / "deploy.yaml").write_text(deploy_files.dump(build(data, Deploy, source="x")))
     for place in ("kept/0.5", "weights/0.9", "weights/0.10"):
         shutil.copytree(models.bundled(), run / place)
     connection, _ = connect(run / "ledger.sqlite")
@@ -120,7 +113,9 @@ def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
     assert set(suites.load("desktop").untrained) < families
     assert len(wide.tasks.eval) == 2 * len(families)
     assert (wide.evaluation.temperature, wide.evaluation.episodes, wide.desktops.form) == (0.5, 3, "paper")
-    assert build(json.loads(json.dumps(deployfile.yaml.safe_load(deployfile.dump(wide)))), Deploy, source="x") == wide
+    assert (
+        build(json.loads(json.dumps(deploy_files.yaml.safe_load(deploy_files.dump(wide)))), Deploy, source="x") == wide
+    )
 
 
 @pytest.mark.parametrize("word", ["t=0", "t=", "t=nan", "1", "hot", "t=-1"])
@@ -132,7 +127,7 @@ def test_a_decoding_is_greedy_or_a_temperature(word: str) -> None:
 
 def test_a_card_knows_the_newest_weights_by_the_name_that_a_resume_gave_them(runs: Path) -> None:
     mine = weights.locate("mine", runs, "final")
-    rounds = evaluation.read_rounds(runs / "mine")
+    rounds = evaluation_rounds.read_rounds(runs / "mine")
     resumed = msgspec.structs.replace(mine, version="1.10", at="newest")
     assert "| final |" in exporting.card(resumed, "out", rounds)
     assert "| final |" not in exporting.card(msgspec.structs.replace(resumed, at="1.10"), "out", rounds)
@@ -152,8 +147,8 @@ def test_an_export_is_whole_described_and_never_written_over(
     assert "`computerrl run local --seed 3`" in card
     assert cli.main(words) == 2
     assert "exists already" in capsys.readouterr().err
-    record = runfolder.read_record(runs / "mine")
-    asked = runfolder.Asked(arms=["none", "full"], seeds=[3], overrides=["learner.rl_lr=0.1"])
+    record = run_folder.read_record(runs / "mine")
+    asked = run_folder.Asked(arms=["none", "full"], seeds=[3], overrides=["learner.rl_lr=0.1"])
     record.arm, record.cloned, record.asked = "none", "local-3", asked
     (runs / "mine" / "run.json").write_bytes(msgspec.json.encode(record))
     assert cli.main(["export", "mine", str(tmp_path / "arm"), "--runs", str(runs), "--json", "--at", "final"]) == 0
@@ -222,14 +217,14 @@ def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Pat
     assert set(document["summary"]["pass_at"]) == {"1", "2"}
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == document
     assert len((tmp_path / "out" / "episodes.jsonl").read_text().splitlines()) == 4
-    (found,) = evaluation.read_rounds(runs / "seen")
+    (found,) = evaluation_rounds.read_rounds(runs / "seen")
     assert (found.version, found.closed, found.summary.faults) == ("0.5", True, 0)
     again = subprocess.run([*COMMAND, "report", "seen"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert re.search(r"^eval +5 +T=1 ", again.stdout, re.MULTILINE), again.stdout
     assert not (runs / "seen" / "checkpoints").exists(), "nothing learned"
     deploy = read(runs / "seen" / "deploy.yaml", Deploy)
-    same = evaluation.compare(show.like(deploy, runs / "seen"), found)
+    same = evaluation_rounds.compare(show.like(deploy, runs / "seen"), found)
     assert (same.whole.value, same.whole.instances) == (0.0, 2)
     assert criterion.told(same).startswith("held-out success ")
     with pytest.raises(ConfigError, match="mine has no closed round over task set"):

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster import compose, deployfile, execute, progress
-from actors.cluster.runfolder import RunRecord
+from actors.cluster.config import deploy_files
+from actors.cluster.runs import compose, execute, progress
+from actors.cluster.runs.run_folder import RunRecord
 from actors.errors import LedgerError
 from actors.replay.messages import CloseRun, Figures, Phase, PhaseRef, WaitFigures
 from runtime.errors import ActorFailed, ActorGone, StoreError
-from runtime.refs import Ref
+from runtime.messaging.refs import Ref
 from tests.actors.cluster.test_criterion import figures
 from tests.leaping_clock import LeapingClock
 
@@ -46,7 +47,7 @@ class Parts(Ref):
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch) -> compose.Plan:
     monkeypatch.setattr(execute, "REFRESH_S", 0.0)
-    deploy, _ = deployfile.load("smoke", ())
+    deploy, _ = deploy_files.load("smoke", ())
     return compose.plan(deploy, run_dir=Path("run"), incarnation="i")
 
 

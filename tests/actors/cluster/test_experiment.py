@@ -15,22 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import runtime.system
-from actors.cluster import (
-    cli,
-    comparable,
-    compose,
-    deployfile,
-    execute,
-    experiment,
-    models,
-    resume,
-    runcommand,
-    runfolder,
-    typed,
-)
-from actors.cluster.config import Deploy
+from actors.cluster import cli
+from actors.cluster.config import deploy_files, models, typed_yaml
+from actors.cluster.config.schema import Deploy
 from actors.cluster.report import gather, show
-from actors.replay.schema import connect
+from actors.cluster.runs import comparable, compose, execute, experiment, resume, run_folder
+from actors.cluster.runs import run as runcommand
+from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
 
 FILE = """
@@ -155,7 +146,7 @@ OF_ACTIONS = {
 
 @pytest.mark.parametrize("name", ["ablation-async", "ablation-entropulse", "ablation-advantage", "ablation-actions"])
 def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None:
-    main, _ = deployfile.load("local")
+    main, _ = deploy_files.load("local")
     annealing = {"learner.lr_schedule", "learner.rl_cycle"}
     own = OWN | {
         "ablation-entropulse": annealing,
@@ -171,7 +162,7 @@ def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None
 
 
 def test_arms_may_begin_where_the_main_job_had_cloned_and_are_comparable() -> None:
-    main, _ = deployfile.load("local")
+    main, _ = deploy_files.load("local")
     runs = experiment.expand("ablation-entropulse")
     assert all(experiment.cloning_of(one.deploy) == experiment.cloning_of(main) for one in runs)
     assert comparable.problems({one.arm: one.deploy for one in runs}) == []
@@ -217,13 +208,13 @@ class SimulatedRuns:
         monkeypatch.setattr(runtime.system, "run", self)
         monkeypatch.setattr(show, "show", lambda *_, **__: 0)
 
-    def __call__(self, record: runfolder.RunRecord) -> tuple[str, str | None]:
+    def __call__(self, record: run_folder.RunRecord) -> tuple[str, str | None]:
         folder = self.runs / record.name
         self.started.append((record.name, bool(record.resumed)))
-        self.deploys[record.name] = typed.read(folder / "deploy.yaml", Deploy)
+        self.deploys[record.name] = typed_yaml.read(folder / "deploy.yaml", Deploy)
         connect(folder / "ledger.sqlite")[0].close()
         (folder / "logs").mkdir(exist_ok=True)
-        if record.arm == runfolder.CLONING:
+        if record.arm == run_folder.CLONING:
             shutil.copytree(models.bundled(), folder / "weights" / "0.7")
         return self.verdicts.get(record.name, "ok"), None
 
@@ -258,12 +249,12 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
         ("e-far-3", True), ("e-cloning-5", False), ("e-near-5", False), ("e-far-5", False)
     ]  # fmt: skip
     assert reported == [["e-near-3", "e-far-3", "e-near-5", "e-far-5"]]
-    assert [path.name for path in runfolder.of_experiment(runs, "e")][:2] == ["e-near-3", "e-far-3"]
-    assert runfolder.to_continue(runfolder.read_record(runs / "e-far-3"), runs / "e-far-3").startswith(
+    assert [path.name for path in run_folder.of_experiment(runs, "e")][:2] == ["e-near-3", "e-far-3"]
+    assert run_folder.to_continue(run_folder.read_record(runs / "e-far-3"), runs / "e-far-3").startswith(
         f"computerrl run {file} --resume --name e"
     )
     with pytest.raises(ConfigError, match="nothing to resume"):
-        runfolder.newest_of(runs, "exp", file)
+        run_folder.newest_of(runs, "exp", file)
     with pytest.raises(ConfigError, match="exists already"):
         runcommand.start(arguments(file, runs, name="e"))
     with pytest.raises(ConfigError, match="no such experiment"):
@@ -357,7 +348,7 @@ def test_arms_with_other_actions_begin_from_recordings_of_their_own(
         for arm in ("near", "far", "all")
         for seed in (3, 5)
     }
-    assert "e-all-demos" not in [path.name for path in runfolder.of_experiment(runs, "e")]
+    assert "e-all-demos" not in [path.name for path in run_folder.of_experiment(runs, "e")]
 
 
 def test_a_recording_that_failed_ends_it_every_time(

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 import runtime.system
-from actors.cluster import cli, experiment, runfolder, typed
-from actors.cluster.config import Deploy
-from actors.cluster.runfolder import RunRecord
-from actors.replay.schema import connect
+from actors.cluster import cli
+from actors.cluster.config import typed_yaml
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import experiment, run_folder
+from actors.cluster.runs.run_folder import RunRecord
+from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
 from tests.actors.cluster.test_resume import AT, FILE, Broken, refused, told, unplayed
 
@@ -83,12 +85,12 @@ def test_a_file_edited_while_its_runs_are_played_changes_none_of_them(
         return broken(record)
 
     monkeypatch.setattr(runtime.system, "run", edited)
-    monkeypatch.setattr(runfolder, "of_experiment", lambda *_: [])
+    monkeypatch.setattr(run_folder, "of_experiment", lambda *_: [])
     monkeypatch.setattr("actors.cluster.report.show.show", lambda *_, **__: 0)
     assert cli.main(["run", str(file), "--seed", "5", "--name", "e", *AT]) == 0
     assert broken.begun == ["e-demos", "e-cloning-5", "e-near-5", "e-far-5"]
     for name, arm in (("e-near-5", "near"), ("e-far-5", "far")):
-        assert runfolder.read_record(Path("my runs") / name).settings == experiment.settings_of(str(file), arm)
+        assert run_folder.read_record(Path("my runs") / name).settings == experiment.settings_of(str(file), arm)
 
 
 def test_a_run_says_that_its_file_has_changed(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,4 +101,4 @@ def test_a_run_says_that_its_file_has_changed(broken: Broken, capsys: pytest.Cap
     Path("my file.yaml").write_text(FILE + "entropulse: {total_rl_steps: 7}\n")
     assert cli.main([*begin, "--resume"]) == 0
     assert "my file.yaml has changed since: run e goes on as it was begun (--set" in capsys.readouterr().err
-    assert typed.read(Path("my runs/e/deploy.yaml"), Deploy).entropulse.total_rl_steps != 7
+    assert typed_yaml.read(Path("my runs/e/deploy.yaml"), Deploy).entropulse.total_rl_steps != 7

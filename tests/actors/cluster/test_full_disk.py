@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from actors.cluster import diskwatch, runfolder
+from actors.cluster.runs import disk_watch, run_folder
 from tests.small_disk import fill, needs_root, small_disk
 
 
@@ -14,7 +14,7 @@ from tests.small_disk import fill, needs_root, small_disk
 async def test_a_disk_that_refuses_is_told_once_with_its_folder_and_what_to_do(tmp_path: Path) -> None:
     notes: list[str] = []
     with small_disk(tmp_path / "run", 1) as run:
-        task = asyncio.ensure_future(diskwatch.watch(run, notes.append, look_s=0.02))
+        task = asyncio.ensure_future(disk_watch.watch(run, notes.append, look_s=0.02))
         await asyncio.sleep(0.1)
         assert notes == []
         ballast = fill(run)
@@ -35,10 +35,10 @@ async def test_a_disk_that_refuses_is_told_once_with_its_folder_and_what_to_do(t
 @needs_root
 def test_the_verdict_of_a_run_is_stored_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1) as disk:
-        record = runfolder.RunRecord(name="r", file="l", seed=0, build="b", versions={}, started="", started_s=0.0)
-        run = runfolder.claim(disk / "r", record, resume=False)
+        record = run_folder.RunRecord(name="r", file="l", seed=0, build="b", versions={}, started="", started_s=0.0)
+        run = run_folder.claim(disk / "r", record, resume=False)
         run.save()
         fill(disk)
         run.end("crashed", "the disk takes no more " * 100)
-        assert runfolder.read_record(disk / "r").verdict == "crashed"
+        assert run_folder.read_record(disk / "r").verdict == "crashed"
         assert not list((disk / "r").glob("*.part"))

@@ -21,12 +21,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "replay"))  # ledge
 
 from ledger_tools import Play, settings
 
-from actors.cluster import cli, runfolder
-from actors.replay import demos
+from actors.cluster import cli
+from actors.cluster.runs import run_folder
+from actors.replay.database.schema import connect
+from actors.replay.ledger import demo_import
 from actors.replay.messages import StepPayload, StepRef
-from actors.replay.schema import connect
-from runtime.logs import log_file
-from runtime.segments import SegmentStore
+from runtime.logs.writer import log_file
+from runtime.storage.segments import SegmentStore
 
 FORGED = "FORGED: it went well"
 EVIL = (
@@ -51,7 +52,7 @@ def run(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     config = msgspec.structs.replace(settings(demos=1), demo_tasks=[NAME], tokenizer="t1", form="compact")
     play = Play(folder, config=config)
-    play.do(demos.label)
+    play.do(demo_import.label)
     store = SegmentStore(folder / "segments", "seat")
 
     def step() -> StepRef:
@@ -73,7 +74,7 @@ def run(tmp_path: Path) -> Path:
         )  # fmt: skip
         ledger.execute("INSERT INTO steps VALUES (99, 0, 1, ?)", (msgspec.msgpack.encode(step()),))
         ledger.commit()
-    record = runfolder.RunRecord(
+    record = run_folder.RunRecord(
         name="evil", file=EVIL, seed=0, build=EVIL, versions={"torch": EVIL}, started="2026-01-01T00:00:00Z",
         started_s=0.0, ended="2026-01-01T00:00:01Z", verdict="failed", reason=EVIL,
     )  # fmt: skip

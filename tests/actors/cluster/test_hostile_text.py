@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster import models, say
-from apis.forms import render_compact, render_paper
+from actors.cluster import output
+from actors.cluster.config import models
 from apis.observation import MAX_TEXT, from_guest
+from apis.prompts.compact import render_compact, render_paper
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ProtocolError
-from runtime.logs import bounded
+from runtime.logs.writer import bounded
 
 TEXTS = {
     "colour": "\x1b[31mred\x1b[0m",
@@ -62,13 +63,13 @@ def test_prompts_hold_guest_text_on_one_line_and_cut(kind: str):
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_terminals_and_documents_get_it_escaped(kind: str, capsys: pytest.CaptureFixture[str]):
-    say.line(TEXTS[kind])
+    output.line(TEXTS[kind])
     assert harmless(capsys.readouterr().out, lines=True)
-    say.table(("HEAD", "LAST"), [(TEXTS[kind], 1)])
+    output.table(("HEAD", "LAST"), [(TEXTS[kind], 1)])
     table = capsys.readouterr().out
     assert harmless(table, lines=True)
     assert table.count("\n") == 2
-    say.document({"text": TEXTS[kind]})
+    output.document({"text": TEXTS[kind]})
     document = capsys.readouterr().out
     assert harmless(document, lines=True)
     assert json.loads(document) == {"text": TEXTS[kind]}

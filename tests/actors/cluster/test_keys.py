@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from actors.cluster import cli, deployfile, keys, typed
-from actors.cluster.config import EXPERT, Deploy
-from actors.cluster.typed import build
+from actors.cluster import cli
+from actors.cluster.config import deploy_files, keys, typed_yaml
+from actors.cluster.config.schema import EXPERT, Deploy
+from actors.cluster.config.typed_yaml import build
 from actors.sampler.config import SglangConfig
 from runtime.errors import ConfigError
 
@@ -17,7 +18,7 @@ KNOWN = keys.of_deploy()
 
 
 def test_every_key_that_a_file_may_set_is_told_and_no_other() -> None:
-    settable = set(typed.paths(Deploy))
+    settable = set(typed_yaml.paths(Deploy))
     told = {one.key for one in KNOWN if "[]" not in one.key}
     tags = {"desktops.provider.type", "samplers.engine.kind"}
     assert told - tags == settable - tags
@@ -38,7 +39,7 @@ def test_each_has_a_meaning_and_the_default_that_a_file_without_it_gets(one: key
         return
     made = build({}, Deploy, [word], source="x")
     assert made == Deploy()
-    assert deployfile.dump(made) == deployfile.dump(Deploy())
+    assert deploy_files.dump(made) == deploy_files.dump(Deploy())
 
 
 def test_a_word_is_looked_for_in_names_and_meanings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from actors.replay.book import Book
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
-from actors.replay.figures import audit
-from actors.replay.schema import connect
+from actors.replay.database.schema import connect
+from actors.replay.database.transaction import Book
+from actors.replay.ledger.figures import audit
 from runtime.control import query_status
-from runtime.logs_read import read_logs
+from runtime.logs.reader import read_logs
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {

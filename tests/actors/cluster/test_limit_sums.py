@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import cli, compose, deployfile, doctor
+from actors.cluster import cli, doctor
+from actors.cluster.config import deploy_files
+from actors.cluster.runs import compose
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import grouping, shares
@@ -23,7 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_processes_of_one_plan_share_what_is_there(tmp_path: Path) -> None:
-    deploy = deployfile.load("local", ["desktops.seats=7", "desktops.hosts=2", "desktops.spares=2"])[0]
+    deploy = deploy_files.load("local", ["desktops.seats=7", "desktops.hosts=2", "desktops.spares=2"])[0]
     plan = compose.plan(deploy, run_dir=tmp_path / "x", incarnation="i")
     seats = {spec.host: spec.config for stage in plan.stages for spec in stage if isinstance(spec.config, DesktopSeat)}
     assert len(seats) == 2
@@ -51,7 +53,7 @@ def test_what_has_no_room_for_the_least_is_refused(tmp_path: Path, capsys: pytes
 
 
 def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    deploy = deployfile.load("local", ["desktops.spares=2"])[0]
+    deploy = deploy_files.load("local", ["desktops.spares=2"])[0]
     found = {check.name: check for check in doctor.check_sums(deploy)}
     assert list(found) == ["all memory", "all processes", "all open files", "all terminals"]
     assert [check.ok for check in found.values()] == [True, True, False, True]
@@ -61,6 +63,6 @@ def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch)
     others = next(doctor.check_sums(deploy))
     assert not others.ok
     assert others.found.endswith("; desktops that are there now hold 1500")
-    (refused,) = doctor.check_sums(deployfile.load("local", ["desktops.seats=99"])[0])
+    (refused,) = doctor.check_sums(deploy_files.load("local", ["desktops.seats=99"])[0])
     assert refused.fatal
     assert "desktops.seats is 99" in refused.found

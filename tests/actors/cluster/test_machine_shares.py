@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster.config import SeatsConfig
+from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.config import HostsConfig, MachineConfig
 from runtime.errors import ConfigError
 

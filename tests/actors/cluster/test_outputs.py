@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import ledgers, places, progress
-from actors.replay.schema import connect
+from actors.cluster import paths as places
+from actors.cluster.runs import ledgers, progress
+from actors.replay.database.schema import connect
 
 COMPUTERRL = [sys.executable, "-P", "-m", "actors.cluster.cli"]
 ROOT = Path(__file__).resolve().parents[3]

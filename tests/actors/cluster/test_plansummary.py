@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cluster import deployfile
-from actors.cluster.lanes import lanes_of
-from actors.cluster.plansummary import pulses, summary
+from actors.cluster.config import deploy_files
+from actors.cluster.config.lanes import lanes_of
+from actors.cluster.config.summary import pulses, summary
 from actors.entropulse.config import EntropulseConfig
 
 
 def said(name: str, *overrides: str) -> dict[str, str]:
-    deploy = deployfile.load(name, overrides)[0]
+    deploy = deploy_files.load(name, overrides)[0]
     return dict(summary(deploy, lanes_of(deploy.tasks)))
 
 

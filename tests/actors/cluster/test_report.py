@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from actors.cluster.report.read import read_run
 from actors.cluster.report.show import show
 from actors.cluster.report.spans import common_s, overlap, union
-from actors.replay import ledgerfile
-from actors.replay.intervals import Rate
-from actors.replay.schema import connect
+from actors.replay.database import ledger_file
+from actors.replay.database.schema import connect
+from actors.replay.statistics.intervals import Rate
 from runtime.errors import ConfigError
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda s: (float(s[0]), float(s[0] + s[1]))))
@@ -102,14 +102,14 @@ def test_a_run_is_read_wherever_it_lies(run: Path, monkeypatch: pytest.MonkeyPat
     """In a folder of any name, and in one that can't be written, where a ledger's readers make no file of theirs."""
     odd = run.rename(run.with_name("100% done? #1"))
     assert len(read_run(odd).rounds) == 1
-    tried = ledgerfile._tried
+    tried = ledger_file._tried
 
     def unwritable(uri: str) -> sqlite3.Connection:
         if uri.endswith("mode=ro"):
             raise sqlite3.OperationalError("unable to open database file")
         return tried(uri)
 
-    monkeypatch.setattr(ledgerfile, "_tried", unwritable)
+    monkeypatch.setattr(ledger_file, "_tried", unwritable)
     assert len(read_run(odd).rounds) == 1
     (odd / "ledger.sqlite-wal").write_bytes(b"of a writer")
     with pytest.raises(ConfigError, match="unable to open database file"):

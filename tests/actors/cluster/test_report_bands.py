@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster.config import Deploy
+from actors.cluster.config.schema import Deploy
 from actors.cluster.report.bands import band, key, smooth
 
 CURVE = st.dictionaries(st.integers(0, 12), st.floats(-1e6, 1e6), max_size=10)

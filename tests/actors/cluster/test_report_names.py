@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.cluster.report import curves, kept, show
+from actors.cluster.report import curves, figures_file, show
 from tests.actors.cluster.test_report_page import jpeg, reported, whole
 
 
@@ -41,7 +41,7 @@ def _legend(figure: Any, said: list[str]) -> bytes:
 def test_runs_of_one_name_leave_a_file_each(tmp_path: Path) -> None:
     paths = [whole(tmp_path / place / "local-0", seed=seed) for seed, place in enumerate(("here", "there"))]
     page = reported(paths, tmp_path / "out")
-    kept_ = [kept.read(tmp_path / "out" / f"{name}{kept.SUFFIX}") for name in ("local-0", "local-0-2")]
+    kept_ = [figures_file.read(tmp_path / "out" / f"{name}{figures_file.SUFFIX}") for name in ("local-0", "local-0-2")]
     assert [(run.name, run.figures.run, run.seed) for run in kept_] == [
         ("local-0", "local-0", 0), ("local-0-2", "local-0-2", 1),
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster.report import curves
-from actors.cluster.report.narrow import SHARE, knots
+from actors.cluster.report.axis import SHARE, knots
 
 STAYS = st.lists(st.tuples(st.sampled_from(["bc", "rl", "pulse"]), st.integers(1, 900)), min_size=1, max_size=8)
 

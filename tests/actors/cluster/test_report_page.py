@@ -16,16 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from actors.cluster import cli, deployfile, runfolder
-from actors.cluster.config import Deploy, RunConfig
+from actors.cluster import cli
+from actors.cluster.config import deploy_files
+from actors.cluster.config.schema import Deploy, RunConfig
 from actors.cluster.report import show
 from actors.cluster.report.evaluated import gains, pooled
 from actors.cluster.report.gather import gather
 from actors.cluster.report.html import document, join, picture, tag, text
 from actors.cluster.report.page import SECTIONS
+from actors.cluster.runs import run_folder
+from actors.replay.database.schema import connect
 from actors.replay.messages import StepPayload, StepRef
-from actors.replay.schema import connect
-from runtime.segments import SegmentStore
+from runtime.storage.segments import SegmentStore
 
 HOSTILE = '</pre><script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>&amp;\x1b[2J\u202e'
 VOID = {"meta", "img", "br"}
@@ -80,15 +82,15 @@ class Fabricated:
 
     def __init__(self, folder: Path, *, seed: int = 0, arm: str = "", verdict: str | None = "ok") -> None:
         self.path = folder
-        record = runfolder.RunRecord(
-            name=folder.name, file="local", seed=seed, build="", versions={}, started=runfolder.iso(seed),
+        record = run_folder.RunRecord(
+            name=folder.name, file="local", seed=seed, build="", versions={}, started=run_folder.iso(seed),
             started_s=seed, arm=arm, experiment="e" if arm else "",
         )  # fmt: skip
-        run = runfolder.claim(folder, record, resume=False)
+        run = run_folder.claim(folder, record, resume=False)
         rate = 1e-3 * len(arm)
         deploy = Deploy(run=RunConfig(seed=seed))
         deploy = msgspec.structs.replace(deploy, learner=msgspec.structs.replace(deploy.learner, rl_lr=rate or 1e-4))
-        (folder / "deploy.yaml").write_text(deployfile.dump(deploy))
+        (folder / "deploy.yaml").write_text(deploy_files.dump(deploy))
         (folder / "logs").mkdir()
         self.db, _ = connect(folder / "ledger.sqlite")
         self.put("stays", idx=0, root=0, phase="demo", start="0.0", seq_bound=0, cause="begin", evidence="{}", wall=0.0)

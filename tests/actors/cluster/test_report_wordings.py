@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cluster.evaluation import Round
-from actors.cluster.report import wordings
-from actors.replay.evaluation import Episode, summarise
-from apis.tasks import FAMILIES, TRAIN, digest
+from actors.cluster.report import instructions as wordings
+from actors.cluster.runs.evaluation_rounds import Round
+from actors.replay.statistics.success_rates import Episode, summarise
+from apis.tasks.registry import FAMILIES, TRAIN, digest
 
 MOVED = "The file {file} belongs in {folder}, move it"
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import cli, requests, runfolder
-from actors.cluster.requests import Request
+from actors.cluster import cli
+from actors.cluster.runs import requests, run_folder
+from actors.cluster.runs.requests import Request
 from tests.actors.cluster.test_resume import AT, Broken, refused, told, unplayed
 
 
@@ -55,5 +56,5 @@ def test_what_an_experiment_goes_on_with_is_its_own(broken: Broken, capsys: pyte
 def test_a_dry_run_refuses_what_another_process_holds(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
     for words, held in ((["my file.yaml"], "e"), (["my arms.yaml"], "f-demos")):
         assert cli.main(["run", *words, "--name", held[0], *AT]) == 130
-        with runfolder.held(Path("my runs") / held, "now"):
+        with run_folder.held(Path("my runs") / held, "now"):
             assert f"run {held} is in use by" in refused(capsys, "run", *words, "--resume", "--dry-run", *AT)

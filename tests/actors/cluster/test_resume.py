@@ -12,12 +12,15 @@ import msgspec
 import pytest
 
 import runtime.system
-from actors.cluster import cli, compose, deployfile, execute, experiment, models, resume, runcommand, runfolder, typed
-from actors.cluster.config import Deploy
+from actors.cluster import cli
+from actors.cluster.config import deploy_files, models, typed_yaml
+from actors.cluster.config.schema import Deploy
 from actors.cluster.evaluate import play, settings, show
-from actors.cluster.runfolder import Asked, RunRecord
-from actors.cluster.weights import Weights
-from actors.replay.schema import connect
+from actors.cluster.runs import compose, execute, experiment, resume, run_folder
+from actors.cluster.runs import run as runcommand
+from actors.cluster.runs.run_folder import Asked, RunRecord
+from actors.cluster.runs.weights import Weights
+from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
 
 FILE = """
@@ -38,7 +41,7 @@ class Broken:
         self.begun: list[str] = []
 
     def __call__(self, record: RunRecord) -> tuple[str, str | None]:
-        if record.arm == runfolder.CLONING:
+        if record.arm == run_folder.CLONING:
             folder = Path("my runs") / record.name
             shutil.copytree(models.bundled(), folder / "weights" / "0.7", dirs_exist_ok=True)
             connect(folder / "ledger.sqlite")[0].close()
@@ -105,7 +108,7 @@ def test_an_experiment_goes_on_by_the_line_that_is_printed(
     assert status == 0
     assert broken.begun == [f"e-{run}" for run in runs for _ in range(2)]
     for run in runs:
-        deploy = typed.read(Path("my runs") / f"e-{run}" / "deploy.yaml", Deploy)
+        deploy = typed_yaml.read(Path("my runs") / f"e-{run}" / "deploy.yaml", Deploy)
         assert deploy.learner.bc_lr == 0.5
         assert deploy.run.require.rl_steps == (0 if "cloning" in run else 1)
 
@@ -120,11 +123,11 @@ def test_what_a_resume_does_not_say_is_as_it_was_begun(
     while cli.main([*begin, "--resume", *named]) == 130:
         pass
     assert broken.begun == ["older", "e-demos", "e-demos", "e-3", "e-3", "e-5", "e-5"]
-    assert typed.read(Path("my runs/e-5/deploy.yaml"), Deploy).learner.bc_lr == 0.5
+    assert typed_yaml.read(Path("my runs/e-5/deploy.yaml"), Deploy).learner.bc_lr == 0.5
     while cli.main([*begin, "--resume", "--name", "e", "--seed", "7"]) == 130:
         pass
     assert broken.begun[-2:] == ["e-7", "e-7"], "more seeds of the same"
-    assert typed.read(Path("my runs/e-7/deploy.yaml"), Deploy).learner.bc_lr == 0.5
+    assert typed_yaml.read(Path("my runs/e-7/deploy.yaml"), Deploy).learner.bc_lr == 0.5
 
 
 def test_what_is_newest_goes_on_whatever_was_there_before(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +146,7 @@ def test_a_recording_is_finished_as_it_was_begun(broken: Broken) -> None:
     assert cli.main([*begin, "--seed", "3"]) == 130
     assert cli.main([*begin, "--seed", "1", "3", "--resume"]) == 130
     assert broken.begun == ["e-demos", "e-demos", "e-1"]
-    assert typed.read(Path("my runs/e-demos/deploy.yaml"), Deploy).run.seed == 3
+    assert typed_yaml.read(Path("my runs/e-demos/deploy.yaml"), Deploy).run.seed == 3
 
 
 @pytest.mark.parametrize(
@@ -192,9 +195,9 @@ def test_a_resume_that_says_something_else_is_refused(broken: Broken, capsys: py
     assert shlex.join(line) in shown
     shown = refused(capsys, "run", "smoke", "--resume", "--name", "alone", *AT)
     assert "FILE smoke: run alone was begun with my file.yaml: continue it with" in shown
-    older = msgspec.structs.replace(runfolder.read_record(Path("my runs/e-3")), asked=None)
+    older = msgspec.structs.replace(run_folder.read_record(Path("my runs/e-3")), asked=None)
     (Path("my runs/e-3") / "run.json").write_bytes(msgspec.json.encode(older))
-    assert "--seed 3 --resume --name e" in runfolder.to_continue(older, Path("my runs/e-3"))
+    assert "--seed 3 --resume --name e" in run_folder.to_continue(older, Path("my runs/e-3"))
 
 
 def test_a_run_goes_on_with_what_it_was_made_with(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,8 +239,8 @@ def test_the_line_names_the_command_that_made_the_run(
     file: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    runfolder.claim(Path("runs/x"), record("x", file), resume=False).end("stopped", None)
-    assert runfolder.to_continue(record("x", file), Path("runs/x")) == expected
+    run_folder.claim(Path("runs/x"), record("x", file), resume=False).end("stopped", None)
+    assert run_folder.to_continue(record("x", file), Path("runs/x")) == expected
     if not file.startswith("my"):
         Path("x.yaml").write_text(FILE)
         assert expected in refused(capsys, "run", "x.yaml", "--resume", "--name", "x")
@@ -245,8 +248,8 @@ def test_the_line_names_the_command_that_made_the_run(
 
 def test_what_was_evaluated_or_recorded_is_no_run_of_a_file_called_alike(tmp_path: Path) -> None:
     for name, file in (("a", "local"), ("b", "eval runs/local"), ("c", "demos record suites/local.yaml")):
-        runfolder.claim(tmp_path / name, record(name, file), resume=False).end("ok", None)
-    assert runfolder.newest_of(tmp_path, "local", "local").name == "a"
+        run_folder.claim(tmp_path / name, record(name, file), resume=False).end("ok", None)
+    assert run_folder.newest_of(tmp_path, "local", "local").name == "a"
 
 
 STAYS = {"help", "model", "against", "name", "resume", "out", "runs", "json"}
@@ -261,8 +264,8 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     broken: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path("my runs/seen")
-    runfolder.claim(folder, record("seen", "eval base"), resume=False).end("stopped", None)
-    (folder / "deploy.yaml").write_text(deployfile.dump(Deploy()))
+    run_folder.claim(folder, record("seen", "eval base"), resume=False).end("stopped", None)
+    (folder / "deploy.yaml").write_text(deploy_files.dump(Deploy()))
     (folder / play._EVALUATED).write_bytes(msgspec.json.encode(Weights(folder=str(models.bundled()), name="base")))
     parser = cli.build_parser().parse_args(["eval"]).parser
     assert {action.dest for action in parser._actions} - STAYS == set(settings.FLAGS) == set(SAMPLES)
@@ -275,12 +278,12 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     assert "name a MODEL" in refused(capsys, "eval", "--tasks", "desktop", *AT)
     assert not broken.begun
     monkeypatch.setattr(show, "result", lambda *_, **__: None)
-    line = shlex.split(runfolder.to_continue(runfolder.read_record(folder), folder))[1:]
+    line = shlex.split(run_folder.to_continue(run_folder.read_record(folder), folder))[1:]
     assert line == ["eval", "--resume", "--name", "seen", *AT]
     assert cli.main(line) == 0
     assert cli.main(["eval", "base", "--resume", *AT]) == 0
     assert broken.begun == ["seen"], "what has ended is shown again and not started"
-    assert runfolder.read_record(folder).file == "eval base"
+    assert run_folder.read_record(folder).file == "eval base"
 
 
 def test_a_recording_goes_on_as_it_was_begun_or_not_at_all(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
@@ -332,16 +335,16 @@ def test_arms_begin_where_another_run_has_cloned(broken: Broken, capsys: pytest.
         pass
     assert broken.begun[-4:] == ["f-far-3", "f-far-3", "f-near-3", "f-near-3"]
     for name in ("f-far-3", "f-near-3"):
-        deploy = typed.read(Path("my runs") / name / "deploy.yaml", Deploy)
+        deploy = typed_yaml.read(Path("my runs") / name / "deploy.yaml", Deploy)
         assert (deploy.run.base, deploy.demos.count, deploy.entropulse.bc_steps) == (weights, 0, 0)
     alone = ["run", "my file.yaml", "--cloned", "e-cloning-3", "--name", "alone", *AT]
     assert "it was cloned with seed 3, not 0" in refused(capsys, *alone)
     assert cli.main([*alone, "--set", "run.seed=3"]) == 130
-    assert typed.read(Path("my runs/alone/deploy.yaml"), Deploy).run.base == weights
+    assert typed_yaml.read(Path("my runs/alone/deploy.yaml"), Deploy).run.base == weights
     line = told(capsys)
     assert "--cloned" not in line
     assert "--cloned: a run goes on with what it has: leave it out" in refused(capsys, *line, "--cloned", "e-cloning-3")
-    assert runfolder.read_record(Path("my runs/alone")).cloned_in == "e-cloning-3"
+    assert run_folder.read_record(Path("my runs/alone")).cloned_in == "e-cloning-3"
     shown = refused(capsys, *begin, "--cloned", "f-far-3", "--name", "g")
     assert "--cloned f-far-3: it began from what e-cloning-3 had cloned: name that" in shown
 
@@ -359,7 +362,7 @@ def test_last_stays_what_it_was_when_an_experiment_began(broken: Broken, capsys:
     shutil.copytree(models.bundled(), Path("my runs/f-near-3/weights/0.9"))
     while cli.main(line) == 130:
         pass
-    assert {runfolder.read_record(Path("my runs") / name).cloned_in for name in ("f-near-3", "f-far-3")} == {
+    assert {run_folder.read_record(Path("my runs") / name).cloned_in for name in ("f-near-3", "f-far-3")} == {
         "e-cloning-3"
     }
 
@@ -415,7 +418,7 @@ def test_a_run_that_its_time_limit_ended_goes_on(broken: Broken) -> None:
     begin = ["run", "my file.yaml", "--name", "one", *AT]
     assert cli.main(begin) == 130
     folder = Path("my runs/one")
-    record = runfolder.read_record(folder)
+    record = run_folder.read_record(folder)
     for reason, begun in ((f"{execute.OUT_OF_TIME}; 1 of 2 steps", 2), ("0 of 2 steps", 2)):
         ended = msgspec.structs.replace(record, ended="now", verdict="failed", reason=reason)
         (folder / "run.json").write_bytes(msgspec.json.encode(ended))

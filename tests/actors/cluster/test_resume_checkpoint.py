@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import cli, deployfile, resume, runfolder
-from actors.replay.schema import connect
+from actors.cluster import cli
+from actors.cluster.config import deploy_files
+from actors.cluster.runs import resume, run_folder
+from actors.replay.database.schema import connect
 from policy import checkpoints
 from runtime.errors import ConfigError
 
@@ -18,11 +20,11 @@ from runtime.errors import ConfigError
 def run(tmp_path: Path) -> Path:
     """A run that was stopped after it had saved checkpoints 0.2 and 0.4."""
     folder = tmp_path / "runs" / "r"
-    record = runfolder.RunRecord(name="r", file="local", seed=0, build="", versions={}, started="", started_s=1.0)
+    record = run_folder.RunRecord(name="r", file="local", seed=0, build="", versions={}, started="", started_s=1.0)
     before = os.umask(0o022)
     try:
-        claimed = runfolder.claim(folder, record, resume=False)
-        (folder / "deploy.yaml").write_text(deployfile.dump(deployfile.load("local", [])[0]))
+        claimed = run_folder.claim(folder, record, resume=False)
+        (folder / "deploy.yaml").write_text(deploy_files.dump(deploy_files.load("local", [])[0]))
         (folder / "logs").mkdir()
         claimed.end("stopped", "interrupted")
         (tmp_path / "after").touch()

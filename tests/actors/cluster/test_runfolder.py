@@ -9,57 +9,57 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster import runfolder
+from actors.cluster.runs import run_folder
 from runtime.errors import ConfigError
 
 
-def record(name: str, started_s: float = 1.0, file: str = "local") -> runfolder.RunRecord:
-    return runfolder.RunRecord(
-        name=name, file=file, seed=7, build="b", versions={}, started=runfolder.iso(started_s), started_s=started_s
+def record(name: str, started_s: float = 1.0, file: str = "local") -> run_folder.RunRecord:
+    return run_folder.RunRecord(
+        name=name, file=file, seed=7, build="b", versions={}, started=run_folder.iso(started_s), started_s=started_s
     )
 
 
 def test_a_claimed_folder_is_refused_and_names_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    run = runfolder.claim(path, record("a"), resume=False)
-    assert runfolder.state(path, runfolder.read_record(path)) == "running"
+    run = run_folder.claim(path, record("a"), resume=False)
+    assert run_folder.state(path, run_folder.read_record(path)) == "running"
     with pytest.raises(ConfigError, match="run a is in use by process"):
-        runfolder.claim(path, record("a"), resume=True)
+        run_folder.claim(path, record("a"), resume=True)
     run.end("ok", None)
-    assert runfolder.state(path, runfolder.read_record(path)) == "ok"
+    assert run_folder.state(path, run_folder.read_record(path)) == "ok"
 
 
 def test_an_existing_run_is_only_continued_on_request(tmp_path: Path) -> None:
     path = tmp_path / "a"
     begun = msgspec.structs.replace(record("a", 5.0), cloned="other")
-    runfolder.claim(path, begun, resume=False).end("stopped", "interrupted")
+    run_folder.claim(path, begun, resume=False).end("stopped", "interrupted")
     with pytest.raises(ConfigError, match="exists already"):
-        runfolder.claim(path, record("a"), resume=False)
-    again = runfolder.claim(path, record("a", 9.0), resume=True)
+        run_folder.claim(path, record("a"), resume=False)
+    again = run_folder.claim(path, record("a", 9.0), resume=True)
     assert (again.record.resumed, again.record.started_s, again.record.verdict) == (1, 5.0, None)
     assert again.record.cloned_in == "other", "what --cloned had named, which a resume is not told again"
     again.end("ok", None)
 
 
 def test_a_resume_of_some_gives_the_others_not_up(tmp_path: Path) -> None:
-    path, begun = tmp_path / "a", runfolder.Asked(seeds=[0, 1, 2], overrides=["a=1"])
-    runfolder.claim(path, msgspec.structs.replace(record("a"), asked=begun), resume=False).end("stopped", None)
-    some = runfolder.Asked(seeds=[1], arms=["near"], overrides=["a=1", "b=2"])
-    again = runfolder.claim(path, msgspec.structs.replace(record("a"), asked=some), resume=True)
+    path, begun = tmp_path / "a", run_folder.Asked(seeds=[0, 1, 2], overrides=["a=1"])
+    run_folder.claim(path, msgspec.structs.replace(record("a"), asked=begun), resume=False).end("stopped", None)
+    some = run_folder.Asked(seeds=[1], arms=["near"], overrides=["a=1", "b=2"])
+    again = run_folder.claim(path, msgspec.structs.replace(record("a"), asked=some), resume=True)
     again.end("ok", None)
-    assert runfolder.read_record(path).asked == runfolder.Asked(seeds=[0, 1, 2], overrides=["a=1", "b=2"])
-    assert runfolder.Asked(seeds=[1]).joined(runfolder.Asked(seeds=[3, 1])).seeds == [1, 3]
-    assert runfolder.Asked(seeds=[1]).joined(runfolder.Asked()).seeds == [], "none named are all"
+    assert run_folder.read_record(path).asked == run_folder.Asked(seeds=[0, 1, 2], overrides=["a=1", "b=2"])
+    assert run_folder.Asked(seeds=[1]).joined(run_folder.Asked(seeds=[3, 1])).seeds == [1, 3]
+    assert run_folder.Asked(seeds=[1]).joined(run_folder.Asked()).seeds == [], "none named are all"
 
 
 def test_a_run_is_continued_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my.yaml").touch()
     begun = msgspec.structs.replace(record("a"), file="my.yaml", path=str(tmp_path / "my.yaml"))
     monkeypatch.chdir(tmp_path)
-    assert runfolder.to_continue(begun, tmp_path / "runs" / "a") == "computerrl run my.yaml --resume --name a"
+    assert run_folder.to_continue(begun, tmp_path / "runs" / "a") == "computerrl run my.yaml --resume --name a"
     monkeypatch.chdir("/")
     line = f"computerrl run {tmp_path}/my.yaml --resume --name a --runs {str(tmp_path)[1:]}/runs"
-    assert runfolder.to_continue(begun, tmp_path / "runs" / "a") == line
+    assert run_folder.to_continue(begun, tmp_path / "runs" / "a") == line
 
 
 def test_a_killed_owner_leaves_a_killed_run(tmp_path: Path) -> None:
@@ -74,26 +74,26 @@ def test_a_killed_owner_leaves_a_killed_run(tmp_path: Path) -> None:
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "held\n"
-        held = runfolder.owner(path)
+        held = run_folder.owner(path)
         assert held is not None
         assert held.pid == child.pid
         child.kill()
         child.wait()
-    assert runfolder.state(path, runfolder.read_record(path)) == "killed"
-    runfolder.claim(path, record("k", time.time()), resume=True).end("ok", None)
+    assert run_folder.state(path, run_folder.read_record(path)) == "killed"
+    run_folder.claim(path, record("k", time.time()), resume=True).end("ok", None)
 
 
 def test_runs_are_found_by_name_and_by_newest(tmp_path: Path) -> None:
     for index, name in enumerate(("b", "a", "c")):
         run = record(name, float(index), "smoke" if name == "c" else "deploy/local.yaml")
-        runfolder.claim(tmp_path / name, run, resume=False).end("ok", None)
-    assert [path.name for path, _ in runfolder.all_runs(tmp_path)] == ["b", "a", "c"]
-    assert runfolder.find(tmp_path, "last").name == "c"
-    assert runfolder.newest_of(tmp_path, "local", "local").name == "a"
+        run_folder.claim(tmp_path / name, run, resume=False).end("ok", None)
+    assert [path.name for path, _ in run_folder.all_runs(tmp_path)] == ["b", "a", "c"]
+    assert run_folder.find(tmp_path, "last").name == "c"
+    assert run_folder.newest_of(tmp_path, "local", "local").name == "a"
     with pytest.raises(ConfigError, match=r"no run bb in .*; did you mean b"):
-        runfolder.find(tmp_path, "bb")
+        run_folder.find(tmp_path, "bb")
     with pytest.raises(ConfigError, match="nothing to resume"):
-        runfolder.newest_of(tmp_path, "other", "other")
+        run_folder.newest_of(tmp_path, "other", "other")
 
 
 def test_a_run_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_run_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
     try:
         (tmp_path / "b").mkdir(mode=0o777)
         for name in ("runs/a", "b"):
-            runfolder.claim(tmp_path / name, record(name), resume=False).end("ok", None)
+            run_folder.claim(tmp_path / name, record(name), resume=False).end("ok", None)
     finally:
         os.umask(before)
     modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("runs", "runs/a", "b")}

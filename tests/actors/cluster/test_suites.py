@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import suites
-from actors.cluster.lanes import lanes_of
+from actors.cluster.config import suites
+from actors.cluster.config.lanes import lanes_of
 from actors.replay.config import TaskRange, TasksConfig
-from apis import tasks
+from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 
 

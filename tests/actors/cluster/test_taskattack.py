@@ -8,12 +8,12 @@ import subprocess
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.taskattack.command import CHEATS
-from actors.cluster.taskattack.scene import Scene
-from apis import tasks
-from apis.tasks import ends
-from apis.tasks.allowed import CHANGE, CREATE, REMOVE, May
-from apis.tasks.manifest import Entry, Manifest
+from actors.cluster.checks.attack.command import CHEATS
+from actors.cluster.checks.attack.scene import Scene
+from apis.tasks import registry as tasks
+from apis.tasks.verify import ends
+from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
+from apis.tasks.verify.manifest import Entry, Manifest
 
 SHELL = shutil.which("sh") or "sh"
 BEFORE = Manifest({".bashrc": Entry("file", 9, 0o644, "m"), ".config/vlc/vlcrc": Entry("file", 9, 0o600, "n")})

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from actors.cluster import cli, doctor, suites
-from actors.cluster.taskcheck import form
-from actors.cluster.taskcheck.tally import Result, complaints, row
+from actors.cluster import cli, doctor
+from actors.cluster.checks.tasks import static as form
+from actors.cluster.checks.tasks.tally import Result, complaints, row
+from actors.cluster.config import suites
 from actors.desktop.providers import editor
-from apis import tasks
+from apis.tasks import registry as tasks
 
 OSWORLD = Path(__file__).resolve().parents[4] / "shared" / "data" / "osworld"
 

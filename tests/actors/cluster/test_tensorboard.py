@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster import tensorboard
-from actors.cluster.evaluation import untrained_families
-from actors.cluster.scalars import Scalar, Seen, of_ledger, of_round
-from actors.replay.ledgerfile import reading
+from actors.cluster.runs import tensorboard
+from actors.cluster.runs.evaluation_rounds import untrained_families
+from actors.cluster.runs.scalars import Scalar, Seen, of_ledger, of_round
+from actors.replay.database.ledger_file import reading
 from actors.replay.messages import Batch, Phase
-from runtime.logs import ActorLog
+from runtime.logs.writer import ActorLog
 from tests.actors.replay.ledger_tools import Play
 from tests.small_disk import fill, needs_root, small_disk
 

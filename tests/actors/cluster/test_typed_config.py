@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster import deployfile, typed
-from actors.cluster.config import EXPERT, Deploy
-from actors.cluster.nearest import hint, nearest
+from actors.cluster.config import deploy_files, typed_yaml
+from actors.cluster.config.schema import EXPERT, Deploy
+from actors.cluster.config.suggest import hint, nearest
 from runtime.errors import ConfigError
 
 
 def refusal(data: object, *overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        typed.build(data, Deploy, overrides, source="here.yaml")
+        typed_yaml.build(data, Deploy, overrides, source="here.yaml")
     return str(caught.value)
 
 
@@ -76,33 +76,33 @@ def test_a_wrong_override_is_blamed_on_itself(override: str, expected: str) -> N
 
 
 def test_a_key_of_the_usual_kind_needs_no_word_of_its_kind() -> None:
-    deploy = typed.build({}, Deploy, ["desktops.provider.memory_mib=3000"], source="here.yaml")
+    deploy = typed_yaml.build({}, Deploy, ["desktops.provider.memory_mib=3000"], source="here.yaml")
     assert deploy.desktops.provider.memory_mib == 3000  # type: ignore[union-attr]
 
 
 def test_overrides_are_yaml_and_the_last_one_wins() -> None:
     overrides = ["run.seed=1", "run.seed=2", "replay.temperature=5e-1", "run.limit_s=null", "tasks.eval=[a/b/1]"]
-    deploy = typed.build({"run": {"limit_s": 5}}, Deploy, overrides, source="x")
+    deploy = typed_yaml.build({"run": {"limit_s": 5}}, Deploy, overrides, source="x")
     assert (deploy.run.seed, deploy.replay.temperature, deploy.run.limit_s) == (2, 0.5, None)
     assert deploy.tasks.eval == ["a/b/1"]
 
 
 def test_yaml_errors_name_the_line() -> None:
     with pytest.raises(ConfigError, match=r"^f\.yaml: line 2: "):
-        typed.parse_yaml("a: 1\n  b: [", "f.yaml")
+        typed_yaml.parse_yaml("a: 1\n  b: [", "f.yaml")
     with pytest.raises(ConfigError, match=r"^f\.yaml: line 3: key a is written twice"):
-        typed.parse_yaml("a: 1\nb: 2\na: 3\n", "f.yaml")
+        typed_yaml.parse_yaml("a: 1\nb: 2\na: 3\n", "f.yaml")
     with pytest.raises(ConfigError, match=r"^f\.yaml: line 2: key 1 is no text but a int: put it in quotes"):
-        typed.parse_yaml("arms:\n  1: {}\n", "f.yaml")
+        typed_yaml.parse_yaml("arms:\n  1: {}\n", "f.yaml")
     with pytest.raises(ConfigError, match=r"^f\.yaml: "):
-        typed.parse_yaml("a: " + "9" * 5000, "f.yaml")
-    assert typed.parse_yaml("{a: 2026-02-30, b: 2026-11-23}", "f.yaml") == {"a": "2026-02-30", "b": "2026-11-23"}
+        typed_yaml.parse_yaml("a: " + "9" * 5000, "f.yaml")
+    assert typed_yaml.parse_yaml("{a: 2026-02-30, b: 2026-11-23}", "f.yaml") == {"a": "2026-02-30", "b": "2026-11-23"}
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_float_written_any_way_is_a_float(value: float) -> None:
     for text in (f"{value:e}", f"{value:g}", repr(value)):
-        parsed = typed.parse_yaml(f"x: {text}", "f")["x"]
+        parsed = typed_yaml.parse_yaml(f"x: {text}", "f")["x"]
         assert isinstance(parsed, int | float)
         assert parsed == float(text)
 
@@ -120,50 +120,53 @@ def test_a_float_written_any_way_is_a_float(value: float) -> None:
 def test_any_data_is_typed_or_refused_in_one_line(data: object) -> None:
     refused = ""
     try:
-        typed.build(data, Deploy, source="f")
+        typed_yaml.build(data, Deploy, source="f")
     except ConfigError as error:
         refused = str(error)
     assert "\n" not in refused
 
 
 def test_at_most_sixty_knobs() -> None:
-    known = set(typed.paths(Deploy))
+    known = set(typed_yaml.paths(Deploy))
     assert known >= EXPERT
     assert len(known - EXPERT) <= 60
 
 
 def test_an_expert_says_so() -> None:
     with pytest.raises(ConfigError, match=r"learner\.dtype is an expert's key"):
-        deployfile.load("smoke", ["learner.dtype=bfloat16"])
-    deployfile.load("smoke", ["learner.dtype=bfloat16", "run.expert=true"])
+        deploy_files.load("smoke", ["learner.dtype=bfloat16"])
+    deploy_files.load("smoke", ["learner.dtype=bfloat16", "run.expert=true"])
 
 
 def test_defaults_survive_a_round_trip(tmp_path: Path) -> None:
     file = tmp_path / "d.yaml"
-    file.write_text(deployfile.dump(Deploy()))
-    assert typed.read(file, Deploy) == Deploy()
+    file.write_text(deploy_files.dump(Deploy()))
+    assert typed_yaml.read(file, Deploy) == Deploy()
     assert msgspec.to_builtins(Deploy())["run"]["seed"] == 0
 
 
 def test_the_schema_loads_no_tensor_library() -> None:
-    code = "import sys, actors.cluster.config; sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'megatron')))"
+    code = (
+        "import sys, actors.cluster.config.schema; sys.exit(any(m in sys.modules for m in"
+        " ('torch', 'numpy', 'megatron')))"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", ["local", "local.yaml", "deploy/local.yaml", "./deploy/local.yaml"])
 def test_bundled_files_are_found_from_anywhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert deployfile.locate(name).name == "local.yaml"
+    assert deploy_files.locate(name).name == "local.yaml"
 
 
-@pytest.mark.parametrize("name", sorted(deployfile.bundled()))
+@pytest.mark.parametrize("name", sorted(deploy_files.bundled()))
 def test_every_bundled_file_is_good(name: str) -> None:
-    deployfile.load(name)
+    deploy_files.load(name)
 
 
 def test_an_unknown_file_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"lokal: no such deploy file; did you mean local\?"):
-        deployfile.locate("lokal")
+        deploy_files.locate("lokal")
 
 
 @given(st.text(max_size=12), st.lists(st.text(max_size=12), max_size=6))

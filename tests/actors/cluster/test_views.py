@@ -6,19 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import cli, logview, runfolder, startup
+from actors.cluster import cli
+from actors.cluster.runs import run_folder, startup
+from actors.cluster.views import logs as logview
 from actors.replay import events
 from runtime.actor import Actor
-from runtime.logs import ActorLog
+from runtime.logs.writer import ActorLog
 from runtime.system import ActorSpec, ActorSystem
 
 
 def made(runs: Path, name: str, verdict: str = "ok") -> Path:
     """A run folder with the logs of two actors, one of which holds hostile text."""
-    record = runfolder.RunRecord(
-        name=name, file="smoke", seed=1, build="b", versions={}, started=runfolder.iso(5), started_s=5.0
+    record = run_folder.RunRecord(
+        name=name, file="smoke", seed=1, build="b", versions={}, started=run_folder.iso(5), started_s=5.0
     )
-    run = runfolder.claim(runs / name, record, resume=False)
+    run = run_folder.claim(runs / name, record, resume=False)
     replay, seat = ActorLog(runs / name, "replay"), ActorLog(runs / name, "desktop/3")
     replay.emit(events.GROUP_OPENED, group="g1", task="a/b/1", phase="rl.2", trace="g1.0")
     fault = {"token": 1, "seat": "desktop/3", "lane": "train", "task": "a/b/1", "cause": "boot", "culprit": "seat"}
@@ -143,11 +145,11 @@ def test_a_report_that_can_be_written_nowhere_is_refused_first(runs: Path, capsy
 
 
 def test_the_advice_to_go_on_names_the_folder_of_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = runfolder.read_record(runs / "one")
+    record = run_folder.read_record(runs / "one")
     monkeypatch.chdir(runs.parent)
-    assert runfolder.to_continue(record, runs / "one").endswith(f" --resume --name one --runs {runs.name}")
+    assert run_folder.to_continue(record, runs / "one").endswith(f" --resume --name one --runs {runs.name}")
     default = runs.parent / "runs"
-    assert runfolder.to_continue(record, default / "one") == "computerrl run smoke --resume --name one"
+    assert run_folder.to_continue(record, default / "one") == "computerrl run smoke --resume --name one"
 
 
 def test_status_of_an_ended_run_is_its_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,8 +170,8 @@ class Idle(Actor):
 
 
 async def test_status_of_a_live_run_asks_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = runfolder.RunRecord(name="x", file="f", seed=1, build="b", versions={}, started="", started_s=5.0)
-    run = runfolder.claim(tmp_path / "x", record, resume=False)
+    record = run_folder.RunRecord(name="x", file="f", seed=1, build="b", versions={}, started="", started_s=5.0)
+    run = run_folder.claim(tmp_path / "x", record, resume=False)
     async with ActorSystem(tmp_path / "x") as system:
         await system.spawn(ActorSpec(name="idle", factory=Idle))
         assert await asyncio.to_thread(cli.main, ["status", "x", "--runs", str(tmp_path), "--json"]) == 0

@@ -16,15 +16,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # modules that tests share
 
 from actors.desktop.config import SandboxConfig
+from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.link import GuestLink
-from actors.desktop.providers.abc import Desktop, DesktopSpec
-from actors.desktop.providers.outside import ReadLimits
+from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.wire import Frame
-from apis.execute import setup
 from apis.observation import Observation, from_guest
+from apis.plans.action import setup
 from apis.tasks.osworld import Evaluator, Step, Task
-from apis.tasks.verify import Wanted
+from apis.tasks.verify.verify import Wanted
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import GuestRefused
-from apis.tools import call
+from apis.apps.catalogue import call
 from tests.folders import desk_folder
 
 

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.providers import census, remote
-from actors.desktop.providers.outside import CensusLimits, ReadLimits, read_home
-from apis.tasks.manifest import MANIFEST, Deed, Entry, Manifest, changes
-from apis.tasks.verify import Wanted
-from apis.tasks.verify_files import digest_of
+from actors.desktop.files import census
+from actors.desktop.files.read_home import CensusLimits, ReadLimits, read_home
+from actors.desktop.providers import ssh_files
+from apis.tasks.verify.files import digest_of
+from apis.tasks.verify.manifest import MANIFEST, Deed, Entry, Manifest, changes
+from apis.tasks.verify.verify import Wanted
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
 
@@ -147,7 +148,7 @@ def test_it_runs_as_text_on_another_machine(tmp_path: Path) -> None:
     run = [sys.executable, "-I", "-S", "-c", "import sys; exec(sys.stdin.read())"]
     found = {}
     for folder in (tmp_path, tmp_path / "no"):
-        said = subprocess.run([*run, str(folder), bounds], input=remote.PROGRAM, capture_output=True, check=True)
+        said = subprocess.run([*run, str(folder), bounds], input=ssh_files.PROGRAM, capture_output=True, check=True)
         found[folder.name] = msgspec.json.decode(said.stdout, type=Manifest)
     assert found[tmp_path.name] == at_once(tmp_path)
     assert "can't be opened" in found["no"].cut

@@ -10,14 +10,14 @@ from hostile import ODF, ods, packed, xlsx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.desktop.body import view_of
-from actors.desktop.providers import forked
-from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, as_wanted
-from actors.desktop.providers.workbooks.bounds import Bounds, RefusedError
-from actors.desktop.providers.workbooks.odp import MIME
-from actors.desktop.providers.workbooks.parse import deck
-from apis.tasks.deck import make_odp
-from apis.tasks.verify import GUEST_HOME, Box, Wanted
+from actors.desktop.files import fork as forked
+from actors.desktop.files.documents.bounds import Bounds, RefusedError
+from actors.desktop.files.documents.odp import MIME
+from actors.desktop.files.documents.parse import deck
+from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal, as_wanted
+from actors.desktop.pool.leased import view_of
+from apis.documents.odp import make_odp
+from apis.tasks.verify.verify import GUEST_HOME, Box, Wanted
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=12, elements=500,

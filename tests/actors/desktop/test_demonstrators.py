@@ -13,19 +13,19 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from actors.cluster import demopool, models
-from actors.cluster.config import DemonstrationsConfig, Deploy
-from actors.cluster.typed import build
+from actors.cluster.config import demonstrators, models
+from actors.cluster.config.schema import DemonstrationsConfig, Deploy
+from actors.cluster.config.typed_yaml import build
 from actors.desktop.answers import Prompt
-from actors.desktop.demonstrators import Pool, fitting
-from actors.desktop.endpoint import MAX_ANSWER_BYTES, Endpoint, EndpointDown, backoff_s, key_of
-from actors.desktop.members import EndpointMember, OracleMember, hasty, who
-from actors.desktop.retold import retell
+from actors.desktop.demonstrators.config import EndpointMember, OracleMember, hasty, who
+from actors.desktop.demonstrators.endpoint import MAX_ANSWER_BYTES, Endpoint, EndpointDown, backoff_s, key_of
+from actors.desktop.demonstrators.pool import Pool, fitting
+from actors.desktop.demonstrators.rewrite import retell
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
-from apis.forms import Turn, element_names, window_names
-from apis.grammar import Refusal, parse
+from apis.actions.grammar import Refusal, parse
 from apis.observation import Observation, from_guest
+from apis.prompts.compact import Turn, element_names, window_names
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
 
@@ -333,17 +333,17 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
         },
     }
     deploy = build(data, Deploy, source="x")
-    assert [one.name for one in demopool.pool_of(deploy.demos)] == ["api", "far"]
+    assert [one.name for one in demonstrators.pool_of(deploy.demos)] == ["api", "far"]
     assert fitting(deploy.demos.pool, "calc_sum/train/1") == ["api", "far"]
     assert fitting(deploy.demos.pool, TASK) == ["far"]
     with pytest.raises(ConfigError, match="no member can show text_editor"):
-        demopool.members_of([TASK], deploy.demos.pool[:1])
+        demonstrators.members_of([TASK], deploy.demos.pool[:1])
     with pytest.raises(ConfigError, match="NO_SUCH_KEY, which is not set"):
-        demopool.refuse_missing_keys(deploy.demos.pool, {})
+        demonstrators.refuse_missing_keys(deploy.demos.pool, {})
 
     def refused(*pool: dict[str, object]) -> str:
         with pytest.raises(ConfigError) as caught:
-            demopool.pool_of(build({"demos": {"pool": list(pool)}}, Deploy, source="x").demos)
+            demonstrators.pool_of(build({"demos": {"pool": list(pool)}}, Deploy, source="x").demos)
         return str(caught.value)
 
     oracle: dict[str, object] = {"type": "oracle", "name": "o"}
@@ -353,4 +353,4 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
     assert "there is no route apl" in refused({**oracle, "route": "apl"})
     assert "url is 'x'" in refused({"type": "endpoint", "name": "e", "url": "x", "model": "m"})
     assert "unknown key demos.pool.0.nois" in refused({**oracle, "nois": 1.0})
-    assert [one.name for one in demopool.pool_of(DemonstrationsConfig(attempts=1))] == ["api", "gui", "by-turns"]
+    assert [one.name for one in demonstrators.pool_of(DemonstrationsConfig(attempts=1))] == ["api", "gui", "by-turns"]

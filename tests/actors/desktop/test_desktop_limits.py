@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Guest
 
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox import grouping, hierarchies, shares
 from actors.desktop.providers.sandbox.command import MESSAGES_BYTES
 from actors.desktop.providers.sandbox.provider import SandboxProvider

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.desktop.body import Body
 from actors.desktop.config import PoolConfig
-from actors.desktop.pool import BootedDesktop, Pool
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.pool.leased import Body
+from actors.desktop.pool.pool import BootedDesktop, Pool
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 

@@ -12,20 +12,20 @@ import pytest
 import pytest_asyncio
 
 from actors.desktop.answers import Answer, DemonstratedAnswers, Prompt, PromptTooLong
-from actors.desktop.body import Body
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.episode import Episode, Played
-from actors.desktop.machine import Stage, StageClock
-from actors.desktop.pool import Pool
+from actors.desktop.pool.leased import Body
+from actors.desktop.pool.pool import Pool
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import WHOLE_ONE_IN, SeatConfig
+from actors.desktop.stages import Stage, StageClock
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
-from apis.forms import Turn
 from apis.observation import Observation
+from apis.prompts.compact import Turn
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
-from runtime.segments import SegmentStore, read_blob
+from runtime.storage.segments import SegmentStore, read_blob
 
 TASK = "text_editor/train/100"
 

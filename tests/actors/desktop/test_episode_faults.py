@@ -15,23 +15,23 @@ import pytest
 import pytest_asyncio
 
 from actors.desktop.answers import Answer, Prompt
-from actors.desktop.body import Body
 from actors.desktop.episode import Episode, Played
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.lifecycle import Lives
+from actors.desktop.files.read_home import FileSeen
 from actors.desktop.link import GuestLink
-from actors.desktop.pool import BootedDesktop
-from actors.desktop.providers.abc import Desktop, Endpoint, Health, Provider
-from actors.desktop.providers.outside import FileSeen
+from actors.desktop.pool.leased import Body
+from actors.desktop.pool.lifecycle import Lives
+from actors.desktop.pool.pool import BootedDesktop
+from actors.desktop.provider import Desktop, Endpoint, Health, Provider
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
 from actors.errors import DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
-from apis.forms import Turn
 from apis.observation import Observation
-from apis.tasks.manifest import MANIFEST, Manifest
-from apis.tasks.verify import Wanted
-from runtime.segments import SegmentStore
+from apis.prompts.compact import Turn
+from apis.tasks.verify.manifest import MANIFEST, Manifest
+from apis.tasks.verify.verify import Wanted
+from runtime.storage.segments import SegmentStore
 
 FRAME = {"windows": [{"id": 7, "class": "Mousepad", "title": "plum.txt", "active": True}], "elements": []}
 WORK = Reservation(

@@ -15,10 +15,10 @@ from actors.replay.messages import Lane, NoWork, Release, Reservation, Reserve, 
 from runtime import disk
 from runtime.actor import Actor, handles
 from runtime.errors import DiskRefuses
-from runtime.logs import ActorLog
-from runtime.logs_read import read_logs
-from runtime.message import Done
-from runtime.segments import SegmentStore, read_blob
+from runtime.logs.reader import read_logs
+from runtime.logs.writer import ActorLog
+from runtime.messaging.message import Done
+from runtime.storage.segments import SegmentStore, read_blob
 from runtime.system import ActorSpec, ActorSystem
 from tests.actors.desktop.test_seat import SEAT, lines, reserved, seat_config, until
 from tests.small_disk import fill, needs_root, small_disk

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from apis.actions import Type
-from apis.execute import plan
-from apis.forms import element_names, render_compact
+from apis.actions.gui import Type
 from apis.observation import Element
+from apis.plans.action import plan
+from apis.prompts.compact import element_names, render_compact
 from apis.tasks.osworld import Open, OpenParameters
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")

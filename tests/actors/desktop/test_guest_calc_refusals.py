@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 
 from actors.errors import GuestRefused
-from apis.apps import app_named
-from apis.check.sheetfile import SheetFile
-from apis.kinds import Unfit
+from apis.applications import app_named
+from apis.apps.check.xlsx import SheetFile
+from apis.documents.xlsx import make_xlsx
+from apis.functions.values import Unfit
 from apis.observation import from_guest
-from apis.tasks.workbook import make_xlsx
 from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [

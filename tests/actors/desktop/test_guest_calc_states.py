@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apis.apps import OFFICE
-from apis.forms import render_compact
+from apis.applications import OFFICE
+from apis.documents.xlsx import make_xlsx
 from apis.observation import Observation, from_guest
-from apis.tasks.workbook import make_xlsx
+from apis.prompts.compact import render_compact
 from tests.actors.desktop.offices import booted
 from tests.actors.desktop.test_guest_calc_refusals import BOOK, CELL, CHANGES, SPACES, TABLE, Calc
 

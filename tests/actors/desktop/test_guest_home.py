@@ -51,7 +51,7 @@ def test_nothing_is_written_outside_home(monkeypatch, path: str):
 def test_a_template_is_made_by_the_script(tmp_path: Path):
     """Without LibreOffice in sight, so that it takes no time; the rest of the script needs a desktop."""
     out = tmp_path / "template"
-    command = [sys.executable, "-m", "deploy.guest.make_home", str(out)]
+    command = [sys.executable, "-m", "actors.desktop.providers.home_template", str(out)]
     subprocess.run(command, check=True, cwd=ROOT, env={"PATH": str(tmp_path), "OMP_NUM_THREADS": "1"})
     assert (out / ".config/openbox/rc.xml").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["template"]

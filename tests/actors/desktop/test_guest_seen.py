@@ -6,9 +6,9 @@ import asyncio
 import re
 from typing import Any
 
-from apis.apps import OFFICE
-from apis.forms import render_compact
+from apis.applications import OFFICE
 from apis.observation import Observation, from_guest
+from apis.prompts.compact import render_compact
 
 Guest = Any  # a desktop in a test's words: see conftest.py
 PAGE = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from apis.actions import SwitchWindow
-from apis.execute import plan
+from apis.actions.gui import SwitchWindow
+from apis.plans.action import plan
 from apis.tasks.osworld import (
     ActivateWindow,
     CommandParameters,

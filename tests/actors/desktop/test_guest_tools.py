@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from actors.errors import GuestRefused
-from apis.apps import app_named
+from apis.applications import app_named
+from apis.documents.xlsx import make_xlsx
 from apis.observation import Observation, from_guest
-from apis.tasks.workbook import make_xlsx
 from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [

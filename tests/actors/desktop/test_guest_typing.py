@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apis.execute import CSV_FILTER
+from apis.plans.action import CSV_FILTER
 
 Guest = Any  # a desktop in a test's words: see conftest.py
 SIGNS = 420  # twice as many as there are spare keys for

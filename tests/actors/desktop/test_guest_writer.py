@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from apis.apps import OFFICE
-from apis.check.picture import png
-from apis.execute import setup
+from apis.applications import OFFICE
+from apis.apps.check.picture import png
 from apis.observation import Observation, from_guest
+from apis.plans.action import setup
 from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
 from tests.actors.desktop.offices import Office, booted
 

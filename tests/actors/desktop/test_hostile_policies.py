@@ -19,18 +19,18 @@ import pytest_asyncio
 
 from actors.desktop import events
 from actors.desktop.answers import Answer, Prompt
-from actors.desktop.body import Body
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.episode import Episode, Played
-from actors.desktop.machine import Stage, StageClock
-from actors.desktop.pool import BootedDesktop, Pool
-from actors.desktop.providers.abc import Health
+from actors.desktop.pool.leased import Body
+from actors.desktop.pool.pool import BootedDesktop, Pool
+from actors.desktop.provider import Health
 from actors.desktop.recorder import Recorder
 from actors.desktop.seat_config import SeatConfig
+from actors.desktop.stages import Stage, StageClock
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
-from apis.forms import Turn
 from apis.observation import Observation
-from runtime.segments import SegmentStore
+from apis.prompts.compact import Turn
+from runtime.storage.segments import SegmentStore
 from tests.heard import Heard
 
 LOG = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from actors.desktop.lifecycle import Lease, Lives, State
-from actors.desktop.wards import PoolQuarantine
+from actors.desktop.pool.host_quarantine import PoolQuarantine
+from actors.desktop.pool.lifecycle import Lease, Lives, State
 from actors.errors import DesktopFault, LeaseLost
 from runtime.errors import ProtocolError
 from runtime.quarantine import QuarantinePolicy

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from actors.desktop.link import GuestLink
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox import provider as provider_module
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 

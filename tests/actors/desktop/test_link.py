@@ -12,7 +12,7 @@ import pytest
 
 from actors.desktop.faults import LinkState
 from actors.desktop.link import GuestLink, LinkDown, seen_of
-from actors.desktop.providers.abc import Desktop, Endpoint, Health
+from actors.desktop.provider import Desktop, Endpoint, Health
 from actors.desktop.wire import MAX_FRAME_BYTES
 from actors.errors import GuestRefused
 from runtime.errors import ProtocolError

@@ -15,8 +15,8 @@ from actors.desktop.faults import LinkState
 from actors.desktop.link import GuestLink, LinkDown
 from actors.desktop.wire import MAX_FRAME_BYTES, RESULTS, Frame
 from actors.errors import GuestRefused
-from apis.forms import render_compact
 from apis.observation import MAX_ELEMENTS, MAX_INFO, MAX_TEXT, MAX_WINDOWS, Observation, from_guest
+from apis.prompts.compact import render_compact
 from runtime.errors import ProtocolError
 
 WAIT_S = 20.0  # a call that gets no answer is ended by the stream's end, not by time

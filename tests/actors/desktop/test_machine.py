@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.machine import BUSY, Ending, Stage, StageClock, ending_after, judge, needs_verifier
+from actors.desktop.stages import BUSY, Ending, Stage, StageClock, ending_after, judge, needs_verifier
 from runtime.errors import ProtocolError
 
 

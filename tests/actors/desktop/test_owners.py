@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from actors.cluster.doctor import check_state
+from actors.desktop import users as identity
 from actors.desktop.config import SandboxConfig
-from actors.desktop.providers.sandbox import identity, leftovers, statefolder
+from actors.desktop.providers.sandbox import leftovers, statefolder
 from actors.desktop.providers.sandbox.owners import Owner
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
@@ -29,7 +30,7 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox import leftovers
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 

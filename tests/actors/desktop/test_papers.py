@@ -10,11 +10,11 @@ from hostile import packed, relations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.desktop.providers import forked
-from actors.desktop.providers.outside import Refusal
-from actors.desktop.providers.workbooks.bounds import Bounds, RefusedError
-from actors.desktop.providers.workbooks.parse import paper
-from apis.tasks.textdocument import Run, make_docx
+from actors.desktop.files import fork as forked
+from actors.desktop.files.documents.bounds import Bounds, RefusedError
+from actors.desktop.files.documents.parse import paper
+from actors.desktop.files.read_home import Refusal
+from apis.documents.docx import Run, make_docx
 
 MAIN = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" xmlns:v="urn:other"'
 SMALL = Bounds(

@@ -11,10 +11,10 @@ import pytest_asyncio
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.player import Player, demonstrated
-from actors.desktop.pool import Pool
+from actors.desktop.pool.pool import Pool
 from actors.errors import DesktopFault
-from apis.forms import Turn
 from apis.observation import Observation
+from apis.prompts.compact import Turn
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from actors.desktop import events
-from actors.desktop import pool as pool_module
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.faults import FaultCause, LinkState, fault
 from actors.desktop.link import GuestLink, LinkDown
-from actors.desktop.pool import BootedDesktop, Pool
-from actors.desktop.poolplan import PoolPlan
-from actors.desktop.providers.abc import Desktop, DesktopSpec, Endpoint, Health
+from actors.desktop.pool import pool as pool_module
+from actors.desktop.pool.plan import PoolPlan
+from actors.desktop.pool.pool import BootedDesktop, Pool
+from actors.desktop.provider import Desktop, DesktopSpec, Endpoint, Health
 from actors.desktop.providers.sandbox.box import Box
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault, GuestRefused
@@ -173,7 +173,7 @@ async def test_what_a_busy_host_did_not_let_go_is_removed_again(
 
     monkeypatch.setattr(Box, "kill", killed)
     monkeypatch.setattr(Box, "remove", removed)
-    monkeypatch.setattr("actors.desktop.pool.REMOVE_AGAIN_S", (0.05,))
+    monkeypatch.setattr("actors.desktop.pool.pool.REMOVE_AGAIN_S", (0.05,))
     heard = Heard()
     pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=0), heard)
     booted = await pool.acquire(60.0)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from actors.desktop import events
-from actors.desktop.body import Body
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig
-from actors.desktop.lifecycle import State
-from actors.desktop.pool import Pool
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.pool.leased import Body
+from actors.desktop.pool.lifecycle import State
+from actors.desktop.pool.pool import Pool
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import AgentBrokeDesktop, DesktopFault, LeaseLost
 from runtime.errors import ProtocolError

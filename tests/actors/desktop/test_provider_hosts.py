@@ -16,19 +16,19 @@ import asyncssh
 import msgspec
 import pytest
 
-from actors.desktop.body import Body
 from actors.desktop.config import HostsConfig, MachineConfig
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, cause_of
-from actors.desktop.lifecycle import Lives
+from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal
 from actors.desktop.link import GuestLink, LinkDown, seen_of
-from actors.desktop.pool import BootedDesktop
-from actors.desktop.providers import hosts as hosts_module
-from actors.desktop.providers import remote
-from actors.desktop.providers.abc import Desktop, DesktopSpec
-from actors.desktop.providers.hosts import HostsProvider
-from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal
+from actors.desktop.pool.leased import Body
+from actors.desktop.pool.lifecycle import Lives
+from actors.desktop.pool.pool import BootedDesktop
+from actors.desktop.provider import Desktop, DesktopSpec
+from actors.desktop.providers import ssh as hosts_module
+from actors.desktop.providers import ssh_files
+from actors.desktop.providers.ssh import HostsProvider
 from actors.errors import AgentBrokeDesktop, DesktopFault
-from apis.tasks.verify import Wanted
+from apis.tasks.verify.verify import Wanted
 from runtime.errors import ConfigError
 
 ACCOUNTS = "root:x:0:0::/:/bin/sh\nworker:*:1000:1000::/home/worker:/bin/bash\nsshd:*:100:65534::/:/bin/false\n"
@@ -276,13 +276,13 @@ async def test_a_dead_machine_keeps_no_boot_from_the_others(provider: HostsProvi
 async def test_a_boot_that_fails_in_its_upload_leaves_no_folder(
     provider: HostsProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
 ):
-    real = remote.upload
+    real = ssh_files.upload
 
     async def torn(connection: asyncssh.SSHClientConnection, folder: str) -> None:
         await real(connection, folder)
         raise asyncssh.SFTPFailure("the disk is full")
 
-    monkeypatch.setattr(remote, "upload", torn)
+    monkeypatch.setattr(ssh_files, "upload", torn)
     with pytest.raises(DesktopFault, match="the disk is full"):
         await provider.boot(DesktopSpec())
     assert sessions_on(machine) == []

@@ -15,12 +15,14 @@ from hostile import xlsx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.providers import forked, outside, outside_worker
-from actors.desktop.providers.outside import FileSeen, ReadLimits, Refusal, as_wanted, parse, read_home
-from actors.desktop.providers.workbooks.bounds import Bounds
+from actors.desktop.files import fork as forked
+from actors.desktop.files import read_home as outside
+from actors.desktop.files import worker as outside_worker
+from actors.desktop.files.documents.bounds import Bounds
+from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal, as_wanted, parse, read_home
 from actors.errors import DesktopFault
-from apis.tasks.manifest import Entry, Manifest
-from apis.tasks.verify import Wanted, Workbook
+from apis.tasks.verify.manifest import Entry, Manifest
+from apis.tasks.verify.verify import Wanted, Workbook
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
 
@@ -284,7 +286,7 @@ async def test_a_listing_may_have_its_last_name_and_a_file_its_last_byte(guest_h
 def test_what_is_left_of_root_by_the_first_look_at_a_guest_s_files():
     program = (
         "import json, os, resource as r, sys; sys.path.append(sys.argv[1])\n"
-        "from actors.desktop.providers.outside_worker import drop_rights\n"
+        "from actors.desktop.files.worker import drop_rights\n"
         "drop_rights(29999, 1 << 30)\n"
         "limits = [r.getrlimit(one) for one in (r.RLIMIT_CPU, r.RLIMIT_AS, r.RLIMIT_FSIZE)]\n"
         "print(json.dumps([os.getresuid(), os.getresgid(), os.getgroups(), limits]))"

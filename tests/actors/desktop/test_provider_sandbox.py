@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, Seen, cause_of
+from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.link import GuestLink, LinkDown, seen_of
-from actors.desktop.providers.abc import Desktop, DesktopSpec
-from actors.desktop.providers.outside import ReadLimits
+from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox import cgroups, grouping, hierarchies, seccomp
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
-from apis.guest.members import descendants
-from apis.tasks.verify import Wanted
+from apis.guest.session.members import descendants
+from apis.tasks.verify.verify import Wanted
 
 ROOT = os.geteuid() == 0
 

@@ -12,8 +12,8 @@ import pytest
 from actors.desktop import events
 from actors.desktop.config import PoolConfig, SandboxConfig
 from actors.desktop.link import GuestLink
-from actors.desktop.pool import Pool
-from actors.desktop.providers.abc import DesktopSpec
+from actors.desktop.pool.pool import Pool
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox import leftovers
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from tests.folders import desk_folder

@@ -37,8 +37,8 @@ from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
-from runtime.logs_read import read_logs
-from runtime.message import Done
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import Done
 from runtime.quarantine import QuarantinePolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
 

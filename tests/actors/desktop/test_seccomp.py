@@ -10,9 +10,9 @@ from conftest import Guest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.providers.outside import ReadLimits
+from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.providers.sandbox import seccomp
-from apis.tasks.verify import Wanted
+from apis.tasks.verify.verify import Wanted
 
 MACHINES = ("x86_64", "aarch64")
 

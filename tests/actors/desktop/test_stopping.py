@@ -15,16 +15,16 @@ from conftest import Guest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.body import Body
 from actors.desktop.config import DesktopsConfig, SandboxConfig
-from actors.desktop.pool import Pool
-from actors.desktop.providers.abc import Outside
-from actors.desktop.providers.outside import ReadLimits
+from actors.desktop.files.read_home import ReadLimits
+from actors.desktop.pool.leased import Body
+from actors.desktop.pool.pool import Pool
+from actors.desktop.provider import Outside
 from actors.desktop.providers.sandbox import cgroups, stopping
 from actors.errors import AgentBrokeDesktop, DesktopFault
-from apis.guest import members
-from apis.guest.members import Member, descendants, running
-from apis.tasks.verify import Wanted
+from apis.guest.session import members
+from apis.guest.session.members import Member, descendants, running
+from apis.tasks.verify.verify import Wanted
 
 # Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
 # namespaces of its own, under a name that is no text, through children that leave their session, and by leaving a child

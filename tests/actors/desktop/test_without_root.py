@@ -32,10 +32,10 @@ sys.path.insert(0, sys.argv[1])
 from actors.cluster.doctor import check_root, check_sandbox, check_state
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
-from actors.desktop.providers.abc import DesktopSpec
-from actors.desktop.providers.outside import ReadLimits
+from actors.desktop.provider import DesktopSpec
+from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from apis.tasks.verify import Wanted
+from apis.tasks.verify.verify import Wanted
 
 # What nothing could remove that goes down by a call for each folder, or that takes rights as they are.
 AWKWARD = (

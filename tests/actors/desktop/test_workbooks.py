@@ -14,10 +14,10 @@ from hostile import KINDS, ods, ods_parts, packed, xlsx, xlsx_parts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.desktop.providers import forked
-from actors.desktop.providers.outside import Refusal
-from actors.desktop.providers.workbooks.bounds import Bounds, RefusedError
-from actors.desktop.providers.workbooks.parse import workbook
+from actors.desktop.files import fork as forked
+from actors.desktop.files.documents.bounds import Bounds, RefusedError
+from actors.desktop.files.documents.parse import workbook
+from actors.desktop.files.read_home import Refusal
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=10, elements=500,

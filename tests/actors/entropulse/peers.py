@@ -26,7 +26,7 @@ from actors.replay.messages import (
 from actors.sampler.messages import Pin, Unpin, Weights
 from policy.errors import NoModel
 from runtime.actor import Actor, handles
-from runtime.message import Done, Request, Version
+from runtime.messaging.message import Done, Request, Version
 from tests.actors.replay.ledger_tools import step
 
 SETTINGS = EntropulseSettings(

@@ -26,8 +26,8 @@ from actors.replay.messages import (
 )
 from actors.sampler.messages import Pin
 from runtime.actor import handles
-from runtime.logs_read import read_logs
-from runtime.message import Done, Request, Version
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import Done, Request, Version
 from runtime.system import ActorSpec, ActorSystem
 from tests.actors.entropulse.peers import SETTINGS, Crash, GetPins, Learner, Mortal, Sampler, Seat
 from tests.actors.replay.ledger_tools import settings as ledger_settings

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
-from actors.entropulse.machine import OpenRound, Stay, decide
+from actors.entropulse.decide import OpenRound, Stay, decide
 from actors.replay.messages import EvalFigures, Phase, PhaseRef
-from runtime.message import Version
+from runtime.messaging.message import Version
 from tests.actors.replay.ledger_tools import Play
 
 CONFIG = EntropulseSettings(

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from actors.entropulse.config import EvaluationConfig
-from actors.entropulse.machine import MOST_PINNED, OpenRound, Stay, Switch, decide
+from actors.entropulse.decide import MOST_PINNED, OpenRound, Stay, Switch, decide
 from actors.errors import LedgerError
-from actors.replay import shown
 from actors.replay.config import DemosConfig
+from actors.replay.ledger import demo_tasks as shown
 from actors.replay.messages import EvalFigures, Lane, Phase, PhaseRef, Reservation
 from runtime.errors import ConfigError
-from runtime.message import Version
+from runtime.messaging.message import Version
 from tests.actors.entropulse.world import Busy, World, settings
 from tests.actors.replay.ledger_tools import Play, step
 

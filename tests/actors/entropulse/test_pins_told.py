@@ -11,7 +11,7 @@ import pytest
 
 from actors.entropulse import actor as entropulse
 from actors.entropulse.actor import EntropulseActor
-from actors.entropulse.pins import PinnedFolders
+from actors.entropulse.kept_weights import PinnedFolders
 from actors.replay.messages import (
     EvalFigures,
     Figures,
@@ -23,7 +23,7 @@ from actors.replay.messages import (
 from actors.sampler.messages import Pin, Unpin
 from runtime.actor import Actor, handles
 from runtime.errors import StoreError
-from runtime.message import Done, Version
+from runtime.messaging.message import Done, Version
 from runtime.system import ActorSpec, ActorSystem
 from tests.actors.entropulse.peers import SETTINGS, Crash, Mortal, Sampler
 from tests.actors.replay.ledger_tools import Play

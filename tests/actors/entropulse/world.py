@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
-from actors.entropulse.machine import GREEDY, Finished, OpenRound, Stay, Switch, decide
-from actors.replay import phases
+from actors.entropulse.decide import GREEDY, Finished, OpenRound, Stay, Switch, decide
+from actors.replay.ledger import phases
 from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation
 from tests.actors.replay.ledger_tools import Play, step
 

@@ -12,7 +12,7 @@ from policy.advantage import Level
 from policy.errors import LearnerError
 from policy.packing import Aggregation, MicroBatch, PackedSample
 from runtime.errors import ConfigError
-from runtime.message import BlobRef, Version
+from runtime.messaging.message import BlobRef, Version
 from tests.actors.learner.stand_ins import payload
 
 V1 = Version(lineage=0, step=1)

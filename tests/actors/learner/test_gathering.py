@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.learner.gathering import Gathering
-from runtime.message import Version
+from actors.learner.weights.group import Gathering
+from runtime.messaging.message import Version
 
 VERSION = Version(lineage=0, step=3)
 NAMES = ["a", "b", "c", "d"]

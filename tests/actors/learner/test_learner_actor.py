@@ -22,8 +22,8 @@ from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRe
 from policy import checkpoints, hf_folder
 from policy.errors import NoModel
 from runtime.errors import ActorFailed
-from runtime.logs_read import read_logs
-from runtime.message import Version
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import Version
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
 from tests.actors.learner.stand_ins import Sampler, Seats
 from tests.policy import tiny_models

@@ -6,7 +6,7 @@ import pytest
 
 from actors.learner.folders import RunFolders
 from policy import checkpoints
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 
 def v(text: str) -> Version:

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.learner import parcels
+from actors.learner import plan_file
 from actors.learner.messages import LoadModel, StepPlan
 from actors.replay.messages import Phase
 from policy.packing import MicroBatch, PackedSample
 from runtime.errors import StoreError
-from runtime.message import Version
-from runtime.transport import MAX_FRAME_BYTES
+from runtime.messaging.message import Version
+from runtime.messaging.transport import MAX_FRAME_BYTES
 from tests.actors.learner.test_learner_actor import base, running  # noqa: F401 - a fixture
 from tests.actors.learner.test_rank import BATCHES, load, model, rank, v  # noqa: F401 - fixtures
 
@@ -35,46 +35,46 @@ def large(samples: int) -> list[MicroBatch]:
 
 
 def test_a_small_batch_goes_in_its_message(tmp_path: Path) -> None:
-    assert parcels.sent(plan(BATCHES), tmp_path) == plan(BATCHES)
+    assert plan_file.sent(plan(BATCHES), tmp_path) == plan(BATCHES)
     assert list(tmp_path.iterdir()) == []
-    assert parcels.received(plan(BATCHES)) == BATCHES
+    assert plan_file.received(plan(BATCHES)) == BATCHES
 
 
 def test_a_batch_that_no_message_holds_goes_by_a_file(tmp_path: Path) -> None:
     whole = plan(large(1300))
     assert len(msgspec.msgpack.encode(whole)) > MAX_FRAME_BYTES
-    sent = parcels.sent(whole, tmp_path)
+    sent = plan_file.sent(whole, tmp_path)
     assert len(msgspec.msgpack.encode(sent)) < 1000
-    assert parcels.received(sent) == whole.micro_batches
-    parcels.clear(tmp_path)
+    assert plan_file.received(sent) == whole.micro_batches
+    plan_file.clear(tmp_path)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StoreError, match="the batch of plan 1 can't be read"):
-        parcels.received(sent)
+        plan_file.received(sent)
 
 
 def test_what_stays_in_a_message_leaves_room_in_it(tmp_path: Path) -> None:
     """The bound on tokens is one on bytes, too."""
-    most = parcels.MOST_BYTES // parcels.BYTES_PER_TOKEN // LONG
-    sent = parcels.sent(plan(large(most)), tmp_path)
+    most = plan_file.MOST_BYTES // plan_file.BYTES_PER_TOKEN // LONG
+    sent = plan_file.sent(plan(large(most)), tmp_path)
     assert sent.parcel is None
-    assert len(msgspec.msgpack.encode(sent)) < 2 * parcels.MOST_BYTES < MAX_FRAME_BYTES
+    assert len(msgspec.msgpack.encode(sent)) < 2 * plan_file.MOST_BYTES < MAX_FRAME_BYTES
 
 
 @pytest.mark.parametrize("spoil", [lambda old: old[:-1], lambda old: old + b"x", lambda old: b"\xff" + old[1:]])
 def test_a_file_that_is_not_the_batch_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
-    sent = parcels.sent(plan(BATCHES), tmp_path, most_bytes=0)
+    sent = plan_file.sent(plan(BATCHES), tmp_path, most_bytes=0)
     assert sent.parcel is not None
     path = Path(sent.parcel.location)
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(StoreError, match="is not the batch of plan 1"):
-        parcels.received(sent)
+        plan_file.received(sent)
 
 
 async def test_the_rank_learns_the_same_from_a_file(rank, model, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # noqa: F811
     await load(rank, model)
     inside = await rank.ask(plan(BATCHES), timeout_s=60)
     await rank.ask(LoadModel(location=str(model), checkpoint=False, version=Version(lineage=0, step=0)), timeout_s=60)
-    sent = parcels.sent(plan(BATCHES, "again"), tmp_path, most_bytes=0)
+    sent = plan_file.sent(plan(BATCHES, "again"), tmp_path, most_bytes=0)
     by_file = await rank.ask(sent, timeout_s=60)
     assert by_file.figures["loss"] == inside.figures["loss"]
     spoilt = msgspec.structs.replace(
@@ -89,7 +89,7 @@ async def test_the_learner_leaves_no_file_behind(
     base: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parcels, "sent", functools.partial(parcels.sent, most_bytes=0))
+    monkeypatch.setattr(plan_file, "sent", functools.partial(plan_file.sent, most_bytes=0))
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "batch.parcel").write_bytes(b"of a learner that was killed")

@@ -11,12 +11,12 @@ import pytest
 
 from actors.learner.config import GroupSettings
 from actors.learner.messages import Broadcast, Broadcasting, JoinGroup, NoGroup, Part, PassGroup, Ticket
-from actors.learner.publisher import Publisher
+from actors.learner.weights.publisher import Publisher
 from policy.errors import NoModel
 from runtime.actor import Actor, handles
-from runtime.logs_read import read_logs
-from runtime.message import Version
-from runtime.refs import Ref
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import Version
+from runtime.messaging.refs import Ref
 from runtime.system import ActorSpec, ActorSystem
 
 ONE, TWO = Version(lineage=0, step=1), Version(lineage=0, step=2)

@@ -18,8 +18,8 @@ from policy.megatron.trainer import Trainer
 from policy.optim import OptimConfig
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
 from runtime.errors import ConfigError, DiskRefuses, StoreError
-from runtime.message import Version
-from runtime.refs import Ref
+from runtime.messaging.message import Version
+from runtime.messaging.refs import Ref
 from runtime.system import ActorSpec, ActorSystem
 from tests.policy import tiny_models
 from tests.policy.test_broadcast import begin, said, tell

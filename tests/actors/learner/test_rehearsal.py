@@ -6,7 +6,7 @@ from actors.learner.config import LearnerConfig
 from actors.learner.rehearsal import Exercises
 from policy.base.build import MODEL
 from policy.packing import MicroBatch, PackedSample
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 FOUR = LearnerConfig(rehearsal=4, rehearsal_coef=0.25, token_budget=700)
 

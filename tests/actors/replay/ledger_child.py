@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from ledger_tools import settings, step
 
-from actors.replay import episodes, phases, training
+from actors.replay.ledger import episodes, phases, training
+from actors.replay.ledger.store import Store
 from actors.replay.messages import (
     Batch,
     Commit,
@@ -29,8 +30,7 @@ from actors.replay.messages import (
     Take,
     Trained,
 )
-from actors.replay.store import Store
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 SEATS = 8
 

@@ -21,11 +21,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ledger_tools import BROKEN, Play, step
 
 from actors.errors import FencedOff
-from actors.replay import bound, episodes, evidence, memory
-from actors.replay.book import Book
+from actors.replay import bound
+from actors.replay.database.transaction import Book
+from actors.replay.ledger import episodes, retention, step_evidence
 from actors.replay.messages import Batch, Phase, Reservation, Reserve
 from runtime.errors import DiskRefuses
-from runtime.message import BlobRef, Version
+from runtime.messaging.message import BlobRef, Version
 
 MEMORY = Path("/dev/shm")  # hundreds of databases are made and thrown away, none of them is to survive a power cut
 Draw = Callable[[Any], Any]
@@ -230,8 +231,8 @@ class LedgerMachine(RuleBasedStateMachine):
             rules, book.rules = book.rules, msgspec.structs.replace(book.rules, disk_gib=1e-9)
             self.play.do(lambda book: bound.keep_within(book, self.folder))
             book.rules = rules
-        self.play.do(memory.collect)
-        self.play.do(lambda book: memory.sweep(book, self.folder))
+        self.play.do(retention.collect)
+        self.play.do(lambda book: retention.sweep(book, self.folder))
 
     # -- the learner
 
@@ -364,7 +365,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def every_step_that_stands_has_its_evidence(self) -> None:
         if hasattr(self, "play"):
             steps = self.play.figures().steps.get("rl", 0)
-            shown = evidence.series(self.play.ledger.book)
+            shown = step_evidence.series(self.play.ledger.book)
             assert [one.rl_step for one in shown] == list(range(1, steps + 1))
             assert all(min(one.wasted.values()) >= 0 and 0 <= one.coverage <= 1 for one in shown)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from actors.replay import episodes, figures, phases, rounds, training, unreadable
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.ledger import episodes, eval_rounds, figures, phases, training, unreadable
+from actors.replay.ledger.store import Job, Ledger
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -34,9 +35,8 @@ from actors.replay.messages import (
     Trained,
     Unreadable,
 )
-from actors.replay.store import Job, Ledger
 from runtime.errors import ComputerRLError
-from runtime.message import BlobRef, Version
+from runtime.messaging.message import BlobRef, Version
 
 FAULT = Fault(cause="connection_lost", detail="reset by peer", culprit="seat")
 BROKEN = Fault(cause="setup_failed", detail="no such file", culprit="task")
@@ -238,7 +238,7 @@ class Play:
         sampling = Sampling(temperature=temperature, max_new_tokens=32)
         of = " ".join(sorted(tasks))
         msg = OpenEval(round=name, version=v(version), tasks=tasks, task_set=of, sampling=sampling, episodes=episodes)
-        self.do(lambda book: rounds.open_round(book, msg))
+        self.do(lambda book: eval_rounds.open_round(book, msg))
 
     def demonstrate(self, count: int) -> None:
         """Record successful demonstrations."""

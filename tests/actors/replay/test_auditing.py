@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from ledger_tools import Play
 
-from actors.replay.auditing import Checked, audit
+from actors.replay.database.auditing import Checked, audit
 from actors.replay.messages import Phase, StepRef
-from runtime.message import Version
-from runtime.segments import SegmentStore
+from runtime.messaging.message import Version
+from runtime.storage.segments import SegmentStore
 
 
 def audited(run: Path) -> dict[str, Checked]:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.replay.crossed import quantile95, spread
-from actors.replay.evaluation import Episode, gain_of_pairs
+from actors.replay.statistics.crossed import quantile95, spread
+from actors.replay.statistics.success_rates import Episode, gain_of_pairs
 
 TABLES = st.tuples(st.integers(2, 5), st.integers(2, 8)).flatmap(
     lambda size: st.lists(

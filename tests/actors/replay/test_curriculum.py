@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.replay import curriculum, wards
 from actors.replay.config import LedgerSettings
-from actors.replay.curriculum import LEAST, Played, Tally
+from actors.replay.ledger import curriculum, task_quarantine
+from actors.replay.ledger.curriculum import LEAST, Played, Tally
 from runtime.errors import ConfigError
 from tests.actors.replay.ledger_tools import BROKEN, Play, settings, step
 
@@ -111,7 +111,7 @@ def test_kinds_whose_tasks_all_rest_are_passed_over(tmp_path: Path) -> None:
     play = Play(tmp_path, config)
     play.rl()
     broken = 0
-    while broken < wards.POLICY.faults_in_a_row:
+    while broken < task_quarantine.POLICY.faults_in_a_row:
         work = play.reserve()
         if work.task == "lone":
             play.release(work, BROKEN)

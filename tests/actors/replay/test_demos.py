@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from ledger_tools import Play, settings, step
 
 from actors.errors import LedgerError
-from actors.replay import demofiles, demos
-from actors.replay.demofiles import Demo, DemoStep, Header
+from actors.replay.demos import demo_files
+from actors.replay.demos.demo_files import Demo, DemoStep, Header
+from actors.replay.ledger import demo_import
 from actors.replay.messages import Phase, StepPayload, StepRef
-from actors.replay.strata import order, strata
+from actors.replay.rules.strata import order, strata
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
-from runtime.segments import SegmentStore, digest_of, read_blob
+from runtime.storage.segments import SegmentStore, digest_of, read_blob
 
 ROUTES = {"a": ["api", "gui"], "b": ["gui"]}
 TASKS = [f"{family}/train/{n}" for n in range(4) for family in "ab"]
@@ -43,7 +44,7 @@ class Recorder:
             settings(demos=count), demo_tasks=TASKS, demo_routes=ROUTES, tokenizer="t1", form="compact", **more
         )
         self.play = Play(folder, config=config)
-        self.play.do(demos.label)
+        self.play.do(demo_import.label)
         self.store = SegmentStore(folder / "segments", "seat")
 
     def record(self, successes: int) -> Counter[str]:
@@ -64,17 +65,17 @@ class Recorder:
         return StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=None, screenshot=shot)
 
     def take_in(self, path: Path) -> int:
-        job = self.play.do(lambda book: demos.import_demos(book, path, self.store, self.folder))
+        job = self.play.do(lambda book: demo_import.import_demos(book, path, self.store, self.folder))
         return int(job.demos)
 
 
 def digests(path: Path) -> list[str]:
-    return [demo.digest for demo in demofiles.read(path)[1]]
+    return [demo.digest for demo in demo_files.read(path)[1]]
 
 
 def export(recorded: Recorder, path: Path) -> None:
     """What `computerrl demos export` writes."""
-    demofiles.write(path, *demofiles.read(recorded.folder))
+    demo_files.write(path, *demo_files.read(recorded.folder))
 
 
 def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> None:
@@ -89,8 +90,8 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
     assert len(set(wanted)) == 9
     for number, source in enumerate([*files, one.folder]):
         assert digests(source) == wanted
-        assert demofiles.read(source)[0] == Header(
-            format=demofiles.FORMAT, tokenizer="t1", form="compact", demos=9, observations=(OBSERVATION_VERSION,)
+        assert demo_files.read(source)[0] == Header(
+            format=demo_files.FORMAT, tokenizer="t1", form="compact", demos=9, observations=(OBSERVATION_VERSION,)
         )
         other = Recorder(tmp_path / f"other{number}", 6)
         assert other.take_in(source) == 6, "no more than wanted"
@@ -153,7 +154,7 @@ def test_what_was_thought_only_is_not_what_was_done() -> None:
         (None, said, False),
         (None, "Agent.wait()", True),
     ):
-        assert demofiles.acts(payload("x", action=action, response=response)) is acted
+        assert demo_files.acts(payload("x", action=action, response=response)) is acted
 
 
 def foreign(demo: Demo, **changed: object) -> DemoStep:
@@ -194,9 +195,9 @@ def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
         ),
         ("prompt_ids of step 0 are below 0", lambda demo: {"steps": [foreign(demo, prompt_ids=[3, -5])]}),
     ):
-        header, found = demofiles.read(good)
+        header, found = demo_files.read(good)
         first, *rest = found
-        demofiles.write(bad, header, [msgspec.structs.replace(first, **change(first)), *rest])
+        demo_files.write(bad, header, [msgspec.structs.replace(first, **change(first)), *rest])
         refused(bad.read_bytes(), StoreError, f"{first.task}: {said}")
     for name in ("absent.jsonl", "absent.parquet", "demos.csv"):
         with pytest.raises(StoreError):
@@ -223,10 +224,10 @@ def test_any_step_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
         digest = digest_of(msgspec.msgpack.encode(content)).hex()
         steps.append(DemoStep(digest=digest, well_formed=well_formed, payload=content))
     made = [Demo(task="a/train/1", route="", reason="verified", wall_s=0.1, busy_s=0.2, steps=steps)] * 2
-    header = Header(format=demofiles.FORMAT, tokenizer="", form="", demos=2)
+    header = Header(format=demo_files.FORMAT, tokenizer="", form="", demos=2)
     for name in ("x.jsonl", "x.parquet"):
-        demofiles.write(folder / name, header, made)
-        assert list(demofiles.read(folder / name)[1]) == made
+        demo_files.write(folder / name, header, made)
+        assert list(demo_files.read(folder / name)[1]) == made
 
 
 def test_seats_that_ask_at_once_are_spread_over_a_pools_members(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.replay.evaluation import Episode, gain, gain_of_pairs, summarise
-from actors.replay.intervals import Rate, Tally, paired, pass_at, rate
+from actors.replay.statistics.intervals import Rate, Tally, paired, pass_at, rate
+from actors.replay.statistics.success_rates import Episode, gain, gain_of_pairs, summarise
 
 TALLIES = st.lists(st.integers(1, 5).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=30)
 EPISODES = st.lists(

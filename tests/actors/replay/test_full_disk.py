@@ -9,7 +9,7 @@ from ledger_tools import settings
 
 from actors.replay.messages import Commit, Figures, GetFigures, NoWork, Outcome, Reservation, Reserve
 from runtime.errors import DiskRefuses
-from runtime.logs_read import read_logs
+from runtime.logs.reader import read_logs
 from runtime.system import ActorSpec, ActorSystem
 from tests.small_disk import fill, needs_root, small_disk
 

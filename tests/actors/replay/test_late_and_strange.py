@@ -11,8 +11,8 @@ import pytest
 from ledger_tools import Play, settings, step
 
 from actors.errors import LedgerError
-from actors.replay import episodes
 from actors.replay.config import DemosConfig
+from actors.replay.ledger import episodes
 from actors.replay.messages import Lane, Phase
 
 Start = Callable[..., Play]

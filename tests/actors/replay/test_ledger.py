@@ -176,7 +176,7 @@ def test_a_seat_holds_one_reservation(start: Start) -> None:
 
 
 def test_overdue_reservations_are_taken_back(start: Start) -> None:
-    from actors.replay import episodes
+    from actors.replay.ledger import episodes
 
     play = start(reservation_s=30.0)
     play.rl()

@@ -11,8 +11,8 @@ import pytest
 from ledger_tools import Play, settings, step
 
 from actors.errors import LedgerError
-from actors.replay import phases
 from actors.replay.config import DemosConfig
+from actors.replay.ledger import phases
 from actors.replay.messages import NothingToTake, NoWork, Phase
 
 Start = Callable[..., Play]

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from ledger_tools import Play
 
-from actors.replay import bound, memory
+from actors.replay import bound
+from actors.replay.ledger import retention
 from actors.replay.messages import Phase, Reservation, StepPayload, StepRef
 from runtime.errors import StoreError
-from runtime.message import BlobRef, Version
-from runtime.segments import SegmentStore, read_blob
+from runtime.messaging.message import BlobRef, Version
+from runtime.storage.segments import SegmentStore, read_blob
 
 
 def payload(text: str, screenshot: BlobRef | None = None) -> StepPayload:
@@ -59,8 +60,8 @@ class Desk:
         return steps[0]
 
     def sweep(self) -> int:
-        self.play.do(memory.collect)
-        freed: int = self.play.do(lambda book: memory.sweep(book, self.folder))
+        self.play.do(retention.collect)
+        freed: int = self.play.do(lambda book: retention.sweep(book, self.folder))
         return freed
 
     def used(self) -> int:

@@ -11,15 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 from test_demos import Recorder, export
 
-from actors.replay import demofiles, demos, observed
-from actors.replay.demoparquet import KEY
-from actors.replay.ledgerfile import reading
+from actors.replay import observed
+from actors.replay.database.ledger_file import reading
+from actors.replay.demos import demo_files
+from actors.replay.demos.demo_parquet import KEY
+from actors.replay.ledger import demo_import
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
 
 
 def shown(path: Path) -> tuple[int, ...]:
-    return demofiles.read(path)[0].observations
+    return demo_files.read(path)[0].observations
 
 
 def played(run: Recorder) -> tuple[int, ...]:
@@ -54,7 +56,7 @@ def test_a_recording_says_which_observation_it_shows_wherever_it_goes(
 def test_a_run_that_another_build_goes_on_with_shows_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = recorded(tmp_path / "run", 5, monkeypatch, 2)
     monkeypatch.setattr(observed, "OBSERVATION_VERSION", 7)
-    run.play.do(demos.label)
+    run.play.do(demo_import.label)
     run.record(1)
     assert played(run) == shown(run.folder) == (5, 7)
 
@@ -71,7 +73,7 @@ def test_what_a_build_without_versions_made_shows_the_first(tmp_path: Path) -> N
     table = pq.read_table(tmp_path / "old.parquet")
     pq.write_table(table.replace_schema_metadata({KEY: _without(table.schema.metadata[KEY])}), tmp_path / "old.parquet")
     assert shown(tmp_path / "old.jsonl") == shown(tmp_path / "old.parquet") == (1,)
-    run.play.do(demos.label)
+    run.play.do(demo_import.label)
     assert played(run) == (1, OBSERVATION_VERSION)
 
 
@@ -88,7 +90,7 @@ def _without(header: str | bytes) -> str:
 
 @pytest.mark.parametrize("bad", [[], [0], ["2"], 2, list(range(1, 99))])
 def test_versions_that_are_none_are_refused(bad: object, tmp_path: Path) -> None:
-    plain = {"format": demofiles.FORMAT, "tokenizer": "", "form": "", "demos": 0, "observations": bad}
+    plain = {"format": demo_files.FORMAT, "tokenizer": "", "form": "", "demos": 0, "observations": bad}
     (tmp_path / "demos.jsonl").write_bytes(msgspec.json.encode(plain) + b"\n")
     with pytest.raises(StoreError, match="observations"):
-        demofiles.read(tmp_path / "demos.jsonl")
+        demo_files.read(tmp_path / "demos.jsonl")

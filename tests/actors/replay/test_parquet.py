@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from actors.replay import demofiles
-from actors.replay.demofiles import Demo, DemoStep, Header
+from actors.replay.demos import demo_files
+from actors.replay.demos.demo_files import Demo, DemoStep, Header
 from actors.replay.messages import StepPayload
 from runtime.errors import StoreError
-from runtime.segments import digest_of
+from runtime.storage.segments import digest_of
 
 
 def step(text: str, refusal: str | None) -> DemoStep:
@@ -37,13 +37,13 @@ MADE = [
     )
     for n in range(9)
 ]
-HEADER = Header(format=demofiles.FORMAT, tokenizer="t", form="compact", demos=len(MADE))
+HEADER = Header(format=demo_files.FORMAT, tokenizer="t", form="compact", demos=len(MADE))
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> pa.Table:
     path = tmp_path / "whole.parquet"
-    demofiles.write(path, HEADER, MADE)
+    demo_files.write(path, HEADER, MADE)
     return pq.read_table(path)
 
 
@@ -79,7 +79,7 @@ WRITERS: dict[str, Callable[[pa.Table], tuple[pa.Table, dict[str, Any]]]] = {
 def test_what_another_writer_made_of_it_is_the_same(table: pa.Table, tmp_path: Path, writer: str) -> None:
     written, more = WRITERS[writer](table)
     pq.write_table(written, tmp_path / "other.parquet", **more)
-    header, found = demofiles.read(tmp_path / "other.parquet")
+    header, found = demo_files.read(tmp_path / "other.parquet")
     assert header == HEADER
     assert list(found) == MADE
 
@@ -121,7 +121,7 @@ def test_damage_is_named_by_file_row_and_column(
         path = tmp_path / f"{name}.parquet"
         pq.write_table(damage(table), path, **more)
         with pytest.raises(StoreError) as caught:
-            list(demofiles.read(path)[1])
+            list(demo_files.read(path)[1])
         assert said in str(caught.value)
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)

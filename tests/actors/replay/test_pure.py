@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from ledger_tools import v
 
 from actors.errors import LedgerError
-from actors.replay import groups
-from actors.replay.admission import demos_wanted, may_open, serving_is_fresh
 from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, TasksConfig, expand
-from actors.replay.groups import Ending, GroupState, GroupStatus, Slot, SlotState
-from actors.replay.reservoir import choose, minibatch, nth_of_epochs, place
-from actors.replay.staleness import Lineages
+from actors.replay.rules import groups
+from actors.replay.rules.admission import demos_wanted, may_open, serving_is_fresh
+from actors.replay.rules.groups import Ending, GroupState, GroupStatus, Slot, SlotState
+from actors.replay.rules.reservoir import choose, minibatch, nth_of_epochs, place
+from actors.replay.rules.staleness import Lineages
 from runtime.errors import ConfigError
 from runtime.seeds import stable_seed
 

@@ -12,8 +12,8 @@ import pytest
 from ledger_tools import FAULT, settings, step
 
 from actors.errors import FencedOff
-from actors.replay import demofiles
 from actors.replay.actor import ReplayActor
+from actors.replay.demos import demo_files
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -37,8 +37,8 @@ from actors.replay.messages import (
     WaitFigures,
 )
 from runtime.errors import ComputerRLError
-from runtime.logs_read import read_logs
-from runtime.message import Request, Version
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import Request, Version
 from runtime.system import ActorSpec, ActorSystem
 
 ZERO = Version(lineage=0, step=0)
@@ -173,7 +173,7 @@ async def test_demonstrations_come_from_a_file(tmp_path: Path) -> None:
     async with ActorSystem(tmp_path / "one") as system:
         run = Run(tmp_path / "one", system)
         await run.start(demos=1)
-    demofiles.write(file, *demofiles.read(tmp_path / "one"))
+    demo_files.write(file, *demo_files.read(tmp_path / "one"))
     async with ActorSystem(tmp_path / "two") as system:
         run = Run(tmp_path / "two", system)
         await run.start(demos=1)

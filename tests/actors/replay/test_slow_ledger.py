@@ -13,8 +13,8 @@ from pathlib import Path
 from ledger_tools import settings
 
 from actors.replay.messages import Commit, GetFigures, Outcome, Reservation, Reserve
-from runtime import slow_disk
-from runtime.logs_read import read_logs
+from runtime.logs.reader import read_logs
+from runtime.storage import slow_disk
 from runtime.system import ActorSpec, ActorSystem
 
 HOLD = """

@@ -10,9 +10,9 @@ import pytest
 from ledger_tools import Play
 
 from actors.errors import FencedOff, LedgerError
-from actors.replay import training
+from actors.replay.ledger import training
 from actors.replay.messages import Batch, Checkpointed, GetCheckpointDigests, Phase, Take, Trained
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 Start = Callable[..., Play]
 

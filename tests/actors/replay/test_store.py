@@ -11,11 +11,11 @@ import pytest
 from ledger_tools import settings
 
 from actors.errors import LedgerError
-from actors.replay import store as store_module
-from actors.replay.book import Book
-from actors.replay.parking import Change, ParkingLot
-from actors.replay.schema import connect
-from actors.replay.store import Ledger, Logged, Store
+from actors.replay.database.schema import connect
+from actors.replay.database.transaction import Book
+from actors.replay.ledger import store as store_module
+from actors.replay.ledger.store import Ledger, Logged, Store
+from actors.replay.long_poll import Change, ParkingLot
 from runtime.errors import MailboxFull, StoreError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.replay.strata import Stratum, family_of, order, strata
+from actors.replay.rules.strata import Stratum, family_of, order, strata
 
 A, B, C = (Stratum(family, "", [f"{family}/1"]) for family in "abc")
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from ledger_tools import BROKEN, FAULT, Play, settings, step
 
-from actors.replay import episodes, wards
-from actors.replay.book import Book
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.database.transaction import Book
+from actors.replay.ledger import episodes, task_quarantine
 from actors.replay.messages import NoWork, Phase, Reservation
 
 Start = Callable[..., Play]
@@ -54,7 +54,11 @@ def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> Non
     play.rl()
     make_rest(play, "t1")
     (rests,) = play.events("task_rests")
-    assert (rests["task"], rests["cause"], rests["faults"]) == ("t1", "setup_failed", wards.POLICY.faults_in_a_row)
+    assert (rests["task"], rests["cause"], rests["faults"]) == (
+        "t1",
+        "setup_failed",
+        task_quarantine.POLICY.faults_in_a_row,
+    )
     figures = play.figures()
     assert figures.tasks_resting == 1
     assert figures.endings["lost"] >= 1
@@ -74,7 +78,7 @@ def test_the_only_one_that_is_well_is_found_from_anywhere_in_an_epoch(start: Sta
     play = start()
     play.rl()
     make_rest(play, "t1")
-    found = play.do(lambda book: [wards.next_playable(book, ["t0", "t1"], number, 7) for number in range(40)])
+    found = play.do(lambda book: [task_quarantine.next_playable(book, ["t0", "t1"], number, 7) for number in range(40)])
     assert {one and one[0] for one in found} == {"t0"}
     assert {passed for _, passed in found} == {0, 1, 2}
 
@@ -84,16 +88,16 @@ def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -
     play.rl()
     make_rest(play, "t0")
     assert play.ask("desktop/1") is None
-    play.wall += wards.POLICY.first_probe_s + 1
+    play.wall += task_quarantine.POLICY.first_probe_s + 1
     probe = play.reserve()
     assert play.ask("desktop/2") is None, "one probe at a time"
     play.release(probe, FAULT)
     probe = play.reserve()
     play.release(probe, BROKEN)
     assert play.ask("desktop/1") is None
-    play.wall += wards.POLICY.first_probe_s + 1
+    play.wall += task_quarantine.POLICY.first_probe_s + 1
     assert play.ask("desktop/1") is None, "the wait between probes doubles"
-    play.wall += wards.POLICY.first_probe_s
+    play.wall += task_quarantine.POLICY.first_probe_s
     probe = play.reserve()
     play.commit(probe, False)
     (back,) = play.events("task_let_back")
@@ -120,7 +124,7 @@ def test_a_killed_run_forgets_no_rest_and_tries_the_probe_again(start: Start) ->
     play = start(tasks=["t0"])
     play.rl()
     make_rest(play, "t0")
-    play.wall += wards.POLICY.first_probe_s + 1
+    play.wall += task_quarantine.POLICY.first_probe_s + 1
     assert isinstance(play.ask("desktop/1"), Reservation)
     play.reopen(incarnation="next")
     assert play.figures().tasks_resting == 1
@@ -183,7 +187,7 @@ def test_what_may_not_be_played_is_what_the_rule_says(start: Start) -> None:
             ("well", "well", book.now + 1),
         ):  # fmt: skip
             book.execute("INSERT INTO wards VALUES(?, ?, 1, 0, ?, 0)", task, state, probe_at)
-        ruled_out = [task for task in book.settings.train_tasks if not wards.playable(book, task)]
-        return list(wards.unplayable(book)), ruled_out
+        ruled_out = [task for task in book.settings.train_tasks if not task_quarantine.playable(book, task)]
+        return list(task_quarantine.unplayable(book)), ruled_out
 
     assert play.do(stand) == (["later", "probed"], ["later", "probed"])

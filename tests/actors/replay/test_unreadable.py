@@ -8,9 +8,9 @@ import pytest
 from ledger_tools import Play, step
 
 from actors.errors import FencedOff, LedgerError
-from actors.replay import unreadable
+from actors.replay.ledger import unreadable
 from actors.replay.messages import Batch, Phase, Unreadable
-from runtime.message import BlobRef
+from runtime.messaging.message import BlobRef
 
 
 def report(play: Play, batch: Batch, blobs: list[BlobRef]) -> None:

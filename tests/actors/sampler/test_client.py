@@ -13,13 +13,13 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplersConfig, SamplerSettings
-from actors.sampler.engine import AttachedEngine
-from actors.sampler.latest import Latest
+from actors.sampler.engine.client import EngineClient
+from actors.sampler.engine.engine import AttachedEngine
+from actors.sampler.weights.latest import Latest
 from policy.errors import EngineError
 from runtime.clock import RealClock
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 DRAWN = {"output_ids": [1], "meta_info": {"finish_reason": {"type": "length"}, "prompt_tokens": 1}}
 
@@ -74,8 +74,8 @@ async def test_what_is_no_answer_is_an_engines_error(server: Server, client: Eng
 
 
 async def test_an_attached_server_that_is_busy_is_asked_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.sampler.engine._KNOCK_S", 0.01)
-    monkeypatch.setattr("actors.sampler.engine._PROBE_PERIOD_S", 0.01)
+    monkeypatch.setattr("actors.sampler.engine.engine._KNOCK_S", 0.01)
+    monkeypatch.setattr("actors.sampler.engine.engine._PROBE_PERIOD_S", 0.01)
     settings = SamplerSettings(samplers=SamplersConfig(), model="", attach=server.url)
     engine = AttachedEngine(settings, RealClock())
     server.say("/generate", (503, b"starting"), (429, b"full"), (200, DRAWN))

@@ -8,12 +8,12 @@ import pytest
 
 from actors.errors import EngineGone, SamplerTimeout
 from actors.replay.messages import Sampling, VersionSpan
-from actors.sampler.dispatch import DispatchActor, DispatchSettings
 from actors.sampler.messages import Generate, Generated, Refused
+from actors.sampler.routing.actor import DispatchActor, DispatchSettings
 from policy.errors import EngineBusy
 from runtime.actor import Actor, handles
-from runtime.logs_read import read_logs
-from runtime.message import Version
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import Version
 from runtime.system import ActorSpec, ActorSystem
 
 NAMES = ["sampler/0", "sampler/1"]

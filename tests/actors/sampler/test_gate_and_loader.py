@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from actors.errors import EngineGone
 from actors.learner.messages import Part, Ticket
-from actors.sampler.client import EngineClient
-from actors.sampler.collective import differing
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.gate import Gate
-from actors.sampler.latest import Latest
-from actors.sampler.loader import Asking, Loader, Verdict, check_digest, difference
+from actors.sampler.engine.client import EngineClient
+from actors.sampler.engine.gate import Gate
+from actors.sampler.engine.wire import ModelInfo
 from actors.sampler.messages import Canary
-from actors.sampler.wire import ModelInfo
+from actors.sampler.weights.collective import differing
+from actors.sampler.weights.latest import Latest
+from actors.sampler.weights.loader import Asking, Loader, Verdict, check_digest, difference
 from policy.errors import EngineBusy, EngineError
 from policy.hf_folder import digest
 from runtime.errors import ConfigError
-from runtime.message import Version
+from runtime.messaging.message import Version
 from tests.policy.tiny_models import write
 
 ONE, TWO = Version(lineage=0, step=1), Version(lineage=0, step=2)
@@ -188,7 +188,7 @@ async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.Monke
         return await score(ids, timeout_s)
 
     monkeypatch.setattr(server, "score", busy)
-    monkeypatch.setattr("actors.sampler.loader._BUSY_S", 0.0)
+    monkeypatch.setattr("actors.sampler.weights.loader._BUSY_S", 0.0)
     told = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
     verdict = await loader().judge(server, told)
     assert (verdict.sound, verdict.off_by, tries) == (True, 0.0, [])

@@ -16,15 +16,15 @@ import pytest
 from actors.errors import Deferred, EngineGone, SamplerError
 from actors.learner.messages import JoinGroup, NoGroup, WriteWeights
 from actors.replay.messages import Sampling, Serving
-from actors.sampler import wire
 from actors.sampler.config import SamplersConfig, SamplerSettings
-from actors.sampler.loader import Loader
+from actors.sampler.engine import wire
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
+from actors.sampler.weights.loader import Loader
 from policy.errors import EngineError, NoModel
 from policy.hf_folder import digest
 from runtime.actor import Actor, handles
-from runtime.logs_read import read_logs
-from runtime.message import Done, Version
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import Done, Version
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem
 from tests.policy.engine_tools import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.sampler.health import Answered, Health, Lost, ReadBack, Refusal, State, Succeeded, Target
-from runtime.message import Version
+from actors.sampler.engine.health import Answered, Health, Lost, ReadBack, Refusal, State, Succeeded, Target
+from runtime.messaging.message import Version
 
 VERSIONS = st.builds(Version, lineage=st.integers(0, 1), step=st.integers(0, 2))
 EVENTS = st.one_of(

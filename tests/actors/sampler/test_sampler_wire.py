@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from actors.errors import EngineGone, SamplerError
 from actors.replay.messages import Sampling
 from actors.sampler.config import SamplersConfig
-from actors.sampler.latest import Latest, recall, remember
-from actors.sampler.limits import Limits
-from actors.sampler.wire import GenerateAnswer, generate_body, read_generated
+from actors.sampler.engine.limits import Limits
+from actors.sampler.engine.wire import GenerateAnswer, generate_body, read_generated
+from actors.sampler.weights.latest import Latest, recall, remember
 from runtime.errors import ConfigError
-from runtime.message import Version
+from runtime.messaging.message import Version
 
 
 def answer(ids=(4, 5, 6), logprobs=None, spans=(("0.1", 0, 2), ("0.2", 2, 3)), finish="stop") -> GenerateAnswer:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import compose
-from actors.cluster.config import Deploy
-from actors.cluster.typed import build
+from actors.cluster.config.schema import Deploy
+from actors.cluster.config.typed_yaml import build
+from actors.cluster.runs import compose
 from actors.sampler import sglang_shim
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.engine_process import environment
-from actors.sampler.sglang_process import SglangProcess, interpreter
+from actors.sampler.engine.embedded import environment
+from actors.sampler.engine.sglang import SglangProcess, interpreter
 from runtime.errors import ConfigError
 
 

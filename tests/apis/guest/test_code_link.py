@@ -30,7 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def link(run: Path) -> Any:
-    from apis.guest import code_link
+    from apis.guest.code import link as code_link
 
     return code_link
 
@@ -106,7 +106,7 @@ def test_one_alone_holds_the_lock_and_is_not_hindered_by_who_asks_for_it(
 
 
 def test_a_server_that_says_nothing_is_ended_in_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from apis.guest import code_open
+    from apis.guest.code import open as code_open
 
     monkeypatch.setattr(code_open, "SERVER_S", 0.2)
     began = time.monotonic()

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.guest import code_gallery, code_start
+from apis.guest.code import gallery as code_gallery
+from apis.guest.code import start as code_start
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1).map("/home/{}".format)
 

@@ -19,9 +19,9 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(Path(str(apis.guest.__file__)).parent.parent))
     for name in [name for name in sys.modules if name.partition(".")[0] == "guest"]:
         monkeypatch.delitem(sys.modules, name)
-    import guest.code  # type: ignore[import-not-found, unused-ignore]
+    import guest.code.functions  # type: ignore[import-not-found, unused-ignore]
 
-    yield guest.code
+    yield guest.code.functions
     for name in [name for name in sys.modules if name.partition(".")[0] == "guest"]:
         del sys.modules[name]
 

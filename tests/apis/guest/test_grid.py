@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.guest.grid import CELLS_MAX, address, chosen, place_of, range_of
+from apis.guest.screen.grid import CELLS_MAX, address, chosen, place_of, range_of
 
 
 @given(st.integers(0, 999_999), st.integers(0, 16_383))

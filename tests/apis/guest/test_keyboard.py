@@ -12,7 +12,7 @@ import pytest
 
 import apis.guest
 from actors.desktop.seat_config import SeatConfig
-from apis.actions import MAX_TEXT
+from apis.actions.gui import MAX_TEXT
 
 _FIELDS = {
     name: lambda *_: None
@@ -68,9 +68,9 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setitem(sys.modules, name, _module(name, vars(module)))
     monkeypatch.syspath_prepend(str(Path(str(apis.guest.__file__)).parent.parent))
     before = set(sys.modules)
-    import guest.keyboard  # type: ignore[import-not-found, unused-ignore]
+    import guest.screen.keyboard  # type: ignore[import-not-found, unused-ignore]
 
-    yield guest.keyboard
+    yield guest.screen.keyboard
     for name in set(sys.modules) - before:
         del sys.modules[name]
 

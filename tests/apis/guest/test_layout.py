@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.guest.layout import SHIFT_L, Layout, runs
+from apis.guest.screen.layout import SHIFT_L, Layout, runs
 
 FIRST = 8
 MEDIA = 0x1008FF41

@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def start(home: Path) -> Any:
-    from apis.guest import vlc_start
+    from apis.guest.vlc import start as vlc_start
 
     return vlc_start
 

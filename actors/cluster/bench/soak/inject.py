@@ -19,8 +19,8 @@ import psutil
 
 from actors.cluster.bench.processes import kind_of
 from actors.cluster.bench.soak.levels import groups
-from actors.cluster.usage import part_of
-from actors.replay import ledgerfile
+from actors.cluster.runs.cpu import part_of
+from actors.replay.database import ledger_file
 
 _PIDFD_GETFD = 438  # of the system call table that all of Linux's architectures have shared since 5.6
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -153,7 +153,7 @@ def _resume(process: psutil.Process) -> None:
 
 
 def _lock(run: Path) -> Hit | None:
-    held = ledgerfile.taken(run)
+    held = ledger_file.taken(run)
     return None if held is None else Hit("the ledger's file", undo=held.close)
 
 

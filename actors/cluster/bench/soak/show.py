@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import places, say
+from actors.cluster import output
+from actors.cluster import paths as places
 from actors.cluster.bench.figures import percentile
 from actors.cluster.bench.soak.levels import Level
 from actors.cluster.bench.soak.soak import Soak, Wanted
@@ -29,13 +30,13 @@ def run(wanted: Wanted, out: Path | None, *, as_json: bool) -> int:
         places.refuse_unwritable(out, "--out")
         pyplot()  # what a picture lacks is said now, not after the soak
         out.mkdir(parents=True, exist_ok=True)
-    found = asyncio.run(Soak(wanted, lambda text: say.line(f"  {text}", to=sys.stderr)).go())
+    found = asyncio.run(Soak(wanted, lambda text: output.line(f"  {text}", to=sys.stderr)).go())
     if found is None:
-        say.line("interrupted: no verdict; the run has ended", to=sys.stderr)
+        output.line("interrupted: no verdict; the run has ended", to=sys.stderr)
         return 130
     written = _write(found, out) if out is not None else []
     if as_json:
-        say.document({"found": found, "files": [str(file) for file in written]})
+        output.document({"found": found, "files": [str(file) for file in written]})
     else:
         _print(found, written)
     return 1 if found.reasons else 0
@@ -75,7 +76,7 @@ def _value(level: Level, name: str) -> float:
 
 
 def _print(found: Found, written: list[Path]) -> None:
-    say.line(
+    output.line(
         f"\n{found.run}: seed {found.seed}, {found.minutes:g} minutes in RL, load {found.load_at_start:.2f} at start\n"
     )
     rows = []
@@ -88,8 +89,8 @@ def _print(found: Found, written: list[Path]) -> None:
         latest = "-" if late is None else f"{late:.1f}"
         named = ", ".join(f"{sign} ({count})" for sign, count in signs.most_common())
         rows.append((kind, *counts, latest, f"{mine[0].deadline_s:g}", named))
-    say.table(("FAULT", "N", "NAMED", "MOOT", "UNNAMED", "LATEST S", "DEADLINE", "NAMES IN THE LOG"), rows)
-    say.line(
+    output.table(("FAULT", "N", "NAMED", "MOOT", "UNNAMED", "LATEST S", "DEADLINE", "NAMES IN THE LOG"), rows)
+    output.line(
         f"moot: the desktop's episode was over when the fault came; {found.not_injected} planned ones did not fit\n"
     )
     levels = [
@@ -100,17 +101,17 @@ def _print(found: Found, written: list[Path]) -> None:
         )
         for one in found.returns
     ]
-    say.table(("LEVEL", "AT FIRST", "AT THE END", "MOST", "ALLOWED", ""), levels)
-    say.line(f"\nlearner   {found.rl_steps} steps of RL")
-    say.line(f"episodes  {', '.join(f'{name} {count}' for name, count in found.episodes.items()) or 'none'}")
-    say.line(f"warnings  {', '.join(f'{name} {count}' for name, count in found.events.items()) or 'none'}")
-    say.line(f"ledger    {found.audit or 'its counts add up'}")
-    say.line(f"left      {', '.join(found.left[:5]) or 'nothing'} after the stop (exit status {found.exit})")
+    output.table(("LEVEL", "AT FIRST", "AT THE END", "MOST", "ALLOWED", ""), levels)
+    output.line(f"\nlearner   {found.rl_steps} steps of RL")
+    output.line(f"episodes  {', '.join(f'{name} {count}' for name, count in found.episodes.items()) or 'none'}")
+    output.line(f"warnings  {', '.join(f'{name} {count}' for name, count in found.events.items()) or 'none'}")
+    output.line(f"ledger    {found.audit or 'its counts add up'}")
+    output.line(f"left      {', '.join(found.left[:5]) or 'nothing'} after the stop (exit status {found.exit})")
     for file in written:
-        say.line(f"wrote     {file}")
+        output.line(f"wrote     {file}")
     for reason in found.reasons:
-        say.line(f"BAD       {reason}")
-    say.line(f"verdict   {'bad' if found.reasons else 'good'}")
+        output.line(f"BAD       {reason}")
+    output.line(f"verdict   {'bad' if found.reasons else 'good'}")
 
 
 def _number(value: float | None) -> str:

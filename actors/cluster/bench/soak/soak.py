@@ -20,16 +20,17 @@ from typing import Any
 import msgspec
 import psutil
 
-from actors.cluster import deployfile, runfolder
 from actors.cluster.bench.soak import inject, levels, named
 from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, schedule
 from actors.cluster.bench.soak.verdict import Broken, Found, audited, bad, windows
+from actors.cluster.config import deploy_files
+from actors.cluster.runs import run_folder
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import leftovers
-from actors.replay.ledgerfile import LEDGER
+from actors.replay.database.ledger_file import LEDGER
 from actors.replay.values import Phase
 from runtime.errors import ConfigError
-from runtime.logs_read import LogWatch
+from runtime.logs.reader import LogWatch
 from runtime.signals import SIGNALS
 
 TICK_S = 0.5
@@ -63,7 +64,7 @@ class Soak:
     """The state of one soak."""
 
     def __init__(self, wanted: Wanted, said: Said) -> None:
-        deploy, _ = deployfile.load(wanted.file, wanted.overrides)
+        deploy, _ = deploy_files.load(wanted.file, wanted.overrides)
         provider = deploy.desktops.provider
         if not isinstance(provider, SandboxConfig):
             raise ConfigError("desktops.provider: a soak breaks sandboxes of this machine, not sessions of others")
@@ -205,7 +206,7 @@ class Soak:
             await asyncio.gather(sampling, breaking_task, ended, over, return_exceptions=True)
 
     def _verdict(self) -> str:
-        record = runfolder.read_record(self.run)
+        record = run_folder.read_record(self.run)
         return f"{record.verdict}: {record.reason}"
 
     async def _sample(self, mine: set[int]) -> None:

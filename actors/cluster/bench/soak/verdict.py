@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import deployfile
 from actors.cluster.bench.soak import levels, named
-from actors.replay.book import Book
+from actors.cluster.config import deploy_files
 from actors.replay.config import LedgerSettings
-from actors.replay.figures import audit
-from actors.replay.schema import connect
+from actors.replay.database.schema import connect
+from actors.replay.database.transaction import Book
+from actors.replay.ledger.figures import audit
 from runtime.errors import ComputerRLError
 
 NEVER = frozenset({"system_failed", "task_outlives", "shutdown_failed", "desktop_not_removed"})
@@ -101,7 +101,7 @@ def _whole(value: float | None) -> str:
 
 def audited(ledger: Path) -> str:
     """Compare the ledger's counters with its rows; what differs."""
-    deploy = deployfile.load("soak")[0]
+    deploy = deploy_files.load("soak")[0]
     settings = LedgerSettings(
         seed=0, train_tasks=[], demo_tasks=[], max_steps=1, demos=deploy.demos.ledger(), rules=deploy.replay,
         incarnation="audit",

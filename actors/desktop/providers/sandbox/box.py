@@ -12,11 +12,11 @@ import socket
 import subprocess
 from pathlib import Path
 
+from actors.desktop import provider as abc
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.providers import abc
 from actors.desktop.providers.sandbox import cgroups, command, disk, grouping, leftovers, shares
-from actors.desktop.providers.sandbox.identity import UserLease
 from actors.desktop.providers.sandbox.process import Watched
+from actors.desktop.users import UserLease
 
 GONE_S = 10.0
 BURY_S = 2.0

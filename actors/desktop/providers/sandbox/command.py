@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from apis.guest import code_start
+from apis.guest.code import start as code_start
 
 GUEST_UID = 1000
 GUEST_USER = "agent"

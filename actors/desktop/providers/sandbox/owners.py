@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.desktop.providers.sandbox.identity import started_at
+from actors.desktop.users import started_at
 
 NEW = "."  # before the name of a folder that is being made
 RUN_CHARS = 30  # of a run's name: with all the rest a Unix socket's path holds it

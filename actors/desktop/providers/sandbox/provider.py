@@ -16,9 +16,11 @@ from pathlib import Path
 import asyncssh
 import msgspec
 
+from actors.desktop import provider as abc
 from actors.desktop.config import SandboxConfig
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.providers import abc, editor, home, outside
+from actors.desktop.files import read_home as outside
+from actors.desktop.providers import editor, home
 from actors.desktop.providers.sandbox import (
     cgroups,
     command,
@@ -31,11 +33,11 @@ from actors.desktop.providers.sandbox import (
     stopping,
 )
 from actors.desktop.providers.sandbox.box import GONE_S, Box
-from actors.desktop.providers.sandbox.identity import lease_user
 from actors.desktop.providers.sandbox.process import Watched
+from actors.desktop.users import lease_user
 from actors.errors import DesktopFault
-from apis.guest import chromium_start
-from apis.tasks.verify import Wanted
+from apis.guest.chromium import start as chromium_start
+from apis.tasks.verify.verify import Wanted
 from runtime.errors import ConfigError
 
 PROGRAMS = ("bwrap", "prlimit", "Xvfb", "openbox", "dbus-daemon")

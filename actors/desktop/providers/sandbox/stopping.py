@@ -12,9 +12,9 @@ import signal
 from pathlib import Path
 
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.providers.abc import Outside
+from actors.desktop.provider import Outside
 from actors.desktop.providers.sandbox import cgroups
-from apis.guest.members import descendants, only, running
+from apis.guest.session.members import descendants, only, running
 
 SIGNALS_S = 1.0  # what programs that obey take a fraction of, even where they wait for a disk
 STOP_S = 5.0

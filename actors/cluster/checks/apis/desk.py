@@ -1,0 +1,105 @@
+"""A real desktop with an application open, as the cases of `apis.check` want it.
+
+Invariant: every call goes the way of an episode: written as a model would write it, parsed by the grammar, carried out
+by the agent inside the desktop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from actors.desktop.link import GuestLink
+from actors.desktop.provider import Desktop, DesktopSpec
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.wire import Frame
+from actors.errors import GuestRefused
+from apis.actions.grammar import Refusal, parse
+from apis.applications import app_named, app_of_class
+from apis.apps.catalogue import declared
+from apis.apps.check.case import NotSo, Table
+from apis.apps.check.run import REFUSED
+
+CALL_S = 30.0
+OPEN_MS = 25_000  # an application that starts for the first time, on a busy machine
+REST = {"timeout_ms": 5000, "quiet_ms": 100}
+
+
+class RealDesk:
+    """See `apis.apps.check.case.Desk`; made by `opened`."""
+
+    desktop: Desktop
+    home: str
+    _link: GuestLink
+
+    def __init__(self, table: Table, provider: SandboxProvider) -> None:
+        self._table = table
+        self._provider = provider
+        self._held = AsyncExitStack()
+
+    async def again(self) -> None:
+        """Be a fresh desktop, with the application open on its files. Raises as `opened`."""
+        await self.close()
+        self.desktop = await self._provider.boot(DesktopSpec())
+        self._held.push_async_callback(self._provider.destroy, self.desktop)
+        self._link = await GuestLink.open(self.desktop, timeout_s=CALL_S)
+        self._held.push_async_callback(self._link.close)
+        self.home = self.desktop.home
+        table = self._table
+        for path, data in table.files().items():
+            await self.call("write_file", path=path, data=data)
+        argv = [*app_named(table.app).argv, *(word.replace("{home}", self.home) for word in table.opens)]
+        await self.call("open_window", argv=argv, title=table.title, timeout_ms=OPEN_MS)
+        await self.call("settle", **REST)
+
+    async def ended(self) -> bool:
+        """Whether the application has no window any more. Raises NotSo, LinkDown."""
+        return all(app_of_class(row.class_) != self._table.app for row in await self.call("windows"))
+
+    async def close(self) -> None:
+        """Give the desktop back."""
+        await self._held.aclose()
+
+    async def tool(self, name: str, **arguments: Any) -> str:
+        """What the function says, or "refused: " and why. Raises NotSo where the agent itself is at fault, LinkDown."""
+        declared(self._table.owner, name)
+        written = f"{self._table.owner}.{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+        action = parse(written, self._table.app)
+        if isinstance(action, Refusal):
+            return REFUSED + action.reason
+        args = {key: getattr(action, key) for key in ("owner", "name", "arguments")}
+        try:
+            return str(await self._link.call("tool", timeout_s=CALL_S, **args))
+        except GuestRefused as refused:
+            if refused.kind != "tool_failed":
+                raise NotSo(f"{name}: {refused}") from refused
+            return REFUSED + refused.text
+
+    async def call(self, method: str, **arguments: Any) -> Any:
+        """What the agent's method returns. Raises NotSo where it refuses, LinkDown."""
+        try:
+            found = await self._link.call(method, timeout_s=CALL_S, **arguments)
+            return msgspec.to_builtins(found) if isinstance(found, Frame) else found
+        except GuestRefused as refused:
+            raise NotSo(f"{method}: {refused}") from refused
+
+    async def contents(self, path: str) -> bytes:
+        """A file of HOME. Raises NotSo where there is none, LinkDown."""
+        return bytes(await self.call("read_file", path=path))
+
+
+@asynccontextmanager
+async def opened(provider: SandboxProvider, table: Table) -> AsyncIterator[RealDesk]:
+    """A desktop with the table's files, its application open on them; gone when the block ends.
+
+    Raises DesktopFault, LinkDown, and NotSo where the application does not open.
+    """
+    desk = RealDesk(table, provider)
+    try:
+        await desk.again()
+        yield desk
+    finally:
+        await desk.close()

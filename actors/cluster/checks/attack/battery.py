@@ -1,0 +1,104 @@
+"""Tries cheats on one desktop, one after the other, each on HOME as its episode left it.
+
+Invariant: what judges a cheat is what judges an episode, and an episode that was cheated on is judged itself in the
+end: by that it is known that HOME was put back and that a cheat failed for its own sake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import asyncssh
+import msgspec
+
+from actors.cluster.checks.attack.scene import Cheat, Scene
+from actors.desktop.link import connect
+from actors.desktop.pool.leased import Body, Frozen
+from actors.desktop.pool.pool import BootedDesktop
+from actors.desktop.provider import Desktop
+from actors.errors import DesktopFault
+from apis.tasks.osworld import Task
+from apis.tasks.registry import judged
+from apis.tasks.verify.manifest import Manifest
+from apis.tasks.verify.verify import Wanted
+
+SCRIPT_S = 60.0  # for one cheat
+_KEPT = "/tmp/kept"  # noqa: S108 - of the desktop
+_KEEP = f"rm -rf {_KEPT}; cp -a . {_KEPT}"
+# What a cheat has locked up must be opened to be removed; programs that run may write meanwhile.
+_BACK = f"chmod -R u+rwX . 2>/dev/null; find . -mindepth 1 -delete; cp -a {_KEPT}/. ."
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """One cheat on one task."""
+
+    task: str
+    family: str
+    cheat: str
+    passed: bool
+    reason: str  # the verifier's sentence
+    script: str
+    wall_s: float
+
+
+class AttackedBody(Body):
+    """A desktop on which, before an episode is judged, each of `cheats` is tried; `heard` is told what came of it."""
+
+    def __init__(
+        self, booted: BootedDesktop, task: Task, cheats: Sequence[Cheat], heard: Callable[[Tried], None]
+    ) -> None:
+        super().__init__(booted)
+        self._task, self._cheats, self._heard = task, cheats, heard
+        self._before = Manifest()
+
+    async def manifest(self, timeout_s: float) -> Manifest:
+        """See `Body.manifest`."""
+        self._before = await super().manifest(timeout_s)
+        return self._before
+
+    async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Frozen:
+        """See `Body.frozen_files`; the cheats come first."""
+        scene = Scene(self._task, self._before)
+        scripts = [(cheat, script) for cheat in self._cheats if (script := cheat.script(scene)) is not None]
+        try:
+            async with _connected(self._desktop) as connection:
+                await _run(connection, _KEEP)
+                for cheat, script in scripts:
+                    began = time.monotonic()
+                    await _run(connection, script)
+                    seen = await self.look(wanted)
+                    verdict = judged(self._task, seen.read, self._before, seen.manifest)
+                    await _run(connection, _BACK)
+                    self._heard(
+                        Tried(
+                            task=self._task.id,
+                            family=scene.goal.family,
+                            cheat=cheat.name,
+                            passed=verdict.success,
+                            reason=verdict.reason,
+                            script=script,
+                            wall_s=time.monotonic() - began,
+                        )
+                    )
+        except (OSError, asyncssh.Error) as error:
+            raise DesktopFault("attack_failed", f"{type(error).__name__}: {error}"[:300], "host") from error
+        return await super().frozen_files(wanted, timeout_s)
+
+
+@asynccontextmanager
+async def _connected(desktop: Desktop) -> AsyncIterator[asyncssh.SSHClientConnection]:
+    async with asyncio.timeout(SCRIPT_S):
+        connection = await connect(desktop)
+    try:
+        yield connection
+    finally:
+        connection.abort()
+
+
+async def _run(connection: asyncssh.SSHClientConnection, script: str) -> None:
+    """Run a program of the desktop's shell in HOME, whatever it ends with: a cheat may find nothing to do."""
+    async with asyncio.timeout(SCRIPT_S):
+        await connection.run("cd && exec sh -s", input=script + "\n", check=False)

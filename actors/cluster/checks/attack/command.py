@@ -1,0 +1,182 @@
+"""`tasks attack`: from arguments to a verdict on the verdicts.
+
+Invariant: the exit status is 0 only when no cheat passed, every oracle passed without one, and every task that was
+asked for was played.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import output
+from actors.cluster.checks.attack import damage, forgery
+from actors.cluster.checks.attack.battery import AttackedBody, Tried
+from actors.cluster.checks.attack.scene import DONE, UNTOUCHED
+from actors.cluster.checks.tasks.command import chosen, refuse_unless_fit, splits_for
+from actors.cluster.checks.tasks.display import Progress, stream
+from actors.cluster.checks.tasks.live import Troubles
+from actors.cluster.config import models
+from actors.cluster.config.schema import SeatsConfig
+from actors.cluster.config.suites import load
+from actors.desktop.answers import Answer, Answerer, Prompt
+from actors.desktop.player import Play, Player, demonstrated
+from actors.desktop.pool.pool import Pool
+from actors.desktop.providers.sandbox import shares
+from actors.replay.messages import Reservation
+from apis.observation import Observation
+from apis.prompts.compact import Turn
+from apis.tasks import registry as tasks
+from policy.tokenizer import Tokenizer
+from runtime.errors import ConfigError
+from runtime.signals import stop_event
+from runtime.system import run as run_loop
+
+CHEATS = (*damage.CHEATS, *forgery.CHEATS)
+SHOWN = 20
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """One task, cheated on after its oracle or in its place."""
+
+    task: str
+    when: str
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """The episode that was cheated on: `right` when its own verdict is what it should be."""
+
+    task: str
+    when: str
+    right: bool
+    detail: str
+
+
+class _Claims:
+    """Claims success at once."""
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        text = "Agent.exit(success=True)"
+        return Answer(text=text, prompt_ids=[1], response_ids=[1], logprobs=[], spans=[], seconds=0.0)
+
+
+def attack(args: argparse.Namespace) -> int:
+    """Cheat on what `args.suite` names; the exit status."""
+    if args.instances < 1 or args.first < 0 or args.seats < 1:
+        raise ConfigError("--instances and --seats count from 1, --first from 0")
+    suite = load(args.suite)
+    ids = chosen(suite, args.family, splits_for(args.split, static=False), args.first, args.instances)
+    refuse_unless_fit([listed[0] for listed in ids.values()])
+    wishes = [Wish(task, when) for listed in ids.values() for task in listed for when in (DONE, UNTOUCHED)]
+    tried: list[Tried] = []
+    plays: list[Played] = []
+    if not args.json:
+        output.line(f"{len(wishes)} episodes to cheat on, {args.seats} desktops at a time (Ctrl-C: finish and sum up)")
+    with Progress(stream(as_json=args.json)) as shown:
+
+        def told() -> None:
+            passed = sum(one.passed for one in tried)
+            shown.line(f"episodes {len(plays)}/{len(wishes)}  cheats {len(tried)}  passed {passed}")
+
+        whole = run_loop(_all(wishes, args.seats, tried, plays, told))
+    return _show(tried, plays, args, whole=whole)
+
+
+async def _all(
+    wishes: list[Wish], seats: int, tried: list[Tried], plays: list[Played], told: Callable[[], None]
+) -> bool:
+    """Play every wish; False when it was interrupted."""
+    tokenizer = Tokenizer.load(models.locate(""))
+    config = SeatsConfig(seats=seats, spares=min(2, seats)).within(shares.room(), "--seats")
+    pool = await Pool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
+    try:
+        with stop_event() as stop:
+
+            async def seat(left: Iterator[Wish]) -> None:
+                for wish in left:
+                    found, played = await _one(pool, config, wish, tokenizer)
+                    tried.extend(found)
+                    plays.append(played)
+                    told()
+                    if stop.is_set():
+                        return
+
+            left = iter(wishes)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(seats):
+                    group.create_task(seat(left))
+            return not stop.is_set()
+    finally:
+        await pool.close()
+
+
+async def _one(pool: Pool, config: SeatsConfig, wish: Wish, tokenizer: Tokenizer) -> tuple[list[Tried], Played]:
+    task, cheats = tasks.task(wish.task), [cheat for cheat in CHEATS if cheat.when == wish.when]
+    found: dict[str, Tried] = {}  # by cheat: a fault has all of them tried anew
+
+    def heard(one: Tried) -> None:
+        found[one.cheat] = one
+
+    seat = msgspec.structs.replace(config.seat(), screenshots="none")
+    player = Player(pool, seat, body=lambda booted: AttackedBody(booted, task, cheats, heard))
+    number = int(wish.task.split("/")[2])
+    play = await player.play(wish.task, _answers(wish, tokenizer), seed=number)
+    return [*found.values()], _judged(wish, play)
+
+
+def _answers(wish: Wish, tokenizer: Tokenizer) -> Callable[[Reservation], Answerer]:
+    return demonstrated(tokenizer) if wish.when == DONE else lambda _: _Claims()
+
+
+def _judged(wish: Wish, play: Play) -> Played:
+    right = play.outcome is not None and play.success == (wish.when == DONE)
+    return Played(task=wish.task, when=wish.when, right=right, detail=play.detail)
+
+
+def _show(tried: list[Tried], plays: list[Played], args: argparse.Namespace, *, whole: bool) -> int:
+    passed = [one for one in tried if one.passed]
+    wrong = [one for one in plays if not one.right]
+    good = whole and not passed and not wrong
+    if args.json:
+        output.document({"ok": good, "interrupted": not whole, "cheats": tried, "wrong": wrong})
+        return 0 if good else 1
+    for one in passed[:SHOWN]:
+        output.line(f"\n{one.task}: {one.cheat!r} passed: {one.reason}\n    {one.script[:300]}")
+    for play in wrong[:SHOWN]:
+        what = "its oracle did not pass" if play.when == DONE else "nothing was done, and it was not refused"
+        output.line(f"\n{play.task}: {what}: {play.detail}")
+    output.line()
+    output.table(("CHEAT", "AFTER", "TRIED", "PASSED", "FAMILIES", "MEDIAN MS", "WHAT"), [*_rows(tried)])
+    output.line()
+    families = len({one.family for one in tried})
+    verdict = "good" if good else "not good" if whole else "interrupted"
+    output.line(
+        f"{len(tried)} cheats on {len(plays)} episodes of {families} families: {len(passed)} passed,"
+        f" {len(wrong)} episodes judged wrong: {verdict}"
+    )
+    return 0 if good else 1
+
+
+def _rows(tried: list[Tried]) -> Iterator[tuple[object, ...]]:
+    for cheat in CHEATS:
+        mine = [one for one in tried if one.cheat == cheat.name]
+        if mine:
+            passed, took = sum(one.passed for one in mine), sorted(one.wall_s for one in mine)[len(mine) // 2]
+            after = "oracle" if cheat.when == DONE else "nothing"
+            families = len({one.family for one in mine})
+            yield (
+                cheat.name,
+                after,
+                len(mine),
+                f"{passed}{'!' * bool(passed)}",
+                families,
+                f"{1e3 * took:.0f}",
+                cheat.about,
+            )

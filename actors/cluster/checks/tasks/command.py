@@ -1,0 +1,192 @@
+"""`tasks check`: from arguments to a verdict.
+
+Invariant: the exit status is 0 only when everything that was asked for was looked at and found good.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import IO
+
+from actors.cluster import doctor, output
+from actors.cluster.checks.tasks import live
+from actors.cluster.checks.tasks import static as form
+from actors.cluster.checks.tasks.display import HEAD, Progress, cells, stream
+from actors.cluster.checks.tasks.live import Troubles
+from actors.cluster.checks.tasks.tally import Result, Row, complaints, row
+from actors.cluster.config import suites
+from actors.cluster.config.schema import Deploy
+from actors.cluster.config.suggest import hint
+from actors.cluster.config.suites import Suite
+from actors.replay.config import TasksConfig
+from apis.tasks import registry as tasks
+from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
+from runtime.errors import ConfigError
+from runtime.system import run as run_loop
+
+FAILURES_SHOWN = 20
+PLAYED = {"out": None, "route": "all", "actions": "both", "noise": 0.0, "seats": 2}  # flags of plays -> defaults
+
+
+def check(args: argparse.Namespace) -> int:
+    """Check what `args.suite` names; the exit status."""
+    if args.instances < 1 or args.first < 0 or args.seats < 1:
+        raise ConfigError("--instances and --seats count from 1, --first from 0")
+    if not 0 <= args.noise < 1:
+        raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
+    idle = [flag for flag, default in PLAYED.items() if args.static and getattr(args, flag) != default]
+    if idle:
+        raise ConfigError(f"--{idle[0]} goes with plays on desktops: --static makes none")
+    if form.is_of_files(args.suite):
+        return _check_files(args)
+    suite = suites.load(args.suite)
+    ids = chosen(suite, args.family, splits_for(args.split, static=args.static), args.first, args.instances)
+    return _check_form(ids, args) if args.static else _check_live(ids, args)
+
+
+def splits_for(wanted: str | None, *, static: bool) -> tuple[str, ...]:
+    """The splits to look at; () is each family's own first: training where it is trained on, else held out."""
+    if wanted == "both" or (static and not wanted):
+        return SPLITS
+    return (wanted,) if wanted else ()
+
+
+def chosen(
+    suite: Suite, only: Sequence[str], splits: tuple[str, ...], first: int, instances: int
+) -> dict[str, list[str]]:
+    """Ids by family. Raises ConfigError for a family that the suite does not hold, or when nothing is left."""
+    for name in only:
+        if name not in suite.families:
+            raise ConfigError(f"--family {name}: suite {suite.name} has no such family; {hint(name, suite.families)}")
+    found: dict[str, list[str]] = {}
+    for name in only or suite.families:
+        has = suites.splits_of(tasks.FAMILIES[name])
+        for split in splits or has[:1]:
+            if split in has and split in suite.splits:
+                found.setdefault(name, []).extend(suite.ids(name, split, first, instances))
+    if not found:
+        raise ConfigError(f"suite {suite.name} has no instances of split {' or '.join(splits or (TRAIN, HELD_OUT))}")
+    return found
+
+
+def _check_files(args: argparse.Namespace) -> int:
+    files = form.files_at(args.suite)
+    if not args.static:
+        raise ConfigError(f"{args.suite}: task files have no oracle to play them: check their form with --static")
+    with Progress(stream(as_json=args.json)) as shown:
+        report = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"))
+    return _show_form(report, args, "file")
+
+
+def _check_form(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
+    total = sum(map(len, ids.values()))
+    with Progress(stream(as_json=args.json)) as shown:
+        report = form.check_families(ids, lambda done: shown.line(f"{done}/{total} instances"))
+    return _show_form(report, args, "instance")
+
+
+def _show_form(report: form.Report, args: argparse.Namespace, noun: str) -> int:
+    found = report.findings
+    if args.json:
+        output.document(report)
+        return 1 if found else 0
+    for finding in found:
+        output.line(f"{finding.where}: {finding.key}: {finding.problem}")
+    bad = len({finding.where for finding in found})
+    if found:
+        output.line()
+        common = Counter(finding.problem for finding in found).most_common(10)
+        output.table(("TIMES", "PROBLEM"), [(times, problem[:150]) for problem, times in common])
+        output.line()
+    of = f" of {report.families} families, {report.repeated} of them repeat another" if report.families else ""
+    said = f"{len(found)} troubles in {bad} of them" if found else "good"
+    output.line(f"{report.tasks} {noun}s{of}: {said}")
+    return 1 if found else 0
+
+
+def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
+    routes = () if args.route == "all" else (args.route,)
+    wishes = live.wishes_for(ids, routes, args.actions)
+    if not wishes:
+        raise ConfigError(f"--route {args.route} --actions {args.actions}: none of these families has such an oracle")
+    refuse_unless_fit([listed[0] for listed in ids.values()])
+    results: list[Result] = []
+    wanted = Counter((wish.task.split("/")[0], wish.task.split("/")[1], wish.route) for wish in wishes)
+    to = stream(as_json=args.json)
+    if not args.json:
+        output.line(f"{len(wishes)} episodes by oracles on {args.seats} desktops at a time (Ctrl-C: finish and sum up)")
+    settings = live.Settings(seats=args.seats, noise=args.noise, actions=args.actions)
+    with Progress(to) as shown, _open(args.out) as out:
+
+        def heard(result: Result, troubles: Troubles) -> None:
+            results.append(result)
+            if shown.due:
+                trouble = f"{troubles.count} warnings, last {troubles.last}" if troubles.count else ""
+                shown.rows(rows_of(wanted, results), trouble)
+
+        whole = run_loop(live.check(wishes, settings, heard, out))
+    rows = rows_of(wanted, results)
+    return _show_live(rows, results, args, whole=whole)
+
+
+def rows_of(wanted: dict[tuple[str, str, str], int], results: list[Result]) -> list[Row]:
+    """One row per family, split and route that was asked for."""
+    return [
+        row(family, split, route, results, trained=tasks.FAMILIES[family].trained, wanted=count)
+        for (family, split, route), count in sorted(wanted.items(), key=lambda pair: _place(pair[0]))
+    ]
+
+
+def _place(key: tuple[str, str, str]) -> tuple[bool, int, str, str]:
+    family, split, route = key
+    return not tasks.FAMILIES[family].trained, list(tasks.FAMILIES).index(family), split, route
+
+
+def _show_live(rows: list[Row], results: list[Result], args: argparse.Namespace, *, whole: bool) -> int:
+    bad = complaints(rows)
+    failures = [found for found in results if not found.success]
+    if args.json:
+        output.document(
+            {"ok": whole and not bad, "interrupted": not whole, "rows": rows, "complaints": bad, "failures": failures}
+        )
+    else:
+        for found in failures[:FAILURES_SHOWN]:
+            output.line(f"\n{found.task} by {found.route}: {found.reason}: {found.detail}")
+            for text in found.last:
+                output.line(f"    {text}")
+        if len(failures) > FAILURES_SHOWN:
+            output.line(f"\nand {len(failures) - FAILURES_SHOWN} more failures (--out FILE keeps all)")
+        causes = Counter(cause for found in results for cause in found.faults)
+        if causes:
+            output.line("\nfaults: " + ", ".join(f"{cause} {count}" for cause, count in causes.most_common()))
+        output.line()
+        output.table(HEAD, [cells(found) for found in rows])
+        output.line()
+        for text in bad:
+            output.line(text)
+        solved, played = sum(found.solved for found in rows), sum(found.played for found in rows)
+        verdict = "not good" if bad else "good"
+        output.line(f"{solved} of {played} solved: {verdict if whole else 'interrupted'}")
+    if not whole:
+        return 130
+    return 1 if bad else 0
+
+
+def _open(path: str | None) -> AbstractContextManager[IO[str] | None]:
+    if path is None:
+        return nullcontext()
+    try:
+        return Path(path).open("w", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out {path}: {error.strerror}") from None
+
+
+def refuse_unless_fit(ids: list[str]) -> None:
+    """Raise ConfigError with what this machine lacks for desktops on which `ids` are played."""
+    bad = [found for found in doctor.examine(Deploy(tasks=TasksConfig(eval=list(ids)))) if found.fatal]
+    if bad:
+        raise ConfigError(f"no desktops for this here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")

@@ -1,0 +1,193 @@
+"""Whether tasks are sound by their form alone: no desktop, nothing is run.
+
+Invariant: every trouble found is listed with the file or id and the key it lies at; a task that is not listed loads,
+can be set up, can be judged, is not solved at its start and (where its family says what is wanted) is solved then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster.config import suites
+from actors.cluster.config.suggest import hint
+from apis.plans.action import setup
+from apis.tasks import osworld
+from apis.tasks import registry as tasks
+from apis.tasks.family import Family
+from apis.tasks.osworld import HOME, Task
+from apis.tasks.verify import static
+from apis.tasks.verify.verify import CHECKS, paths, verify
+from apis.tasks.words import HELD_OUT, TRAIN
+from runtime.errors import ConfigError
+
+SHARED_SHOWN = 5  # values or wordings named of those that two splits share
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One trouble."""
+
+    where: str  # the file, the task's id or the family
+    key: str
+    problem: str
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What was looked at and what was found."""
+
+    tasks: int = 0
+    families: int = 0
+    repeated: int = 0  # instances that say and hold the very same as another of their family
+    findings: list[Finding] = []
+
+    def add(self, where: str, key: str, problem: str) -> None:
+        """One more finding."""
+        self.findings.append(Finding(where, key, problem))
+
+
+def is_of_files(name: str) -> bool:
+    """Whether SUITE `name` means a folder of tasks, or a file of one, there or not."""
+    named = name in suites.bundled() or name in tasks.FAMILIES
+    return name.endswith(".json") or (os.path.isdir(name) and not named)
+
+
+def files_at(name: str) -> list[Path]:
+    """The task files that `name` is or has below it, at least one. Raises ConfigError with the nearest name."""
+    path = Path(name)
+    if os.path.isdir(path):
+        found = sorted(path.rglob("*.json"))
+        if not found:
+            raise ConfigError(f"{name}: no task files (*.json) there")
+        return found
+    if not os.path.isfile(path):
+        near = _json_near(path)
+        raise ConfigError(f"{name}: no such task file; {hint(name, near) if near else 'there are none in its folder'}")
+    return [path]
+
+
+def _json_near(path: Path) -> list[str]:
+    try:
+        return [str(path.with_name(one)) for one in sorted(os.listdir(path.parent)) if one.endswith(".json")]
+    except OSError:
+        return []
+
+
+def check_files(files: list[Path], told: Callable[[int], None]) -> Report:
+    """Task files in OSWorld's form. `told` hears how many are done."""
+    report = Report()
+    seen: dict[str, str] = {}
+    for file in files:
+        where = str(file)
+        report.tasks += 1
+        told(report.tasks)
+        try:
+            task = osworld.load(file.read_bytes())
+        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+            text, _, at = str(error).partition(" - at `$")
+            report.add(where, at.removesuffix("`").removeprefix(".") or "-", text)
+            continue
+        if task.id in seen:
+            report.add(where, "id", f"{task.id} is also the id of {seen[task.id]}")
+        seen.setdefault(task.id, where)
+        if not task.instruction.strip():
+            report.add(where, "instruction", "it is empty")
+        _check_task(report, where, task)
+    return report
+
+
+def _check_task(report: Report, where: str, task: Task) -> None:
+    """Set-up and verifier, step by step and function by function."""
+    for place, step in enumerate(task.config):
+        try:
+            setup(msgspec.structs.replace(task, config=[step]), HOME)
+        except ConfigError as error:
+            report.add(where, f"config.{place}", str(error).removeprefix(f"task {task.id}: "))
+    if not task.feasible:
+        return
+    ev = task.evaluator
+    for place, func in enumerate([ev.func] if isinstance(ev.func, str) else ev.func):
+        key = "evaluator.func" if isinstance(ev.func, str) else f"evaluator.func.{place}"
+        if func not in CHECKS:
+            report.add(where, key, f"there is no verifier {func}")
+    if ev.postconfig:
+        report.add(where, "evaluator.postconfig", "steps after the episode are not carried out")
+    for place, getter in enumerate(ev.result if isinstance(ev.result, list) else [ev.result]):
+        if getter.get("type") != "vm_file":
+            key = f"evaluator.result.{place}" if isinstance(ev.result, list) else "evaluator.result"
+            report.add(where, key, f"a result of type {getter.get('type')} can't be had, only vm_file")
+
+
+def check_families(ids: dict[str, list[str]], told: Callable[[int], None]) -> Report:
+    """Instances by family name, of both splits where there are both. `told` hears how many are done."""
+    report = Report(families=len(ids))
+    values: dict[str, dict[str, str]] = {TRAIN: {}, HELD_OUT: {}}
+    wordings: dict[str, dict[str, str]] = {TRAIN: {}, HELD_OUT: {}}
+    said: dict[str, dict[str, str]] = {TRAIN: {}, HELD_OUT: {}}
+    for name, listed in ids.items():
+        family = tasks.FAMILIES[name]
+        for kind, worded in family.templates.items():
+            for split, texts in worded.items():
+                wordings.setdefault(split, {}).update(dict.fromkeys(texts, f"{name} ({kind})"))
+        known: set[bytes] = set()
+        for task_id in listed:
+            report.tasks += 1
+            told(report.tasks)
+            task = _instance(report, family, task_id)
+            if task is None:
+                continue
+            split = task_id.split("/")[1]
+            said[split][task.instruction] = task_id
+            values[split].update(dict.fromkeys(family.values(family.goal(task_id)), task_id))
+            content = msgspec.json.encode(msgspec.structs.replace(task, id=""))
+            report.repeated += content in known
+            known.add(content)
+    for key, by_split in (("values", values), ("templates", wordings), ("instruction", said)):
+        for finding in _shared(key, by_split):
+            report.findings.append(finding)
+    return report
+
+
+def _instance(report: Report, family: Family, task_id: str) -> Task | None:
+    """The instance, or None when it could not be made; troubles are added to `report`."""
+    try:
+        task = tasks.task(task_id)
+        again = osworld.load(osworld.dump(task))
+        goal = family.goal(task_id)
+    except (ConfigError, LookupError, ValueError, msgspec.DecodeError) as error:
+        report.add(task_id, "-", f"it can't be made: {error}")
+        return None
+    if again != task:
+        report.add(task_id, "-", "it is not the same after a round trip through its file's form")
+    if task.id != task_id:
+        report.add(task_id, "id", f"it calls itself {task.id}")
+    before = len(report.findings)
+    _check_task(report, task_id, task)
+    if len(report.findings) > before or not task.feasible:
+        return task
+    try:
+        wanted = paths(task)
+        start = verify(task, static.reader(static.at_start(task)))
+        end = verify(task, static.reader(family.solved(goal)))
+    except (ConfigError, LookupError, ValueError) as error:
+        report.add(task_id, "evaluator", f"it can't be judged: {error}")
+        return task
+    if not wanted:
+        report.add(task_id, "evaluator.result", "the verifier looks at nothing")
+    if start.success:
+        report.add(task_id, "evaluator", f"it is solved before anything was done: {start.reason}")
+    if not end.success:
+        report.add(task_id, "evaluator", f"its own wanted end state does not pass: {end.reason}")
+    return task
+
+
+def _shared(key: str, by_split: dict[str, dict[str, str]]) -> Iterator[Finding]:
+    """A finding for each of a few things that training and held-out tasks share, and one for the rest."""
+    common = sorted(by_split[TRAIN].keys() & by_split[HELD_OUT].keys())
+    for text in common[:SHARED_SHOWN]:
+        owner = by_split[TRAIN][text]
+        yield Finding(by_split[HELD_OUT][text], key, f"{text!r} is also in training: {owner}")
+    if len(common) > SHARED_SHOWN:
+        yield Finding("-", key, f"and {len(common) - SHARED_SHOWN} more that both splits have")

@@ -1,0 +1,106 @@
+"""Which tasks each lane plays, spelled out.
+
+Invariant: every id names a task that exists, and no held-out task and no task of a family that is never trained on is
+ever trained or demonstrated.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.cluster.config import suites
+from actors.cluster.config.suggest import hint
+from actors.replay.config import TaskList, TaskRange, TasksConfig, expand
+from apis.actions.spaces import ActionSpace, routes_in
+from apis.tasks import registry as tasks
+from runtime.errors import ConfigError
+
+
+class Lanes(msgspec.Struct, frozen=True, kw_only=True):
+    """Task ids by lane."""
+
+    train: list[str]
+    eval: list[str]
+    demo: list[str]
+
+    @property
+    def task_set(self) -> str:
+        """Which tasks are held out, verifiers included."""
+        return tasks.digest(self.eval)
+
+
+def lanes_of(config: TasksConfig) -> Lanes:
+    """The tasks of a deploy file. Raises ConfigError for an unknown, empty, repeated or leaked one."""
+    lanes = Lanes(train=_lane("train", config.train), eval=_lane("eval", config.eval), demo=_lane("demo", config.demo))
+    for name, ids in (("train", lanes.train), ("demo", lanes.demo)):
+        leaked = set(ids) & set(lanes.eval)
+        if leaked:
+            raise ConfigError(f"tasks.{name}: {min(leaked)} is also in tasks.eval, which must be held out")
+        suites.refuse_for_training(f"tasks.{name}", ids)
+    return lanes
+
+
+def _lane(name: str, listed: TaskList) -> list[str]:
+    for place, entry in enumerate(listed):
+        _refuse_beyond(f"tasks.{name}.{place}", entry)
+    try:
+        ids = expand(listed, lambda wanted: suites.load(wanted.suite).spread(wanted))
+        # All ids of a family and a split differ in their number alone, so the first of them stands for the rest.
+        for task_id in {task_id.rpartition("/")[0]: task_id for task_id in reversed(ids)}.values():
+            tasks.task(task_id)
+    except ConfigError as error:
+        raise ConfigError(f"tasks.{name}: {error}") from None
+    return ids
+
+
+def _refuse_beyond(key: str, entry: str | TaskRange) -> None:
+    """Raise ConfigError for what would be spelt out beyond the instances there are, before it is."""
+    if isinstance(entry, str):
+        try:
+            suites.refuse_unknown(entry)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
+    elif entry.suite:
+        try:
+            suite = suites.load(entry.suite)
+        except ConfigError as error:
+            raise ConfigError(f"{key}.suite: {error}") from None
+        suite.refuse_beyond(entry, key)
+    elif entry.family not in tasks.FAMILIES:
+        raise ConfigError(f"{key}.family: there is no family {entry.family}; {hint(entry.family, tasks.FAMILIES)}")
+    elif entry.split not in suites.INSTANCES:
+        raise ConfigError(f"{key}.split: there is no split {entry.split}; {hint(entry.split, suites.INSTANCES)}")
+    else:
+        most = suites.INSTANCES[entry.split]
+        holds = f"{entry.family} has {most} instances of split {entry.split}"
+        suites.refuse_beyond(entry, entry.count, most, key, holds)
+
+
+def refuse_undoable(ids: list[str], space: ActionSpace, lane: str) -> None:
+    """Raise ConfigError for tasks that nobody is known to be able to do within `space`."""
+    for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids):
+        has = tasks.FAMILIES[name].routes
+        if not routes_in(space, has):
+            raise ConfigError(
+                f"tasks.{lane}: {name} goes by {', '.join(sorted(has))} only, desktops.actions is {space}"
+            )
+
+
+def routes_of(ids: list[str], wanted: list[str], space: ActionSpace = "both") -> dict[str, list[str]]:
+    """The routes within `space` by which each family of `ids` is demonstrated: those of `wanted`, or all.
+
+    Raises ConfigError.
+    """
+    known = sorted({route for family in tasks.FAMILIES.values() for route in family.routes})
+    for route in wanted:
+        if route not in known:
+            raise ConfigError(f"demos.routes: {route}: no such route; {hint(route, known)}")
+        if not routes_in(space, [route]):
+            raise ConfigError(f"demos.routes: {route} needs more actions than desktops.actions ({space}) has")
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids):
+        has = routes_in(space, tasks.FAMILIES[name].routes)
+        found[name] = [route for route in has if not wanted or route in wanted]
+        if not found[name]:
+            raise ConfigError(f"demos.routes: {name} goes by {', '.join(has)} only, not by {', '.join(wanted)}")
+    return found

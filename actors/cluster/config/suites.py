@@ -1,0 +1,204 @@
+"""Suites: which tasks belong together, and how their instances are numbered.
+
+Invariant: a suite that could be loaded names only families that exist, none of them both as trained and as never
+trained; what a suite spreads over its families depends on nothing but the suite and the range asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster.config import deploy_files, typed_yaml
+from actors.cluster.config.suggest import hint
+from actors.replay.config import TaskRange
+from apis.tasks import registry as tasks
+from apis.tasks.family import Family
+from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
+from runtime.errors import ConfigError
+
+ALL = "all"
+INSTANCES = {TRAIN: 1_000_000, HELD_OUT: 100_000}  # of every family
+
+
+class SplitConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The instances of one split: numbers `first` to `first + count - 1` of each family."""
+
+    count: int
+    first: int = 0
+
+
+class SuiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A suite's file."""
+
+    splits: dict[str, SplitConfig]
+    about: str = ""
+    trained: list[str] = []  # families that may be trained on; `all`: every one whose applications set-up installs
+    untrained: list[str] = []  # families never trained on, reported apart; `all` likewise
+
+
+class Suite(msgspec.Struct, frozen=True, kw_only=True):
+    """A suite with its families spelled out."""
+
+    name: str
+    about: str
+    trained: tuple[str, ...]
+    untrained: tuple[str, ...]
+    splits: dict[str, SplitConfig]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """All of them, the trained ones first."""
+        return (*self.trained, *self.untrained)
+
+    def ids(self, family: str, split: str, first: int, count: int) -> list[str]:
+        """`count` instances of `family` from its `first` on. Raises ConfigError when the split has no such numbers."""
+        numbers = self.splits.get(split)
+        if numbers is None:
+            raise ConfigError(f"suite {self.name} has no split {split}; {hint(split, self.splits)}")
+        if first < 0 or count < 1 or first + count > numbers.count:
+            raise ConfigError(
+                f"suite {self.name} numbers {split} from 0 to {numbers.count - 1}: {first} to {first + count - 1} is"
+                " not within"
+            )
+        begin = numbers.first + first
+        return [f"{family}/{split}/{number}" for number in range(begin, begin + count)]
+
+    def spread(self, wanted: TaskRange) -> list[str]:
+        """`wanted.count` instances, evenly over the trained (or the never-trained) families, family by family in turn.
+
+        Raises ConfigError when there is no such family, split or number.
+        """
+        families = self.untrained if wanted.untrained else self.trained
+        if not families:
+            kind = "never-trained" if wanted.untrained else "trained"
+            raise ConfigError(f"suite {self.name} has no {kind} families")
+        shares = self._shares(wanted, families)
+        columns = [
+            self.ids(family, wanted.split, wanted.first, share)
+            for family, share in zip(families, shares, strict=True)
+            if share
+        ]
+        return [column[row] for row in range(shares[0]) for column in columns if row < len(column)]
+
+    def refuse_beyond(self, wanted: TaskRange, key: str) -> None:
+        """Raise ConfigError naming a key below `key` where `wanted` asks for more than the suite holds."""
+        families = self.untrained if wanted.untrained else self.trained
+        if families and wanted.split in self.splits:
+            most = self.splits[wanted.split].count
+            share = self._shares(wanted, families)[0]
+            holds = (
+                f"suite {self.name} has {most} instances of split {wanted.split} in each of {len(families)} families"
+            )
+            refuse_beyond(wanted, share, most, key, holds)
+
+    @staticmethod
+    def _shares(wanted: TaskRange, families: Sequence[str]) -> list[int]:
+        each, more = divmod(wanted.count, len(families))
+        return [each + (place < more) for place in range(len(families))]
+
+
+def refuse_beyond(wanted: TaskRange, each: int, most: int, key: str, holds: str) -> None:
+    """Raise ConfigError where `each` numbers from `wanted.first` on are not among the first `most`."""
+    if wanted.first >= most:
+        raise ConfigError(f"{key}.first is {wanted.first}: {holds}, the last is number {most - 1}")
+    if wanted.first + each > most:
+        raise ConfigError(f"{key}.count is {wanted.count}: {holds}, and it begins at {wanted.first}")
+
+
+def refuse_unknown(task_id: str) -> None:
+    """Raise ConfigError with the nearest right word where no instance of a family can be called `task_id`."""
+    name, split, number = [*task_id.split("/", 2), "", ""][:3]
+    none = f"there is no task {task_id}"
+    if name not in tasks.FAMILIES:
+        raise ConfigError(f"{none}: {hint(name, tasks.FAMILIES)}")
+    if not split:
+        own = splits_of(tasks.FAMILIES[name])[0]
+        raise ConfigError(f"{none}: a task is FAMILY/SPLIT/NUMBER, for example {name}/{own}/0")
+    if split not in SPLITS:
+        raise ConfigError(f"{none}: there is no split {split}; {hint(split, SPLITS)}")
+    last = INSTANCES[split] - 1
+    if not number:
+        raise ConfigError(f"{none}: its number is missing, 0 to {last}, for example {name}/{split}/0")
+    if not tasks.is_number(number):
+        raise ConfigError(f"{none}: {number} is no number from 0 to {last} in plain digits, without a 0 before others")
+    if len(number) > len(str(last)) or int(number) > last:
+        raise ConfigError(f"{none}: the last of split {split} is number {last}")
+
+
+def bundled() -> dict[str, Path]:
+    """Name -> path of the suites that come with the program."""
+    folder = Path(str(resources.files("deploy"))) / "suites"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def load(name: str) -> Suite:
+    """The suite `name`: a bundled one, a YAML file's path, or a single family. Raises ConfigError."""
+    known = bundled()
+    if name in known:
+        return read(known[name], name)
+    if name.endswith((".yaml", ".yml")) and os.path.isfile(name):
+        return read(Path(name), name)
+    if name in tasks.FAMILIES:
+        family = tasks.FAMILIES[name]
+        whole = {split: SplitConfig(count=INSTANCES[split]) for split in splits_of(family)}
+        trained = (name,) if family.trained else ()
+        return Suite(name=name, about="", trained=trained, untrained=() if trained else (name,), splits=whole)
+    if name in deploy_files.bundled():
+        raise ConfigError(f"{name}: a deploy file is called so, no suite or family (demos record --deploy takes it)")
+    if name.endswith(".json") or os.path.isdir(name):
+        raise ConfigError(
+            f"{name}: tasks by themselves belong to no family, and here a suite or a family is asked for (tasks list,"
+            " show and check --static take them)"
+        )
+    raise ConfigError(f"{name}: no such suite or family; {hint(name, [*known, *tasks.FAMILIES])}")
+
+
+def read(path: Path, name: str) -> Suite:
+    """The suite in the file at `path`. Raises ConfigError naming file and key."""
+    config = typed_yaml.read(path, SuiteConfig, name=name)
+    for split, numbers in config.splits.items():
+        if split not in SPLITS:
+            raise ConfigError(f"{name}: splits.{split}: no such split; {hint(split, SPLITS)}")
+        if numbers.count < 1 or numbers.first < 0:
+            raise ConfigError(f"{name}: splits.{split}: it begins at 0 or later and holds at least one instance")
+        if numbers.first + numbers.count > INSTANCES[split]:
+            raise ConfigError(f"{name}: splits.{split}.count: a family has {INSTANCES[split]} such instances")
+    trained = _named(name, "trained", config.trained, trained=True)
+    untrained = _named(name, "untrained", config.untrained, trained=False)
+    if not trained and not untrained:
+        raise ConfigError(f"{name}: it names no families: list them below trained or untrained, or say [{ALL}]")
+    return Suite(name=path.stem, about=config.about, trained=trained, untrained=untrained, splits=config.splits)
+
+
+def splits_of(family: Family) -> tuple[str, ...]:
+    """The splits that `family` has."""
+    return SPLITS if family.trained else (HELD_OUT,)
+
+
+def refuse_for_training(lane: str, ids: list[str]) -> None:
+    """Raise ConfigError unless every one of `ids` may be trained on in `lane` (a key of the deploy file)."""
+    for task_id in ids:
+        family, split, _ = [*task_id.split("/"), "", ""][:3]
+        if family in tasks.FAMILIES and not tasks.FAMILIES[family].trained:
+            raise ConfigError(f"{lane}: {task_id} is of {family}, which is never trained on: it belongs to tasks.eval")
+        if split != TRAIN:
+            raise ConfigError(f"{lane}: {task_id} is held out: only split {TRAIN} may be trained or demonstrated")
+
+
+def _named(name: str, key: str, listed: list[str], *, trained: bool) -> tuple[str, ...]:
+    known = [family.name for family in tasks.FAMILIES.values() if family.trained is trained]
+    if ALL in listed:
+        return tuple(family for family in known if not tasks.FAMILIES[family].optional)
+    for place, family in enumerate(listed):
+        if family not in tasks.FAMILIES:
+            raise ConfigError(f"{name}: {key}.{place}: there is no family {family}; {hint(family, tasks.FAMILIES)}")
+        if family not in known:
+            other = "untrained" if trained else "trained"
+            said = "is never trained on" if trained else "is trained on"
+            raise ConfigError(f"{name}: {key}.{place}: {family} {said}: list it below {other}")
+    return tuple(dict.fromkeys(listed))

@@ -1,0 +1,310 @@
+"""YAML into typed configuration, with errors that a person can act on.
+
+Invariant: either every key of the file is known and every value has its declared type, or one `ConfigError` of one
+line says which source, which full path, what was expected and which right key is nearest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import yaml
+from msgspec import inspect
+
+from actors.cluster.config.suggest import hint, nearest
+from runtime.errors import ConfigError
+from runtime.urls import masked
+
+T = TypeVar("T")
+
+_FLOAT = re.compile(
+    r"^[-+]?(?:\d[\d_]*\.?[\d_]*(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d[\d_]*(?:[eE][-+]?\d+)?|\.inf|\.nan)$"
+)
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<at>.*)`)?$", re.DOTALL)
+
+
+DEEPEST = 64  # levels of a file; what describes a run, a suite or a task has no ten
+TOO_DEEP = "nested too deeply"
+LONGEST = 200  # characters of a --set that a message repeats
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that reads 2e-4 as a number, a date as a text and no key twice, that is no text or too deep."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.depth = 0
+        self.heights: dict[yaml.Node, int] = {}  # of finished nodes: how many levels lie below
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """The next node, refused below `DEEPEST` others, or with so many below it by aliases."""
+        if self.depth > DEEPEST:
+            raise ConfigError(TOO_DEEP)
+        self.depth += 1
+        known = self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        if node is not None and not known:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else []
+            items = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in pairs for part in pair]
+            height = 1 + max((self.heights.get(item, DEEPEST) for item in items), default=-1)
+            if height > DEEPEST:
+                raise ConfigError(TOO_DEEP)
+            self.heights[node] = height
+        return node
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        key = str(key_node.value)
+        if key in seen:
+            line = key_node.start_mark.line + 1
+            raise ConfigError(f"line {line}: key {key} is written twice")
+        seen.add(key)
+        if (kind := key_node.tag.rpartition(":")[2]) not in ("str", "merge"):
+            line = key_node.start_mark.line + 1
+            raise ConfigError(f"line {line}: key {key} is no text but a {kind}: put it in quotes")
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in found if not tag.endswith(":timestamp")]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """YAML text as plain values. Raises ConfigError naming `source` and the line."""
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigError(f"{source}: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise ConfigError(f"{source}: {where}{problem}") from None
+
+
+def read(path: Path, root: type[T], overrides: Sequence[str] = (), *, name: str | None = None) -> T:
+    """The file at `path` with `--set` `overrides` applied, as a `root`. Raises ConfigError."""
+    source = name or str(path)
+    return build(plain(path, source), root, overrides, source=source)
+
+
+def plain(path: Path, source: str) -> Any:
+    """The YAML file at `path` as plain values. Raises ConfigError naming `source`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source}: cannot be read: {error}") from None
+    return parse_yaml(text, source)
+
+
+class Placed(NamedTuple):
+    """A value put at a path before the overrides, and what is to blame for it."""
+
+    path: str
+    value: Any
+    who: str
+
+
+def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str, placed: Sequence[Placed] = ()) -> T:
+    """Plain `data` with `placed` and then `overrides` applied, as a `root`; `data` changes. Raises ConfigError."""
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{source}: expected keys and values at the top, got {type(data).__name__}")
+    sources: dict[str, str] = {}
+    for one in placed:
+        _place(data, one.path, one.value, one.who)
+        sources[one.path] = one.who
+    for override in overrides:
+        sources[_override(data, override)] = _said(override)
+    shape = inspect.type_info(root)
+    _check(data, shape, "", lambda at: _blame(at, sources, source), tuple(paths(root)))
+    try:
+        return msgspec.convert(data, root)
+    except ConfigError as error:  # of a struct's own check; it begins with the path
+        at = str(error).partition(" ")[0].rstrip(":")
+        raise ConfigError(f"{_blame(at, sources, source)}: {error}") from None
+    except msgspec.ValidationError as error:
+        found = _AT.match(str(error))
+        what, at = (found["what"], found["at"] or "") if found else (str(error), "")
+        at = re.sub(r"\[(\d+)\]", r".\1", at.removeprefix("$")).removeprefix(".")
+        what = (what[:1].lower() + what[1:]).replace("`", "").replace(" | ", " or ")
+        raise ConfigError(f"{_blame(at, sources, source)}: {at + ': ' if at else ''}{what}") from None
+
+
+def paths(root: type) -> Iterator[str]:
+    """Every settable path below `root`, in order of declaration."""
+    yield from _paths(inspect.type_info(root), "")
+
+
+def _paths(shape: inspect.Type, at: str) -> Iterator[str]:
+    structs = [part for part in _parts(shape) if isinstance(part, inspect.StructType)]
+    if not structs:
+        yield at
+        return
+    seen: set[str] = set()
+    for struct in structs:
+        for field in struct.fields:
+            for path in _paths(field.type, _join(at, field.encode_name)):
+                if path not in seen:
+                    seen.add(path)
+                    yield path
+
+
+def _parts(shape: inspect.Type) -> tuple[inspect.Type, ...]:
+    if isinstance(shape, inspect.UnionType):
+        return tuple(shape.types)
+    if isinstance(shape, inspect.Metadata):
+        return _parts(shape.type)
+    return (shape,)
+
+
+def _join(at: str, key: object) -> str:
+    return f"{at}.{key}" if at else str(key)
+
+
+def _blame(at: str, sources: dict[str, str], source: str) -> str:
+    """Which source set `at`: the last --set on it, above it or below it, else the file."""
+    for path in reversed(sources):
+        if at == path or at.startswith(path + ".") or path.startswith(at + "."):
+            return sources[path]
+    return source
+
+
+def _override(data: dict[Any, Any], override: str) -> str:
+    path, equals, text = override.partition("=")
+    path, said = path.strip(), _said(override)
+    if not equals or not path or not all(path.split(".")):
+        raise ConfigError(f"{said}: expected path=value, for example run.seed=7")
+    _place(data, path, parse_yaml(text, said), said)
+    return path
+
+
+def _said(override: str) -> str:
+    """The flag with what follows it, of thousands of characters the first: a message stays one that can be read."""
+    said = masked(override)
+    return f"--set {said if len(said) <= LONGEST else said[:LONGEST] + '...'}"
+
+
+def _place(data: dict[Any, Any], path: str, value: Any, who: str) -> None:
+    *parents, last = path.split(".")
+    here: Any = data
+    for done, key in enumerate(parents):
+        child = here[int(key)] if isinstance(here, list) and _is_item(key, here) else None
+        if isinstance(here, dict):
+            child = here.get(key)
+            if child is None:
+                child = here[key] = {}
+        if not isinstance(child, dict | list):
+            raise ConfigError(f"{who}: {'.'.join(parents[: done + 1])} holds no keys of its own")
+        here = child
+    if isinstance(here, list):
+        if not _is_item(last, here):
+            raise ConfigError(f"{who}: {'.'.join(parents)} is a list of {len(here)}, it has no item {last}")
+        here[int(last)] = value
+    else:
+        here[last] = value
+
+
+def _is_item(key: str, there: list[Any]) -> bool:
+    """Whether `key` numbers one of the items there are; of too many digits, or of raised ones, Python makes no int."""
+    return key.isdecimal() and len(key) <= len(str(len(there))) and int(key) < len(there)
+
+
+def _check(data: Any, shape: inspect.Type, at: str, blame: Any, known: tuple[str, ...]) -> None:
+    parts = _parts(shape)
+    if isinstance(data, dict):
+        structs = [part for part in parts if isinstance(part, inspect.StructType)]
+        struct = _chosen(structs, data, at, blame)
+        if struct is not None:
+            fields = {field.encode_name: field for field in struct.fields}
+            for key, value in data.items():
+                if key in fields:
+                    _tag(value, fields[key])
+                    _check(value, fields[key].type, _join(at, key), blame, known)
+                elif key != struct.tag_field:
+                    full = _join(at, key)
+                    right = _of_others(key, structs, struct) or _right_key(full, list(fields), at, known)
+                    raise ConfigError(f"{blame(full)}: unknown key {full}; {right}")
+        for part in parts:
+            if isinstance(part, inspect.DictType):
+                for key, value in data.items():
+                    _check(value, part.value_type, _join(at, key), blame, known)
+    elif isinstance(data, list):
+        for part in parts:
+            if isinstance(part, inspect.ListType | inspect.VarTupleType):
+                for index, value in enumerate(data):
+                    _check(value, part.item_type, _join(at, index), blame, known)
+    else:
+        _check_choice(data, parts, at, blame)
+
+
+def _of_others(key: object, structs: list[inspect.StructType], chosen: inspect.StructType) -> str:
+    """Which other kinds have a key that the chosen one has not; empty where none has."""
+    kinds = [str(other.tag) for other in structs if any(field.encode_name == key for field in other.fields)]
+    return f"{chosen.tag_field} {chosen.tag} has none, {chosen.tag_field} {' or '.join(kinds)} has it" if kinds else ""
+
+
+def _tag(value: Any, field: inspect.Field) -> None:
+    """Say which of several kinds `value` is, where it says nothing: the kind that stands there by default."""
+    usual = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    config = usual.__struct_config__ if isinstance(usual, msgspec.Struct) else None
+    if isinstance(value, dict) and config is not None and config.tag_field is not None:
+        value.setdefault(config.tag_field, config.tag)
+
+
+def _chosen(structs: list[inspect.StructType], data: dict[Any, Any], at: str, blame: Any) -> inspect.StructType | None:
+    if len(structs) <= 1:
+        return structs[0] if structs else None
+    tag_field = structs[0].tag_field or "type"
+    tags = [str(struct.tag) for struct in structs]
+    wanted = data.get(tag_field)
+    if str(wanted) not in tags:
+        full = _join(at, tag_field)
+        said = f"got {wanted}" if tag_field in data else "it is missing"
+        raise ConfigError(f"{blame(full)}: {full}: expected one of {', '.join(tags)}, {said}")
+    return structs[tags.index(str(wanted))]
+
+
+def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, blame: Any) -> None:
+    choices: list[str] = []
+    for part in parts:
+        if isinstance(part, inspect.EnumType):
+            choices += [str(member.value) for member in part.cls]
+        elif isinstance(part, inspect.LiteralType):
+            choices += [str(value) for value in part.values]
+        elif not isinstance(part, inspect.NoneType):
+            return
+    optional = any(isinstance(part, inspect.NoneType) for part in parts)
+    if choices and str(data) not in choices and not (data is None and optional):
+        said = f"expected one of {', '.join(choices)}, got {data}"
+        raise ConfigError(f"{blame(at)}: {at}: {said}")
+
+
+def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:
+    word = full.rpartition(".")[2]
+    best = nearest(word, siblings)
+    if best is not None:
+        return f"did you mean {_join(at, best)}?"
+    elsewhere = [path for path in known if path.rpartition(".")[2] == word]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]}?"
+    by_name = {path.rpartition(".")[2]: path for path in reversed(known)}
+    # Who names a section means one of its keys: only what is all but equal is looked for in the others.
+    far = nearest(word, by_name, cutoff=0.8 if at else 0.6)
+    if far is not None:
+        return f"did you mean {by_name[far]}?"
+    return hint(word, siblings, shown=len(siblings))

@@ -1,0 +1,382 @@
+"""From a deploy file to actors and hosts.
+
+Invariant: pure but for reading what tasks, models, recordings and keys exist; the same file gives the same plan, and an
+actor stands in a later stage than those it needs to start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster.config import demonstrators as demopool
+from actors.cluster.config import models
+from actors.cluster.config import summary as plansummary
+from actors.cluster.config.lanes import Lanes, lanes_of, refuse_undoable, routes_of
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import ledgers, recordings
+from actors.cluster.runs.weights import BEGIN
+from actors.desktop.actor import DesktopSeat
+from actors.desktop.config import SandboxConfig
+from actors.desktop.providers.sandbox import shares
+from actors.entropulse.config import EntropulseSettings
+from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
+from actors.replay.config import LedgerSettings
+from actors.sampler.config import SamplerSettings, SglangConfig
+from actors.sampler.routing.actor import DispatchSettings
+from apis.tasks.registry import kind_of
+from policy.architecture import read_architecture
+from policy.tokenizer import Tokenizer
+from runtime.errors import ConfigError
+from runtime.messaging.message import Version
+from runtime.system import ActorSpec, HostSpec
+
+RANK_HOST = "ranks/0"
+TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
+ROUTER = "router"  # in front of several samplers
+ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
+HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
+RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
+# Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
+MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start, in which order."""
+
+    deploy: Deploy
+    run_dir: Path
+    hosts: tuple[HostSpec, ...]
+    stages: tuple[tuple[ActorSpec, ...], ...]
+    lanes: Lanes
+    sums: tuple[shares.Sum, ...] = ()  # of the desktops' limits, beside what the machine has
+
+    def host_rows(self) -> list[tuple[str, str]]:
+        """Host and the actors in it."""
+        names = ["main", *(host.name for host in self.hosts)]
+        return [(name, _ranges([spec.name for spec in self._specs() if spec.host == name])) for name in names]
+
+    def actor_rows(self) -> list[tuple[str, int, str]]:
+        """Kind, count, factory."""
+        kinds = Counter(_kind(spec.name) for spec in self._specs())
+        factory = {_kind(spec.name): str(spec.factory) for spec in self._specs()}
+        return [(kind, count, factory[kind]) for kind, count in kinds.items()]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and value: what the deploy file comes to, and what its desktops may take of the machine."""
+        return [*self._summary(), *((one.name, one.told) for one in self.sums)]
+
+    def _summary(self) -> list[tuple[str, str]]:
+        source = self._ledger().demos.source
+        if not source:
+            return plansummary.summary(self.deploy, self.lanes)
+        held, wanted = recordings.header_of(Path(source)).demos, self.deploy.demos.count
+        lanes = self.lanes if held < wanted else msgspec.structs.replace(self.lanes, demo=[])
+        rest = f"the other {wanted - held} are demonstrated" if held < wanted else "none is demonstrated"
+        holds = f"{self.deploy.demos.source} holds {plansummary.count(held, 'demonstration')}"
+        return [*plansummary.summary(self.deploy, lanes), ("recording", f"{holds}, {wanted} are wanted: {rest}")]
+
+    def caution(self) -> str:
+        """A line on a recording that shows other observations than the run's desktops; "" without one."""
+        source = self._ledger().demos.source
+        return recordings.caution(Path(source)) if source else ""
+
+    def demonstrators(self) -> list[str]:
+        """Routes of the oracles, or members of the pool, by which demonstrations are made; none where none are."""
+        if not self.deploy.demos.count:
+            return []
+        ledger = self._ledger()
+        shown = (ledger.demo_members or ledger.demo_routes).values()
+        return sorted({name for names in shown for name in names})
+
+    def _ledger(self) -> LedgerSettings:
+        ledger = self.stages[0][0].config
+        if not isinstance(ledger, LedgerSettings):
+            raise TypeError(f"the first stage holds {self.stages[0][0].name}, not the ledger")
+        return ledger
+
+    def _specs(self) -> list[ActorSpec]:
+        return [spec for stage in self.stages for spec in stage]
+
+
+def _kind(name: str) -> str:
+    head, _, tail = name.rpartition("/")
+    return head if tail.isdigit() else name
+
+
+def _ranges(names: list[str]) -> str:
+    """`desktop/0 desktop/1 desktop/2` as `desktop/0..2`."""
+    by_kind: dict[str, list[str]] = {}
+    for name in names:
+        by_kind.setdefault(_kind(name), []).append(name)
+    return ", ".join(
+        found[0] if len(found) == 1 else f"{found[0]}..{found[-1].rpartition('/')[2]}" for found in by_kind.values()
+    )
+
+
+def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
+    """The plan of `deploy`. Raises ConfigError for tasks, models or numbers that don't fit together."""
+    try:
+        model = str(models.locate(deploy.run.base))
+    except ConfigError as error:
+        raise ConfigError(f"run.base: {error}") from None
+    _refuse_beyond_context(deploy, Path(model))
+    lanes = lanes_of(deploy.tasks)
+    _refuse_idle_phases(deploy, lanes)
+    _refuse_out_of_reach(deploy)
+    _refuse_shared_round(deploy)
+    samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
+    replay = _replay(deploy, lanes, model, run_dir, incarnation)
+    learner = deploy.learner
+    if learner.rehearsal and not Tokenizer.load(model).own:
+        raise ConfigError(
+            f"learner.rehearsal is {learner.rehearsal}: its exercises are the bundled base model's, and {model} has "
+            "another vocabulary; leave it at 0"
+        )
+    others = [
+        ActorSpec(
+            name="rank/0",
+            factory="actors.learner.rank:RankActor",
+            config=RankSettings(
+                optim=learner.optim(),
+                threads=learner.threads,
+                sft_threads=learner.sft_threads,
+                reference=learner.kl_coef > 0,
+            ),
+            host=RANK_HOST,
+        ),
+        ActorSpec(
+            name="learner",
+            factory="actors.learner.actor:LearnerActor",
+            config=LearnerSettings(
+                learner=learner, base=model, seed=deploy.run.seed, samplers=samplers, groups=_groups(deploy)
+            ),
+        ),
+        *_samplers(deploy, model, samplers),
+        ActorSpec(
+            name="entropulse",
+            factory="actors.entropulse.actor:EntropulseActor",
+            config=EntropulseSettings(
+                phases=deploy.entropulse,
+                evaluation=deploy.evaluation,
+                eval_tasks=lanes.eval,
+                task_set=lanes.task_set,
+                demos=deploy.demos.count,
+                demo_attempts=int(deploy.demos.count * deploy.demos.attempts_per_demo),
+                max_new_tokens=deploy.replay.max_new_tokens,
+                samplers=samplers,
+                apart=deploy.samplers.sglang,
+                resample_rounds=deploy.demos.resample_rounds,
+                resample_bc_steps=deploy.demos.resample_bc_steps,
+            ),
+        ),
+        *_seats(deploy, model, samplers),
+    ]
+    threads = str(learner.threads)
+    hosts = (
+        HostSpec(
+            name=RANK_HOST,
+            env={
+                "OMP_NUM_THREADS": threads,
+                "MKL_NUM_THREADS": threads,
+                # A thread that waits for the other one sleeps: spinning takes the core from the desktop or the sampler
+                # that the other's core is busy with, and a step then takes several times its processor time.
+                "OMP_WAIT_POLICY": "PASSIVE",
+                "PYTHONWARNINGS": MEGATRON_NOTICES,
+            },
+            silent_limit_s=RANK_SILENT_S,
+        ),
+        *_desktop_hosts(deploy),
+    )
+    stages = ((replay,), tuple(others))
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, sums=sums_of(deploy))
+
+
+def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
+    """The plan of a run that only records demonstrations: the ledger and the seats. Raises ConfigError like `plan`."""
+    model = str(models.locate(deploy.run.base))
+    lanes = lanes_of(deploy.tasks)
+    stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), tuple(_seats(deploy, model, [])))
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=_desktop_hosts(deploy), stages=stages)
+
+
+def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: str) -> Plan:
+    """The plan of a run that only plays an evaluation round: the ledger, samplers that serve the base model as
+    `version`, and the seats. Raises ConfigError like `plan`.
+    """
+    model = str(models.locate(deploy.run.base))
+    lanes = lanes_of(deploy.tasks)
+    samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
+    later = (*_samplers(deploy, model, samplers, version), *_seats(deploy, model, samplers))
+    stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), later)
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=_desktop_hosts(deploy), stages=stages)
+
+
+def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
+    tokenizer = models.fingerprint(model)
+    source = ""
+    # A run that goes on needs its recording no more once it has taken it in.
+    if deploy.demos.source and not ledgers.holds_demos(run_dir, deploy.demos.count):
+        try:
+            source = str(recordings.locate(deploy.demos.source, run_dir.parent))
+        except ConfigError as error:
+            raise ConfigError(f"demos.source: {error}") from None
+        recordings.refuse_unfit(deploy, Path(source), tokenizer, lanes.eval)
+    space = deploy.desktops.actions
+    refuse_undoable(lanes.train, space, "train")
+    refuse_undoable(lanes.demo, space, "demo")
+    pool = demopool.pool_of(deploy.demos, space)
+    if not deploy.demos.source and deploy.demos.count:
+        demopool.refuse_missing_keys(pool, os.environ)
+    ledger = LedgerSettings(
+        seed=deploy.run.seed,
+        train_tasks=lanes.train,
+        demo_tasks=lanes.demo,
+        max_steps=deploy.tasks.max_steps,
+        demos=msgspec.structs.replace(deploy.demos.ledger(), source=source),
+        rules=deploy.replay,
+        incarnation=incarnation,
+        tokenizer=tokenizer,
+        form=deploy.desktops.form,
+        actions=space,
+        demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes, space),
+        demo_members=demopool.members_of(lanes.demo, pool, space),
+        train_kinds=[kind_of(task) for task in lanes.train] if deploy.replay.curriculum != "none" else [],
+        rl_steps=deploy.entropulse.rl_steps_in_all,
+        eval_one_in=deploy.evaluation.one_in,
+        eval_apart=deploy.samplers.sglang,
+        keeps_optimizer=deploy.entropulse.pulse == "reference_reset",
+        signal=deploy.learner.advantage,
+    )
+    return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
+
+
+def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
+    """Raise ConfigError where a phase that is to run has no tasks to play."""
+    if not lanes.demo and deploy.demos.count and not deploy.demos.source:
+        raise ConfigError(f"tasks.demo is empty, but demos.count asks for {deploy.demos.count}")
+    if not lanes.train and deploy.entropulse.total_rl_steps:
+        raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
+    if not lanes.eval and deploy.evaluation.enabled:
+        raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
+    again, cloning = deploy.replay.pulse_demos, deploy.entropulse.bc_steps
+    if cloning and not deploy.demos.count:
+        nothing = "but demos.count is 0: it says how many demonstrations are recorded, or taken from demos.source"
+        raise ConfigError(f"entropulse.bc_steps is {cloning}, {nothing}")
+    if again and deploy.entropulse.pulses and not deploy.demos.count:
+        nothing = "but demos.count is 0: a pulse has no demonstration to learn (replay.pulse_demos=0 asks for none)"
+        raise ConfigError(f"replay.pulse_demos is {again}, {nothing}")
+
+
+def _refuse_out_of_reach(deploy: Deploy) -> None:
+    """Raise ConfigError where more steps are required than the phases have."""
+    require, phases, demos = deploy.run.require, deploy.entropulse, deploy.demos
+    again = demos.resample_rounds * (demos.resample_bc_steps or phases.bc_steps)
+    cloning = phases.bc_steps and phases.bc_steps + again
+    for name, wanted, most in (
+        ("bc_steps", require.bc_steps, cloning),
+        ("rl_steps", require.rl_steps, phases.rl_steps_in_all),
+    ):
+        if wanted > most:
+            raise ConfigError(f"run.require.{name} is {wanted}: the phases of entropulse have {most} such steps")
+
+
+def _refuse_beyond_context(deploy: Deploy, model: Path) -> None:
+    """Raise ConfigError where an answer may be so long that the model has no room for a question."""
+    context, longest = read_architecture(model).context, deploy.replay.max_new_tokens
+    if longest >= context:
+        raise ConfigError(
+            f"replay.max_new_tokens is {longest}: it counts from 1 to {context - 1}, for the model of run.base takes"
+            f" {context} tokens, prompt and answer together"
+        )
+
+
+def _refuse_shared_round(deploy: Deploy) -> None:
+    """Raise ConfigError where a round is to get a share of RL's episodes from engines that hold one version."""
+    if deploy.samplers.sglang and deploy.evaluation.one_in:
+        raise ConfigError(
+            f"evaluation.one_in is {deploy.evaluation.one_in}, and SGLang holds one version: its rounds are played"
+            " while RL draws nothing; set evaluation.one_in to 0"
+        )
+
+
+def _groups(deploy: Deploy) -> GroupSettings | None:
+    """How weights go by collective, if they do."""
+    samplers, engine = deploy.samplers, deploy.samplers.engine
+    if samplers.publish != "collective":
+        return None
+    started = isinstance(engine, SglangConfig) and not samplers.attach
+    whole = not any(name.replace("_", "-") in TENSOR_PARALLEL for name in getattr(engine, "options", {}))
+    same = isinstance(engine, SglangConfig) and engine.dtype == deploy.learner.dtype
+    return GroupSettings(
+        address=samplers.publish_address,
+        backend="gloo" if samplers.device == "cpu" else "nccl",
+        bucket=samplers.publish_unit == "bucket",
+        checksums=started and whole and same and samplers.device == "cpu",
+        join_s=samplers.publish_join_s,
+    )
+
+
+def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = BEGIN) -> list[ActorSpec]:
+    attached = deploy.samplers.attach or [""] * len(names)
+    hung_s = SGLANG_HUNG_S if deploy.samplers.sglang else HUNG_S
+    made = [
+        ActorSpec(
+            name=name,
+            factory="actors.sampler.actor:SamplerActor",
+            config=SamplerSettings(
+                samplers=deploy.samplers, model=model, attach=url, gpus=gpus, version=version, hung_after_s=hung_s
+            ),
+        )
+        for name, url, gpus in zip(names, attached, deploy.samplers.gpus or [""] * len(names), strict=True)
+    ]
+    if len(names) > 1:
+        settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)
+        made.append(ActorSpec(name=ROUTER, factory="actors.sampler.routing.actor:DispatchActor", config=settings))
+    return made
+
+
+def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
+    desktops = deploy.desktops.within(shares.room())
+    # A little longer than the sampler's own limit, so that its word for what went wrong arrives.
+    patience_s = deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S
+    configs = [
+        DesktopSeat(
+            seat=msgspec.structs.replace(desktops.seat(), generate_timeout_s=patience_s),
+            desktops=desktops.of_one_host(deploy.replay.reservation_s, index),
+            tokenizer=model,
+            samplers=[ROUTER] if len(samplers) > 1 else samplers,
+            demo_noise=deploy.demos.noise,
+            pool=demopool.pool_of(deploy.demos, desktops.actions),
+        )
+        for index in range(desktops.hosts)
+    ]
+    return [
+        ActorSpec(
+            name=f"desktop/{k}",
+            factory="actors.desktop.actor:DesktopController",
+            config=configs[desktops.host_of(k)],
+            host=_desktop_host(desktops.host_of(k)),
+        )
+        for k in range(desktops.seats)
+    ]
+
+
+def sums_of(deploy: Deploy) -> tuple[shares.Sum, ...]:
+    """What the desktops may take of this machine together; nothing of those elsewhere. Raises ConfigError where they
+    can't be had."""
+    desktops = deploy.desktops
+    if not isinstance(desktops.provider, SandboxConfig):
+        return ()
+    return tuple(shares.sums(desktops.provider, desktops.seats, desktops.ready, shares.room()))
+
+
+def _desktop_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
+    return tuple(HostSpec(name=_desktop_host(i), env={"OMP_NUM_THREADS": "1"}) for i in range(deploy.desktops.hosts))
+
+
+def _desktop_host(index: int) -> str:
+    return f"desktops/{index}"

@@ -1,0 +1,93 @@
+"""Which part of a run uses the processor: the entry point, desktop hosts, rank, engine (a server's processes, too).
+
+Invariant: every second is counted once and for the process that spent it; a process that ended between two looks loses
+at most the seconds since the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import msgspec
+import psutil
+
+from actors.cluster.events import CPU_USED
+from runtime.logs.writer import ActorLog
+
+PERIOD_S = 10.0
+ENTRY = "entry point"
+ENGINE = "engine"
+_PARTS = (("--name=desktops/", "desktop hosts"), ("--name=ranks/", "rank"), ("policy.engine", ENGINE))
+_LAUNCHER = "/sglang_launch.py"  # of a server, whose work its own children do
+
+
+class Used(msgspec.Struct, frozen=True):
+    """Processor seconds within a span: by part, and of the whole machine."""
+
+    span_s: float
+    cores: int
+    seconds: dict[str, float]
+    machine_s: float
+
+
+def part_of(words: Sequence[str]) -> str:
+    """The part of a run that a child process with this command line is."""
+    if any(word.endswith(_LAUNCHER) for word in words):
+        return ENGINE
+    return next((part for mark, part in _PARTS if any(word.startswith(mark) for word in words)), "other")
+
+
+class CpuMeter:
+    """Adds up the processor seconds of this process and its children, by part."""
+
+    def __init__(self) -> None:
+        self._me = psutil.Process()
+        self._seen: dict[psutil.Process, tuple[str, float]] = {}  # pruned to the living at every look
+        self._at = time.monotonic()
+        self._machine_s = _machine_s()
+        self.read()
+
+    def read(self) -> Used:
+        """What was used since the last look. Blocks for some milliseconds."""
+        seconds: dict[str, float] = {}
+        alive: dict[psutil.Process, tuple[str, float]] = {}
+        waiting = [(self._me, ENTRY), *((child, "") for child in self._me.children())]
+        while waiting:
+            process, part = waiting.pop()
+            try:
+                used = sum(process.cpu_times()[:2])
+                known = self._seen.get(process)
+                part = known[0] if known else part or part_of(process.cmdline())
+                if part == ENGINE:
+                    waiting += [(child, ENGINE) for child in process.children()]
+            except psutil.Error:  # it has just ended
+                continue
+            alive[process] = (part, used)
+            seconds[part] = seconds.get(part, 0.0) + used - (known[1] if known else 0.0)
+        now, machine_s = time.monotonic(), _machine_s()
+        used_here = Used(now - self._at, psutil.cpu_count() or 1, seconds, machine_s - self._machine_s)
+        self._seen, self._at, self._machine_s = alive, now, machine_s
+        return used_here
+
+
+def _machine_s() -> float:
+    """Processor seconds that the machine has spent on anything since its boot."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
+
+
+async def log_cpu(log: ActorLog, period_s: float = PERIOD_S) -> None:
+    """Write a `cpu_used` line every `period_s` seconds, and the last one when cancelled."""
+    meter = CpuMeter()
+    try:
+        while True:
+            await asyncio.sleep(period_s)
+            _write(log, await asyncio.to_thread(meter.read))
+    finally:
+        _write(log, meter.read())
+
+
+def _write(log: ActorLog, used: Used) -> None:
+    log.emit(CPU_USED, span_s=used.span_s, cores=used.cores, seconds=used.seconds, machine_s=used.machine_s)

@@ -1,0 +1,105 @@
+"""Whether a run did what its deploy file asked of it.
+
+Invariant: pure; a run that trained nothing it was asked to train never counts as good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from actors.cluster.runs.evaluation_rounds import Compared
+from actors.replay.messages import EvalFigures, Figures, Phase
+from actors.replay.statistics.intervals import Gain
+from runtime.errors import ConfigError
+
+
+class RequireConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What must have happened, else the run's exit status is 1."""
+
+    bc_steps: int = 0  # optimizer steps of behaviour cloning
+    rl_steps: int = 0  # steps of RL, each a batch of groups whose rewards differ
+    gain: float | None = None  # success of the last evaluation minus that of the first, share of all tasks
+    gain_above: float | None = None  # the 95 % interval of the paired gain over trained families lies above this
+
+    def __post_init__(self) -> None:
+        for name in ("bc_steps", "rl_steps"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"run.require.{name} is {getattr(self, name)}: it counts, from 0")
+        for name in ("gain", "gain_above"):
+            value = getattr(self, name)
+            if value is not None and not -1 <= value <= 1:
+                raise ConfigError(f"run.require.{name} is {value}: a difference of shares, from -1 to 1")
+
+
+def unmet(require: RequireConfig, figures: Figures, gains: Sequence[Compared] = ()) -> list[str]:
+    """What is missing, in words; empty when all is there. `gains` are those of `evaluation.gains`."""
+    missing: list[str] = []
+    for phase, wanted in ((Phase.BC, require.bc_steps), (Phase.RL, require.rl_steps)):
+        done = figures.steps.get(phase.value, 0)
+        if done < wanted:
+            missing.append(f"{done} of {wanted} {phase.value} steps")
+    if require.rl_steps and not figures.endings.get("trained", 0):
+        missing.append("no group with differing rewards was trained")
+    if require.gain is not None:
+        rounds = complete(figures)
+        if len(rounds) < 2:
+            missing.append(f"{len(rounds)} evaluation rounds, a gain needs two")
+        elif (got := rate(rounds[-1]) - rate(rounds[0])) < require.gain:
+            missing.append(f"success changed by {got:+.3f}, {require.gain:+.3f} was asked")
+    if require.gain_above is not None:
+        if not gains:
+            missing.append("no two evaluation rounds to compare, a paired gain needs them")
+        elif (low := headline(gains[0]).low) <= require.gain_above:
+            missing.append(
+                f"the paired gain's interval begins at {low:+.3f}, above {require.gain_above:+.3f} was asked"
+            )
+    return missing
+
+
+def complete(figures: Figures) -> list[EvalFigures]:
+    """The closed rounds over the tasks of the newest one, in the first one's decoding (each may have a greedy twin).
+
+    Oldest first.
+    """
+    rounds = [found for found in figures.evals if found.closed and found.tasks]
+    mine = [found for found in rounds if found.temperature == rounds[0].temperature]
+    return sorted((found for found in mine if found.task_set == mine[-1].task_set), key=lambda found: found.version)
+
+
+def rate(figures: EvalFigures) -> float:
+    """Successes over all tasks of the round, faults counted as failures."""
+    return figures.successes / figures.planned
+
+
+def headline(compared: Compared) -> Gain:
+    """The gain that a run is judged by: over the families that may be trained on, where it has any."""
+    return compared.trained or compared.whole
+
+
+def instances(found: Gain) -> str:
+    """Over how many instances, and how many faults have left out."""
+    return f"{found.instances} instances" + (f", {found.left_out} left out for faults" if found.left_out else "")
+
+
+def spread(found: Gain, called: str = "seeds") -> str:
+    """What its interval is made of, "" of one run: standard errors in points. `called`: what several runs are."""
+    if found.spread is None:
+        return ""
+    of = found.spread
+    said = ", ".join(f"{name} {100 * part:.1f}" for name, part in (
+        (called, of.seeds), ("instances", of.instances), ("both at once", of.rest)
+    ))  # fmt: skip
+    return f"{said} (t of {of.freedom:.1f} degrees of freedom)"
+
+
+def told(compared: Compared) -> str:
+    """The gain with its numbers in one line."""
+    found = headline(compared)
+    kind = "trained families, " if compared.trained and compared.untrained else ""
+    return (
+        f"held-out success {found.before.value:.3f} -> {found.after.value:.3f} from {compared.before} to"
+        f" {compared.after}: {found.value:+.3f} (95 % {found.low:+.3f} to {found.high:+.3f}; {kind}"
+        f"{instances(found)}, {compared.decoding}, task set {compared.task_set[:12]})"
+    )

@@ -1,0 +1,61 @@
+"""A run's ledger for the commands that tell of a run.
+
+Invariant: a ledger that is not there, or can't be read, ends a command in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from actors.replay import queries
+from actors.replay.database.ledger_file import LEDGER, reading
+from actors.replay.ledger.training import DIGEST
+from actors.replay.values import Phase
+from runtime.errors import ConfigError, StoreError
+from runtime.messaging.message import Version
+
+
+@contextmanager
+def opened(run: Path) -> Iterator[queries.Database]:
+    """The ledger of the run in folder `run`, read-only, rows by name, whatever build wrote it. Raises ConfigError."""
+    try:
+        with reading(run, of_this_form=False) as database:
+            yield database
+    except StoreError as error:
+        raise ConfigError(str(error)) from error
+
+
+def damage(run: Path) -> str:
+    """Why no run can go on from the ledger in folder `run`; "" where it is sound or was not begun."""
+    if not (run / LEDGER).is_file():
+        return ""
+    try:
+        with opened(run) as database:
+            wrong = queries.damage(database)
+    except ConfigError as error:
+        return str(error)
+    return f"the ledger of {run} is damaged: {wrong.splitlines()[-1]}" if wrong else ""
+
+
+def holds_demos(run: Path, count: int) -> bool:
+    """Whether the run in folder `run`, begun or not, has `count` demonstrations, or is past wanting them.
+
+    Raises ConfigError where its ledger can't be read.
+    """
+    if not (run / LEDGER).is_file():
+        return False
+    with opened(run) as database:
+        return queries.demos(database) >= count or queries.phase(database) not in ("", Phase.DEMO)
+
+
+def checkpoint_digests(run: Path, versions: Sequence[Version]) -> tuple[Version, list[str]]:
+    """The newest weights that the run in folder `run` trained, and what the files of its checkpoints of `versions` were
+    when they were saved, "" where its ledger does not say. Raises ConfigError where that can't be read.
+    """
+    if not (run / LEDGER).is_file():
+        return Version(lineage=0, step=0), ["" for _ in versions]
+    with opened(run) as database:
+        known = queries.meta(database)
+    return Version.parse(known.get("trained", "0.0")), [known.get(f"{DIGEST}{version}", "") for version in versions]

@@ -1,0 +1,139 @@
+"""Where a recording lies that a run begins from.
+
+Invariant: a recording that does not fit the run, that shows what the run must not have seen, or of which not every
+demonstration can be learned from, is refused before anything is made or started.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from actors.cluster.config import suites
+from actors.cluster.config.schema import Deploy
+from actors.cluster.config.suggest import hint
+from actors.cluster.runs import run_folder
+from actors.errors import LedgerError
+from actors.replay import observed
+from actors.replay.database.ledger_file import LEDGER
+from actors.replay.demos import demo_files
+from actors.replay.demos.demo_files import Header
+from actors.replay.ledger.demo_import import refuse_foreign
+from apis.actions.spaces import SPACES
+from apis.observation import OBSERVATION_VERSION
+from apis.prompts.compact import FORMS
+from runtime.errors import ConfigError, StoreError
+
+SUFFIXES = (".jsonl", ".parquet")
+LAST = "last"
+
+
+def locate(name: str, runs: Path) -> Path:
+    """The recording `name`: a .jsonl or .parquet file, a run's folder, or a run's name below `runs`.
+
+    Raises ConfigError with the nearest name.
+    """
+    if Path(name).suffix in SUFFIXES:
+        if not os.path.isfile(name):
+            raise ConfigError(f"{name}: no such file of demonstrations; {_files_near(Path(name))}")
+        return Path(name).resolve()
+    for folder in (Path(name), runs / name):
+        if os.path.isfile(folder / LEDGER):
+            return folder.resolve()
+    known = [path.name for path, _ in run_folder.all_runs(runs) if os.path.isfile(path / LEDGER)]
+    if name == LAST and known:
+        return (runs / known[-1]).resolve()
+    raise ConfigError(
+        f"{name}: no recording of that name: it is a .jsonl or .parquet file or a run in {runs}; {hint(name, known)}"
+    )
+
+
+def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
+    """`overrides` with the name of what `last` means now as demos.source: runs begun later will be newer.
+
+    Raises ConfigError where there is none.
+    """
+    said = f"demos.source={LAST}"
+    return [f"demos.source={locate(LAST, runs).name}" if one == said else one for one in overrides]
+
+
+def _files_near(path: Path) -> str:
+    """What there is instead of `path` in its folder, or that there is no such folder."""
+    try:
+        files = [str(path.with_name(one)) for one in sorted(os.listdir(path.parent)) if one.endswith(SUFFIXES)]
+    except OSError:
+        return f"there is no folder {path.parent}"
+    return hint(str(path), files)
+
+
+def header_of(path: Path) -> Header:
+    """What the recording at `path` says of itself. Raises ConfigError, also where it names a form or actions that
+    there are not."""
+    try:
+        header = demo_files.read(path)[0]
+    except StoreError as error:
+        raise ConfigError(str(error)) from None
+    for key, said, known in (("form", header.form, FORMS), ("actions", header.actions, SPACES)):
+        if said and said not in known:
+            raise ConfigError(f"{path} names {key} {said!r}; {hint(said, known)}")
+    return header
+
+
+def caution(path: Path) -> str:
+    """One line where what the recording at `path` shows is not what desktops of this build show; "" where it is.
+
+    Raises ConfigError.
+    """
+    versions = header_of(path).observations
+    if versions == (OBSERVATION_VERSION,):
+        return ""
+    return (
+        f"{path} was recorded with observation {observed.told(versions)}, desktops show observation"
+        f" {OBSERVATION_VERSION} now: what is cloned from it reads screens of another kind"
+    )
+
+
+def refuse_leaks(path: Path, key: str, held_out: Collection[str] = (), *, played: bool = False) -> None:
+    """Raise ConfigError where the recording at `path` shows a task that may not be trained on, that there is not, or
+    one of `held_out`, or where one of its demonstrations can't be learned from.
+
+    With `played`, tasks that it names are tried again, so all of them have to exist here.
+    """
+    shown: dict[str, None] = {}
+    try:
+        header, demos = demo_files.read(path)
+        for demo in demos:
+            shown[demo.task] = None
+            if problem := demo_files.unfit(demo):
+                raise ConfigError(f"{key}: {path}: {demo.task}: {problem}")
+    except StoreError as error:
+        raise ConfigError(f"{key}: {error}") from None
+    tried = [one.task for one in header.tasks]
+    for task in dict.fromkeys([*shown, *(tried if played else ())]):
+        try:
+            suites.refuse_unknown(task)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {path}: {error}") from None
+    suites.refuse_for_training(f"{key}: {path}", [*shown, *tried])
+    leaked = set(held_out).intersection([*shown, *tried])
+    if leaked:
+        raise ConfigError(f"{key}: {path}: {min(leaked)} is also in tasks.eval, which must be held out")
+
+
+def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str, held_out: Collection[str] = ()) -> None:
+    """Raise ConfigError unless the recording at `path` suits the run's tokenizer, form, actions and tasks.
+
+    `held_out` are the tasks of the run's evaluation.
+    """
+    header = header_of(path)
+    try:
+        refuse_foreign(path, header, tokenizer=tokenizer, form=deploy.desktops.form, actions=deploy.desktops.actions)
+    except LedgerError as error:
+        raise ConfigError(f"demos.source: {error}") from None
+    if header.demos < deploy.demos.count and not deploy.tasks.demo:
+        raise ConfigError(
+            f"demos.source: {path} holds {header.demos} demonstrations, demos.count asks for {deploy.demos.count} and"
+            " tasks.demo is empty"
+        )
+    refuse_leaks(path, "demos.source", held_out, played=bool(deploy.demos.resample_rounds))

@@ -1,0 +1,297 @@
+"""From the arguments of `run`, or a request of another command, to an exit status.
+
+Invariant: nothing is started before the file, the plans, the machine and the run folder have been found good. Whatever
+then happens is recorded in `run.json`, and a run that has ended by itself is started again only with other settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import resource
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from actors.cluster import doctor, output
+from actors.cluster import paths as places
+from actors.cluster.config import deploy_files
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import comparable, compose, execute, ledgers, resume, run_folder
+from actors.cluster.runs.requests import Request, resolve
+from actors.cluster.runs.run_folder import CLONING, RECORDING, RunRecord
+from actors.replay.database.ledger_file import LEDGER
+from runtime import system
+from runtime.errors import ConfigError
+from runtime.origin import check_origin
+
+STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
+REPORT = "report"
+_VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
+
+
+def dry_run(args: argparse.Namespace) -> int:
+    """Print every run, what the plans of arms differ in and the plan of the first; or refuse as `start` would."""
+    found = resolve(args)
+    runs = _own(found)
+    for one in found:
+        if one.resume:
+            run_folder.refuse_held(one.folder)
+    plans = [_planned(one, execute.training()) for one in runs]
+    for caution in dict.fromkeys(filter(None, (plan.caution() for plan in plans))):
+        output.line(caution, to=sys.stderr)
+    first, plan, loads = runs[0], plans[0], _checkpoints(found)
+    if args.json and not first.experiment:
+        output.document({"file": args.file, "run": first.folder.name, "checkpoints": loads, **_rows_of(plan)})
+    elif args.json:
+        rows = [
+            {"name": one.folder.name, "arm": one.arm, "seed": one.deploy.run.seed, "changes": one.changes}
+            | {"demonstrators": plan.demonstrators(), **_rows_of(plan)}
+            for one, plan in zip(runs, plans, strict=True)
+        ]
+        output.document(
+            {"file": args.file, "runs": rows, "checkpoints": loads, "not_comparable": _not_comparable(runs)}
+        )
+    else:
+        _show_runs(found, runs, plans) if first.experiment else _show_one(first)
+        _show_plan(plan)
+        for name, what in loads.items():
+            output.line(f"checkpoint    {what} ({name})")
+    return 0
+
+
+def _checkpoints(found: Sequence[Request]) -> dict[str, str]:
+    """By name of each run that would go on, what it would begin from. Raises ConfigError where it could not."""
+    going = (one for one in found if one.resume and (one.changed or not run_folder.read_record(one.folder).has_ended))
+    return {one.folder.name: resume.checkpoint(one.folder) for one in going}
+
+
+def _own(found: Sequence[Request]) -> list[Request]:
+    """Those of `found` that were asked for, after saying what a user may have overlooked."""
+    runs = [one for one in found if one.is_own]
+    for warning in filter(None, (one.warning for one in runs)):
+        output.line(warning, to=sys.stderr)
+    return runs
+
+
+def _rows_of(plan: compose.Plan) -> dict[str, object]:
+    """Hosts, actors and summary, for --json."""
+    return {"hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()}
+
+
+def _show_one(run: Request) -> None:
+    """Print what would become of a run of its own."""
+    record = run_folder.read_record(run.folder) if run.resume and not run.changed else None
+    would = f"would {'go on' if run.resume else 'begin'}"
+    if record is not None and record.has_ended:
+        would = f"has ended ({record.verdict}): nothing would be started"
+    output.line(f"{run.file}: good; run {run.folder.name} {would}\n")
+
+
+def _show_runs(found: Sequence[Request], runs: Sequence[Request], plans: Sequence[compose.Plan]) -> None:
+    """Print the runs of an experiment and what they share and do not share; `found` has what they begin from, too."""
+    rows = [
+        (one.folder.name, one.deploy.run.seed, one.said, ", ".join(plan.demonstrators()))
+        for one, plan in zip(runs, plans, strict=True)
+    ]
+    output.table(("RUN", "SEED", "ARM", "DEMONSTRATED BY"), rows)
+    first, demos = runs[0], runs[0].deploy.demos
+    recorded: dict[Path, str] = {}  # recording -> the first arm that begins from it
+    for one in runs:
+        if one.recording is not None:
+            recorded.setdefault(one.recording, one.arm)
+    shared = f"those of {demos.source}" if demos.source else f"{demos.count}, recorded once for all"
+    if len(recorded) > 1:
+        shared = f"each arm's own, recorded once for its seeds ({', '.join(recorded.values())})"
+    cloned = f", cloned by {first.cloned}" if first.cloned else ", cloned once per seed for all arms"
+    once = bool(first.cloned) or any(one.arm == CLONING for one in found)
+    output.line(f"\ndemonstrations are {shared if recorded or demos.source else 'none'}{cloned if once else ''}")
+    if differing := _differing(runs, plans):
+        output.line()
+        output.table(("ARM", "", "WHAT DIFFERS"), differing)
+    for line in _not_comparable(runs):
+        output.line(f"\nnot comparable: {line}")
+    output.line(f"\neach run looks like {first.folder.name}{', but for what differs' if differing else ''}:\n")
+
+
+def _differing(runs: Sequence[Request], plans: Sequence[compose.Plan]) -> list[tuple[str, str, str]]:
+    """Arm, label and value of what the plans of arms do not share; nothing where they look alike."""
+    told: dict[str, dict[str, str]] = {}  # of each arm's first run, for seeds change nothing that a plan shows
+    for one, plan in zip(runs, plans, strict=True):
+        actors = ", ".join(f"{count} {kind}" for kind, count, _ in plan.actor_rows())
+        hosts = ", ".join(name for name, _ in plan.host_rows())
+        told.setdefault(one.arm, dict([*plan.summary(), ("actors", actors), ("hosts", hosts)]))
+    labels = dict.fromkeys(label for lines in told.values() for label in lines)
+    apart = [label for label in labels if len({lines.get(label) for lines in told.values()}) > 1]
+    return [(arm, label, lines.get(label, "none")) for arm, lines in told.items() for label in apart]
+
+
+def _not_comparable(runs: Sequence[Request]) -> list[str]:
+    """What arms differ in beside what they compare."""
+    return comparable.problems({one.arm: one.deploy for one in runs})
+
+
+def _show_plan(plan: compose.Plan) -> None:
+    """Print hosts, actors and summary."""
+    output.table(("HOST", "ACTORS"), plan.host_rows())
+    output.line()
+    output.table(("ACTOR", "COUNT", "WHAT"), plan.actor_rows())
+    output.line()
+    for label, value in plan.summary():
+        output.line(f"{label:<14}{value}")
+
+
+def start(args: argparse.Namespace) -> int:
+    """Carry out what the arguments of `run` ask for, or go on with it; the worst exit status of its runs."""
+    found = resolve(args)
+    runs = _own(found)
+    for line in [
+        *(one.warning for one in runs if one.warning),
+        *(f"not comparable: {x}" for x in _not_comparable(runs)),
+    ]:
+        output.line(line, to=sys.stderr)
+    for one in found[1:]:  # the first is found good as it is carried out
+        if one.is_own:
+            _planned(one, execute.training())
+    worst = 0
+    for one in found:
+        if one.news:
+            output.news(one.news)
+        status = carry_out(one, execute.recording() if one.arm == RECORDING else execute.training())
+        worst = max(worst, status)
+        if status == STATUS["stopped"] or (status and not one.is_own):
+            return status
+    if runs[0].experiment:
+        _report([one.folder for one in runs], runs[0].folder.parent / f"{runs[0].experiment}-{REPORT}")
+    return worst
+
+
+def _report(runs: Sequence[Path], out: Path) -> None:
+    """Write the report of those of `runs` that have played."""
+    if not (played := [path for path in runs if (path / LEDGER).is_file()]):
+        return
+    from actors.cluster.report import show  # what draws is loaded last
+
+    try:
+        show.show(played, out, as_json=False)
+    except ConfigError as error:  # nothing to draw with, most likely: what was played stands
+        output.news(f"no report: {error}")
+
+
+def _planned(request: Request, job: execute.Job) -> compose.Plan:
+    return job.plan(request.deploy, run_dir=request.folder, incarnation=uuid.uuid4().hex)
+
+
+def carry_out(request: Request, job: execute.Job) -> int:
+    """Claim the folder of `request`, run its plan for `job` and record how it ended; the exit status.
+
+    What has ended is not started again, unless its settings have changed.
+    """
+    folder = request.folder.resolve()
+    if request.resume and not request.changed and (ended := _ended(request)) is not None:
+        return ended
+    places.refuse_unwritable(folder.parent, "--runs")
+    if request.resume and (wrong := ledgers.damage(folder)):
+        raise ConfigError(f"run {folder.name} can't go on: {wrong}")
+    deploy = request.begins()
+    _refuse_unless_fit(deploy, folder.parent)
+    _raise_file_limit()
+    plan = job.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
+    if caution := plan.caution():
+        output.line(caution, to=sys.stderr)
+    record = _record(request, deploy.run.seed)
+    run = run_folder.claim(folder, record, resume=request.resume)
+    run.write("deploy.yaml", deploy_files.dump(deploy).encode())
+    named = f"{folder.name}{run_folder.runs_flag(folder.parent)}"
+    verdict: str = "crashed"
+    reason: str | None = "ended unexpectedly"
+    try:
+        output.news(f"run {folder.name}{' resumed' if request.resume else ''}   (computerrl logs {named} -f)")
+        verdict, reason = system.run(execute.execute(plan, run.record, job))
+    except KeyboardInterrupt:
+        verdict, reason = "stopped", "interrupted"
+    except BaseException as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        run.end(verdict, reason)
+    output.news(f"run {folder.name}: {verdict}{f' - {reason}' if reason else ''}")
+    if verdict == "crashed":
+        output.news(f"see  computerrl logs {named} --level warning")
+    if verdict in ("crashed", "stopped") and (wrong := ledgers.damage(folder)):
+        output.news(f"it can't go on: {wrong}")
+    elif verdict in ("crashed", "stopped"):
+        output.news(f"continue with  {run_folder.to_continue(record, folder)}")
+    return STATUS[verdict]
+
+
+def _record(request: Request, seed: int) -> RunRecord:
+    """`run.json` of what begins, or goes on, now."""
+    begun = time.time()
+    return RunRecord(
+        name=request.folder.name,
+        file=request.file,
+        path=deploy_files.lasting(request.file),
+        seed=seed,
+        build=check_origin().build,
+        versions=_versions(),
+        started=run_folder.iso(begun),
+        started_s=begun,
+        experiment=request.experiment,
+        arm=request.arm,
+        cloned=request.cloned,
+        settings=request.settings,
+        asked=request.asked,
+    )
+
+
+def _ended(request: Request) -> int | None:
+    """The exit status of a run that has ended, after saying so; None while something is left to do.
+
+    A time limit ends a run of an experiment for good: with more time it would compare with no other.
+    """
+    folder = request.folder.resolve()
+    record = run_folder.read_record(folder)
+    ended = record.has_ended or (record.verdict in ("ok", "failed") and request.experiment)
+    if not ended or run_folder.owner(folder) is not None:
+        return None
+    reason = f" - {record.reason}" if record.reason else ""
+    if not request.experiment:
+        output.news(f"run {folder.name} has ended: {record.verdict}{reason}")
+        if record.verb == run_folder.RUN:
+            seen = f"computerrl report {folder.name}{run_folder.runs_flag(folder.parent)}"
+            output.news(f"nothing was started; see  {seen}  or go on with  --set PATH=VALUE")
+        return STATUS[str(record.verdict)]
+    output.news(f"run {folder.name}: {record.verdict} already{reason}")
+    if request.arm == RECORDING and record.verdict == "failed":
+        output.news(f"  take it as it is with  --set demos.source={folder} --set demos.count=N  and another --name,")
+        output.news("  or begin anew under another --name with fewer demos.count or more demos.attempts_per_demo")
+    return STATUS[str(record.verdict)]
+
+
+def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:
+    """Raise ConfigError with everything that is missing and what mends it."""
+    bad = [check for check in doctor.examine(deploy, place=runs.absolute()) if check.fatal]
+    if bad:
+        first = f"this machine can't run it: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}"
+        more = f"; and {len(bad) - 1} more (computerrl doctor)" if len(bad) > 1 else ""
+        raise ConfigError(first + more)
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _VERSIONS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found

@@ -1,0 +1,382 @@
+"""A run's folder: who owns it, what it is a run of, how it ended.
+
+Invariant: at most one live process owns a run folder; ownership is an flock, so it ends with its process whatever
+kills it, and a recorded run without an owner and without an end was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from actors.cluster import output
+from actors.cluster import paths as places
+from actors.cluster.config.suggest import hint
+from actors.replay.database.ledger_file import LEDGER
+from runtime.errors import ConfigError
+
+# Arms of an experiment that are no arms: runs that record or clone what the others begin from.
+RECORDING, CLONING = "demos", "cloning"
+RUN = "run"
+# What the `file` of a run begins with that another command than `run` made.
+EVAL, RECORD, IMPORT = "eval", "demos record", "demos import"
+# What the reason of a run begins with that its time limit ended: more time goes on with it.
+OUT_OF_TIME = "out of time"
+SET_ASIDE_BYTES = 64 << 10  # more than any record
+PRIVATE = 0o700  # of a run's folder: episodes hold what desktops showed, and settings may name machines
+_OTHERS = 0o077  # the umask while a run's folder is written to, also of the processes that are started meanwhile
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command line said of an experiment's runs."""
+
+    arms: list[str] = []
+    seeds: list[int] = []
+    overrides: list[str] = []  # PATH=VALUE
+    cloned: str = ""  # the run whose cloned weights they begin from
+
+    def joined(self, later: Asked) -> Asked:
+        """What both said together; no arms and no seeds are all of them."""
+
+        def both(one: list[Any], two: list[Any]) -> list[Any]:
+            return [*one, *(each for each in two if each not in one)]
+
+        return Asked(
+            arms=both(self.arms, later.arms) if self.arms and later.arms else [],
+            seeds=both(self.seeds, later.seeds) if self.seeds and later.seeds else [],
+            overrides=[*(one for one in self.overrides if one not in later.overrides), *later.overrides],
+            cloned=self.cloned or later.cloned,
+        )
+
+    def words(self) -> list[str]:
+        """The flags that say it."""
+        of_arms = ["--arm", *self.arms] if self.arms else []
+        of_seeds = ["--seed", *map(str, self.seeds)] if self.seeds else []
+        of_cloned = ["--cloned", self.cloned] if self.cloned else []
+        return [*of_arms, *of_seeds, *of_cloned, *(word for one in self.overrides for word in ("--set", one))]
+
+
+class RunRecord(msgspec.Struct, kw_only=True):
+    """`run.json`."""
+
+    name: str
+    file: str  # the deploy file as the user named it
+    path: str = ""  # what means it from any folder; "" in older builds
+    seed: int
+    build: str  # runtime.origin
+    versions: dict[str, str]  # package -> version
+    started: str  # wall time, ISO 8601
+    started_s: float  # the same, seconds since the epoch
+    ended: str | None = None
+    verdict: str | None = None  # "ok", "failed", "stopped", "crashed"; None while it runs or when it was killed
+    reason: str | None = None
+    resumed: int = 0  # how many times
+    experiment: str = ""  # of the runs that one file with arms or seeds became; "" for a run of its own
+    arm: str = ""
+    cloned: str = ""  # the run whose cloned weights it begins from, where that is another
+    settings: str = ""  # names what the deploy file said to this run when it was begun; "" in older builds
+    asked: Asked | None = None  # of the experiment, by all commands that went on with this run; older builds: None
+
+    @property
+    def found(self) -> str:
+        """The deploy file as it is found from here: as the user named it, where that is the same one."""
+        return self.file if not self.path or os.path.realpath(self.file) == self.path else self.path
+
+    @property
+    def verb(self) -> str:
+        """The command that made it."""
+        return next((verb for verb in (EVAL, RECORD, IMPORT) if self.file.startswith(f"{verb} ")), RUN)
+
+    @property
+    def of_eval(self) -> bool:
+        """Whether `eval` made it: it learned nothing."""
+        return self.verb == EVAL
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is left to do: it was judged, and its time limit was not what ended it."""
+        return self.verdict in ("ok", "failed") and not (self.reason or "").startswith(OUT_OF_TIME)
+
+    @property
+    def cloned_in(self) -> str:
+        """The name of the run whose cloned weights it begins from, of its experiment's where none was named."""
+        return self.cloned or cloning_of(self.experiment, self.seed)
+
+
+def cloning_of(experiment: str, seed: int) -> str:
+    """What the run is called that clones for all arms of a seed."""
+    return f"{experiment}-{CLONING}-{seed}"
+
+
+class Owner(msgspec.Struct, kw_only=True):
+    """The content of the lock file."""
+
+    pid: int
+    started: str
+
+
+def iso(seconds: float) -> str:
+    """Wall seconds as ISO 8601 in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+class RunFolder:
+    """One run's folder, claimed by this process."""
+
+    def __init__(self, path: Path, record: RunRecord, lock: IO[str]) -> None:
+        self.path = path
+        self.record = record
+        self._lock = lock
+        self._umask = os.umask(_OTHERS)  # of this process before
+
+    def save(self) -> None:
+        """Write `run.json`."""
+        self.write("run.json", msgspec.json.format(msgspec.json.encode(self.record), indent=2) + b"\n")
+        if not self.record.verdict:  # room for the next record: a run that a full disk ended is to say so
+            with suppress(OSError), (self.path / "run.json.part").open("wb") as file:
+                file.write(b" " * SET_ASIDE_BYTES)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write one of the folder's own files, the whole of it or nothing."""
+        partial = self.path / f"{name}.part"
+        with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
+            file.write(content)  # over what was set aside for it, if that was
+            file.truncate()
+        partial.replace(self.path / name)
+
+    def end(self, verdict: str, reason: str | None) -> None:
+        """Record how it ended and give the folder back."""
+        self.record.ended, self.record.verdict, self.record.reason = iso(time.time()), verdict, reason
+        try:
+            self.save()
+        except OSError as error:
+            output.line(
+                f"{self.path / 'run.json'} can't be written: {error.strerror}; verdict: {verdict}", to=sys.stderr
+            )
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Own it no longer."""
+        self._lock.close()
+        os.umask(self._umask)
+
+
+def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
+    """Own the folder `path`; until its end all files that this process and its children make are their user's alone.
+
+    Raises ConfigError when it is in use or no folder, or exists and `resume` is False.
+    """
+    if not resume:
+        refuse_taken(path)
+    existed = is_run(path)
+    lock = _locked(path, record.started)
+    if existed:
+        before = read_record(path)
+        record.resumed = before.resumed + 1
+        record.seed, record.cloned = before.seed, record.cloned or before.cloned
+        record.started, record.started_s = before.started, before.started_s
+        record.settings = before.settings or record.settings
+        if before.asked is not None:  # a resume that named some of its runs did not give up the others
+            record.asked = before.asked.joined(record.asked or before.asked)
+    folder = RunFolder(path, record, lock)
+    try:
+        folder.save()
+    except BaseException:
+        folder.give_back()
+        raise
+    return folder
+
+
+@contextmanager
+def held(path: Path, started: str) -> Iterator[None]:
+    """Own the folder of an old run without going on with it: its record stays as it is. Raises ConfigError when it is
+    in use."""
+    with closing(_locked(path, started)):
+        yield
+
+
+def _locked(path: Path, started: str) -> IO[str]:
+    """The lock of folder `path`, held until it is closed. Raises ConfigError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(PRIVATE)  # of an older build's run, too; what lies in it is reached through it only
+        lock = os.fdopen(os.open(path / "lock", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "a+")
+    except OSError as error:
+        raise ConfigError(f"run {path.name} can't be kept in {path.parent}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise ConfigError(f"run {path.name} is in use by {_describe(owner(path))}") from None
+    lock.truncate(0)
+    lock.write(msgspec.json.encode(Owner(pid=os.getpid(), started=started)).decode())
+    lock.flush()
+    return lock
+
+
+def owner(path: Path) -> Owner | None:
+    """The live process that owns the run at `path`, or None."""
+    try:
+        with (path / "lock").open("r", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return msgspec.json.decode(lock.read() or '{"pid":0,"started":""}', type=Owner)
+    except FileNotFoundError:
+        return None
+    return None
+
+
+def refuse_taken(path: Path) -> None:
+    """Raise ConfigError where a run is at `path`, or something else that a run's folder can't be."""
+    if is_run(path):
+        raise ConfigError(f"run {path.name} exists already: continue it with --resume, or give another --name")
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise ConfigError(f"--name {path.name}: {path} is no folder; give another --name")
+
+
+def refuse_held(path: Path) -> None:
+    """Raise ConfigError where a live process owns the run at `path`."""
+    if (by := owner(path)) is not None:
+        raise ConfigError(f"run {path.name} is in use by {_describe(by)}")
+
+
+def to_continue(record: RunRecord, path: Path) -> str:
+    """The command that goes on with the run at `path`, or with the experiment that it is of, as it was begun."""
+    words = record.verb.split()
+    if record.verb == IMPORT:  # it passes by what the run holds
+        words += [record.file.removeprefix(f"{IMPORT} "), path.name]
+    else:
+        words += [record.found] if record.verb == RUN else []
+        if record.experiment:  # of an older build's at least this run
+            words += (record.asked or Asked(seeds=[record.seed])).words()
+        words += ["--resume", "--name", record.experiment or path.name]
+    return f"computerrl {shlex.join(words)}{runs_flag(path.parent)}"
+
+
+def runs_flag(runs: Path) -> str:
+    """What a command needs to be told, with a space before it, to find runs in `runs`."""
+    there, here = runs.resolve(), Path.cwd()
+    if there == (here / places.RUNS).resolve():
+        return ""
+    return f" --runs {shlex.quote(str(there.relative_to(here) if there.is_relative_to(here) else there))}"
+
+
+def _describe(by: Owner | None) -> str:
+    return f"process {by.pid} since {by.started}" if by else "another process"
+
+
+def read_record(path: Path) -> RunRecord:
+    """The record of the run at `path`. Raises ConfigError when there is none or it is broken."""
+    try:
+        return msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
+    except OSError as error:
+        raise ConfigError(f"{path} is no run folder: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path / 'run.json'} is broken: {error}") from None
+
+
+def is_run(path: Path) -> bool:
+    """Whether a run, whole or broken, is at `path`."""
+    return os.path.isfile(path / "run.json")
+
+
+def state(path: Path, record: RunRecord) -> str:
+    """One word: running, its verdict, or killed."""
+    if owner(path) is not None:
+        return "running"
+    return record.verdict or "killed"
+
+
+def of_runs(named: str) -> Path:
+    """The folder that --runs names, to list what is in it. Raises ConfigError when it isn't there."""
+    if named != places.RUNS and not Path(named).exists():  # the default is made by the first run
+        raise ConfigError(f"--runs {named}: there is no such folder")
+    return Path(named)
+
+
+def all_runs(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """Every run below `runs` whose record can be read, newest last. Raises ConfigError where `runs` is no folder."""
+    found = [(path, record) for path, record in _records(runs) if isinstance(record, RunRecord)]
+    yield from sorted(found, key=lambda pair: (pair[1].started_s, pair[0].name))
+
+
+def broken(runs: Path) -> list[tuple[Path, str]]:
+    """The runs below `runs` whose record can't be read, and why, by name."""
+    return sorted((path, why) for path, why in _records(runs) if isinstance(why, str))
+
+
+def _records(runs: Path) -> Iterator[tuple[Path, RunRecord | str]]:
+    try:
+        folders = list(runs.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigError(f"--runs {runs}: no folder of runs: {error.strerror}") from None
+    for path in filter(is_run, folders):
+        try:
+            yield path, read_record(path)
+        except ConfigError as error:
+            yield path, str(error)
+
+
+def named(runs: Path, name: str, known: Sequence[str], what: str) -> Path:
+    """The run called `name` below `runs`, which is to be one of `known`. Raises ConfigError calling those `what`."""
+    if name in known:
+        return runs / name
+    if name in {path.name for path, _ in broken(runs)}:
+        read_record(runs / name)  # says what is wrong with it
+    raise ConfigError(f"--name {name}: no such {what} in {runs}; {hint(name, known)}")
+
+
+def find(runs: Path, name: str) -> Path:
+    """The folder of run `name`: a path, a name below `runs`, or `last`. Raises ConfigError with the nearest name."""
+    known = {path.name: path for path, _ in all_runs(runs)}
+    if name in known:
+        return known[name]
+    for path in (runs / name, Path(name)):
+        if is_run(path):
+            return path
+    if name == "last" and known:
+        for _, why in broken(runs):
+            output.line(f"passed by: {why}", to=sys.stderr)
+        return list(known.values())[-1]
+    raise ConfigError(f"no run {name} in {runs}; {hint(name, known)}")
+
+
+def of_experiment(runs: Path, name: str) -> list[Path]:
+    """The training runs of experiment `name` that have begun to play, oldest first; none of any other name."""
+    of_it = [(path, record.arm) for path, record in all_runs(runs) if record.experiment == name]
+    found = [path for path, arm in of_it if arm not in (RECORDING, CLONING)]
+    return [path for path in found if (path / LEDGER).is_file()]
+
+
+def is_of(record: RunRecord, stem: str, file: str) -> bool:
+    """Whether a run is of deploy file `file`, whose folder may have another name by now."""
+    return record.file == file or Path(record.file).stem == stem
+
+
+def newest_of(runs: Path, stem: str, file: str) -> Path:
+    """The newest run of deploy file `file` that is none of an experiment. Raises ConfigError when there is none."""
+
+    def mine(_: Path, record: RunRecord) -> bool:
+        return not record.experiment and record.verb == RUN and is_of(record, stem, file)
+
+    return newest(runs, None, mine, f"run of {file}")
+
+
+def newest(runs: Path, name: str | None, mine: Callable[[Path, RunRecord], bool], what: str) -> Path:
+    """The newest of `mine` below `runs`, or the one called `name`. Raises ConfigError calling those `what`."""
+    known = [path.name for path, record in all_runs(runs) if mine(path, record)]
+    if name is None and not known:
+        raise ConfigError(f"nothing to resume: no {what} in {runs}")
+    return named(runs, name or known[-1], known, what)

@@ -1,0 +1,89 @@
+"""Which weights a person means: a model folder, or a run's at some point.
+
+Invariant: what was located is a whole model folder; a point of a run is named by one of its evaluation rounds or by a
+version, and never stands for other weights than those.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster.config import models
+from actors.cluster.config.suggest import hint
+from actors.cluster.runs import evaluation_rounds, run_folder
+from runtime.errors import ConfigError
+from runtime.messaging.message import Version
+
+BASE = "base"
+NEWEST = "newest"
+BEGIN = Version(lineage=0, step=0)  # of the weights that a run begins with
+_PLACES = ("weights", "kept", "pinned")  # of a run's folder: exports, those kept for good, those of open rounds
+
+
+class Weights(msgspec.Struct, frozen=True, kw_only=True):
+    """Weights and what they are called."""
+
+    folder: str  # Hugging Face folder
+    name: str  # `base`, a run's name or a folder's path, as asked for
+    version: str = "0.0"  # LINEAGE.STEP
+    run: str = ""  # folder of the run that made them
+    at: str = ""  # round, version or `newest`
+
+
+def locate(name: str, runs: Path, at: str = "") -> Weights:
+    """The weights called `name`: `base`, a run's name or folder, `last` (the newest that trained), or a model folder.
+
+    `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default). Raises
+    ConfigError with the nearest name.
+    """
+    if (run := run_of(name, runs)) is not None:
+        return _of_run(run, at or NEWEST)
+    if at and (name == BASE or os.path.isdir(name)):
+        raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
+    if name == BASE:
+        return Weights(folder=str(models.locate("")), name=BASE)
+    if os.path.isdir(name):
+        return Weights(folder=str(models.locate(name)), name=name)
+    known = [BASE, *(path.name for path, _ in run_folder.all_runs(runs))]
+    raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
+
+
+def run_of(name: str, runs: Path) -> Path | None:
+    """The folder of the run called `name`, None where no run is. Raises ConfigError for `last` where none trained."""
+    known = list(run_folder.all_runs(runs))
+    named = {path.name: path for path, _ in known}
+    if name in named:
+        return named[name].resolve()
+    if name == "last":  # an evaluation holds a copy of others' weights and knows none of their rounds
+        made = [path for path, record in known if not record.of_eval and max(exports(path), default=BEGIN) > BEGIN]
+        if not made:
+            raise ConfigError(f"last: no training run in {runs} has made an optimizer step")
+        return made[-1].resolve()
+    return Path(name).resolve() if run_folder.is_run(Path(name)) else None
+
+
+def exports(run: Path) -> dict[Version, Path]:
+    """The weights that the run at `run` holds, by version."""
+    found: dict[Version, Path] = {}
+    for place in _PLACES:
+        for config in (run / place).glob("[0-9]*/config.json"):
+            found.setdefault(Version.parse(config.parent.name), config.parent)
+    return found
+
+
+def _of_run(run: Path, at: str) -> Weights:
+    held = exports(run)
+    if not held or (at == NEWEST and max(held) == BEGIN):  # what it began with is exported before its first step
+        raise ConfigError(f"run {run.name} holds no weights: it ended before its first optimizer step")
+    rounds = {found.name: found.version for found in evaluation_rounds.read_rounds(run)}
+    version = str(max(held)) if at == NEWEST else rounds.get(at, at)
+    by_name = {str(one): path for one, path in sorted(held.items())}
+    if version not in by_name:
+        names = [NEWEST, *(name for name, of in rounds.items() if of in by_name), *by_name]
+        gone = f" (its weights {version} were not kept)" if at in rounds else ""
+        raise ConfigError(f"--at {at}: run {run.name} holds no such weights{gone}; {hint(at, names)}")
+    folder = models.locate(str(by_name[version]))
+    return Weights(folder=str(folder), name=run.name, version=version, run=str(run), at=at)

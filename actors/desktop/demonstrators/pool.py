@@ -1,0 +1,197 @@
+"""The pool of demonstrators as answerers of episodes: one member, or each step by a random one.
+
+Invariant: every answer names the member that gave it and stands in the run's own form; a member that can't be reached
+breaks the attempt as a fault of the infrastructure and is never held against the task.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from actors.desktop.answers import Answer, Prompt
+from actors.desktop.demonstrators.config import EndpointMember, Member, OracleMember, hasty, refuse_bad_pool, who
+from actors.desktop.demonstrators.endpoint import Endpoint, EndpointDown, key_of
+from actors.desktop.demonstrators.rewrite import NOTHING, heard, retell
+from actors.errors import DesktopFault
+from actors.replay.messages import Reservation
+from apis.actions.grammar import Refusal
+from apis.actions.gui import Exit, line
+from apis.actions.reasoning import spoken
+from apis.actions.spaces import ActionSpace, routes_in
+from apis.observation import Observation
+from apis.prompts.compact import Turn, compact_system, render_compact, render_paper
+from apis.tasks import registry as tasks
+from apis.tasks.oracles import Oracle
+from policy.tokenizer import Tokenizer
+
+MIXED = "mixed"  # the ledger's word for an attempt in which everybody takes steps
+DONE = "that is done"
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One step as a member sees it."""
+
+    step: int
+    observation: Observation
+    history: list[Turn]
+    last: str | None
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A member's answer in the run's form, and why it was no action in the member's own, where it was none."""
+
+    text: str
+    refusal: str = ""
+
+
+class _Voice(Protocol):
+    async def say(self, asked: Question) -> Said:
+        """The answer."""
+
+
+class Pool:
+    """The members of a process. `close` when no episode is played any more."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        form: str,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        space: ActionSpace = "both",
+    ) -> None:
+        refuse_bad_pool(members)
+        self._space: ActionSpace = space
+        self._members = {member.name: member for member in members}
+        self._form = form
+        self._environment = environment
+        self._endpoints: dict[str, Endpoint] = {}  # made when first asked: a run that records none needs no key
+
+    async def close(self) -> None:
+        """Close the endpoints' connections."""
+        for endpoint in self._endpoints.values():
+            await endpoint.close()
+
+    def fit(self, task: str) -> list[str]:
+        """The members that can show `task`, in the order of the pool. Raises ConfigError for no such task."""
+        return fitting(list(self._members.values()), task, self._space)
+
+    def answers(self, work: Reservation, tokenizer: Tokenizer) -> PoolAnswers:
+        """An answerer for one attempt: `work.member`, or everybody where it says so."""
+        names = self.fit(work.task) if work.member == MIXED else [work.member]
+        missing = [name for name in names if name not in self._members]
+        if missing or not names:
+            raise DesktopFault("no_demonstrator", f"{work.task}: the pool has no member {work.member}", "task")
+        voices = {name: self._voice(self._members[name], work) for name in names}
+        return PoolAnswers(voices, work.seed, tokenizer)
+
+    def _voice(self, member: Member, work: Reservation) -> _Voice:
+        if isinstance(member, OracleMember):
+            return _OracleVoice(member, work, self._form, self._space)
+        if member.name not in self._endpoints:
+            self._endpoints[member.name] = Endpoint(member, key_of(member, self._environment))
+        return _EndpointVoice(member, self._endpoints[member.name], work, self._form, self._space)
+
+
+def fitting(members: Sequence[Member], task: str, space: ActionSpace = "both") -> list[str]:
+    """Names of the `members` that can show `task` within `space`: an oracle needs its route, or any.
+
+    Raises ConfigError for no such task.
+    """
+    routes = routes_in(space, tasks.family(task).routes)
+    return [
+        one.name
+        for one in members
+        if isinstance(one, EndpointMember) or (one.route in routes if one.route else bool(routes))
+    ]
+
+
+class PoolAnswers:
+    """Answers one attempt."""
+
+    def __init__(self, voices: Mapping[str, _Voice], seed: int, tokenizer: Tokenizer) -> None:
+        self._voices = voices
+        self._seed = seed
+        self._tokenizer = tokenizer
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        """What the member whose turn it is says. Raises DesktopFault when it can't be reached."""
+        name = who(list(self._voices), self._seed, step)
+        start = time.monotonic()
+        said = await self._voices[name].say(Question(step, observation, history, last))
+        text = said.text
+        return Answer(
+            text=text,
+            refusal=said.refusal,
+            prompt_ids=self._tokenizer.prompt_ids(prompt.user, prompt.system),
+            response_ids=self._tokenizer.response_ids(text),
+            logprobs=[],
+            spans=[],
+            seconds=time.monotonic() - start,
+            by=name,
+        )
+
+
+class _OracleVoice:
+    def __init__(self, member: OracleMember, work: Reservation, form: str, space: ActionSpace) -> None:
+        self._oracle: Oracle = tasks.oracle(
+            work.task, seed=work.seed, noise=member.noise, route=member.route, space=space
+        )
+        self._haste = member.haste
+        self._seed = work.seed
+        self._form = form
+
+    async def say(self, asked: Question) -> Said:
+        if hasty(self._haste, self._seed, asked.step):
+            done = line(Exit(success=True))
+            paper = f"<think>{DONE}</think>\n```python\n{done}\n```"
+            return Said(f"{DONE}\n{done}" if self._form == "compact" else paper)
+        return Said(self._oracle.answer(asked.observation, asked.history, self._form))
+
+
+class _EndpointVoice:
+    def __init__(
+        self, member: EndpointMember, endpoint: Endpoint, work: Reservation, form: str, space: ActionSpace
+    ) -> None:
+        self._member = member
+        self._endpoint = endpoint
+        self._instruction = tasks.task(work.task).instruction
+        self._said: dict[int, str] = {}  # by step; an episode's steps bound it
+        self._seed = work.seed
+        self._form = form
+        self._space: ActionSpace = space
+
+    async def say(self, asked: Question) -> Said:
+        observation, history = asked.observation, self._remembered(asked.history)
+        if self._member.form == "paper":
+            messages = render_paper(
+                self._instruction, observation.app, history, observation, asked.last, space=self._space
+            )
+        else:
+            system = compact_system(observation.app, self._space)
+            user = render_compact(self._instruction, history, observation, asked.last, self._space)
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        try:
+            found = await self._endpoint.complete(messages, self._seed + asked.step)
+        except EndpointDown as error:
+            raise DesktopFault("demonstrator_unavailable", str(error), "sampler") from error
+        self._said[asked.step] = spoken(found.text).said.strip() or NOTHING
+        action = heard(found.text, observation, asked=self._member.form, cut=found.cut)
+        told = retell(found.text, observation, asked=self._member.form, wanted=self._form, cut=found.cut)
+        return Said(told, action.reason if isinstance(action, Refusal) else "")
+
+    def _remembered(self, history: list[Turn]) -> list[Turn]:
+        """The steps so far: its own answers without their reasoning, others' as bare actions in its form."""
+        turns = []
+        for step, turn in enumerate(history):
+            line = turn.line or "refused"
+            others = f"```python\n{line}\n```" if self._member.form == "paper" else line
+            turns.append(msgspec.structs.replace(turn, answer=self._said.get(step, others)))
+        return turns

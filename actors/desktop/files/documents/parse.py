@@ -1,0 +1,50 @@
+"""Spreadsheet files of either format, text documents and presentations.
+
+Invariant: for any bytes the answer is a bounded value or RefusedError, and MemoryError where memory is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.desktop.files.documents import docx, odp, ods, xlsx
+from actors.desktop.files.documents.archive import Archive
+from actors.desktop.files.documents.bounds import Bounds, Budget, RefusedError
+from actors.desktop.files.documents.program import written_by
+
+_COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")  # what an encrypted xlsx is wrapped into, and what old formats are
+
+
+def workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The workbook as `apis.tasks.verify.verify.Workbook` has it. Raises RefusedError."""
+    if data.startswith(_COMPOUND):
+        raise RefusedError("encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "not_a_workbook")
+    budget = Budget(bounds)
+    archive = Archive(data, budget)
+    is_ods = "mimetype" in archive and archive.read("mimetype", len(ods.MIME) + 2).strip() == ods.MIME
+    grids = ods.read(archive, budget) if is_ods else xlsx.read(archive, budget)
+    return {"sheets": [grid.answer() for grid in grids], "program": written_by(archive)}
+
+
+def paper(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The text document as `apis.tasks.verify.verify.Paper` has it. Raises RefusedError."""
+    budget = Budget(bounds)
+    try:
+        if data.startswith(_COMPOUND):
+            raise RefusedError("encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "not_a_workbook")
+        archive = Archive(data, budget)
+        return {**docx.read(archive, budget), "program": written_by(archive)}
+    except RefusedError as refused:
+        raise RefusedError("not_a_paper" if str(refused) == "not_a_workbook" else str(refused)) from None
+
+
+def deck(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The presentation as `apis.tasks.verify.verify.Deck` has it. Raises RefusedError."""
+    budget = Budget(bounds)
+    try:
+        archive = Archive(data, budget)
+        return {"slides": odp.read(archive, budget), "program": written_by(archive)}
+    except RefusedError as refused:
+        if str(refused) == "not_a_workbook":  # what is shared with spreadsheets calls a broken file so
+            raise RefusedError("not_a_deck") from None
+        raise

@@ -1,0 +1,180 @@
+"""Reading a guest's HOME from the host, without the guest's help and without trusting it.
+
+Invariant: this process never opens a path that the guest controls; a worker with the guest's own rights does, bounded
+in size and time, and what it says is checked against what was ordered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.files.documents.bounds import Bounds
+from actors.desktop.users import lends_users
+from apis.tasks.verify.manifest import MANIFEST, Manifest
+from apis.tasks.verify.verify import KINDS, Deck, Paper, Wanted, Workbook
+
+ROOT = Path(__file__).resolve().parents[3]
+# Isolated from the environment and without site packages; the program's own folder comes last on the path.
+WORKER = (
+    sys.executable,
+    "-I",
+    "-S",
+    "-c",
+    "import sys; sys.path.append(sys.argv[1]); from actors.desktop.files.worker import main; main()",
+    str(ROOT),
+)
+WORKER_S = 30.0
+READER_UID = 19_999  # who parses files that came from another machine: a user that owns nothing here
+
+
+class Refusal(StrEnum):
+    """Why a path was not read."""
+
+    MISSING = "missing"
+    BAD_PATH = "bad_path"  # absolute, or with .. or NUL in it
+    LINK = "link"
+    NOT_REGULAR = "not_regular"
+    TOO_BIG = "too_big"
+    FORBIDDEN = "forbidden"  # the guest took away its own right to read it
+    NOT_A_WORKBOOK = "not_a_workbook"
+    NOT_A_PAPER = "not_a_paper"  # no text document
+    NOT_A_DECK = "not_a_deck"  # no presentation
+    ENCRYPTED = "encrypted"
+    ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
+    XML_ENTITY = "xml_entity"  # has a document type or entities of its own
+    TOO_SLOW = "too_slow"  # used up the processor time of one file, or of all
+    BROKE_READER = "broke_reader"  # the parser crashed on it
+
+
+class CensusLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds of a look at all of a HOME; a file beyond those of bytes is known by its inode and times."""
+
+    paths: int = 24_000  # a sandbox's disk has fewer inodes
+    chars: int = 4 << 20  # of all paths
+    depth: int = 40  # of folders in folders
+    file_bytes: int = 4 << 20
+    bytes: int = 64 << 20
+    cpu_s: float = 3.0
+
+
+class ReadLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds of one read of a HOME."""
+
+    file_bytes: int = 16 << 20
+    total_bytes: int = 64 << 20
+    paths: int = 256
+    listing: int = 4096  # names in one folder
+    cpu_s: float = 6.0  # for all files: far less than WORKER_S, which is a fault and no refusal
+    workbook: Bounds = Bounds()
+    census: CensusLimits = CensusLimits()
+
+
+class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """One path of HOME: a file's bytes or document, a folder's names (sorted; folders end in "/"), or a refusal.
+
+    Of HOME itself there may be the manifest.
+    """
+
+    path: str
+    data: bytes | None = None
+    names: list[str] | None = None
+    workbook: Workbook | None = None
+    paper: Paper | None = None
+    deck: Deck | None = None
+    manifest: Manifest | None = None
+    refusal: Refusal | None = None
+
+
+class _Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    path: str
+    size: int | None = None
+    as_: str = "bytes"
+    names: list[str] | None = None
+    refusal: Refusal | None = None
+
+
+def parse(wanted: list[Wanted], output: bytes) -> list[FileSeen]:
+    """The worker's answer as values. Raises DesktopFault when it is not what was ordered."""
+    head, _, body = output.partition(b"\n")
+    try:
+        results = msgspec.json.decode(head, type=list[_Result])
+        if [one.path for one in results] != [want.path for want in wanted]:
+            raise fault(FaultCause.OUTSIDE_VIEW, "the reading worker answered something else than was ordered")
+        if sum(one.size or 0 for one in results) != len(body):
+            raise fault(FaultCause.OUTSIDE_VIEW, "the reading worker's answer has another size than it says")
+        seen, at = [], 0
+        for one in results:
+            data = None if one.size is None else body[at : at + one.size]
+            at += one.size or 0
+            if data is not None and one.as_ == MANIFEST:
+                seen.append(FileSeen(path=one.path, manifest=msgspec.json.decode(data, type=Manifest)))
+            elif data is not None and one.as_ in KINDS:
+                document = msgspec.json.decode(data, type=KINDS[one.as_])
+                book = document if isinstance(document, Workbook) else None
+                text = document if isinstance(document, Paper) else None
+                deck = document if isinstance(document, Deck) else None
+                seen.append(FileSeen(path=one.path, workbook=book, paper=text, deck=deck))
+            else:
+                seen.append(FileSeen(path=one.path, data=data, names=one.names, refusal=one.refusal))
+    except msgspec.DecodeError as error:
+        raise fault(FaultCause.OUTSIDE_VIEW, f"the reading worker's answer: {error}"[:300]) from error
+    return seen
+
+
+def _run(order: bytes) -> bytes:
+    done = subprocess.run(WORKER, input=order, capture_output=True, timeout=WORKER_S, check=False)
+    if done.returncode:
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise fault(FaultCause.OUTSIDE_VIEW, f"the reading worker ended with {done.returncode}: {''.join(last)[:200]}")
+    return done.stdout
+
+
+async def _ordered(order: dict[str, object], wanted: list[Wanted], limits: ReadLimits, given: bytes) -> list[FileSeen]:
+    if len(wanted) > limits.paths:
+        raise ValueError(f"{len(wanted)} paths, at most {limits.paths}")
+    bounds = msgspec.to_builtins(limits)
+    line = json.dumps({**bounds, **order}).encode() + b"\n"
+    try:
+        output = await asyncio.to_thread(_run, line + given)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise fault(FaultCause.OUTSIDE_VIEW, f"the reading worker: {error}"[-300:]) from error
+    return parse(wanted, output)
+
+
+async def read_home(home: str, uid: int, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
+    """What is wanted below `home`: regular files and folder listings, in that order. Raises DesktopFault.
+
+    The path "" lists `home` itself, or as a manifest all that lies in it.
+
+    More than `limits.paths` paths is a ValueError.
+    """
+    wants = [msgspec.structs.asdict(want) for want in wanted]
+    return await _ordered({"home": home, "uid": uid, "wanted": wants}, wanted, limits, b"")
+
+
+async def as_wanted(wanted: list[Wanted], seen: list[FileSeen], limits: ReadLimits) -> list[FileSeen]:
+    """Files that were read elsewhere, with those that are wanted as documents parsed by a worker of this machine.
+
+    Raises DesktopFault.
+    """
+    books = [
+        (want, one.data) for want, one in zip(wanted, seen, strict=True) if want.as_ in KINDS and one.data is not None
+    ]
+    if not books:
+        return seen
+    wants = [{**msgspec.structs.asdict(want), "size": len(data)} for want, data in books]
+    given = b"".join(data for _, data in books)
+    order: dict[str, object] = {"home": "", "uid": READER_UID if lends_users() else 0, "wanted": wants}
+    parsed = iter(await _ordered(order, [want for want, _ in books], limits, given))
+    return [
+        next(parsed) if want.as_ in KINDS and one.data is not None else one
+        for want, one in zip(wanted, seen, strict=True)
+    ]

@@ -1,0 +1,174 @@
+"""The process that reads a guest's files: `outside.py` starts it, it drops its rights, reads, answers and ends.
+
+Invariant: only regular files below the given folder are read and no link is followed anywhere on the way; by the first
+look at the guest's files the process has the guest's user, no other right, and bounded memory and processor time. A
+file that is wanted as a workbook or another document is parsed in a child of its own, so what ends the child refuses
+that file alone. What all files together cost is bounded far below what ends this process, so that a guest's files never
+look like its fault.
+
+Standard library only, and parsers only where a document is wanted, so that it starts in milliseconds. Input: one JSON
+line, and the bytes of files that were read elsewhere. Output: one JSON line of results, then the files' bytes, or
+documents and the manifest as JSON, in the same order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import stat
+import sys
+
+from actors.desktop.files import census
+from actors.desktop.providers.refused import RefusedError
+
+TYPE_CHECKING = False  # as in `typing`, which takes longer to load than most files take to be read
+if TYPE_CHECKING:
+    from typing import Any
+
+CPU_S = 20
+SPARE_BYTES = 256 << 20
+
+
+def _step(name: str, folder: int) -> int:
+    """A descriptor of `name` in `folder`; nothing is followed, nothing blocks."""
+    try:
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        kind = "missing"
+    except PermissionError:
+        kind = "forbidden"
+    except OSError:  # a socket, a name too long, or a link
+        kind = "not_regular"
+    try:
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            kind = "link"
+    except OSError:  # nothing to tell apart
+        raise RefusedError(kind) from None
+    raise RefusedError(kind)
+
+
+def _names(folder: int, most: int, listing: int) -> list[str]:
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = os.fsencode(entry.name).decode("utf-8", "backslashreplace")
+            names.append(name + "/" if entry.is_dir(follow_symlinks=False) else name)
+            most -= len(names[-1])
+            if len(names) > listing or most < 0:
+                raise RefusedError("too_big")
+    return sorted(names)
+
+
+def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]:
+    """The bytes of a regular file of at most `most` bytes, or the sorted names of a folder, at most `listing`.
+
+    Raises RefusedError.
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path:
+        raise RefusedError("bad_path")
+    at = os.dup(home)
+    try:
+        for part in parts:
+            below = _step(part, at)
+            os.close(at)
+            at = below
+        status = os.fstat(at)
+        if stat.S_ISDIR(status.st_mode):
+            return _names(at, most, listing)
+        if not stat.S_ISREG(status.st_mode):
+            raise RefusedError("not_regular")
+        data = bytearray()
+        while len(data) <= most and (part_read := os.read(at, min(1 << 20, most + 1 - len(data)))):
+            data += part_read
+        if len(data) > most:
+            raise RefusedError("too_big")
+        return bytes(data)
+    finally:
+        os.close(at)
+
+
+def _cpu_s() -> float:
+    """Processor seconds of this process and of the children that it has buried."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list[dict[str, Any]], list[bytes]]:
+    """One result per thing that is wanted, and the bytes of those that were read.
+
+    `home` is an open folder; an entry with a "size" is not looked for there but is the next bytes of `given`. What is
+    wanted once "cpu_s" of processor time are used is refused unread.
+    """
+    results: list[dict[str, Any]] = []
+    blobs: list[bytes] = []
+    left, at = int(order["total_bytes"]), 0
+    until = _cpu_s() + order["cpu_s"]
+    for want in order["wanted"]:
+        path = want["path"]
+        try:
+            if "size" in want:
+                found: bytes | list[str] = given[at : at + want["size"]]
+                at += want["size"]
+            left_s = until - _cpu_s()
+            if left_s <= 0:
+                raise RefusedError("too_slow")
+            if want["as_"] == "manifest":
+                found = json.dumps(census.take(home, order["census"])).encode()
+            elif "size" not in want:
+                found = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
+            if isinstance(found, list):
+                left -= sum(map(len, found))
+                results.append({"path": path, "names": found})
+                continue
+            kind = want["as_"]
+            blob = found if kind in ("bytes", "manifest") else document(found, kind, order["workbook"], left, left_s)
+            left -= max(len(found), len(blob))
+        except RefusedError as error:
+            results.append({"path": path, "refusal": str(error)})
+            continue
+        except OSError:  # a folder whose listing is forbidden
+            results.append({"path": path, "refusal": "forbidden"})
+            continue
+        blobs.append(blob)
+        results.append({"path": path, "size": len(blob), "as_": kind})
+    return results, blobs
+
+
+def document(data: bytes, kind: str, bounds: dict[str, int], left: int, left_s: float) -> bytes:
+    """The document as JSON, within its bounds and what is left for all; the kernel counts whole seconds.
+
+    Raises RefusedError.
+    """
+    from actors.desktop.files.documents.bounds import Bounds
+    from actors.desktop.files.fork import parsed
+
+    answer_bytes, cpu_s = min(bounds["answer_bytes"], left), min(bounds["cpu_s"], int(left_s) + 1)
+    return parsed(data, Bounds(**{**bounds, "answer_bytes": answer_bytes, "cpu_s": cpu_s}), kind)
+
+
+def drop_rights(uid: int, memory_bytes: int) -> None:
+    """Become `uid` for good, when there is a right to; bound memory and processor time."""
+    if os.geteuid() == 0 and uid:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def main() -> None:
+    """Read the order, become harmless, answer."""
+    order = json.loads(sys.stdin.buffer.readline())
+    # The folder itself is the host's path; opened first, so that a guest that locks it up can't make a fault of it.
+    folder = order["home"]
+    home = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) if folder else -1
+    drop_rights(int(order["uid"]), SPARE_BYTES + 3 * int(order["total_bytes"]))
+    results, blobs = read_all(home, order, sys.stdin.buffer.read())
+    out = sys.stdout.buffer
+    out.write(json.dumps(results).encode() + b"\n")
+    for blob in blobs:
+        out.write(blob)
+    out.flush()

@@ -1,0 +1,151 @@
+"""A leased desktop as an episode sees it: calls, and files once it is frozen.
+
+Invariant: what ends a desktop is judged here, from what the host saw, into the policy's doing (AgentBrokeDesktop) or
+a fault of the infrastructure (DesktopFault); nothing else comes out of a call but the agent's own refusals. Every use
+is checked against the lease first, and a desktop that was taken back meanwhile is nobody's doing (LeaseLost).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from actors.desktop.faults import BrokenBy, FaultCause, LinkState, judge
+from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal
+from actors.desktop.link import LinkDown, seen_of
+from actors.desktop.pool.pool import BootedDesktop
+from actors.errors import AgentBrokeDesktop, DesktopFault
+from apis.tasks.verify.manifest import MANIFEST, Manifest
+from apis.tasks.verify.verify import FileView, Wanted
+from runtime.errors import ProtocolError
+
+CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
+
+
+_ALL = Wanted("", MANIFEST)
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """What was read of a desktop in one go: the files that were wanted, and the manifest of its HOME."""
+
+    read: Callable[[str], FileView]
+    manifest: Manifest
+
+
+class Body:
+    """One desktop, from lease to retirement. Raises ProtocolError for a desktop that nobody leased."""
+
+    def __init__(self, booted: BootedDesktop) -> None:
+        if booted.lease is None:
+            raise ProtocolError(f"desktop {booted.desktop.name} is a spare: acquire it from its pool")
+        self._lives = booted.lives
+        self._lease = booted.lease
+        self._provider = booted.provider
+        self._desktop = booted.desktop
+        self._link = booted.link
+        self.home = booted.desktop.home
+        self._acted = False
+        self._left_s = CALLS_SHARE * (booted.lease.until - booted.lease.since)
+
+    @property
+    def acted(self) -> bool:
+        """Whether the policy has acted on it."""
+        return self._acted
+
+    @acted.setter
+    def acted(self, acted: bool) -> None:
+        """Say that the policy is about to act. Raises LeaseLost; nothing takes it back."""
+        if acted:
+            self._lives.act(self._lease, time.monotonic())
+            self._acted = True
+
+    async def call(self, method: str, args: dict[str, Any], timeout_s: float) -> Any:
+        """Call the in-guest agent. Raises GuestRefused, AgentBrokeDesktop, DesktopFault (LeaseLost among them)."""
+        began = time.monotonic()
+        self._lives.may_call(self._lease, began)
+        if self._left_s <= 0:
+            raise AgentBrokeDesktop(BrokenBy.TOO_SLOW, f"calls took over {100 * CALLS_SHARE:.0f} % of the lease's time")
+        try:
+            return await self._link.call(method, timeout_s=timeout_s, **args)
+        except LinkDown as down:
+            self._lives.may_call(self._lease, time.monotonic())  # taken back and killed under the call
+            health = await self._provider.probe(self._desktop)
+            raise judge(seen_of(health, down, acted=self.acted, ready=True)) from down
+        finally:
+            if self.acted:
+                self._left_s -= time.monotonic() - began
+
+    async def manifest(self, timeout_s: float) -> Manifest:
+        """What lies in its HOME, from outside and while its programs run; nothing is asked of them.
+
+        Raises DesktopFault, for a HOME that is too large to be looked at, too.
+        """
+        self._lives.may_call(self._lease, time.monotonic())
+        try:
+            async with asyncio.timeout(timeout_s):
+                (seen,) = await self._provider.read_home(self._desktop, [_ALL], ReadLimits())
+        except TimeoutError:
+            raise DesktopFault("verify_timeout", f"not looked at within {timeout_s:g} s", "verifier") from None
+        found = _manifest_of(seen)
+        if found.cut:
+            raise DesktopFault("home_too_large", f"HOME at the start: {found.cut}", "task")
+        return found
+
+    async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Frozen:
+        """Freeze the desktop for good and read what is `wanted` of its HOME, and its manifest, from outside.
+
+        Raises DesktopFault, and AgentBrokeDesktop where the policy has ended what would freeze it.
+        """
+        try:
+            self._lives.freeze(self._lease, time.monotonic())
+            async with asyncio.timeout(timeout_s):
+                await self._freeze()
+                self._lives.may_read(self._lease, time.monotonic())
+                return await self.look(wanted)
+        except TimeoutError:
+            raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
+
+    async def look(self, wanted: list[Wanted]) -> Frozen:
+        """What is `wanted` of HOME, and its manifest, from outside as they are now. Raises DesktopFault."""
+        all_of_it, *files = await self._provider.read_home(self._desktop, [_ALL, *wanted], ReadLimits())
+        seen = {file.path: view_of(file, self.home) for file in files}
+        unasked = FileView(kind="refused", reason="it was not asked for beforehand")
+        return Frozen(lambda path: seen.get(path, unasked), _manifest_of(all_of_it))
+
+    async def _freeze(self) -> None:
+        try:
+            await self._provider.freeze(self._desktop)
+        except DesktopFault as error:
+            self._lives.may_read(self._lease, time.monotonic())  # taken back and killed meanwhile: nobody's doing
+            health = await self._provider.probe(self._desktop)
+            if health.alive and self.acted and error.cause == FaultCause.STILL_RUNNING:
+                raise AgentBrokeDesktop(BrokenBy.STILL_RUNNING, error.detail) from error
+            if health.alive:
+                raise
+            down = LinkDown(LinkState.LOST, error.detail)
+            raise judge(seen_of(health, down, acted=self.acted, ready=True)) from error
+
+
+def _manifest_of(seen: FileSeen) -> Manifest:
+    return Manifest(cut=f"it was not looked at: {seen.refusal}") if seen.manifest is None else seen.manifest
+
+
+def view_of(file: FileSeen, home: str) -> FileView:
+    """What the host saw of a path, as verifiers want it; `home` is HOME as the desktop's programs call it."""
+    if file.workbook is not None:
+        return FileView(kind="workbook", workbook=file.workbook)
+    if file.paper is not None:
+        return FileView(kind="paper", paper=file.paper)
+    if file.deck is not None:
+        return FileView(kind="deck", deck=file.deck)
+    if file.data is not None:
+        return FileView(kind="file", data=file.data, home=home)
+    if file.names is not None:
+        return FileView(kind="folder", names=tuple(file.names))
+    if file.refusal is Refusal.MISSING:
+        return FileView(kind="missing")
+    return FileView(kind="refused", reason=str(file.refusal))

@@ -1,0 +1,121 @@
+"""The contract of a provider: five verbs, and what a desktop is to those who use it.
+
+Invariant: whoever holds a `Desktop` can reach it with nothing but its fields, and can be sure whom he reaches, because
+the host key is pinned; only the provider that booted it may destroy it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import msgspec
+
+from actors.desktop.config import SandboxConfig, ScreenConfig
+from actors.desktop.files.read_home import FileSeen, ReadLimits
+from apis.tasks.verify.verify import Wanted
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where SSH answers: a Unix socket's path, or a host and a port."""
+
+    socket: str = ""
+    host: str = ""
+    port: int = 0
+
+
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host sees of a desktop without asking it."""
+
+    home: str  # the guest's HOME as a path on this host
+    uid: int  # the user that the guest's processes are on this host
+    init_pid: int  # first process of the desktop's process namespace; its death ends all the others
+    cgroups: dict[str, str]  # folder by controller: memory, pids, cpu, ... (v1), or "unified" (v2)
+
+
+class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What kind of desktop to boot."""
+
+    width: int = 1280
+    height: int = 720
+    home_template: str = ""  # a folder copied to HOME; empty: the program's settings, LibreOffice's as set-up made them
+    memory_bytes: int = 1500 << 20
+    disk_bytes: int = 512 << 20
+    processes: int = 600
+    open_files: int = 512  # descriptors of one process
+    terminals: int = 64
+
+    @classmethod
+    def of(cls, config: SandboxConfig, screen: ScreenConfig) -> DesktopSpec:
+        """A desktop as the settings want it."""
+        return cls(
+            width=screen.width, height=screen.height, home_template=screen.home_template,
+            memory_bytes=config.memory_mib << 20, disk_bytes=config.disk_mib << 20, processes=config.processes,
+            open_files=config.open_files, terminals=config.terminals,
+        )  # fmt: skip
+
+
+class Desktop(msgspec.Struct, frozen=True, kw_only=True):
+    """A running desktop."""
+
+    name: str
+    provider: str
+    endpoint: Endpoint
+    username: str
+    host_key: bytes  # OpenSSH public key line: the only one that a client may accept
+    client_key: bytes  # OpenSSH private key
+    agent: tuple[str, ...]  # command line of the in-guest agent
+    home: str  # HOME as the guest sees it
+    outside: Outside | None = None
+    warnings: tuple[str, ...] = ()  # limits that could not be set
+
+    def __repr__(self) -> str:  # the private key stays out of logs
+        return f"Desktop({self.name!r}, {self.endpoint!r})"
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host sees of a desktop now; evidence for `faults.judge`."""
+
+    alive: bool
+    said: str = ""  # the end of what its sandbox has said
+    exit_signal: int = 0
+    oom_kills: int = 0
+    limit_hits: int = 0  # times that it reached its own limit of memory
+    processes_refused: int = 0  # times that it reached its own limit of processes
+    reachable: bool = True
+    memory_left: float = 1.0
+    cpu_s: float = 0.0  # processor seconds since boot, 0 where unknown
+
+
+class Provider(ABC):
+    """Boots desktops, looks at them and throws them away; and holds them still and reads them for the verifier."""
+
+    @abstractmethod
+    async def boot(self, spec: DesktopSpec) -> Desktop:
+        """Start a desktop and return as soon as a connection to its endpoint will be answered or refused.
+
+        Raises DesktopFault.
+        """
+
+    @abstractmethod
+    async def probe(self, desktop: Desktop) -> Health:
+        """What the host sees; never talks to the agent and never raises for a desktop that is gone."""
+
+    @abstractmethod
+    async def destroy(self, desktop: Desktop) -> None:
+        """End all of its processes and remove what it held. A second call does nothing."""
+
+    @abstractmethod
+    async def freeze(self, desktop: Desktop) -> None:
+        """Stop all of its processes, so that what it stored holds still. Raises DesktopFault."""
+
+    @abstractmethod
+    async def read_home(self, desktop: Desktop, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
+        """What is wanted of HOME, in that order, read without the guest's help.
+
+        A path that is missing, a link, too big or no workbook comes back as a refusal in its place. Raises
+        DesktopFault.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Destroy all desktops that are left and remove the provider's own folder."""

@@ -1,0 +1,350 @@
+"""Desktops as sessions on machines that are reached by SSH and have the guest packages.
+
+Invariant: a session lives exactly as long as the channel that started it: when this process ends, however it ends, the
+machine's SSH server closes that channel, and the session kills what it started and removes its folder by itself.
+
+Weaker than a sandbox: all sessions of a machine share its user, and what the verifier reads comes over SSH from that
+same machine. Give it a machine (or a virtual one) that holds nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import shlex
+from collections.abc import AsyncIterator
+
+import asyncssh
+import msgspec
+
+from actors.desktop.config import HostsConfig, MachineConfig
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.files import read_home as outside
+from actors.desktop.files.read_home import FileSeen, ReadLimits
+from actors.desktop.provider import Desktop, DesktopSpec, Endpoint, Health, Provider
+from actors.desktop.providers import ssh_files
+from actors.errors import DesktopFault
+from apis.guest.session.members import NOT_STOPPED
+from apis.tasks.verify.verify import Wanted
+from runtime.errors import ConfigError
+
+PYTHON = "/usr/bin/python3"
+MARK = "COMPUTERRL_DESKTOP"  # as in the guest's session: what it starts carries this in its environment
+CONNECT_S = 10.0
+UPLOAD_S = 30.0
+ANSWER_S = 30.0
+END_S = 30.0  # for a session to end by itself
+FREEZE_S = 15.0  # longer than a keeper takes to say that it could not, and within the time that verifying has
+RESTS_S = 60.0  # a machine on which a boot failed is passed over for so long while another has a free seat
+SEAT_S = 20.0  # for a desktop that is being given back, within the time that the pool lets a boot take
+SESSIONS_EACH = 8  # on one connection
+READ_S = 30.0
+
+
+class _Line:
+    """One connection to a machine, made anew when it was lost."""
+
+    def __init__(self, machine: _Machine) -> None:
+        self._machine = machine
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._connecting = asyncio.Lock()
+        self.keepers = 0  # sessions that it holds
+
+    async def connection(self) -> asyncssh.SSHClientConnection:
+        """The connection. Raises DesktopFault."""
+        machine = self._machine
+        async with self._connecting:
+            if self._connection is None or self._connection.is_closed():
+                try:
+                    async with asyncio.timeout(CONNECT_S):
+                        self._connection = await asyncssh.connect(
+                            machine.config.host,
+                            machine.config.port,
+                            username=machine.config.user,
+                            client_keys=[machine.client_key],
+                            known_hosts=([machine.host_key], [], []),
+                            config=None,
+                            agent_path=None,
+                            keepalive_interval=15,
+                        )
+                except (OSError, asyncssh.Error) as error:
+                    raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
+            return self._connection
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            async with asyncio.timeout(CONNECT_S):
+                await self._connection.wait_closed()
+
+
+class _Machine:
+    """One machine: its settings, its keys and the connections by which this host controls it.
+
+    A server allows a connection ten sessions (`MaxSessions`, unless told otherwise): so keepers share one by eights,
+    and errands (uploads, looks from outside) have one of their own, a few at a time.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self.config = config
+        try:
+            self.host_key = asyncssh.import_public_key(config.host_key)
+            self.client_key = asyncssh.read_private_key(config.client_key)
+        except (OSError, asyncssh.KeyImportError) as error:
+            raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
+        self.used = 0
+        self.failed = -math.inf  # when a boot on it last did, by the loop's clock
+        self._lines: list[_Line] = []
+        self._errands = _Line(self)
+        self._turn = asyncio.Semaphore(SESSIONS_EACH)
+
+    def keeper_line(self) -> _Line:
+        """The connection for one keeper more, which the caller counts."""
+        free = next((line for line in self._lines if line.keepers < SESSIONS_EACH), None)
+        if free is None:
+            free = _Line(self)
+            self._lines.append(free)
+        return free
+
+    @contextlib.asynccontextmanager
+    async def errand(self) -> AsyncIterator[asyncssh.SSHClientConnection]:
+        """A connection with room for one session, for as long as this holds. Raises DesktopFault."""
+        async with self._turn:
+            yield await self._errands.connection()
+
+    async def close(self) -> None:
+        for line in (self._errands, *self._lines):
+            await line.close()
+
+    async def run_checked(self) -> bool:
+        """Whether the machine carries out a command now."""
+        try:
+            async with asyncio.timeout(CONNECT_S), self.errand() as connection:
+                done = await connection.run("true", check=False)
+        except (DesktopFault, asyncssh.Error, OSError):
+            return False
+        return done.exit_status == 0
+
+    async def remove(self, folder: str) -> None:
+        """Remove what an upload left; what is out of reach stays."""
+        with contextlib.suppress(DesktopFault, asyncssh.Error, OSError):
+            async with asyncio.timeout(CONNECT_S), self.errand() as connection:
+                await connection.run(shlex.join(["rm", "-rf", "--", folder]), check=False)
+
+
+class _Session(msgspec.Struct):
+    """One desktop on a machine. `keeper` is the process that holds it; the end of its input ends the session."""
+
+    machine: _Machine
+    line: _Line  # that holds the keeper
+    folder: str
+    token: str
+    keeper: asyncssh.SSHClientProcess[str]
+    given_back: bool = False  # its seat
+
+    @property
+    def held(self) -> bool:
+        """Whether the keeper lives: it has not ended its output, nor has its connection been lost."""
+        return not (self.keeper.is_closing() or self.keeper.stdout.at_eof())
+
+    async def ask(self, word: str, answer: str, silent: FaultCause, within_s: float = ANSWER_S) -> None:
+        """Say a word to the keeper and wait for its answer. Raises DesktopFault, `silent` where none comes in time."""
+        try:
+            async with asyncio.timeout(within_s):
+                if word:
+                    self.keeper.stdin.write(word + "\n")
+                said = await self.keeper.stdout.readline()
+                if said == answer + "\n":
+                    return
+                if said.startswith(NOT_STOPPED):
+                    raise fault(FaultCause.STILL_RUNNING, said.strip()[:200])
+                error = (await self.keeper.stderr.read(2000)).strip().splitlines()[-1:]
+        except TimeoutError:
+            raise fault(silent, f"{self.folder}: no {answer!r} within {within_s:g} s") from None
+        except (OSError, asyncssh.Error) as error_:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: {error_}"[:300]) from error_
+        raise fault(FaultCause.BOOT_FAILED, f"{self.folder}: {''.join(error)[:200] or 'the session ended'}")
+
+    async def end(self) -> None:
+        """Let the session end itself, or end it where its keeper was killed or stopped.
+
+        Raises DesktopFault when it does not end.
+        """
+        if not self.held:
+            await self._sweep()
+            return
+        try:
+            async with asyncio.timeout(END_S):
+                self.keeper.stdin.write_eof()
+                await self.keeper.wait_closed()
+        except TimeoutError:
+            await self._sweep()
+        except (OSError, asyncssh.Error) as error:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: {error}"[:300]) from error
+
+    async def _sweep(self) -> None:
+        """End and remove all that a keeper which can't do so has left, itself among it. Raises DesktopFault."""
+        self.keeper.close()
+        folder = shlex.quote(self.folder)
+        sweep = shlex.join([PYTHON, "-I", f"{self.folder}/guest", "sweep", self.token, self.folder])
+        command = f"! test -e {folder} || {sweep} || ! test -e {folder}"  # it may have ended itself meanwhile
+        try:
+            async with asyncio.timeout(ANSWER_S), self.machine.errand() as connection:
+                done = await connection.run(command, check=False)
+        except (TimeoutError, OSError, asyncssh.Error) as error:
+            detail = f"{self.folder}: {str(error) or 'it was not removed'}"
+            raise fault(FaultCause.MACHINE_UNREACHABLE, detail[:300]) from error
+        if done.exit_status:
+            raise fault(FaultCause.BOOT_FAILED, f"{self.folder}: not removed: {str(done.stderr)[-200:]}")
+
+
+class HostsProvider(Provider):
+    """Spreads desktops over the configured machines, the least used first, those where a boot has just failed last."""
+
+    def __init__(self, config: HostsConfig) -> None:
+        if not config.machines:
+            raise ConfigError("desktops.provider.machines is empty")
+        self._machines = [_Machine(machine) for machine in config.machines]
+        self._free = asyncio.Semaphore(config.seats)
+        self._sessions: dict[str, _Session] = {}
+
+    async def boot(self, spec: DesktopSpec) -> Desktop:
+        """See `Provider.boot`: uploads the agent and HOME, and starts a session of the machine's ordinary user.
+
+        Waits up to `SEAT_S` while all seats of all machines are taken: one is about to be given back.
+        """
+        try:
+            async with asyncio.timeout(SEAT_S):
+                await self._free.acquire()
+        except TimeoutError:
+            raise fault(FaultCause.NO_SPARE, "all seats of all machines are taken") from None
+        now = asyncio.get_running_loop().time()
+        free = (one for one in self._machines if one.used < one.config.seats)
+        machine = min(free, key=lambda one: (now < one.failed + RESTS_S, one.used))
+        machine.used += 1
+        token = os.urandom(8).hex()
+        folder = f"{machine.config.folder}/computerrl-{token}"
+        try:
+            session = await self._start(machine, folder, token, spec)
+        except BaseException:
+            machine.failed = asyncio.get_running_loop().time()  # whatever ended it: this decides only who comes first
+            self._give_back(machine)
+            raise
+        machine.failed = -math.inf
+        name = f"{machine.config.host}.{token}"
+        self._sessions[name] = session
+        return Desktop(
+            name=name,
+            provider="hosts",
+            endpoint=Endpoint(host=machine.config.host, port=machine.config.port),
+            username=machine.config.user,
+            host_key=machine.host_key.export_public_key(),
+            client_key=machine.client_key.export_private_key(),
+            agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "attach", "--run", f"{folder}/run"),
+            home=f"{folder}/home",
+            warnings=("no sandbox: sessions of one machine share its user",),
+        )
+
+    async def _start(self, machine: _Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
+        # The mark is for who has to end a keeper that was stopped.
+        command = [
+            "env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "session",
+            "--run", f"{folder}/run", "--home", f"{folder}/home",
+            "--token", token, "--size", f"{spec.width}x{spec.height}", "--keep", folder,
+        ]  # fmt: skip
+        line = machine.keeper_line()
+        line.keepers += 1
+        try:
+            keeper = await self._upload_and_start(machine, line, folder, shlex.join(command))
+            session = _Session(machine, line, folder, token, keeper)
+            try:
+                await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
+            except BaseException:
+                keeper.close()  # the end of its input ends the session, which then removes its folder
+                raise
+        except BaseException:
+            line.keepers -= 1
+            raise
+        return session
+
+    async def _upload_and_start(
+        self, machine: _Machine, line: _Line, folder: str, command: str
+    ) -> asyncssh.SSHClientProcess[str]:
+        begun = False
+        try:
+            async with asyncio.timeout(UPLOAD_S):
+                async with machine.errand() as connection:
+                    begun = True
+                    await ssh_files.upload(connection, folder)
+                return await (await line.connection()).create_process(command)
+        except BaseException as error:
+            if begun:  # no session came up that would remove it
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CONNECT_S):  # shielded: whoever boots may have gone
+                        await asyncio.shield(machine.remove(folder))
+            if isinstance(error, TimeoutError):
+                detail = f"{machine.config.host}: upload took over {UPLOAD_S:g} s"
+                raise fault(FaultCause.BOOT_TIMEOUT, detail) from None
+            if isinstance(error, OSError | asyncssh.Error):
+                raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
+            raise
+
+    def _session(self, desktop: Desktop) -> _Session:
+        session = self._sessions.get(desktop.name)
+        if session is None:
+            raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running")
+        return session
+
+    async def probe(self, desktop: Desktop) -> Health:
+        """See `Provider.probe`: the session's channel tells whether it lives, a command whether the machine does."""
+        session = self._sessions.get(desktop.name)
+        if session is None:
+            return Health(alive=False)
+        reachable = await session.machine.run_checked()
+        return Health(alive=reachable and session.held, reachable=reachable)
+
+    def _give_back(self, machine: _Machine) -> None:
+        machine.used -= 1
+        self._free.release()
+
+    async def destroy(self, desktop: Desktop) -> None:
+        """See `Provider.destroy`."""
+        session = self._sessions.get(desktop.name)
+        if session is None:
+            return
+        try:
+            await session.end()
+        finally:
+            if not session.given_back:  # also where it did not end: its machine may be gone for good
+                session.given_back = True
+                session.line.keepers -= 1
+                self._give_back(session.machine)
+        self._sessions.pop(desktop.name, None)
+
+    async def freeze(self, desktop: Desktop) -> None:
+        """See `Provider.freeze`; a keeper that answers nothing is one that programs of its own user have stopped."""
+        await self._session(desktop).ask("freeze", "frozen", FaultCause.STILL_RUNNING, FREEZE_S)
+
+    async def read_home(self, desktop: Desktop, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
+        """See `Provider.read_home`; over the control connection, after the session's processes were stopped."""
+        session = self._session(desktop)
+        try:
+            async with asyncio.timeout(READ_S), session.machine.errand() as connection:
+                seen = await ssh_files.read_home(connection, PYTHON, f"{session.folder}/home", wanted, limits)
+        except TimeoutError:
+            raise fault(FaultCause.OUTSIDE_VIEW, f"reading took over {READ_S:g} s") from None
+        except (OSError, asyncssh.Error) as error:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{desktop.name}: {error}"[:300]) from error
+        return await outside.as_wanted(wanted, seen, limits)
+
+    async def close(self) -> None:
+        """See `Provider.close`."""
+        sessions, self._sessions = list(self._sessions.values()), {}
+        results = await asyncio.gather(*(session.end() for session in sessions), return_exceptions=True)
+        for machine in self._machines:
+            await machine.close()
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result

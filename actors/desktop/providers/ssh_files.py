@@ -1,0 +1,166 @@
+"""Files of a machine that is reached by SSH: the upload of a session, and reading its HOME.
+
+Invariant: of HOME only regular files are read, within the limits, and no link is followed on the way; the session's
+processes must have been stopped before, because a path is looked at and then opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import stat
+from pathlib import Path, PurePosixPath
+
+import asyncssh
+import msgspec
+
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.files import census
+from actors.desktop.files.read_home import CensusLimits, FileSeen, ReadLimits, Refusal
+from actors.desktop.providers import home
+from apis.tasks.verify.manifest import MANIFEST, Manifest
+from apis.tasks.verify.verify import Wanted
+
+GUEST_SOURCE = Path(__file__).resolve().parents[3] / "apis" / "guest"
+_PRIVATE = 0o700
+READ_S = 30.0  # one file
+MANIFEST_BYTES = 16 << 20
+MANIFEST_S = 60.0
+# The program comes on standard input, so that none of it lies where the session could change it.
+_CENSUS = """
+import json, os, sys
+try:
+    home = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+except OSError as error:
+    print(json.dumps({"cut": f"HOME can't be opened: {error.strerror}"}))
+else:
+    print(json.dumps(take(home, json.loads(sys.argv[2]))))
+"""
+PROGRAM = Path(census.__file__).read_bytes() + _CENSUS.encode()
+_MISSING = (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath)
+
+
+class _Refused(Exception):  # noqa: N818 - an answer, not a defect
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
+
+
+async def upload(connection: asyncssh.SSHClientConnection, folder: str) -> None:
+    """Make `folder` with guest, home and run in it. Raises OSError, asyncssh.Error."""
+    sources = [path for kind in ("*.py", "*.json") for path in GUEST_SOURCE.rglob(kind)]
+    files = {f"guest/{path.relative_to(GUEST_SOURCE)}": path.read_bytes() for path in sources}
+    found = home.load()
+    files |= {f"home/{path}": content.encode() for path, content in found.files.items()}
+    folders = {"run", "home", *(f"home/{path}" for path in found.folders)}
+    for path in (*files, *folders):
+        folders.update(str(parent) for parent in PurePosixPath(path).parents if str(parent) != ".")
+    async with connection.start_sftp_client() as sftp:
+        await sftp.mkdir(folder, asyncssh.SFTPAttrs(permissions=_PRIVATE))
+        for path in sorted(folders):
+            await sftp.mkdir(f"{folder}/{path}", asyncssh.SFTPAttrs(permissions=_PRIVATE))
+        await asyncio.gather(*(_put(sftp, f"{folder}/{path}", data) for path, data in files.items()))
+
+
+async def _put(sftp: asyncssh.SFTPClient, path: str, data: bytes) -> None:
+    async with sftp.open(path, "wb") as file:
+        await file.write(data)
+
+
+async def read_home(
+    connection: asyncssh.SSHClientConnection, python: str, folder: str, wanted: list[Wanted], limits: ReadLimits
+) -> list[FileSeen]:
+    """Files, folders and manifest below `folder`, as `outside.read_home`; documents stay bytes.
+
+    Raises OSError, asyncssh.Error, and DesktopFault for a manifest that is not understood.
+    """
+    if len(wanted) > limits.paths:
+        raise ValueError(f"{len(wanted)} paths, at most {limits.paths}")
+    manifests = [
+        FileSeen(path=want.path, manifest=await _manifest(connection, python, folder, limits.census))
+        for want in wanted
+        if want.as_ == MANIFEST
+    ]
+    paths = [want.path for want in wanted if want.as_ != MANIFEST]
+    files = iter(await _files(connection, folder, paths, limits))
+    return [manifests.pop(0) if want.as_ == MANIFEST else next(files) for want in wanted]
+
+
+async def _manifest(
+    connection: asyncssh.SSHClientConnection, python: str, folder: str, limits: CensusLimits
+) -> Manifest:
+    bounds = json.dumps(msgspec.structs.asdict(limits))
+    command = shlex.join([python, "-I", "-S", "-c", "import sys; exec(sys.stdin.read())", folder, bounds])
+    async with asyncio.timeout(MANIFEST_S):
+        async with await connection.create_process(command, encoding=None) as process:
+            process.stdin.write(PROGRAM)
+            process.stdin.write_eof()
+            said = b""
+            while piece := await process.stdout.read(1 << 20):
+                said += piece
+                if len(said) > MANIFEST_BYTES:
+                    raise fault(FaultCause.OUTSIDE_VIEW, f"a manifest of more than {MANIFEST_BYTES} bytes")
+            troubles = (await process.stderr.read(2000)).decode("utf-8", "replace").strip()[-200:]
+    try:
+        return msgspec.json.decode(said, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise fault(FaultCause.OUTSIDE_VIEW, f"no manifest: {error}; {troubles}"[:300]) from error
+
+
+async def _files(
+    connection: asyncssh.SSHClientConnection, folder: str, paths: list[str], limits: ReadLimits
+) -> list[FileSeen]:
+    seen: list[FileSeen] = []
+    left = limits.total_bytes
+    async with connection.start_sftp_client() as sftp:
+        for path in paths:
+            try:
+                one = await _read_one(sftp, folder, path, min(left, limits.file_bytes), limits.listing)
+            except _Refused as refused:
+                one = FileSeen(path=path, refusal=refused.refusal)
+            except _MISSING:
+                one = FileSeen(path=path, refusal=Refusal.MISSING)
+            except asyncssh.SFTPPermissionDenied:
+                one = FileSeen(path=path, refusal=Refusal.FORBIDDEN)
+            left -= len(one.data or b"")
+            seen.append(one)
+    return seen
+
+
+async def _read_one(sftp: asyncssh.SFTPClient, folder: str, path: str, most: int, listing: int) -> FileSeen:
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or "\0" in path:
+        raise _Refused(Refusal.BAD_PATH)
+    at, kind, size = folder, stat.S_IFDIR, 0
+    for part in pure.parts:
+        if not stat.S_ISDIR(kind):
+            raise _Refused(Refusal.MISSING)
+        at = f"{at}/{part}"
+        found = await sftp.lstat(at)
+        kind, size = found.permissions or 0, found.size or 0
+        if stat.S_ISLNK(kind):
+            raise _Refused(Refusal.LINK)
+    if stat.S_ISDIR(kind):
+        return FileSeen(path=path, names=await _names(sftp, at, listing))
+    if not stat.S_ISREG(kind):
+        raise _Refused(Refusal.NOT_REGULAR)
+    if size > most:
+        raise _Refused(Refusal.TOO_BIG)
+    async with asyncio.timeout(READ_S), sftp.open(at, "rb") as file:
+        data = bytes(await file.read(most + 1))  # type: ignore[arg-type]
+    if len(data) > most:
+        raise _Refused(Refusal.TOO_BIG)
+    return FileSeen(path=path, data=data)
+
+
+async def _names(sftp: asyncssh.SFTPClient, folder: str, most: int) -> list[str]:
+    names: list[str] = []
+    async for entry in sftp.scandir(folder.encode()):  # names as they are: not all are text
+        name = entry.filename if isinstance(entry.filename, str) else entry.filename.decode("utf-8", "backslashreplace")
+        if name in (".", ".."):
+            continue
+        if len(names) >= most:
+            raise _Refused(Refusal.TOO_BIG)
+        names.append(name + "/" if stat.S_ISDIR(entry.attrs.permissions or 0) else name)
+    return sorted(names)

@@ -1,0 +1,246 @@
+"""Which phase comes next, and which evaluation rounds stand before it: demo, bc, rl, pulse, rl, ..., done.
+
+With rounds of resampling cloning comes more than once: demo, bc, demo (played by the policy), bc, ..., rl.
+
+Invariant: a pure function of the ledger's figures. It keeps no state, so the supervisor may be killed at any moment.
+It leaves no counted phase before a checkpoint covers it. It never lets training wait for an evaluation round, and
+never ends the run while a round is open.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.entropulse.config import EntropulseConfig, EntropulseSettings
+from actors.entropulse.plateau import measured, plateau
+from actors.errors import LedgerError
+from actors.replay.messages import Figures, Phase, PhaseRef, SetPhase
+from runtime.messaging.message import Version
+
+AFTER_BC = "after_bc"
+FINAL = "final"
+GREEDY = ".greedy"
+MOST_PINNED = 4  # weight versions that an engine keeps beside the newest; the last is left to rounds that must be
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """Commit this phase change."""
+
+    change: SetPhase
+
+
+class OpenRound(msgspec.Struct, frozen=True):
+    """Open an evaluation round on the learner's weights; `exact` says they must be those of the figures.
+
+    `greedy`: and its greedy twin with it, on the very same weights. Weights of fewer than `least` optimizer steps are
+    older than what the round is named after.
+    """
+
+    name: str
+    temperature: float
+    exact: bool
+    greedy: bool = False
+    least: int = 0
+
+
+class Stay(msgspec.Struct, frozen=True):
+    """Nothing to do until the figures change; `waits_for` is for people."""
+
+    waits_for: str
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The run is done."""
+
+
+Decision = Switch | OpenRound | Stay | Finished
+
+
+def decide(figures: Figures, settings: EntropulseSettings) -> Decision:
+    """What to do now. Raises LedgerError when the run cannot go on (no demonstration succeeds)."""
+    match figures.phase.phase:
+        case Phase.DEMO:
+            return _demo(figures, settings)
+        case Phase.BC:
+            return _cross_entropy(figures, settings, "bc_complete", [AFTER_BC])
+        case Phase.PULSE:
+            rounds = [f"after_pulse{figures.stays.get(Phase.PULSE, 0)}"] if settings.evaluation.every_steps else []
+            return _cross_entropy(figures, settings, "pulse_complete", rounds)
+        case Phase.RL:
+            return _rl(figures, settings)
+        case _:
+            return Finished()
+
+
+def _demo(figures: Figures, settings: EntropulseSettings) -> Decision:
+    evidence = {"demos": float(figures.demos), "attempts": float(figures.demo_attempts)}
+    exhausted = figures.demo_attempts >= settings.demo_attempts
+    if figures.demo_left:
+        return Stay(f"{figures.demo_left} attempts at demonstrations")
+    # With strata a task that was begun gets all its attempts, so the ledger says when the last one is over.
+    if figures.demo_left is None and figures.demos < settings.demos and not exhausted:
+        return Stay(f"{settings.demos - figures.demos} demonstrations")
+    if settings.demos and not figures.demos:
+        raise LedgerError(f"none of {figures.demo_attempts} demonstrations succeeded: there is nothing to learn from")
+    cause = "demos_complete" if figures.demos >= settings.demos else "demos_exhausted"
+    steps = settings.phases.bc_steps
+    if _resamplings(figures):
+        cause, steps = "resampled", settings.resample_bc_steps or steps
+    if settings.phases.bc_steps and figures.demos:
+        return _switch(figures, Phase.BC, cause, evidence, steps)
+    return _next_round(figures, settings, [AFTER_BC], exact=True) or _to_rl(figures, settings, cause, evidence)
+
+
+def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, rounds: list[str]) -> Decision:
+    if not _limit_reached(figures):
+        return Stay(f"steps {figures.phase_steps} of {figures.phase_limit}")
+    if figures.checkpointed != figures.trained:
+        return Stay("a checkpoint of the last step")
+    evidence = {"steps": float(figures.phase_steps)}
+    again = figures.phase.phase is Phase.BC and _resamplings(figures) < settings.resample_rounds
+    if again and (sometimes := _sometimes(figures)):
+        return _switch(figures, Phase.DEMO, "resample", evidence | {"sometimes": float(sometimes)}, None)
+    due = _next_round(figures, settings, rounds, exact=True)
+    if isinstance(due, Stay):  # training waits for no round: one without room is left out, and the switch says so
+        evidence["rounds_left_out"] = 1.0
+    return due if isinstance(due, OpenRound) else _to_rl(figures, settings, cause, evidence)
+
+
+def _resamplings(figures: Figures) -> int:
+    """Rounds of resampling begun: stays among demonstrations but the first."""
+    return max(0, figures.stays.get(Phase.DEMO, 0) - 1)
+
+
+def _sometimes(figures: Figures) -> int:
+    """Tasks that the pool solved sometimes."""
+    return sum(count for name, count in figures.demo_tasks.items() if name.endswith("/sometimes"))
+
+
+def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
+    config = settings.phases
+    done = figures.steps.get(Phase.RL, 0)
+    evidence = {"steps": float(figures.phase_steps), "rl_steps": float(done), "wasted": float(figures.groups_wasted)}
+    if done >= config.rl_steps_in_all or figures.phase_limit == 0:
+        return _finish(figures, settings, evidence)
+    pulse_can_follow = _pulses_left(figures, config) > 0 and bool(figures.successes_kept or config.pulse != "full")
+    if config.max_waste and figures.groups_wasted >= config.max_waste:
+        if pulse_can_follow:
+            return _pulse(figures, settings, "no_signal", evidence)
+        # A stay without steps: the learner stands still while its final weights are evaluated.
+        return _switch(figures, Phase.RL, "no_signal", evidence, 0)
+    if _limit_reached(figures):
+        if figures.checkpointed != figures.trained:
+            return Stay("a checkpoint of the last step")
+        if _pulses_left(figures, config) <= 0:  # a resume took them away
+            return _to_rl(figures, settings, "counted", evidence)
+        if not pulse_can_follow:
+            return _switch(figures, Phase.RL, "no_success", evidence, 0)
+        if (due := _periodic(figures, settings, done, exact=True)) is not None:
+            return due
+        # What decided is the count; what the test for a plateau would have said stands beside it.
+        seen = measured(figures.train_success, figures.entropy, config)
+        return _pulse(figures, settings, "counted", evidence | {"limit": float(figures.phase_limit or 0)} | seen)
+    if (due := _periodic(figures, settings, done, exact=False)) is not None:
+        return due
+    if pulse_can_follow:
+        found = plateau(figures.train_success, figures.entropy, config)
+        if found is not None:
+            return _pulse(figures, settings, "plateau", evidence | found)
+    return Stay(f"RL steps {done} of {config.rl_steps_in_all}")
+
+
+def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
+    """How many of the run's pulses (or what stands for them) are still to come."""
+    if config.pulse == "none" or not config.pulse_steps:
+        return 0
+    begun = figures.stays.get(Phase.PULSE, 0) if config.pulse == "full" else max(0, figures.stays.get(Phase.RL, 0) - 1)
+    return config.pulses - begun
+
+
+def _pulse(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> Switch:
+    if settings.phases.pulse == "full":
+        return _switch(figures, Phase.PULSE, cause, evidence, settings.phases.pulse_steps)
+    # A new stay in RL is all that a reset is; what its first batch renews, the ledger's settings say.
+    return _to_rl(figures, settings, cause, evidence, resets=1)
+
+
+def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, float]) -> Decision:
+    if _limit_reached(figures) and figures.phase_limit and figures.checkpointed != figures.trained:
+        return Stay("a checkpoint of the last step")
+    if figures.groups_leased:
+        return Stay("the step under way")
+    if (opening := _next_round(figures, settings, [FINAL], exact=True)) is not None:
+        return opening
+    left = [found.round for found in figures.evals if not found.closed]
+    if left:
+        return Stay(f"evaluation {left[0]}")
+    cause = "counted" if figures.phase_limit else "finished"
+    return _switch(figures, Phase.DONE, cause, evidence, None)
+
+
+def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exact: bool) -> OpenRound | Stay | None:
+    """The round that is due after `done` RL steps, from within the stay that made the last of them.
+
+    One that found no room until its stay was over is left out: what a later stay begins with are a pulse's weights.
+    """
+    every = settings.evaluation.every_steps
+    due = done // every * every if every else 0
+    if due <= done - figures.phase_steps or len(_pinned(figures, settings)) >= MOST_PINNED - 1:
+        return None
+    found = _next_round(figures, settings, [f"rl{due}"], exact=exact)
+    if not isinstance(found, OpenRound) or found.exact:
+        return found
+    return msgspec.structs.replace(found, least=figures.trained.step - (done - due))
+
+
+def _pinned(figures: Figures, settings: EntropulseSettings) -> set[Version]:
+    """The weights of open rounds that engines keep beside the newest; those that hold one version keep none."""
+    return set() if settings.apart else {found.version for found in figures.evals if not found.closed}
+
+
+def _next_round(
+    figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool
+) -> OpenRound | Stay | None:
+    """The first of `names` (and of their greedy twins) that was not opened yet, once engines have room for it."""
+    found = _unopened(figures, settings, names, exact=exact)
+    pinned = _pinned(figures, settings)
+    if found is not None and exact and figures.trained not in pinned and len(pinned) >= MOST_PINNED:
+        return Stay("an open evaluation round to close")
+    return found
+
+
+def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool) -> OpenRound | None:
+    evaluation = settings.evaluation
+    if not evaluation.enabled or not settings.eval_tasks:
+        return None
+    known = {found.round: found for found in figures.evals}
+    for name in names:
+        twin = name + GREEDY
+        missing = evaluation.greedy and evaluation.temperature > 0 and twin not in known
+        if name not in known:
+            return OpenRound(name, evaluation.temperature, exact, greedy=missing)
+        # The supervisor was killed between the two. Where training goes on, the learner's weights are others by now:
+        # only those of the figures can be told to be the same.
+        if missing and (exact or known[name].version == figures.trained):
+            return OpenRound(twin, 0.0, exact=True)
+    return None
+
+
+def _to_rl(
+    figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float], *, resets: int = 0
+) -> Switch:
+    config = settings.phases
+    counted = config.rl_steps and _pulses_left(figures, config) > resets
+    # What the total leaves is the ledger's to say: a step may be under way that these figures do not hold yet.
+    steps = config.rl_steps if counted else None
+    return _switch(figures, Phase.RL, cause, evidence, steps)
+
+
+def _switch(figures: Figures, phase: Phase, cause: str, evidence: dict[str, float], steps: int | None) -> Switch:
+    now = figures.phase
+    after = PhaseRef(phase=phase, index=now.index + 1)
+    return Switch(SetPhase(expected=now, next=after, cause=cause, evidence=evidence, steps=steps))
+
+
+def _limit_reached(figures: Figures) -> bool:
+    return figures.phase_limit is not None and figures.phase_steps >= figures.phase_limit

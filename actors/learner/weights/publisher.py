@@ -1,0 +1,141 @@
+"""Weights by collective, the learner's part: gathers the engines, has the rank send, tells each engine its place.
+
+Invariant: whoever asks for a place gets an answer within the settings' times, a place or none; one version is open
+at a time, the newest; whatever fails here costs one publication, for which the disk is then asked, and never a step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Collection
+
+from actors.learner import events
+from actors.learner.config import GroupSettings
+from actors.learner.messages import Broadcast, Broadcasting, JoinGroup, NoGroup, Ticket
+from actors.learner.weights.group import Gathering
+from policy.errors import LearnerError
+from runtime.actor import Context
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
+from runtime.messaging.message import Version
+from runtime.messaging.refs import Ref
+
+ASK_TIMEOUT_S = 20.0  # the rank only opens a port before it answers
+MARGIN_S = 5.0
+
+
+class Publisher:
+    """Gathers one group per version."""
+
+    def __init__(self, settings: GroupSettings, rank: Ref, ctx: Context) -> None:
+        self._settings, self._rank, self._ctx = settings, rank, ctx
+        self._open: Gathering | None = None
+        self._asking: dict[str, asyncio.Future[Ticket | NoGroup]] = {}
+        self._changed = asyncio.Event()
+
+    def offer(self, version: Version, samplers: Collection[str]) -> None:
+        """From now on engines may come for `version`, which the rank has kept; the group before it is over."""
+        for sampler in list(self._asking):
+            self._answer(sampler, NoGroup(reason=f"{version} has come"))
+        self._open = Gathering(version=version, awaited=frozenset(samplers))
+
+    def passing(self, version: Version, samplers: Collection[str]) -> None:
+        """These don't come for `version`."""
+        if self._open is None or self._open.version != version:
+            return
+        self._open = self._open.without(samplers)
+        for sampler in samplers:
+            self._answer(sampler, NoGroup(reason="it has passed"))
+        self._changed.set()
+
+    async def place(self, msg: JoinGroup) -> Ticket | NoGroup:
+        """A place in the group of that version once it is complete."""
+        if self._open is None or self._open.version != msg.version:
+            return NoGroup(reason=f"no group is open for {msg.version}")
+        self._answer(msg.sampler, NoGroup(reason="it has asked again"))
+        answer = self._asking[msg.sampler] = asyncio.get_running_loop().create_future()
+        first = not self._open.joined
+        self._open = self._open.joining(msg.sampler, msg.ranks, self._ctx.clock.now())
+        self._changed.set()
+        if first:
+            self._ctx.spawn(self._gather(self._open.version), f"gather a group for {msg.version}")
+        try:
+            async with asyncio.timeout(self._settings.join_s + ASK_TIMEOUT_S + MARGIN_S):
+                return await answer
+        except TimeoutError:
+            return NoGroup(reason="no group was formed in time")
+
+    async def _gather(self, version: Version) -> None:
+        while (group := self._open) is not None and group.version == version:
+            self._changed.clear()
+            left_s = group.waits_s(self._ctx.clock.now(), self._settings.join_s)
+            if left_s is None:
+                return  # all have left; the next who comes begins anew
+            if left_s == 0:
+                self._open = None
+                await self._form(group)
+                return
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _form(self, group: Gathering) -> None:
+        settings = self._settings
+        ready_s = self._ctx.clock.now() - (group.began or 0.0)
+        asking, self._asking = self._asking, {}
+        name = f"weights-{group.version}-{uuid.uuid4().hex[:12]}"
+        wish = Broadcast(
+            version=group.version,
+            group=name,
+            ranks=group.ranks,
+            address=settings.address,
+            backend=settings.backend,
+            bucket=settings.bucket,
+            checksums=settings.checksums,
+            form_s=settings.form_s,
+            send_s=settings.send_s,
+        )
+        try:
+            found: Broadcasting = await self._rank.ask(wish, timeout_s=ASK_TIMEOUT_S)
+        except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, LearnerError) as error:
+            self._ctx.log.emit(
+                events.GROUP_NOT_FORMED, version=str(group.version), samplers=list(group.joined), cause=str(error)
+            )
+            answers: dict[str, Ticket | NoGroup] = dict.fromkeys(asking, NoGroup(reason=str(error)))
+        else:
+            self._ctx.log.emit(
+                events.GROUP_FORMED,
+                version=str(group.version),
+                group=name,
+                samplers=list(group.joined),
+                ranks=group.ranks,
+                ready_s=round(ready_s, 4),
+                late=sorted(group.awaited),
+            )
+            answers = {sampler: _ticket(wish, found, rank) for sampler, rank in group.places().items()}
+        for sampler, answer in answers.items():
+            if not asking[sampler].done():
+                asking[sampler].set_result(answer)
+
+    def _answer(self, sampler: str, answer: NoGroup) -> None:
+        asking = self._asking.pop(sampler, None)
+        if asking is not None and not asking.done():  # done: who asked has gone
+            asking.set_result(answer)
+
+
+def _ticket(wish: Broadcast, found: Broadcasting, rank: int) -> Ticket:
+    return Ticket(
+        group=wish.group,
+        address=wish.address,
+        port=found.port,
+        rank=rank,
+        size=wish.ranks + 1,
+        backend=wish.backend,
+        parts=found.parts,
+        bucket=wish.bucket,
+        form_s=wish.form_s,
+        send_s=wish.send_s,
+        checksums=found.checksums,
+    )

@@ -1,0 +1,250 @@
+"""The one thread that owns the database.
+
+Invariant: a job is answered only after the transaction that holds it is on the disk. Jobs that wait together share
+one transaction (each under its own savepoint), so the disk's time is paid once for many; the event loop never waits
+for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from actors.replay.config import LedgerSettings
+from actors.replay.database.auditing import BOUND
+from actors.replay.database.schema import connect
+from actors.replay.database.transaction import Book
+from actors.replay.ledger import episodes, figures, phases, step_evidence, task_quarantine, training
+from runtime.disk import DiskGate, why
+from runtime.errors import ComputerRLError, DiskRefuses, MailboxFull, StoreError
+from runtime.logs.events import Event
+from runtime.storage.slow_disk import Log, on_disk
+
+T = TypeVar("T")
+Job = Callable[[Book], Any]
+Logged = list[tuple[Event, dict[str, Any]]]
+MAX_WAITING = 4096
+MAX_TOGETHER = 128
+_REFUSALS = {  # of SQLite, as the system calls them
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+}
+
+
+class Opened:
+    """What opening found."""
+
+    def __init__(self, *, fresh: bool, released: int, returned: int, phase: str, resting: list[str]) -> None:
+        self.fresh = fresh
+        self.resting = resting  # tasks
+        self.released = released
+        self.returned = returned
+        self.phase = phase
+
+
+class Ledger:
+    """The database as its thread sees it: blocking, one caller at a time."""
+
+    def __init__(
+        self, path: Path, settings: LedgerSettings, clock: Callable[[], float] = time.monotonic, boot: str = ""
+    ) -> None:
+        self._connection, fresh = connect(path)
+        self._clock = clock
+        self._boot = boot or boot_id()
+        self.book = Book(self._connection, settings)
+        (opened,) = self.run([lambda book: _recover(book, fresh, self._boot)])
+        if isinstance(opened, ComputerRLError):
+            self.close()
+            raise opened
+        self.opened: Opened = opened
+
+    def run(self, jobs: list[Job]) -> list[Any]:
+        """Run `jobs` in one durable transaction; a job that is refused leaves no trace and gives its error.
+
+        Raises DiskRefuses, with nothing done, when the disk takes no more, StoreError when the database fails.
+        """
+        book, execute = self.book, self._connection.execute
+        book.now, book.wall = self._clock(), time.time()
+        book.made_good = False
+        results: list[Any] = []
+        try:
+            execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                execute("SAVEPOINT job")
+                said = len(book.events)
+                try:
+                    results.append(job(book))
+                except ComputerRLError as refusal:
+                    execute("ROLLBACK TO job")
+                    del book.events[said:]
+                    results.append(refusal)
+                execute("RELEASE job")
+            execute("COMMIT")
+            if book.made_good:
+                book.refused_since = None
+        except BaseException as error:
+            # Whatever ended it, nothing may be told of a transaction that was not committed.
+            book.events.clear()
+            book.pool = None
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                number = _REFUSALS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+                what = f"the ledger's database failed: {why(number, str(error))}"
+                if number is None:
+                    raise StoreError(what) from error
+                book.refused_since = book.now if book.refused_since is None else book.refused_since
+                raise DiskRefuses(what) from error
+            raise
+        return results
+
+    @property
+    def changes(self) -> int:
+        """Grows with every changed row."""
+        return self._connection.total_changes
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+
+def boot_id() -> str:
+    """What the machine's monotonic clock counts from: another boot, another beginning."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _rebooted(book: Book) -> None:
+    """Times of another boot mean nothing on this one's clock: what waited for them is due at once."""
+    book.execute("UPDATE reservations SET expires = ? WHERE state = 'out'", book.now)
+    book.execute("UPDATE samplers SET heard = ?", book.now)
+    book.execute("UPDATE wards SET probe_at = ?", book.now)
+    step_evidence.mark(book)
+
+
+def _recover(book: Book, fresh: bool, boot: str) -> Opened:
+    if book.meta("boot") != boot:
+        _rebooted(book)
+        book.set_meta("boot", boot)
+    if fresh or book.row("SELECT 1 FROM stays LIMIT 1") is None:
+        phases.begin(book)
+    released = returned = 0
+    if fresh or book.meta("incarnation") != book.settings.incarnation or not book.settings.incarnation:
+        released = episodes.release_all(book)
+        returned = training.give_back_all(book, "the run was killed") if not fresh else 0
+        book.execute("DELETE FROM samplers")
+        book.execute("DELETE FROM meta WHERE key = 'closed'")
+        book.set_meta("incarnation", book.settings.incarnation)
+        step_evidence.mark(book)
+    bound = max(book.rules.max_staleness, int(book.meta(BOUND) or 0))  # a resume may change it
+    book.set_meta(BOUND, str(bound))
+    figures.audit(book)
+    return Opened(
+        fresh=fresh,
+        released=released,
+        returned=returned,
+        phase=book.stay().phase,
+        resting=list(task_quarantine.quarantined(book)),
+    )
+
+
+class Store:
+    """The database as the event loop sees it. `on_change` hears of every durable change, with what to log.
+
+    While the disk is slow, jobs wait in line, and `log` names the file; beyond `MAX_WAITING` they are pushed back.
+    """
+
+    def __init__(
+        self, path: Path, settings: LedgerSettings, on_change: Callable[[Logged], None], log: Log | None = None
+    ) -> None:
+        self._path = path
+        self._log = log
+        self._gate = DiskGate(path.parent, log)
+        self._settings = settings
+        self._on_change = on_change
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
+        self._jobs: deque[tuple[Job, asyncio.Future[Any]]] = deque()
+        self._some = asyncio.Event()
+        self._ledger: Ledger | None = None
+
+    async def open(self) -> Opened:
+        """Open or make the database. Raises StoreError when it is unreadable or does not add up."""
+        self._ledger = await self._call(lambda: Ledger(self._path, self._settings))
+        events, self._ledger.book.events = self._ledger.book.events, []
+        self._on_change(events)
+        return self._ledger.opened
+
+    async def do(self, job: Callable[[Book], T]) -> T:
+        """Run `job` in a transaction and return its result once that is durable.
+
+        Raises the job's own refusal, MailboxFull when too many wait, DiskRefuses while the disk takes no more,
+        StoreError when the database fails.
+        """
+        if len(self._jobs) >= MAX_WAITING:
+            raise MailboxFull(f"{MAX_WAITING} jobs wait for the ledger's disk")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.append((job, future))
+        self._some.set()
+        return await future
+
+    async def serve(self) -> None:
+        """Run jobs until cancelled; the owner spawns this. A failing database ends it with StoreError."""
+        assert self._ledger is not None
+        ledger = self._ledger
+        try:
+            while True:
+                await self._some.wait()
+                batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), MAX_TOGETHER))]
+                if not batch:
+                    self._some.clear()
+                    continue
+                await self._run(ledger, batch)
+        finally:
+            while self._jobs:
+                self._jobs.popleft()[1].cancel()
+
+    async def _run(self, ledger: Ledger, batch: list[tuple[Job, asyncio.Future[Any]]]) -> None:
+        before = ledger.changes
+        try:
+            async with on_disk(self._log, self._path.name, f"a transaction of {len(batch)} jobs"):
+                results = await self._call(lambda: ledger.run([job for job, _ in batch]))
+        except DiskRefuses as refusal:
+            self._gate.refuse(str(refusal))
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(refusal)
+            return
+        except BaseException as error:
+            # Those who wait learn of it here; the actor's supervisor learns of it by the raise.
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
+            raise
+        events, ledger.book.events = ledger.book.events, []
+        for (_, future), result in zip(batch, results, strict=True):
+            if future.done():
+                continue  # the asker gave up; what it asked for is done all the same
+            if isinstance(result, ComputerRLError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+        if ledger.changes != before:
+            self._gate.accept()
+            self._on_change(events)
+
+    async def _call(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+    async def close(self) -> None:
+        """Close the database and end its thread; `serve` must have ended."""
+        if self._ledger is not None:
+            await self._call(self._ledger.close)
+            self._ledger = None
+        self._thread.shutdown(wait=True)

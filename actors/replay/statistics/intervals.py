@@ -1,0 +1,143 @@
+"""Rates and differences of rates with 95 % intervals.
+
+Invariant: pure; an interval always holds its estimate, lies within what is possible, and is never of no width unless
+nothing can vary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from math import comb
+
+import msgspec
+
+from actors.replay.statistics.crossed import Spread, spread
+
+Z95 = 1.959964  # two-sided 95 % quantile of the normal distribution
+Tally = tuple[int, int]  # successes and episodes of one instance
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Successes of `n` episodes with Wilson's 95 % interval (E. B. Wilson, JASA 22, 1927)."""
+
+    successes: int
+    n: int
+    effective_n: float = 0.0  # independent episodes that `n` are worth; 0: all of them
+
+    @property
+    def value(self) -> float:
+        """The share, 0 of an empty set."""
+        return self.successes / self.n if self.n else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper bound."""
+        return wilson(self.value, self.effective_n or self.n)
+
+
+def wilson(p: float, n: float) -> tuple[float, float]:
+    """Wilson's score interval of a share `p` seen in `n` independent trials."""
+    if not n:
+        return 0.0, 1.0
+    z2 = Z95 * Z95
+    middle, spread = p + z2 / (2 * n), Z95 * math.sqrt(max(0.0, p * (1 - p) / n + z2 / (4 * n * n)))
+    return min(p, max(0.0, (middle - spread) / (1 + z2 / n))), max(p, min(1.0, (middle + spread) / (1 + z2 / n)))
+
+
+def rate(tallies: Sequence[Tally]) -> Rate:
+    """The rate over instances.
+
+    Episodes of one instance resemble each other, so they count for less than as many of different ones: by the design
+    effect of clusters (L. Kish, Survey Sampling, 1965), with the variance of the ratio estimator. Of one episode per
+    instance this is Wilson's interval as it stands.
+    """
+    successes, n, instances = sum(won for won, _ in tallies), sum(played for _, played in tallies), len(tallies)
+    if n <= instances or instances < 2:
+        return Rate(successes, n)
+    p = successes / n
+    spread = sum((won - p * played) ** 2 for won, played in tallies) * instances / (instances - 1) / (n * n)
+    worth = p * (1 - p) / spread if spread else float(n)
+    # All instances alike in every episode says nothing of how much their episodes resemble each other.
+    return Rate(successes, n, float(instances) if p in (0.0, 1.0) else min(float(n), max(float(instances), worth)))
+
+
+def pass_at(tallies: Sequence[Tally], k: int) -> float | None:
+    """The chance that at least one of `k` episodes of an instance succeeds, mean over instances.
+
+    The unbiased estimator 1 - C(n - c, k) / C(n, k) of M. Chen et al., Evaluating Large Language Models Trained on
+    Code (arXiv 2107.03374), over the instances with at least `k` episodes; None where there is none.
+    """
+    counted = [(won, played) for won, played in tallies if played >= k]
+    if not counted:
+        return None
+    return sum(1 - comb(played - won, k) / comb(played, k) for won, played in counted) / len(counted)
+
+
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """What changed between two rounds over the same instances, with a 95 % interval."""
+
+    before: Rate
+    after: Rate
+    value: float
+    low: float
+    high: float
+    instances: int  # played in both
+    left_out: int  # because of a fault in one of them, of several seeds in any
+    spread: Spread | None = None  # of several seeds, which then are part of the interval
+
+
+def paired(before: Sequence[Tally], after: Sequence[Tally], left_out: int = 0) -> Gain:
+    """The gain from `before` to `after`, which hold the same instances in the same order.
+
+    Square-and-add of the two rates' Wilson intervals with the correlation over instances: method 10 of
+    R. G. Newcombe, Statistics in Medicine 17, 1998, for paired shares. With several episodes per instance the shares'
+    intervals are those of `rate` and the correlation is that of the instances' means.
+    """
+    one, two = rate(before), rate(after)
+    value = two.value - one.value
+    (low_1, high_1), (low_2, high_2) = one.interval, two.interval
+    if not before:
+        return Gain(before=one, after=two, value=0.0, low=-1.0, high=1.0, instances=0, left_out=left_out)
+    r = _correlation(before, after)
+    down, up = (two.value - low_2, high_1 - one.value), (high_2 - two.value, one.value - low_1)
+    return Gain(
+        before=one,
+        after=two,
+        value=value,
+        low=max(-1.0, value - _added(*down, r)),
+        high=min(1.0, value + _added(*up, r)),
+        instances=len(before),
+        left_out=left_out,
+    )
+
+
+def with_seeds(gain: Gain, cells: Sequence[Sequence[float]]) -> Gain:
+    """`gain` of several seeds, whose differences by seed and instance are `cells`, with seeds as drawn as instances.
+
+    The interval is never narrower than that of the instances alone, which knows that shares end at 0 and 1.
+    """
+    found = spread(cells)
+    return msgspec.structs.replace(
+        gain,
+        low=max(-1.0, min(gain.low, gain.value - found.half)),
+        high=min(1.0, max(gain.high, gain.value + found.half)),
+        spread=found,
+    )
+
+
+def _added(a: float, b: float, r: float) -> float:
+    return math.sqrt(max(0.0, a * a - 2 * r * a * b + b * b))
+
+
+def _correlation(before: Sequence[Tally], after: Sequence[Tally]) -> float:
+    """Of the instances' means, a positive one made smaller by Newcombe's continuity correction."""
+    n = len(before)
+    x, y = ([won / played for won, played in tallies] for tallies in (before, after))
+    mean_x, mean_y = sum(x) / n, sum(y) / n
+    together = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / n
+    if together > 0:
+        most = max(played for _, played in (*before, *after))
+        together = max(0.0, together - 1 / (2 * n * most))
+    alone = math.sqrt(sum((a - mean_x) ** 2 for a in x) * sum((b - mean_y) ** 2 for b in y)) / n
+    return together / alone if alone else 0.0

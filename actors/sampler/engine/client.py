@@ -1,0 +1,152 @@
+"""HTTP client of one engine, embedded or SGLang's own.
+
+Invariant: every call has a deadline, and every answer a size limit and a type. A failure is EngineGone (ask again),
+EngineBusy (ask later) or EngineError (don't ask that).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from actors.errors import EngineGone
+from actors.sampler.engine import wire
+from actors.sampler.engine.limits import Limits
+from policy.architecture import read_architecture
+from policy.errors import EngineBusy, EngineError
+from runtime.http import joined
+
+T = TypeVar("T")
+MAX_ANSWER_BYTES = 32 << 20
+CONTROL_TIMEOUT_S = 20.0
+
+
+class EngineClient:
+    """Speaks to `base`; `connector` decides what lies under it (TCP or a Unix socket)."""
+
+    def __init__(self, base: str, connector: aiohttp.BaseConnector) -> None:
+        self._base = base.rstrip("/")
+        self._session = aiohttp.ClientSession(connector=connector)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def generate(self, body: dict[str, Any], timeout_s: float) -> wire.GenerateAnswer:
+        """Draw one response."""
+        return await self._call("POST", "/generate", body, wire.GenerateAnswer, timeout_s)
+
+    async def first_token(self, token: int, timeout_s: float) -> None:
+        """Return once the engine has generated something."""
+        body = {"input_ids": [token], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}}
+        await self._call("POST", "/generate", body, dict[str, Any], timeout_s)
+
+    async def model_info(self) -> wire.ModelInfo:
+        """Which weights are current."""
+        return await self._call("GET", "/model_info", None, wire.ModelInfo, CONTROL_TIMEOUT_S)
+
+    async def context_length(self) -> int:
+        """Tokens of prompt and response together."""
+        models = await self._call("GET", "/v1/models", None, wire.Models, CONTROL_TIMEOUT_S)
+        if not models.data:
+            raise EngineError("the engine serves no model")
+        return models.data[0].max_model_len
+
+    async def limits(self, model: str) -> Limits:
+        """What it can take: the context is its own word, the vocabulary that of the model folder."""
+        shape = await asyncio.to_thread(read_architecture, Path(model))
+        return Limits(vocabulary=shape.vocab, context=await self.context_length())
+
+    async def score(self, ids: list[int], timeout_s: float) -> list[float]:
+        """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1; NaN where it has no number."""
+        params = {"max_new_tokens": 0, "temperature": 0.0}
+        body = {"input_ids": ids, "sampling_params": params, "return_logprob": True, "logprob_start_len": 0}
+        answer = await self._call("POST", "/generate", body, wire.GenerateAnswer, timeout_s)
+        scored = answer.meta_info.input_token_logprobs
+        if [token for _, token, _ in scored] != ids:
+            raise EngineError("the engine's scores are not those of the prompt")
+        return [math.nan if logprob is None else logprob for logprob, _, _ in scored[1:]]
+
+    async def update(self, location: str, version: str, timeout_s: float, *, digest: str, retract: bool) -> None:
+        """Replace the embedded engine's weights: it goes on generating while it loads, and compares the digest."""
+        body = {"model_path": location, "weight_version": version, "retract_running": retract, "digest": digest}
+        await self.control("/update_weights_from_disk", body, timeout_s)
+
+    async def update_from_disk(self, location: str, version: str, timeout_s: float, *, flush: bool) -> None:
+        """Replace SGLang's weights; unless it is paused it waits until all requests have ended."""
+        body = {"model_path": location, "weight_version": version, "flush_cache": flush}
+        await self.control("/update_weights_from_disk", body, timeout_s)
+
+    async def pause(self, mode: str) -> None:
+        """Stop generating: `retract` computes running responses anew afterwards, `in_place` keeps their caches."""
+        await self.control("/pause_generation", {"mode": mode}, CONTROL_TIMEOUT_S)
+
+    async def resume(self) -> None:
+        """Go on generating."""
+        await self.control("/continue_generation", {}, CONTROL_TIMEOUT_S)
+
+    async def server_info(self) -> wire.ServerInfo:
+        """How SGLang's engine is spread over processes."""
+        return await self._call("GET", "/server_info", None, wire.ServerInfo, CONTROL_TIMEOUT_S)
+
+    async def checksums(self, timeout_s: float) -> list[dict[str, str]]:
+        """What each process of SGLang's engine holds, by its own names."""
+        answer = await self._call("POST", "/weights_checker", {"action": "checksum"}, wire.CheckedWeights, timeout_s)
+        if not answer.success:
+            raise EngineError(f"/weights_checker: {answer.message}")
+        return [rank.checksums for rank in answer.ranks]
+
+    async def pin(self, version: str, location: str, timeout_s: float) -> None:
+        """Keep a version resident (embedded engine only)."""
+        await self.control("/pin_weights", {"weight_version": version, "model_path": location}, timeout_s)
+
+    async def unpin(self, version: str) -> None:
+        """Let a version go (embedded engine only)."""
+        await self.control("/unpin_weights", {"weight_version": version}, CONTROL_TIMEOUT_S)
+
+    async def control(self, path: str, body: dict[str, Any], timeout_s: float) -> None:
+        """Any of the endpoints that answer with success and a message. Raises EngineError when it says no."""
+        answer = await self._call("POST", path, body, wire.Control, timeout_s)
+        if not answer.success:
+            raise EngineError(f"{path}: {answer.message}")
+
+    async def _call(self, method: str, path: str, body: Any, kind: type[T], timeout_s: float) -> T:
+        if self._session.closed:
+            raise EngineGone(f"{path}: the engine is down")
+        data = None if body is None else msgspec.json.encode(body)
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.request(
+                    method,
+                    self._base + path,
+                    data=data,
+                    headers={"Content-Type": "application/json"},
+                    timeout=aiohttp.ClientTimeout(total=None),
+                ) as response,
+            ):
+                raw = await joined(response.content.iter_any(), MAX_ANSWER_BYTES)
+                if raw is None:
+                    raise EngineError(f"{path}: the engine's answer is longer than {MAX_ANSWER_BYTES} bytes")
+        except TimeoutError as error:
+            raise EngineGone(f"{path} was not answered within {timeout_s:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise EngineGone(f"{path}: {type(error).__name__}: {error}") from error
+        if response.status == 200:
+            return _decode(raw, kind, path)
+        text = f"{path}: status {response.status}: {raw[:500].decode(errors='replace')}"
+        if response.status in (429, 503):
+            raise EngineBusy(text)
+        raise EngineError(text) if response.status < 500 else EngineGone(text)
+
+
+def _decode(raw: bytes, kind: type[T], path: str) -> T:
+    try:
+        return msgspec.json.decode(raw or b"{}", type=kind)
+    except msgspec.MsgspecError as error:
+        raise EngineError(f"{path}: the engine's answer is not as agreed: {error}") from error

@@ -1,0 +1,114 @@
+"""The router in front of several samplers: one mailbox for all seats.
+
+Invariant: an engine that dies during a request costs another try elsewhere, and not the request. A request is given
+up at its deadline, where no engine can ever take it, or where its round is deferred (Deferred).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import msgspec
+
+from actors.errors import EngineGone, SamplerTimeout
+from actors.sampler import events
+from actors.sampler.messages import Generate, Generated, Refused
+from actors.sampler.routing.router import HIT, MOVED, NEW, Router, RouterConfig
+from policy.errors import EngineBusy
+from runtime.actor import Actor, handles
+from runtime.errors import ActorGone, DeadlineExceeded, MailboxFull
+from runtime.waits import waiting
+
+_REPORT_S = 30.0
+_SHORTEST_WAIT_S = 0.05
+_BUSY_S = 0.25
+
+
+class DispatchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the router is started with."""
+
+    samplers: list[str]
+    generate_timeout_s: float = 120.0
+    router: RouterConfig = RouterConfig()
+
+
+class DispatchActor(Actor):
+    """Sends every request to one sampler, and to another where that fails."""
+
+    config: DispatchSettings
+
+    def __init__(self, config: DispatchSettings) -> None:
+        super().__init__(config)
+        self._router = Router(config.samplers, config.router)
+        self._seen: Counter[str] = Counter()
+        self._retries = 0
+
+    async def on_start(self) -> None:
+        self.ctx.spawn(self._report(), "report")
+
+    def doing(self) -> str:
+        return ", ".join(f"{name}: {engine.outstanding} tokens" for name, engine in self._router.engines.items())
+
+    @handles(Generate, concurrent=True)
+    async def generate(self, msg: Generate) -> Generated | Refused:
+        """Ask one sampler after the other. Raises SamplerError when none gives a sound answer in time."""
+        limit_s = self.config.generate_timeout_s
+        try:
+            async with waiting(self.ctx.name, "samplers", f"response {msg.rid}", limit_s):
+                return await self._route(msg, limit_s)
+        except DeadlineExceeded as error:
+            raise SamplerTimeout(str(error)) from error
+
+    async def _route(self, msg: Generate, limit_s: float) -> Generated | Refused:
+        tokens = len(msg.prompt_ids) + msg.sampling.max_new_tokens
+        asked = msgspec.structs.replace(msg, elsewhere=True)
+        attempt, busy = 0, set[str]()  # up, but with a full line or other weights than the pinned
+        while True:
+            choice = self._router.choose(msg.affinity, tokens, self.ctx.clock.now(), without=busy)
+            if choice is None and busy:
+                busy.clear()
+                await self.ctx.clock.sleep(_BUSY_S)
+                continue
+            if choice is None:
+                await self.ctx.clock.sleep(max(_SHORTEST_WAIT_S, self._router.next_up_s(self.ctx.clock.now())))
+                continue
+            attempt += 1
+            if attempt == 1 and choice.affinity:
+                self._seen[choice.affinity] += 1
+            try:
+                reply = await self.ctx.ref(choice.name).ask(asked, timeout_s=limit_s)
+            except EngineBusy:
+                busy.add(choice.name)
+            except (ActorGone, EngineGone, MailboxFull) as error:
+                self._router.failed(choice.name, self.ctx.clock.now())
+                self._retries += 1
+                self.ctx.log.emit(
+                    events.REQUEST_MOVED, rid=msg.rid, sampler=choice.name, attempt=attempt, cause=str(error)
+                )
+            else:
+                self._router.answered(choice.name)
+                return reply
+            finally:
+                self._router.ended(choice.name, tokens)
+
+    async def _report(self) -> None:
+        """Say from time to time how often an episode found its engine again."""
+        while True:
+            began = time.monotonic()
+            await self.ctx.clock.sleep(_REPORT_S)
+            seen, self._seen = self._seen, Counter()
+            retries, self._retries = self._retries, 0
+            if not seen and not retries:
+                continue
+            returning = seen[HIT] + seen[MOVED]
+            self.ctx.log.emit(
+                events.ROUTED,
+                span_s=round(time.monotonic() - began, 3),
+                new=seen[NEW],
+                hits=seen[HIT],
+                moved=seen[MOVED],
+                hit_rate=round(seen[HIT] / returning, 4) if returning else None,
+                retries=retries,
+                outstanding={name: engine.outstanding for name, engine in self._router.engines.items()},
+            )

@@ -1,0 +1,62 @@
+"""The newest weights a sampler was told of and those pinned, remembered across its restarts.
+
+Invariant: the file names weights that were told, or is not there; a torn write can't be seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+
+from actors.sampler.messages import Canary
+from runtime.messaging.message import Value, Version
+
+
+class Latest(Value):
+    """Weights and where they lie."""
+
+    version: Version
+    location: str
+    digest: str = ""
+    canary: Canary | None = None
+    gatherer: str = ""  # who gathers a group for them
+
+
+class Memory(Value):
+    """What a sampler was told."""
+
+    latest: Latest
+    pins: dict[str, str] = {}  # version -> location
+
+
+def remember(path: Path, latest: Latest, pins: Mapping[Version, str] = MappingProxyType({})) -> None:
+    """Write `latest` and the pinned versions' locations at `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    memory = Memory(latest=latest, pins={str(version): location for version, location in pins.items()})
+    fresh.write_bytes(msgspec.json.encode(memory))
+    os.replace(fresh, path)
+
+
+def recall(path: Path, fallback: Latest) -> tuple[Latest, dict[Version, str]]:
+    """What was remembered: the newest where it is newer than `fallback`, and pins; of both what can still be had.
+
+    That is what lies there, and of the newest what its gatherer writes when it is asked to.
+    """
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Memory)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return fallback, {}
+    pins = {Version.parse(version): location for version, location in found.pins.items() if there(location)}
+    had = there(found.latest.location) or (found.latest.gatherer and not found.latest.digest)
+    usable = found.latest.version > fallback.version and had
+    return (found.latest if usable else fallback), pins
+
+
+def there(location: str) -> bool:
+    """Whether a folder with weights lies there: it appears complete."""
+    return (Path(location) / "config.json").exists()

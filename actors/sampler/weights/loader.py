@@ -1,0 +1,214 @@
+"""How weights get into one engine, and how their arrival is checked.
+
+Invariant: after every load, the version that the engine reports is read back. Where the learner published
+log-probabilities of a prompt, the engine's are compared with them. Between a load and that judgement nothing drawn is
+handed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from actors.errors import EngineGone
+from actors.learner.messages import Ticket
+from actors.sampler.config import SamplerSettings
+from actors.sampler.engine.client import EngineClient
+from actors.sampler.engine.gate import Gate
+from actors.sampler.weights import collective
+from actors.sampler.weights.latest import Latest
+from policy.errors import EngineBusy, EngineError
+from runtime.messaging.message import Version
+
+_DRAIN_MARGIN_S = 10.0
+_BUSY_S = 0.2  # between two tries to score a canary in a full line
+Asking = Callable[[], Awaitable[Ticket | None]]  # for a place in a group; None: there is none, load from disk
+Writing = Callable[[Latest], Awaitable[Latest]]  # see to it that weights lie on disk
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the engine says of its weights: their version (None for a name that is none), and how it scores."""
+
+    version: Version | None
+    off_by: float | None  # largest difference of a canary's log-probability; None where there is no canary
+    sound: bool
+    way: str = "disk"  # or "collective"
+    missed: str = ""  # why it is not "collective", where that was tried
+
+
+class Loader:
+    """Loads and judges.
+
+    `judged` is set while no load is waiting for its judgement, `mixed` where a load broke off after it had begun: the
+    engine may then hold parts of two versions under the name of the older.
+    """
+
+    def __init__(self, settings: SamplerSettings, gate: Gate) -> None:
+        self._settings, self._gate = settings, gate
+        self.judged = asyncio.Event()
+        self.judged.set()
+        self.mixed = False
+
+    async def load(
+        self, client: EngineClient, latest: Latest, ask: Asking | None = None, written: Writing | None = None
+    ) -> Verdict:
+        """Put `latest` into the engine: from the group where `ask` gives a place in one, else from disk.
+
+        `written` is waited for before the disk is read. Raises EngineError where the engine refuses, EngineGone where
+        it breaks.
+        """
+        if self._settings.sglang and ask is None:
+            if written is not None:
+                latest = await written(latest)
+            await check_digest(latest)
+        mode, ticket, way, missed = self._settings.updating, None, "disk", ""
+        if ask is not None and mode != "drain":  # it goes on drawing while it waits for the others
+            ticket, latest = await _placed(latest, ask, written)
+        async with self._drained() if mode == "drain" else contextlib.nullcontext():
+            if ask is not None and mode == "drain":  # others would wait for what it still draws
+                ticket, latest = await _placed(latest, ask, written)
+            self.judged.clear()
+            try:
+                if not self._settings.sglang:
+                    await client.update(
+                        latest.location,
+                        str(latest.version),
+                        self._settings.load_timeout_s,
+                        digest=latest.digest,
+                        retract=mode == "retract",
+                    )
+                else:
+                    async with self._paused(client, mode):
+                        if ticket is not None:
+                            way, missed = await self._from_group(client, latest, ticket)
+                        if way == "disk":
+                            if written is not None:  # at once, unless a group has just failed
+                                latest = await written(latest)
+                            await self._from_disk(client, latest, check=ask is not None)
+                verdict = await self.judge(client, latest)
+                return msgspec.structs.replace(verdict, way=way, missed=missed)
+            finally:
+                self.judged.set()
+
+    async def judge(self, client: EngineClient, latest: Latest) -> Verdict:
+        """Read the version back, and the canary's log-probabilities when the version is `latest`'s."""
+        version = await self._version(client)
+        self.mixed = self.mixed and version != latest.version
+        if latest.canary is None or version != latest.version:
+            return Verdict(version, None, sound=True)
+        found = await self._score(client, latest.canary.ids)
+        if (now := await self._version(client)) != version:  # others were loaded meanwhile: they were scored, in part
+            return Verdict(now, None, sound=True)
+        off_by = difference(found, latest.canary.logprobs)
+        return Verdict(version, off_by, sound=off_by <= self._settings.samplers.canary_tolerance)
+
+    async def _version(self, client: EngineClient) -> Version | None:
+        info = await client.model_info()
+        try:
+            return Version.parse(info.weight_version)
+        except ValueError:
+            return None
+
+    async def _score(self, client: EngineClient, ids: list[int]) -> list[float]:
+        """A line that is full says nothing of the weights: ask again, as a request would. Raises EngineGone."""
+        timeout_s = self._settings.load_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    try:
+                        return await client.score(ids, timeout_s)
+                    except EngineBusy:
+                        await asyncio.sleep(_BUSY_S)
+        except TimeoutError as error:
+            raise EngineGone(f"a canary was not scored within {timeout_s:g} s") from error
+
+    @property
+    def _flush(self) -> bool:
+        # A cache that running responses use can't be flushed; they go on with what the old weights made of it.
+        return self._settings.updating != "in_place"
+
+    async def _from_disk(self, client: EngineClient, latest: Latest, *, check: bool) -> None:
+        if check:
+            await check_digest(latest)
+        what, timeout_s, flush = (latest.location, str(latest.version)), self._settings.load_timeout_s, self._flush
+        try:
+            await client.update_from_disk(*what, timeout_s, flush=flush)
+        except EngineError:
+            # SGLang can't flush its cache for as long as its batch holds the response that it gave last, and says no
+            # when it has the weights already: the next call finds the batch empty, or fails for a reason that stays.
+            await client.update_from_disk(*what, timeout_s, flush=flush)
+
+    async def _from_group(self, client: EngineClient, latest: Latest, ticket: Ticket) -> tuple[str, str]:
+        """The way it was done, and why not by the group if it was not; then the engine can still load from disk."""
+        began = time.monotonic()
+        try:
+            await collective.enter(client, ticket)
+            self.mixed = True
+            await collective.take(client, ticket, str(latest.version), flush=self._flush)
+            await collective.compare(client, ticket)
+        except EngineError as error:
+            return "disk", f"{error} ({time.monotonic() - began:.1f} s after it had a place)"
+        return "collective", ""
+
+    @contextlib.asynccontextmanager
+    async def _drained(self) -> AsyncIterator[None]:
+        # A request ends within its own limit, so this one is never reached unless the engine is lost.
+        limit_s = self._settings.samplers.generate_timeout_s + _DRAIN_MARGIN_S
+        try:
+            async with self._gate.closed(limit_s):
+                yield
+        except TimeoutError as error:
+            raise EngineGone(f"requests have not ended within {limit_s:g} s") from error
+
+    @contextlib.asynccontextmanager
+    async def _paused(self, client: EngineClient, mode: str) -> AsyncIterator[None]:
+        """Without a pause SGLang would wait for running responses to end; drained there are none."""
+        if mode == "drain":
+            yield
+            return
+        await client.pause(mode)
+        try:
+            yield
+        finally:
+            await client.resume()
+
+
+async def _placed(latest: Latest, ask: Asking, written: Writing | None) -> tuple[Ticket | None, Latest]:
+    """A place in a group; without one the weights have to lie on disk, and the engine goes on until they do."""
+    ticket = await ask()
+    return ticket, latest if ticket is not None or written is None else await written(latest)
+
+
+def difference(found: list[float], expected: list[float]) -> float:
+    """The largest difference of two lists of log-probabilities; infinite where they can't be compared."""
+    if len(found) != len(expected):
+        return float("inf")
+    pairs = [abs(one - other) for one, other in zip(found, expected, strict=True)]
+    return max((float("inf") if pair != pair else pair for pair in pairs), default=0.0)  # noqa: PLR0124 - NaN
+
+
+async def check_digest(latest: Latest) -> None:
+    """Raise EngineError unless the weights' file has the digest that the learner said, where it said one."""
+    if not latest.digest:
+        return
+    found = await asyncio.to_thread(_digest, Path(latest.location))
+    if found != latest.digest:
+        raise EngineError(f"{latest.location} has digest {found}, not {latest.digest}")
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        for path in sorted(folder.glob("*.safetensors")):
+            with path.open("rb") as file:
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+    except OSError as error:
+        raise EngineError(f"can't read {folder}: {error}") from error
+    return digest.hexdigest()

@@ -1,0 +1,49 @@
+"""Action spaces: which of the declared actions an agent has.
+
+Invariant: pure. A space is a choice among the declared functions by what they are (mouse and keyboard, an application's
+own function, or neither), so the prompt, the grammar and the demonstrators can't disagree about it. Ending, switching,
+starting an application, noting and waiting belong to every space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from apis.functions.declaration import Action, Function, Tool
+
+ActionSpace = Literal["both", "gui", "api"]
+SPACES: tuple[ActionSpace, ...] = ("both", "gui", "api")
+AGENT = "Agent"  # the owner of all that is no application's function
+MOUSE_AND_KEYBOARD = frozenset({"click", "type", "drag_and_drop", "scroll", "hotkey"})
+MEANING: Mapping[ActionSpace, str] = {
+    "both": "mouse, keyboard and the functions of applications",
+    "gui": "mouse and keyboard, no function of an application",
+    "api": "the functions of applications, no mouse and no keyboard",
+}
+MIXED = "mixed"  # the route whose every step is either by the GUI or by a function
+_ONE_WAY: Mapping[ActionSpace, str] = {"gui": "gui", "api": "api"}
+
+
+def holds(space: ActionSpace, function: Function) -> bool:
+    """Whether `space` has `function`."""
+    return _has(space, function.owner, function.name)
+
+
+def allows(space: ActionSpace, action: Action) -> bool:
+    """Whether `space` has the function behind `action`."""
+    if isinstance(action, Tool):
+        return _has(space, action.owner, action.name)
+    return _has(space, AGENT, str(action.__struct_config__.tag))
+
+
+def _has(space: ActionSpace, owner: str, name: str) -> bool:
+    if owner != AGENT:
+        return space != "gui"
+    return space != "api" or name not in MOUSE_AND_KEYBOARD
+
+
+def routes_in(space: ActionSpace, routes: Iterable[str]) -> list[str]:
+    """Those of `routes` that keep to `space`, sorted; in "both" all of them do."""
+    only = _ONE_WAY.get(space)
+    return sorted(route for route in routes if only is None or route == only)

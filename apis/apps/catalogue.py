@@ -1,0 +1,55 @@
+"""The functions of applications, one module of declarations per application.
+
+Invariant: `TOOLS` is the only list of them. The prompt, the grammar and the tests read it, and a test holds the guest's
+methods to it, so what a model is told, what it may write and what is run are one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apis.apps.calc import functions as calc
+from apis.apps.chromium import functions as chromium
+from apis.apps.code import functions as code
+from apis.apps.impress import functions as impress
+from apis.apps.vlc import functions as vlc
+from apis.apps.writer import functions as writer
+from apis.functions.declaration import Function, Tool
+from apis.functions.values import fit
+
+TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
+    "libreoffice_calc": calc.FUNCTIONS,
+    "libreoffice_writer": writer.FUNCTIONS,
+    "google_chrome": chromium.FUNCTIONS,
+    "libreoffice_impress": impress.FUNCTIONS,
+    "vlc": vlc.FUNCTIONS,
+    "code": code.FUNCTIONS,
+}
+
+_BY_NAME = {f"{function.owner}.{function.name}": function for functions in TOOLS.values() for function in functions}
+_APP_OF = {f"{function.owner}.{function.name}": app for app, functions in TOOLS.items() for function in functions}
+
+
+def declared(owner: str, name: str) -> Function:
+    """The declaration of an application's function. Raises LookupError."""
+    return _BY_NAME[f"{owner}.{name}"]
+
+
+def app_of(dotted: str) -> str | None:
+    """The application that a function like "CalcTools.save" belongs to; None where there is none."""
+    return _APP_OF.get(dotted)
+
+
+def call(owner: str, name: str, **arguments: Any) -> Tool:
+    """The action of calling a function, as the grammar would make it.
+
+    Raises LookupError for a function that no application has, TypeError for an argument that is unknown or missing,
+    and Unfit for one of the wrong kind.
+    """
+    function = declared(owner, name)
+    unknown = set(arguments) - {param.name for param in function.params}
+    missing = {param.name for param in function.params if param.required} - set(arguments)
+    if unknown or missing:
+        raise TypeError(f"{function.signature}: wrong arguments {', '.join(sorted(unknown | missing))}")
+    values = {p.name: fit(p, arguments[p.name]) if p.name in arguments else p.default for p in function.params}
+    return Tool(owner=owner, name=name, arguments=values)

@@ -1,0 +1,284 @@
+"""Kinds of values that a parameter can take, checked as plain Python values.
+
+Invariant: what `fit` returns is a string, number, boolean, None, a flat list of those or a flat dict of lengths, of the
+declared kind and inside the declared bounds, in one canonical spelling; whatever else is given raises Unfit with the
+parameter's name and what would be right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from apis.functions import values_text
+from apis.functions.declaration import Param
+from apis.functions.values_text import MAX_NAME, Unfit
+
+MAX_COLUMN, MAX_ROW = 16_384, 1 << 20  # of a sheet: column XFD, row 1048576
+MAX_CELLS = 2 * MAX_ROW  # of a range
+MAX_ITEMS = 500  # of a list of scalars
+MAX_LINE = 1000  # of a text box
+MIN_CM, MAX_CM = 0.1, 300.0  # of what stands on a slide
+NOT_LITERAL = object()  # stands for an argument that is no literal
+
+COLOURS = {
+    "black": "#000000", "white": "#ffffff", "red": "#ff0000", "green": "#008000", "blue": "#0000ff",
+    "yellow": "#ffff00", "orange": "#ffa500", "purple": "#800080", "gray": "#808080", "grey": "#808080",
+    "cyan": "#00ffff", "magenta": "#ff00ff", "pink": "#ffc0cb", "brown": "#a52a2a",
+}  # fmt: skip
+_CELL = re.compile(r"\$?([A-Za-z]{1,3})\$?([1-9]\d{0,6})", re.ASCII)
+_LETTERS = re.compile(r"\$?([A-Za-z]{1,3})", re.ASCII)
+_ROW = re.compile(r"\$?([1-9]\d{0,6})", re.ASCII)
+_HEX = re.compile(r"#?([0-9A-Fa-f]{6})", re.ASCII)
+
+
+def fit(param: Param, value: Any) -> Any:
+    """`value` as `param` wants it. Raises Unfit; KeyError for a kind that is none of plain values."""
+    if param.default is None and value is None:
+        return None
+    return _FITS[param.kind](param, value)
+
+
+def column_number(letters: str) -> int:
+    """1 for A, 27 for AA. Raises ValueError beyond XFD."""
+    number = 0
+    for letter in letters.upper():
+        number = 26 * number + ord(letter) - 64
+    if number > MAX_COLUMN:
+        raise ValueError(letters)
+    return number
+
+
+def column_letters(number: int) -> str:
+    """A for 1, AA for 27."""
+    letters = ""
+    while number:
+        number, rest = divmod(number - 1, 26)
+        letters = chr(65 + rest) + letters
+    return letters
+
+
+def _cell_at(text: str) -> tuple[int, int] | None:
+    """Column and row of a cell address, from 1; None where it is no address."""
+    found = _CELL.fullmatch(text.strip())
+    if found is None:
+        return None
+    try:
+        column, row = column_number(found[1]), int(found[2])
+    except ValueError:
+        return None
+    return (column, row) if row <= MAX_ROW else None
+
+
+def _integer(param: Param, value: Any) -> int:
+    low, high = param.limits
+    if type(value) is not int or not low <= value <= high:
+        raise Unfit(f"{param.name}: write a whole number from {low} to {high}")
+    return value
+
+
+def _number(param: Param, value: Any) -> float:
+    low, high = param.limits
+    if type(value) not in (int, float) or not low <= value <= high:  # NaN and infinity lie nowhere
+        raise Unfit(f"{param.name}: write a number from {low} to {high}")
+    return float(value)
+
+
+def _boolean(param: Param, value: Any) -> bool:
+    if type(value) is not bool:
+        raise Unfit(f"{param.name}: write True or False")
+    return value
+
+
+def _choice(param: Param, value: Any) -> str:
+    if not isinstance(value, str) or value not in param.limits:
+        raise Unfit(f"{param.name}: write one of {', '.join(repr(choice) for choice in param.limits)}")
+    return value
+
+
+def _cell(param: Param, value: Any) -> str:
+    at = _cell_at(value) if isinstance(value, str) else None
+    if at is None:
+        raise Unfit(f"{param.name}: write one cell like 'B3', columns A to XFD, rows 1 to {MAX_ROW}")
+    return f"{column_letters(at[0])}{at[1]}"
+
+
+def _range(param: Param, value: Any) -> str:
+    wrong = Unfit(f"{param.name}: write a range like 'A1:C10', with both corners on the active sheet")
+    if not isinstance(value, str):
+        raise wrong
+    first, colon, second = value.partition(":")
+    start = _cell_at(first)
+    end = _cell_at(second) if colon else start
+    if start is None or end is None:
+        raise wrong
+    (left, right), (top, bottom) = sorted((start[0], end[0])), sorted((start[1], end[1]))
+    if (right - left + 1) * (bottom - top + 1) > MAX_CELLS:
+        raise Unfit(f"{param.name}: at most {MAX_CELLS} cells, which are two whole columns")
+    corner = f"{column_letters(left)}{top}"
+    return corner if not colon else f"{corner}:{column_letters(right)}{bottom}"
+
+
+def _letters_of(value: Any) -> str | None:
+    found = _LETTERS.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        return None
+    try:
+        return column_letters(column_number(found[1]))
+    except ValueError:
+        return None
+
+
+def _column(param: Param, value: Any) -> str:
+    letters = _letters_of(value)
+    if letters is None:
+        raise Unfit(f"{param.name}: write a column's letters, 'A' to 'XFD'")
+    return letters
+
+
+def _columns(param: Param, value: Any) -> str:
+    """One column or a span of them: "B", "A:C"."""
+    ends = [_letters_of(end) for end in value.split(":", 1)] if isinstance(value, str) else [None]
+    if None in ends:
+        raise Unfit(f"{param.name}: write columns like 'B' or 'A:C'")
+    numbers = sorted(column_number(end) for end in ends if end)
+    return ":".join(column_letters(number) for number in numbers)
+
+
+def _rows(param: Param, value: Any) -> str:
+    """One row or a span of them: "3", "1:10"."""
+    ends = [_ROW.fullmatch(end.strip()) for end in value.split(":", 1)] if isinstance(value, str) else [None]
+    numbers = sorted(int(end[1]) for end in ends if end)
+    if len(numbers) != len(ends) or numbers[-1] > MAX_ROW:
+        raise Unfit(f"{param.name}: write rows like '3' or '1:10', at most {MAX_ROW}")
+    return ":".join(str(number) for number in numbers)
+
+
+def _letters(param: Param, value: Any) -> list[str]:
+    given = [_letters_of(item) for item in value] if isinstance(value, list) else []
+    if not given or None in given or len(set(given)) < len(given) or len(given) > param.limits[0]:
+        raise Unfit(f"{param.name}: write a list of different columns like ['B', 'A'], at most {param.limits[0]}")
+    return [item for item in given if item]
+
+
+def _sheet(param: Param, value: Any) -> str:
+    name = values_text.string(param, value, MAX_NAME)
+    if not name.strip() or any(c in "[]*?:/\\\n\t" for c in name) or name[0] == "'" or name[-1] == "'":
+        raise Unfit(f"{param.name}: a sheet's name is not empty, has none of []*?:/\\ and no ' at its ends")
+    return name
+
+
+def _scalars(param: Param, value: Any) -> list[Any]:
+    if not isinstance(value, list) or not 1 <= len(value) <= param.limits[0]:
+        raise Unfit(f"{param.name}: write a list of 1 to {param.limits[0]} values like ['a', 2]")
+    return [values_text.scalar(param, item) for item in value]
+
+
+def _names(param: Param, value: Any) -> list[str]:
+    if not isinstance(value, list) or not 1 <= len(value) <= param.limits[0]:
+        raise Unfit(f"{param.name}: write a list of 1 to {param.limits[0]} names in quotes like ['Sales']")
+    return [values_text.string(param, item, MAX_NAME) for item in value]
+
+
+def _entry(param: Param, value: Any) -> str:
+    """What goes into a cell, as a user types it; a number stands for its digits."""
+    if not isinstance(value, str | int | float):
+        raise Unfit(f"{param.name}: write a string in quotes like '42' or '=SUM(B2:B5)'")
+    scalar = values_text.scalar(param, value)
+    return scalar if isinstance(scalar, str) else str(scalar).upper() if isinstance(scalar, bool) else str(scalar)
+
+
+def _rgb(param: Param, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= 0xFFFFFF:
+        raise Unfit(f"{param.name}: write a whole number from 0 to 16777215 (0xRRGGBB), e.g. 16776960 for yellow")
+    return value
+
+
+def _colour(param: Param, value: Any) -> str:
+    text = value.strip().lower() if isinstance(value, str) else ""
+    found = _HEX.fullmatch(COLOURS.get(text, text))
+    if found is None:
+        raise Unfit(f"{param.name}: write a colour like '#ff0000' or one of {', '.join(COLOURS)}")
+    return f"#{found[1]}"
+
+
+def _lines(param: Param, value: Any) -> list[int]:
+    """Numbers of lines, from 1."""
+    given = value if isinstance(value, list) else [None]
+    if not 1 <= len(given) <= param.limits[0] or any(type(n) is not int or not 1 <= n <= MAX_LINE for n in given):
+        raise Unfit(f"{param.name}: write a list of 1 to {param.limits[0]} line numbers from 1 on, like [1, 3]")
+    return sorted(set(given))
+
+
+def _lengths(value: Any, wanted: tuple[str, ...], low: float, high: float) -> dict[str, float] | None:
+    """A dict of lengths with some of the `wanted` keys and no other; None for anything else."""
+    if not isinstance(value, dict) or not value or set(value) - set(wanted):
+        return None
+    if any(type(n) not in (int, float) or not low <= n <= high for n in value.values()):
+        return None
+    return {key: float(value[key]) for key in wanted if key in value}
+
+
+def _spot(param: Param, value: Any) -> Any:
+    """Where something stands on a slide: a keyword, or the place of its upper left corner in cm."""
+    if isinstance(value, str) and value in param.limits:
+        return value
+    aliases = {"left": "x", "top": "y"}
+    named = {aliases.get(k, k): v for k, v in value.items()} if isinstance(value, dict) else value
+    place = _lengths(named, ("x", "y"), -MAX_CM, MAX_CM)
+    if place is None or len(place) < 2 or len(place) < len(value):
+        words = ", ".join(repr(word) for word in param.limits)
+        raise Unfit(f"{param.name}: write {{'x': 2, 'y': 3.5}} in cm from the upper left corner, or one of {words}")
+    return place
+
+
+def _extent(param: Param, value: Any) -> dict[str, float]:
+    """A width, a height or both, in cm."""
+    size = _lengths(value, ("width", "height"), MIN_CM, MAX_CM)
+    if size is None:
+        raise Unfit(f"{param.name}: write {{'width': 8, 'height': 4.5}} in cm, from {MIN_CM} to {MAX_CM}")
+    return size
+
+
+def _indices(param: Param, value: Any) -> list[int]:
+    """Numbers from 0, each once, in rising order."""
+    highest, most = param.limits
+    fits = isinstance(value, list) and 1 <= len(value) <= most
+    if not fits or any(type(item) is not int or not 0 <= item <= highest for item in value):
+        raise Unfit(f"{param.name}: write a list of 1 to {most} whole numbers from 0 on, like [0, 2]")
+    return sorted(set(value))
+
+
+_FITS: dict[str, Callable[[Param, Any], Any]] = {
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "text": values_text.text,
+    "choice": _choice,
+    "cell": _cell,
+    "range": _range,
+    "column": _column,
+    "columns": _columns,
+    "rows": _rows,
+    "letters": _letters,
+    "sheet": _sheet,
+    "scalars": _scalars,
+    "names": _names,
+    "entry": _entry,
+    "rgb": _rgb,
+    "colour": _colour,
+    "path": values_text.path,
+    "indices": _indices,
+    "font": values_text.font,
+    "folder": values_text.folder,
+    "file_name": values_text.file_name,
+    "lines": _lines,
+    "spot": _spot,
+    "extent": _extent,
+    "media": values_text.media,
+    "setting": values_text.setting,
+    "line": values_text.line,
+    "own_line": values_text.own_line,
+    "extension": values_text.extension,
+}

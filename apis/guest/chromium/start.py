@@ -1,0 +1,55 @@
+"""How Chromium is started on a desktop, so that it is quiet, seen by the accessibility bus and can be called.
+
+Invariant: pure; the host and the guest read the same flags here, so Chromium is started alike by an action, by a task's
+set-up and by hand in a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+PROGRAMS = {"chromium", "chromium-browser"}
+HELPER = "helper"  # folder beside this file: an extension that does nothing by itself
+HELPER_ID = "kiebdjkcbfffdcohmcjchhkncbflgoia"  # of the key in its manifest
+PROFILE = ".config/chromium"
+# A little memory for the disk cache: HOME is in memory.
+CACHE_BYTES = 8 << 20
+# Nobody is asked anything at the start, nothing is fetched in the background and nothing moves by itself; there is no
+# GPU. The port is the kernel's choice: it is written into the profile, and only this desktop reaches its loopback.
+QUIET = (
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-search-engine-choice-screen",
+    "--hide-crash-restore-bubble",
+    "--password-store=basic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-domain-reliability",
+    "--disable-sync",
+    "--disable-breakpad",
+    "--no-pings",
+    "--disable-gpu",
+    "--in-process-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-smooth-scrolling",
+    "--renderer-process-limit=8",
+    f"--disk-cache-size={CACHE_BYTES}",
+    "--disable-features=Translate,OptimizationHints,SpareRendererForSitePerProcess",
+    "--force-renderer-accessibility",
+    "--remote-debugging-port=0",
+)
+
+
+def flags(helper: str) -> list[str]:
+    """The flags; `helper` is the path of the folder `HELPER` as the desktop sees it."""
+    return [*QUIET, f"--load-extension={helper}"]
+
+
+def command(argv: Sequence[str], helper: str) -> list[str]:
+    """`argv`, which starts Chromium, with the flags."""
+    return [argv[0], *flags(helper), *argv[1:]]
+
+
+def wrapper(helper: str) -> str:
+    """Content of a file in /etc/chromium.d, which Debian's start script of Chromium reads: the same flags."""
+    return f'CHROMIUM_FLAGS="$CHROMIUM_FLAGS {" ".join(flags(helper))}"\nexport CHROMIUM_FLAGS\n'

@@ -1,0 +1,145 @@
+"""The functions of office applications, inside the office itself: it loads this file as a component of its own.
+
+Invariant: what is asked for and what comes of it are one text each, so a call crosses the connection once, however many
+objects it handles; only the modules listed here are called, and every failure comes back as a text, too. Documents are
+touched on the office's main thread alone, between two of its own events.
+
+A connection's calls arrive on threads of their own, which a lock keeps apart from the office's own work. But the main
+thread answers the accessibility bus without that lock, and a shape that another thread takes away meanwhile (so does
+whoever shows another slide) ends the office; nor may GTK and the bus be told of a change on another thread.
+
+An object that is handed out over a connection costs its receiver some ten questions on what it can do; here none.
+
+Asked: JSON [what, module, name, arguments, anew], with `what` "tool", "info", "cells" or "pid", and `anew` where there
+was input since the last call; answered: JSON [kind, text], kind "" where all went well, and else that of a refusal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import unohelper
+from com.sun.star.awt import XCallback
+from com.sun.star.task import XJob
+
+FOLDER = str(Path(__file__).resolve().parents[2])
+if FOLDER not in sys.path:  # the office runs this file alone, by its name
+    sys.path.append(FOLDER)
+
+from guest.errors import Refused  # noqa: E402 - found by the line above
+from guest.office.office import IMPLEMENTATION, LOOK_S, Absent, said  # noqa: E402
+from guest.tools import OWNERS, TOOL_S, public  # noqa: E402
+
+DOCUMENT_S = 3.0  # for a document that is being opened
+BEGIN_S = TOOL_S - 1  # until the main thread is free; whoever asks still hears that it was not
+
+
+class _Turn:
+    """One piece of work for the main thread; not begun once nobody waits for it."""
+
+    def __init__(self, work: Callable[[], str]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._taken = False
+        self._done = threading.Event()
+        self._answer = ""
+        self._error: Exception | None = None
+
+    def take(self) -> bool:
+        """Do it, on the main thread, if somebody still waits for it; whether that was so."""
+        if not self._take():
+            return False
+        try:
+            self._answer = self._work()
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            self._error = error
+        finally:
+            self._done.set()
+        return True
+
+    def answer(self) -> str:
+        """What came of it. Raises what the work raised, and Refused `tool_failed` where it could not begin in time."""
+        if not self._done.wait(BEGIN_S) and self._take():
+            raise Refused("tool_failed", "LibreOffice is busy: nothing was done; look at its window and try again")
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+    def _take(self) -> bool:
+        """Whether it is the caller's to decide on: once only."""
+        with self._lock:
+            taken, self._taken = self._taken, True
+        return not taken
+
+
+class Inside(unohelper.Base, XJob, XCallback):
+    """Carries out one call after the other, for whoever is connected.
+
+    It is also what the main thread calls: the office knows it already, and to know a new object costs 0.1 ms.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._desktop = context.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", context)
+        self._turns: SimpleQueue[_Turn] = SimpleQueue()
+        self._main = context.ServiceManager.createInstanceWithContext("com.sun.star.awt.AsyncCallback", context)
+
+    def execute(self, arguments: Any) -> str:
+        """What came of the call that the first argument describes."""
+        what, module, name, given, anew = json.loads(arguments[0].Value)
+        try:
+            told = ["", str(os.getpid()) if what == "pid" else self._on_main(what, module, name, given, anew)]
+        except Refused as refused:
+            told = [refused.kind, str(refused)]
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it as a text
+            told = ["tool_failed", f"{name}: {said(error)}"]
+        return json.dumps(told)
+
+    def notify(self, _: Any) -> None:
+        """Take the next turn that somebody waits for; the office calls this on its main thread, once for each."""
+        with contextlib.suppress(Empty):
+            while not self._turns.get_nowait().take():
+                pass
+
+    def _on_main(self, what: str, module: str, name: str, arguments: dict[str, Any], anew: bool) -> str:
+        """Have the main thread carry out one call; again while the document is still being opened."""
+        until = time.monotonic() + (DOCUMENT_S if what == "tool" else 0.0)
+        while True:
+            turn = _Turn(lambda: self.done(what, module, name, arguments, anew=anew))
+            self._turns.put(turn)
+            self._main.addCallback(self, None)
+            try:
+                return turn.answer()
+            except Absent:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(LOOK_S)  # here, for the main thread is the one that opens it
+
+    def done(self, what: str, module: str, name: str, arguments: dict[str, Any], *, anew: bool = True) -> str:
+        """Carry out one call; its answer. Raises Refused, and whatever the office raises."""
+        if module not in OWNERS.values():
+            raise Refused("bad_request", f"no module {module[:80]}")
+        application = importlib.import_module(module)
+        front = self._desktop, self._desktop.getCurrentComponent()
+        if what == "tool":
+            tools = application.tools(*front)
+            if anew:
+                tools._begin()
+            return public(tools, name, arguments)
+        if what == "cells":
+            return str(application.cells(*front, **arguments))
+        return str(application.info(*front))
+
+
+g_ImplementationHelper = unohelper.ImplementationHelper()  # noqa: N816 - the name that the office looks for
+g_ImplementationHelper.addImplementation(Inside, IMPLEMENTATION, ())

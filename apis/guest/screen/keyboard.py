@@ -1,0 +1,235 @@
+"""Keys through XTEST.
+
+Invariant: no modifier stays pressed, whatever a method raises, because a combination is resolved to key codes before
+the first press, and none is pressed or locked when it begins; a stroke is sent only after the pace that its application
+needs, but for a text that would take longer than `TYPE_S`; a key gets another sign only after the last stroke of it was
+read, or the answer says that this is not known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from guest.errors import Refused
+from guest.screen.hearing import Hearing
+from guest.screen.layout import SHIFT_L, Layout, Rows, runs
+from guest.screen.screenlink import ScreenLink
+from Xlib import XK, X
+from Xlib.ext import xtest
+
+# Seconds between strokes, by window class (lower case). None of these lost one of them without any pause.
+PACES_S = {
+    "mousepad": 0.002,
+    "pcmanfm": 0.002,
+    "xterm": 0.002,
+    "libreoffice-calc": 0.002,
+    "libreoffice-writer": 0.002,
+}
+PACE_S = 0.012
+# LibreOffice finishes a move of its cursor after the fact, and what is typed into the next cell until then gets lost:
+# the first two to four characters at 12 ms apart. So it must have rested this long before typing starts or goes on.
+OFFICE_REST_S = 0.04
+AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the window that comes next
+# GTK's file dialogs swallow a Return that comes while they complete a name: 120 ms after the last character is too
+# soon, 160 enough on an idle machine. So a dialog must have rested this long.
+BEFORE_RETURN_S = 0.2
+CAREFUL_S = 11.0  # of waiting at lines and cells in one text; what is longer goes on at the application's pace
+# An Impress box that typing has opened sets its caret anew some 200 ms later: it must have rested after the first key.
+OPENED_S = 0.25
+BOUND_S = 0.5  # for an application to read a new layout
+READ_S = 8.0  # for an application to read what it was sent; it may be held up
+TYPE_S = 14.0  # of pauses in one text, the careful ones included: the host waits 20 s for a call
+TEXT_MAX = 20_000
+KEYS_MAX = 6
+TYPED = "Type Success"
+UNSURE = (
+    "Type Success, but the application can't be asked whether it read every sign before the next was given its key: "
+    "check the text"
+)
+
+ALIASES = {
+    "ctrl": "Control_L", "control": "Control_L", "ctrlleft": "Control_L", "ctrlright": "Control_R",
+    "shift": "Shift_L", "shiftleft": "Shift_L", "shiftright": "Shift_R",
+    "alt": "Alt_L", "altleft": "Alt_L", "altright": "Alt_R", "option": "Alt_L",
+    "super": "Super_L", "win": "Super_L", "winleft": "Super_L", "command": "Super_L", "cmd": "Super_L",
+    "meta": "Super_L",
+    "enter": "Return", "return": "Return", "esc": "Escape", "escape": "Escape", "del": "Delete", "delete": "Delete",
+    "backspace": "BackSpace", "tab": "Tab", "space": "space", "insert": "Insert", "home": "Home", "end": "End",
+    "pageup": "Page_Up", "pgup": "Page_Up", "pagedown": "Page_Down", "pgdn": "Page_Down",
+    "up": "Up", "down": "Down", "left": "Left", "right": "Right", "capslock": "Caps_Lock", "menu": "Menu",
+    "printscreen": "Print", "plus": "plus", "minus": "minus",
+}  # fmt: skip
+_LOCKS = {XK.XK_Caps_Lock, XK.XK_Num_Lock}
+_CONTROL = {"\n": XK.XK_Return, "\t": XK.XK_Tab}
+
+
+def keysym_of(name: str) -> int:
+    """The keysym of a key's name or of one character. Raises Refused."""
+    if len(name) == 1:
+        if name in _CONTROL:
+            return _CONTROL[name]
+        code = ord(name)
+        if code < 0x20 or 0x7F <= code < 0xA0:
+            raise Refused("bad_key", f"no key types {name!r}")
+        return code if code < 0x100 else 0x01000000 + code
+    keysym = XK.string_to_keysym(ALIASES.get(name.lower(), name)) or XK.string_to_keysym(name.upper())
+    if not keysym:
+        raise Refused("bad_key", f"no key is called {name[:40]!r}")
+    return keysym
+
+
+class Keyboard:
+    """The keyboard of one desktop."""
+
+    def __init__(self, link: ScreenLink, rest: Callable[[float], None]) -> None:
+        self._link = link
+        self._rest = rest  # waits until the desktop has rested for so many seconds
+        self._hearing: Hearing | None = None
+        self._unread: set[int] = set()  # windows that got signs from spare keys and were not asked since
+        self._layout = Layout(0, ())
+        self._learn()
+
+    def _learn(self) -> None:
+        """Read the layout, which any program may change."""
+        info = self._link.display.display.info
+        count = info.max_keycode - info.min_keycode + 1
+        self._link.layout_changed = False
+        rows = self._link.display.get_keyboard_mapping(info.min_keycode, count)
+        self._layout = Layout(info.min_keycode, rows, self._layout)
+
+    def _begin(self) -> None:
+        """No key pressed, no lock but that of the number keys, the layout's first group, and the layout known."""
+        self._link.plain_keys()
+        if self._link.layout_changed:
+            self._learn()
+
+    def _read(self, window: int, seconds: float) -> bool | None:
+        if self._hearing is None:
+            self._hearing = Hearing()
+        return self._hearing.read(window, seconds)
+
+    def _all_read(self, seconds: float) -> bool | None:
+        """Whether every window has read its signs: False where one did not answer, None where one can't be asked."""
+        until = time.monotonic() + seconds
+        answers = [self._read(window, max(0.0, until - time.monotonic())) for window in self._unread]
+        if None in answers:
+            self._rest(OPENED_S)
+        if False in answers:
+            return False
+        self._unread.clear()
+        return None if None in answers else True
+
+    def _bind(self, change: Rows, window: int) -> None:
+        """Tell the server, and wait until the application in front knows, too."""
+        for first, rows in runs(change):
+            self._link.display.change_keyboard_mapping(first, rows)
+        self._link.flush()
+        if not window or not self._read(window, BOUND_S):
+            self._link.pause(AFTER_LINE_S)  # clients read the new layout when they get round to it
+
+    def _press(self, kind: int, code: int) -> None:
+        xtest.fake_input(self._link.display, kind, code)
+
+    def _stroke(self, keysym: int) -> None:
+        code, shifted = self._layout.place(keysym)
+        shift = self._layout.place(SHIFT_L)[0] if shifted else 0
+        if shift:
+            self._press(X.KeyPress, shift)
+        self._press(X.KeyPress, code)
+        self._press(X.KeyRelease, code)
+        if shift:
+            self._press(X.KeyRelease, shift)
+        self._link.flush()
+
+    def type_text(self, text: str, app: str = "", dialog: bool = False) -> str:
+        """Type characters, newline as Return and tab as Tab, at the pace of the window class `app`.
+
+        `dialog` tells that the focused window is a dialog. Says how it went.
+        """
+        if len(text) > TEXT_MAX:
+            raise Refused("bad_request", f"at most {TEXT_MAX} characters")
+        pace = PACES_S.get(app.lower(), PACE_S)
+        office = app.lower().startswith(("libreoffice", "soffice"))
+        keysyms = [keysym_of(character) for character in text.replace("\r\n", "\n")]
+        began = time.monotonic()
+        self._begin()
+        if office:
+            self._rest(OFFICE_REST_S)
+        at = ready = 0  # how many are typed, and how many have keys
+        said = TYPED
+        while at < len(keysyms):
+            if self._link.layout_changed:
+                self._learn()
+                ready = at
+            if at == ready:
+                ready, known = self._ready(keysyms, at, min(READ_S, max(BOUND_S, began + TYPE_S - time.monotonic())))
+                if known is False:
+                    return (
+                        f"Typed only the first {at} of {len(keysyms)} characters: the application takes no keys now. "
+                        "Look at it, then type the rest"
+                    )
+                said = UNSURE if known is None else said
+            keysym = keysyms[at]
+            careful = time.monotonic() < began + CAREFUL_S and keysym in _CONTROL.values()
+            if dialog and careful:
+                self._rest(BEFORE_RETURN_S)
+            self._stroke(keysym)
+            if dialog and keysym == XK.XK_Return:
+                self._link.expect_activation()
+            if office and careful:
+                self._rest(OFFICE_REST_S)
+            elif not at and app.lower() == "libreoffice-impress":
+                self._rest(OPENED_S)
+            else:
+                share = max(0.0, began + TYPE_S - time.monotonic()) / (len(keysyms) - at)
+                self._link.pause(AFTER_LINE_S if careful else min(pace, share))
+            at += 1
+        return said
+
+    def _ready(self, keysyms: list[int], at: int, seconds: float) -> tuple[int, bool | None]:
+        """Bind what comes from `at` on, as far as keys last: up to where, and whether all that was typed was read."""
+        part = keysyms[at : at + self._layout.part(keysyms[at:])]
+        if not part:
+            raise Refused("bad_key", "the keyboard's layout has no spare key")
+        borrows = any(not self._layout.typed(keysym) for keysym in part)
+        if not borrows:
+            return at + len(part), True
+        known: bool | None = True
+        window = self._link.active()
+        if self._layout.gives_way(part):
+            known = self._all_read(seconds)
+            if known is False:
+                return at, False
+        change = self._layout.bind(part)
+        if change:
+            self._bind(change, window)
+        self._unread.add(window)
+        return at + len(part), known
+
+    def hotkey(self, keys: list[str], dialog: bool = False) -> None:
+        """Press keys together and release them in reverse; `dialog` tells that the focused window is a dialog."""
+        if not 1 <= len(keys) <= KEYS_MAX:
+            raise Refused("bad_request", f"one to {KEYS_MAX} keys")
+        keysyms = [keysym_of(key) for key in keys]
+        if not _LOCKS.intersection(keysyms):
+            self._begin()
+        if self._ready(keysyms, 0, READ_S)[0] < len(keysyms):
+            raise Refused("bad_key", "the application has not read the last keys, and no spare key is left")
+        if dialog and keysyms[-1] in (XK.XK_Return, XK.XK_KP_Enter, XK.XK_Tab):
+            self._rest(BEFORE_RETURN_S)
+        activates = (dialog and keysyms[-1] in (XK.XK_Return, XK.XK_KP_Enter, XK.XK_space)) or XK.XK_Alt_L in keysyms
+        codes: list[int] = []
+        for keysym in keysyms:
+            code, shifted = self._layout.place(keysym)
+            shift = self._layout.place(SHIFT_L)[0] if shifted else 0
+            if shift and shift not in codes:
+                codes.append(shift)
+            codes.append(code)
+        for code in codes:
+            self._press(X.KeyPress, code)
+        for code in reversed(codes):
+            self._press(X.KeyRelease, code)
+        self._link.flush()
+        if activates:
+            self._link.expect_activation()

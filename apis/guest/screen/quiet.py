@@ -1,0 +1,81 @@
+"""When a desktop has come to rest after an action.
+
+Invariant: bounded by the caller's deadline, and never a fixed pause: the wait ends as soon as for `quiet_ms` no pixel
+changed and no other program of the desktop used the processor or stood in line for it, and no toolkit is known to wait
+by the clock before it acts.
+
+The processor is looked at because a program that starts, or works before it draws, changes no pixel for a while; the
+X server's damage reports because a drawn change ends the wait for its cause.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from guest.screen.screenlink import ScreenLink
+
+LOOK_S = 0.01
+IDLE_NS = 400_000  # processor time within one look that a resting desktop may use
+_OURS = {b"Xvfb", b"sshd", b"bwrap"}
+
+
+def _stat(folder: str) -> list[bytes]:
+    """The fields of a process's or thread's `stat` after its name: the state first, the count of threads at 17."""
+    with open(f"{folder}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+class Work:
+    """How much processor time the desktop's programs have used."""
+
+    def __init__(self) -> None:
+        self._skip = {os.getpid()}
+        self._names: dict[int, bool] = {}
+
+    def _counts(self, pid: int) -> bool:
+        if pid not in self._names:
+            try:
+                name = Path(f"/proc/{pid}/comm").read_bytes().strip()
+            except OSError:
+                return False
+            self._names[pid] = name not in _OURS
+        return self._names[pid]
+
+    def total(self) -> tuple[int, int]:
+        """Nanoseconds used so far, and how many programs run or wait for the processor now."""
+        used = running = 0
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit() or int(entry) in self._skip or not self._counts(int(entry)):
+                continue
+            try:
+                threads = [f"/proc/{entry}"]
+                if int(_stat(threads[0])[17]) > 1:
+                    threads = [f"/proc/{entry}/task/{thread}" for thread in os.listdir(f"/proc/{entry}/task")]
+                for thread in threads:
+                    running += _stat(thread)[0] in (b"R", b"D")
+                    with open(f"{thread}/schedstat", "rb") as file:
+                        used += int(file.read().split()[0])
+            except (OSError, IndexError):  # it ended meanwhile
+                self._names.pop(int(entry), None)
+        return used, running
+
+
+def settle(link: ScreenLink, work: Work, timeout_s: float, quiet_s: float) -> bool:
+    """Wait for rest; whether it came before the deadline."""
+    until = time.monotonic() + timeout_s
+    link.pause(0.0)
+    rest_since = time.monotonic()
+    used, _ = work.total()
+    while True:
+        link.wait_change(LOOK_S)
+        now = time.monotonic()
+        rest_since = max(rest_since, link.changed_s)
+        before, (used, running) = used, work.total()
+        if running or abs(used - before) > IDLE_NS:
+            rest_since = time.monotonic()
+        elif now - rest_since >= quiet_s and not link.expecting():
+            return True
+        if now >= until:
+            return False

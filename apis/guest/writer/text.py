@@ -1,0 +1,174 @@
+"""Writer: writing, replacing, and what is inserted at the caret.
+
+Invariant: what is inserted takes the place of the selection and the caret ends behind it; a replaced text keeps the
+looks of its first character, a text that changes its case keeps all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from guest.images import refuse_large, size_of
+from guest.matching import MOST, Match
+from guest.office.base import enum, prop, service
+from guest.paths import there_in_home, url_of, wrong
+from guest.writer.base import Paper, as_typed, character, one_line, plural, rewrite, select_back
+
+MATH = "078B7ABA-54FC-457F-8551-6147e776a997"  # class id of the office's formulas
+INSIDE = r"[\w\u00ad\u0300-\u036f]"  # of a word: letters, digits, _, soft hyphens, accents
+FIRST = re.compile(rf"(?<!{INSIDE})(?<!{INSIDE}['’])[^\W\d_]")  # a word's first sign, where that is a letter
+MAX_PIXELS = 5000  # of a side, as of one that is given
+MM100_PER_PIXEL = 2540 / 96
+LOOKS = (
+    "CharWeight", "CharPosture", "CharHeight", "CharFontName", "CharColor", "CharBackColor", "CharHighlight",
+    "CharUnderline", "CharStrikeout", "CharStyleName",
+)  # fmt: skip
+
+
+def _in_parts(text: Any, cursor: Any) -> list[Any]:
+    """Cursors over the parts of a selection that each have one look, the last first."""
+    if None not in cursor.getPropertyValues(LOOKS):
+        return [cursor]
+    parts = []
+    paragraphs = cursor.createEnumeration()
+    while paragraphs.hasMoreElements():
+        portions = paragraphs.nextElement().createEnumeration()
+        while portions.hasMoreElements():
+            portion = portions.nextElement()
+            if portion.TextPortionType == "Text" and portion.String:
+                parts.append(text.createTextCursorByRange(portion))
+    return parts[::-1]
+
+
+class Writing(Paper):
+    """Text and what stands in it."""
+
+    def write_text(self, *, text: str, bold: bool, italic: bool, size: float | None) -> str:
+        """Write at the caret."""
+        if not text:
+            raise wrong("text: write at least one character")
+        caret = self._caret()
+        with self._one_step("write_text"):
+            cursor = caret.getText().createTextCursorByRange(caret)
+            cursor.String = as_typed(text)
+            select_back(cursor, len(text))  # by itself it would select as many as the text has UTF-16 units
+            for name, wanted, value in (
+                ("Weight", bold, 150.0),
+                ("Posture", italic, enum("awt.FontSlant", "ITALIC")),
+            ):
+                names, set_to = character(**{name: value})
+                if wanted:
+                    cursor.setPropertyValues(names, set_to)
+                else:
+                    cursor.setPropertiesToDefault(names)
+            if size is not None:
+                cursor.setPropertyValues(*character(Height=size))
+            caret.gotoRange(cursor.getEnd(), False)
+        return f"wrote {plural(len(text), 'character')}; the caret is in {self._where(caret)}"
+
+    def find_and_replace(self, *, pattern: str, replacement: str, paragraph_indices: list[int] | None) -> str:
+        """Replace matches."""
+        places = []
+        with self._one_step("find_and_replace"):
+            for piece, match, cursor in self._each(pattern, paragraph_indices, replacement):
+                rewrite(piece.text, cursor, as_typed(match.new))
+                places += [] if match.rest else [piece]
+        return self._told("replaced", places)
+
+    def change_text_case(self, *, case_type: str, pattern: str, paragraph_indices: list[int] | None) -> str:
+        """Capitals or small letters."""
+        change = str.upper if case_type == "uppercase" else str.lower
+        places = []
+        with self._one_step("change_text_case"):
+            for piece, match, cursor in self._each(pattern, paragraph_indices):
+                string = piece.string[match.start : match.end]
+                for part in _in_parts(piece.text, cursor) if change(string) != string else ():
+                    rewrite(piece.text, part, change(part.String))
+                places += [] if match.rest else [piece]
+        return self._told(f"now {case_type}", places)
+
+    def capitalize_words(self, *, paragraph_indices: list[int] | None) -> str:
+        """A capital at the start of every word."""
+        pieces = self._pieces(paragraph_indices)
+        found = [
+            Match(at, first.start(), first.end(), first[0].upper())
+            for at, piece in enumerate(pieces)
+            for first in FIRST.finditer(piece.string)
+            if first[0].upper() != first[0] and len(first[0].upper()) == 1
+        ]
+        if len(found) > MOST:
+            raise wrong(
+                f"paragraph_indices: {len(found)} words begin small, {MOST} are the most for one call: name some"
+            )
+        count = 0
+        with self._one_step("capitalize_words"):
+            for piece, match, cursor in self._over(pieces, found):
+                rewrite(piece.text, cursor, match.new)
+                count += 1
+        return f"{plural(count, 'word')} changed: every word there that begins with a letter has a capital"
+
+    def insert_formula_at_cursor(self, *, formula: str) -> str:
+        """Insert a formula object."""
+        if not formula.strip():
+            raise wrong("formula: write one like 'a over b = sqrt 2'")
+        caret = self._caret()
+        made = self._doc.createInstance("com.sun.star.text.TextEmbeddedObject")
+        made.CLSID = MATH
+        with self._one_step("insert_formula_at_cursor"):
+            self._put(caret, made)
+            model = made.getEmbeddedObject()
+            if model is None:
+                made.dispose()
+                raise wrong("formula: this desktop's office has no LibreOffice Math")
+            model.Formula = formula
+        return f"inserted the formula {one_line(formula, 100)!r} in {self._where(caret)}"
+
+    def insert_image_at_cursor(self, *, image_path: str, width: int | None, height: int | None) -> str:
+        """Insert an image, not larger than the page unless it is asked for."""
+        path = there_in_home(image_path, "image_path")
+        name = os.path.basename(path)
+        refuse_large(path, "image_path")
+        size = size_of(path)
+        if size is None:
+            raise wrong(f"image_path: {name[:80]} is no image that can be read")
+        caret = self._caret()
+        wide, high = self._fitting(size) if width is None and height is None else size
+        if width is not None:
+            wide, high = width, height or max(1, round(width * size[1] / size[0]))
+        elif height is not None:
+            wide, high = max(1, round(height * size[0] / size[1])), height
+        for given, argument, derived in ((width, "width", high), (height, "height", wide)):
+            if given is not None and derived > MAX_PIXELS:
+                raise wrong(f"{argument}: with {given} pixels the other side would have {derived}: give both")
+        graphic = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
+        if graphic is None or not graphic.SizePixel.Width:
+            raise wrong(f"image_path: {name[:80]} is no image that can be read")
+        made = self._doc.createInstance("com.sun.star.text.TextGraphicObject")
+        made.Graphic = graphic
+        made.Width, made.Height = round(wide * MM100_PER_PIXEL), round(high * MM100_PER_PIXEL)
+        with self._one_step("insert_image_at_cursor"):
+            self._put(caret, made)
+        return f"inserted {name[:80]}, {wide} x {high} pixels, in {self._where(caret)}"
+
+    def _put(self, caret: Any, made: Any) -> None:
+        """Insert an object as a character, and place the caret behind it."""
+        made.AnchorType = enum("text.TextContentAnchorType", "AS_CHARACTER")
+        text = caret.getText()
+        cursor = text.createTextCursorByRange(caret)
+        text.insertTextContent(cursor, made, True)
+        caret.gotoRange(cursor, False)
+
+    def _fitting(self, size: tuple[int, int]) -> tuple[int, int]:
+        """A size in pixels, made smaller where the page's text area is narrower or lower."""
+        style = self._page_style()
+        wide = (style.Width - style.LeftMargin - style.RightMargin) / MM100_PER_PIXEL
+        high = (style.Height - style.TopMargin - style.BottomMargin) / MM100_PER_PIXEL
+        part = min(1.0, wide / size[0], high / size[1])
+        return max(1, int(size[0] * part)), max(1, int(size[1] * part))
+
+    def _page_style(self) -> Any:
+        cursor = self._doc.Text.createTextCursor()
+        styles = self._doc.StyleFamilies.getByName("PageStyles")
+        return styles.getByName(cursor.PageStyleName)

@@ -1,0 +1,58 @@
+"""Tasks on Calc: in the row of an item change a column, where the instruction names both but not the cell, and save.
+
+Invariant: the two splits share no wording and, since words and numbers are split by their hash, no name and no value.
+"""
+
+from __future__ import annotations
+
+from apis.documents.xlsx import address
+from apis.tasks.families.calc import calc_oracle
+from apis.tasks.families.calc.common import SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
+from apis.tasks.family import seeded
+from apis.tasks.words import HELD_OUT, TRAIN
+
+NAME = "calc_lookup"
+TEMPLATES = {
+    "change": {
+        TRAIN: (
+            "Change the '{column}' of '{item}' to '{value}' and save",
+            "The '{column}' of '{item}' is wrong in {file}, it should be '{value}'",
+            "For '{item}', set '{column}' to '{value}'",
+            "Set the '{column}' of '{item}' to '{value}' in {file}",
+            "In the row of '{item}', change '{column}' to '{value}' and save {file}",
+            "'{item}' should have the '{column}' '{value}', change it",
+        ),
+        HELD_OUT: (
+            "The '{column}' of '{item}' should be '{value}', change {file}",
+            "Set '{column}' in the row of '{item}' to '{value}' and save",
+            "In {file}, change '{column}' to '{value}' for '{item}'",
+        ),
+    }
+}
+
+
+def goal(task_id: str) -> SheetGoal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    columns, rows = random.choice((2, 3, 3, 4)), random.choice((3, 4, 5))
+    grid = table(random, split, columns, rows)
+    stem = fresh_word(random, split, grid)[0]
+    value = fresh_numbers(random, split, grid)[0]
+    row, column = random.randint(1, rows - 1), random.randint(1, columns - 1)
+    item, named = grid[row][0], grid[0][column]
+    return SheetGoal(
+        family=NAME,
+        kind="change",
+        instruction=random.choice(TEMPLATES["change"][split]).format(
+            item=item, column=named, value=value, file=f"{stem}.xlsx"
+        ),
+        target=f"{stem}.xlsx",
+        wanted=str(value),
+        grid=grid,
+        writes=(put(address(row, column), value),),
+        evidence=f"{item} {address(row, 0)}, {named} {address(0, column)}",
+    )
+
+
+FAMILY = of_sheets(NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES)

@@ -1,0 +1,61 @@
+"""Tasks on Calc: put the total of a column, as a formula, into the cell below it, and save.
+
+Invariant: the two splits share no wording and, since words and numbers are split by their hash, no name and no value;
+the totals belong to the split, too. A number typed in place of the formula is no solution.
+"""
+
+from __future__ import annotations
+
+from apis.documents.xlsx import address
+from apis.tasks import numbers
+from apis.tasks.families.calc import calc_oracle
+from apis.tasks.families.calc.common import SheetGoal, Write, fresh_word, of_sheets, table
+from apis.tasks.family import seeded
+from apis.tasks.words import HELD_OUT, TRAIN
+
+NAME = "calc_sum"
+TEMPLATES = {
+    "total": {
+        TRAIN: (
+            "Put the total of '{column}' below it, with a formula, and save",
+            "Add up the column '{column}' in {file}, the formula goes below the last number",
+            "Below the numbers of '{column}', write a formula for their sum",
+            "Sum the '{column}' of {file} with a formula in the cell under the column",
+            "The total of '{column}' is missing under it, add it with a formula and save {file}",
+            "Write the sum of '{column}' under its last number, as a formula",
+        ),
+        HELD_OUT: (
+            "Add the total of '{column}' under its last number with a formula and save",
+            "Sum the column '{column}' of {file}, with a formula below it",
+            "A formula for the sum of '{column}' is missing below it in {file}, write it",
+        ),
+    }
+}
+
+
+def goal(task_id: str) -> SheetGoal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    columns, rows = random.choice((2, 3, 3)), random.choice((4, 5, 6))
+    column = random.randint(1, columns - 1)
+    while True:
+        grid = table(random, split, columns, rows)
+        total = sum(value for row in grid[1:] if isinstance(value := row[column], int))
+        if numbers.split_of(total) == split:
+            break
+    stem = fresh_word(random, split, grid)[0]
+    cells = f"{address(1, column)}:{address(rows - 1, column)}"
+    return SheetGoal(
+        family=NAME,
+        kind="total",
+        instruction=random.choice(TEMPLATES["total"][split]).format(column=grid[0][column], file=f"{stem}.xlsx"),
+        target=f"{stem}.xlsx",
+        wanted=str(total),
+        grid=grid,
+        writes=(Write(address(rows, column), f"=SUM({cells})", total, cells),),
+        evidence=f"{grid[0][column]} {address(0, column)}, last {grid[-1][column]} {address(rows - 1, column)}",
+    )
+
+
+FAMILY = of_sheets(NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES)

@@ -1,0 +1,68 @@
+"""Tasks on two applications: a note open in the text editor names an item and a number, which a sheet shall hold.
+
+Invariant: the number and the item stand in the note only, so whoever has not read it can't know them; the two splits
+share no wording and, since words and numbers are split by their hash, no name and no value.
+"""
+
+from __future__ import annotations
+
+from apis.documents.xlsx import address
+from apis.tasks.families import sheet_from_note_oracle
+from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
+from apis.tasks.family import seeded
+from apis.tasks.words import HELD_OUT, TRAIN
+
+NAME = "sheet_from_note"
+EDITOR = "text_editor"
+TEMPLATES = {
+    "note": {
+        TRAIN: (
+            "Set the '{column}' in {file} as {note} says, and save",
+            "{note} gives a new '{column}', change it in {file}",
+            "Bring '{column}' in {file} up to date with the note {note}",
+            "Look at {note} and enter the '{column}' it gives into {file}",
+            "In {file}, change the '{column}' of the item that {note} names",
+            "The note {note} says what '{column}' should be, enter it in {file}",
+        ),
+        HELD_OUT: (
+            "The note {note} gives a '{column}', enter it into {file} and save",
+            "Change the '{column}' in {file} to what {note} says",
+            "Look at the note {note}, then set the '{column}' of its item in {file}",
+        ),
+    }
+}
+
+
+def goal(task_id: str) -> SheetGoal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    columns, rows = random.choice((2, 2, 3)), random.choice((3, 4))
+    grid = table(random, split, columns, rows)
+    stem, note = fresh_word(random, split, grid, 2)
+    value = fresh_numbers(random, split, grid)[0]
+    row, column = random.randint(1, rows - 1), random.randint(1, columns - 1)
+    item, named = grid[row][0], grid[0][column]
+    return SheetGoal(
+        family=NAME,
+        kind="note",
+        instruction=random.choice(TEMPLATES["note"][split]).format(
+            column=named, note=f"{note}.txt", file=f"{stem}.xlsx"
+        ),
+        target=f"{stem}.xlsx",
+        wanted=f"{item} {value}",
+        files=((f"{note}.txt", f"{item} {value}\n"),),
+        grid=grid,
+        writes=(put(address(row, column), value),),
+        evidence=f"{item} {address(row, 0)}, {named} {address(0, column)}",
+    )
+
+
+FAMILY = of_sheets(
+    NAME,
+    goal,
+    routes={"gui": sheet_from_note_oracle.by_gui, "api": sheet_from_note_oracle.by_tools},
+    templates=TEMPLATES,
+    apps=(CALC, EDITOR),
+    opened=lambda made: (made.target, made.files[0][0]),
+)

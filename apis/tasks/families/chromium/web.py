@@ -1,0 +1,83 @@
+"""What families on Chromium have in common: pages that lie in Documents, each in a tab, and the profile's bookmarks.
+
+Invariant: pages need no network and run no script; the first page's tab is in front at the start.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from apis.applications import app_named
+from apis.tasks.family import DOCUMENTS, Goal, data_url
+from apis.tasks.oracles import Move, View, click
+from apis.tasks.osworld import (
+    HOME,
+    ActivateWindow,
+    CommandParameters,
+    Download,
+    DownloadParameters,
+    Launch,
+    Source,
+    Step,
+    WindowParameters,
+)
+from apis.tasks.programs import BOOKMARKS
+from apis.tasks.verify import bookmarks
+from apis.tasks.verify.manifest import Manifest
+from apis.tasks.verify.verify import FileView
+
+CHROME = "google_chrome"
+TWIN = ".config/chromium/Default/EncryptedBookmarks2"  # Chromium writes it with the bookmarks
+TWINS = ".config/chromium/Default/Sessions_Encrypted"  # there from the start where Chromium keeps twins
+Mark = tuple[str, str, str]  # folder ("": none), title, path of the page below HOME
+
+
+def page(title: str, text: str) -> str:
+    """A page whose body is `text`, which is markup."""
+    return f"<!doctype html><meta charset=utf-8><title>{html.escape(title)}</title>{text}\n"
+
+
+def heading(title: str) -> str:
+    """A page that says its title."""
+    return page(title, f"<h1>{html.escape(title)}</h1>")
+
+
+def show(pages: Sequence[tuple[str, str]], title: str) -> list[Step]:
+    """Put pages (file name, content) into Documents and open them; `title` is the first one's."""
+    sources = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{name}") for name, text in pages]
+    # Chromium starts in HOME, so that its pages are found whatever that is called.
+    command = [*app_named(CHROME).argv, *(f"Documents/{name}" for name, _ in pages)]
+    window = WindowParameters(window_name=f"{title} - Chromium")
+    return [
+        Download(parameters=DownloadParameters(files=sources)),
+        Launch(parameters=CommandParameters(command=command)),
+        ActivateWindow(parameters=window),
+    ]
+
+
+def bookmarks_getter() -> dict[str, str]:
+    """The getter of the profile's bookmarks."""
+    return {"type": "vm_file", "path": f"{HOME}/{BOOKMARKS}", "dest": "Bookmarks"}
+
+
+def leaves(_: Goal, before: Manifest) -> tuple[str, ...]:
+    """The twin of the bookmarks' file, of a Chromium that keeps such twins."""
+    return (TWIN,) if TWINS in before.entries else ()
+
+
+def written(marks: Sequence[Mark], home: str) -> dict[str, FileView]:
+    """The profile's file with these bookmarks, as a look at it would find it."""
+    found = bookmarks.written([(folder, title, f"file://{home}/{path}") for folder, title, path in marks])
+    return {BOOKMARKS: FileView("file", found)}
+
+
+def in_front(view: View, title: str) -> bool:
+    """Whether the page of this title is the one that shows."""
+    return view.title == f"{title} - Chromium"
+
+
+def to_tab(view: View, title: str) -> Move | None:
+    """The move that brings the tab of this title to the front; None when there is no such tab yet."""
+    tab = view.find("page-tab", lambda element: element.label == title)
+    return None if tab is None else click(view, tab)

@@ -1,0 +1,49 @@
+"""Tasks on Chromium: bookmark the page with a given title, which lies in another tab than the one that shows.
+
+Invariant: solved only if the profile holds that one bookmark and no other, so whoever bookmarks the page that shows
+has failed; the two splits share no wording and, since words are split by their hash, no name and no title.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.families.chromium import web_bookmark_oracle
+from apis.tasks.families.chromium.web_bookmark import asked, of_bookmarks, one_mark, pages
+from apis.tasks.family import Goal, seeded
+from apis.tasks.words import HELD_OUT, TRAIN
+
+NAME = "web_tab"
+TEMPLATES = {
+    "tab": {
+        TRAIN: (
+            "Bookmark the page '{title}', it is in another tab",
+            "One of the tabs is '{title}', bookmark its page",
+            "Go to the tab '{title}' and bookmark it",
+            "Of the tabs in the browser, save '{title}' as a bookmark",
+            "Show the tab '{title}', then add a bookmark for it",
+            "Put the page of the tab '{title}' into the bookmarks",
+        ),
+        HELD_OUT: (
+            "Make a bookmark of the page in the tab '{title}'",
+            "The tab '{title}' should be in the bookmarks",
+            "Add the page '{title}' from another tab to the bookmarks",
+        ),
+    }
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    made = pages(random, split, random.choice((2, 3, 3)))
+    page = random.choice(made[1:])
+    return asked(NAME, "tab", random.choice(TEMPLATES["tab"][split]), page, made)
+
+
+FAMILY = of_bookmarks(
+    NAME,
+    goal,
+    marks=one_mark,
+    routes={"gui": web_bookmark_oracle.by_gui, "mixed": web_bookmark_oracle.by_tools},
+    templates=TEMPLATES,
+)

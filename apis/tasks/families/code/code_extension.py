@@ -1,0 +1,164 @@
+"""Tasks on VS Code: install an extension from a file of Documents, or uninstall one.
+
+Invariant: solved only if the editor's own list holds exactly the extensions that are wanted and Documents what it
+held at first; the two splits share no wording and, since words are split by their hash, no extension.
+"""
+
+from __future__ import annotations
+
+import json
+
+from apis.documents.zip import zipped
+from apis.guest.code.start import EXTENSIONS
+from apis.tasks.families import code_extension_oracle
+from apis.tasks.families.code import code
+from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, data_url, in_osworld_form, rule, seeded
+from apis.tasks.osworld import HOME, Evaluator, Source, Task
+from apis.tasks.verify import code as verify_code
+from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
+from apis.tasks.verify.files import digest_of
+from apis.tasks.verify.manifest import Manifest
+from apis.tasks.verify.verify import GUEST_HOME, FileView
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "code_extension"
+LIST = f"{EXTENSIONS}/extensions.json"
+VERSION = "1.0.0"
+MIME = "application/octet-stream"  # of a packed extension
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "install": {
+        TRAIN: (
+            "Install the extension {file} of Documents in VS Code",
+            "VS Code lacks an extension, install it from {file} in Documents",
+            "Add the extension in Documents/{file} to VS Code",
+            "In VS Code, install {file}, it lies in Documents",
+            "The extension that Documents holds as {file} should be installed in VS Code",
+        ),
+        HELD_OUT: (
+            "Install {file} from Documents as an extension of VS Code",
+            "VS Code should have the extension that lies in Documents as {file}, install it",
+        ),
+    },
+    "uninstall": {
+        TRAIN: (
+            "Uninstall the extension {id} from VS Code",
+            "Remove VS Code's extension {id}",
+            "The extension {id} is not needed in VS Code, uninstall it",
+            "In VS Code, get rid of the extension {id}",
+            "VS Code should no longer have the extension {id}",
+        ),
+        HELD_OUT: (
+            "Remove the extension {id} from VS Code",
+            "Nobody needs {id} in VS Code, uninstall that extension",
+        ),
+    },
+}
+
+
+def manifest(extension: str) -> str:
+    """What tells VS Code about the extension `publisher.name`, which contributes nothing."""
+    publisher, _, name = extension.partition(".")
+    return json.dumps(
+        {"name": name, "publisher": publisher, "displayName": name, "description": "An extension", "version": VERSION,
+         "engines": {"vscode": "^1.80.0"}, "categories": ["Other"], "contributes": {}}
+    )  # fmt: skip
+
+
+def packed(extension: str) -> bytes:
+    """The extension as a .vsix file, the same bytes every time."""
+    return zipped({"extension/package.json": manifest(extension)})
+
+
+def file_of(extension: str) -> str:
+    """The name of its .vsix file."""
+    return extension.partition(".")[2] + ".vsix"
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for: `words` are extensions, first those in Documents, then the others."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    kind = random.choice(sorted(TEMPLATES))
+    drawn = words(random, split, 12)
+    names = [drawn[4 + at] + random.choice(("", f"-{drawn[8 + at]}")) for at in range(4)]
+    extensions = [f"{publisher}.{name}" for publisher, name in zip(drawn, names, strict=False)]
+    offered, there = (extensions[:2], extensions[2:3]) if kind == "install" else (extensions[:1], extensions[1:3])
+    asked = random.choice(offered if kind == "install" else there)
+    return Goal(
+        family=NAME,
+        kind=kind,
+        instruction=random.choice(TEMPLATES[kind][split]).format(file=file_of(asked), id=asked),
+        target=file_of(asked),
+        wanted=asked,
+        files=tuple((file_of(extension), "") for extension in offered),
+        words=(*offered, *there),
+    )
+
+
+def listed(made: Goal) -> list[str]:
+    """The extensions that there are in the end."""
+    there = set(made.words[len(made.files) :])
+    return sorted(there | {made.wanted} if made.kind == "install" else there - {made.wanted})
+
+
+def task(task_id: str) -> Task:
+    """The instance in OSWorld's form."""
+    made = goal(task_id)
+    offered, there = made.words[: len(made.files)], made.words[len(made.files) :]
+    sources = [Source(url=data_url(packed(each), MIME), path=f"{DOCUMENTS}/{file_of(each)}") for each in offered]
+    # VS Code makes its list of those that lie in their places when it starts for the first time.
+    placed = {f"{HOME}/{EXTENSIONS}/{each}-{VERSION}/package.json": manifest(each) for each in there}
+    sources += [Source(url=data_url(about.encode()), path=path) for path, about in placed.items()]
+    names = sorted(map(file_of, offered))
+    same = [("file_bytes_are", file_of(each), rule(expected=digest_of(packed(each)))) for each in offered]
+    files = all_of(("folder_holds", "", rule(expected=names)), *same)
+    extensions = {"type": "vm_file", "path": f"{HOME}/{LIST}", "dest": "extensions.json"}
+    evaluator = Evaluator(
+        func=["extensions_are", *files.func],
+        result=[extensions, *files.result],
+        expected=[rule(expected=[f"{each}@{VERSION}" for each in listed(made)]), *files.expected],
+    )
+    return in_osworld_form(task_id, made, code.shown(sources), evaluator, (code.CODE,))
+
+
+def solved(made: Goal) -> Files:
+    """The files when it is done."""
+    rows = [verify_code.listed(each, VERSION, GUEST_HOME) for each in listed(made)]
+    offered = {f"Documents/{file_of(each)}": FileView("file", packed(each)) for each in made.words[: len(made.files)]}
+    return {LIST: FileView("file", json.dumps(rows).encode())} | offered
+
+
+def leaves(made: Goal, _: Manifest) -> tuple[str, ...]:
+    """What the editor unpacks when it installs; its note of what it no longer needs when it uninstalls."""
+    return (
+        f"{EXTENSIONS}/{made.wanted}-{VERSION}/package.json" if made.kind == "install" else f"{EXTENSIONS}/.obsolete",
+    )
+
+
+def may(made: Goal) -> tuple[May, ...]:
+    """The extension's own folder, and what the editor notes when it removes one."""
+    folder = f"{EXTENSIONS}/{made.wanted}-{VERSION}/**"
+    if made.kind == "install":
+        return (May(folder, (CREATE, CHANGE)),)
+    return (May(folder, (REMOVE,)), May(f"{EXTENSIONS}/.obsolete", (CREATE, CHANGE, REMOVE)))
+
+
+def values(made: Goal) -> set[str]:
+    """The words that an instance is made of."""
+    return {word for extension in made.words for word in extension.replace("-", ".").split(".")}
+
+
+FAMILY = Family(
+    name=NAME,
+    app=code.CODE,
+    apps=(code.CODE,),
+    goal=goal,
+    task=task,
+    solved=solved,
+    routes={"gui": code_extension_oracle.by_gui, "api": code_extension_oracle.by_tools},
+    templates=TEMPLATES,
+    values=values,
+    leaves=leaves,
+    may=may,
+)

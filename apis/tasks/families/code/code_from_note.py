@@ -1,0 +1,69 @@
+"""Tasks on two applications that nobody trains on: a note in the text editor says what VS Code shall append to a file.
+
+Invariant: what the note says stands in no instruction; solved only if that line was added, the note being as it was.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.families.code import code_text_oracle
+from apis.tasks.families.code.code import CODE
+from apis.tasks.families.code.code_text import content, of_documents, texts
+from apis.tasks.families.note import EDITOR, noted, read
+from apis.tasks.family import Goal, seeded
+from apis.tasks.oracles import Decide, Move, View, switch
+from apis.tasks.words import HELD_OUT, TRAIN
+
+NAME = "code_from_note"
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "append": {
+        TRAIN: (),
+        HELD_OUT: (
+            "The note {note} says which line {file} lacks, append it in VS Code",
+            "Read {note} in the editor, then add that line at the end of {file} with VS Code",
+            "What {note} says should also be the last line of {file}, use VS Code for it",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    files, fresh = texts(random, split, random.choice((2, 3)))
+    note, *others = files
+    target, says = random.choice(others), " ".join(fresh)
+    start = {note: f"{says}\n"} | {name: content(files[name]) for name in others}
+    return Goal(
+        family=NAME,
+        kind="append",
+        instruction=random.choice(TEMPLATES["append"][split]).format(note=note, file=target),
+        target=target,
+        wanted=says,
+        files=tuple(start.items()),
+        end=tuple((start | {target: f"{start[target]}{says}\n"}).items()),
+        words=(note,),
+    )
+
+
+def after_reading(edit: Decide) -> Decide:
+    """Read the note and keep what it says, then go to VS Code and `edit`."""
+
+    def decide(view: View) -> Move:
+        if not noted(view, view.goal.wanted):
+            return read(view, view.goal.words[0], view.goal.wanted)
+        return edit(view) if view.observation.app == CODE else switch(view, CODE)
+
+    return decide
+
+
+FAMILY = of_documents(
+    NAME,
+    (CODE, EDITOR),
+    goal,
+    routes={"gui": after_reading(code_text_oracle.by_gui), "mixed": after_reading(code_text_oracle.by_tools)},
+    templates=TEMPLATES,
+    front=lambda made: made.words[0],
+    trained=False,
+)

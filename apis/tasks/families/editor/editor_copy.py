@@ -1,0 +1,75 @@
+"""Tasks on the text editor that nobody trains on: save the open file under another name.
+
+Invariant: solved only if both files are there with the same text, and nothing else.
+"""
+
+from __future__ import annotations
+
+from apis.actions.gui import Exit, Type
+from apis.tasks.family import DOCUMENTS, Goal, of_files, seeded
+from apis.tasks.oracles import Move, View, click, keys, pointed
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "editor_copy"
+EXTENSIONS = ("txt", "md", "log")
+DIALOG = "Save As"
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "copy": {
+        TRAIN: (),
+        HELD_OUT: (
+            "Save {old} under the name {new} too",
+            "Save a copy of {old}, call it {new}",
+            "The text of {old} should be in a second file {new} as well",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    old, new, *text = words(random, split, 2 + random.choice((2, 3, 4)))
+    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in (old, new)]
+    content = f"{' '.join(text)}\n"
+    return Goal(
+        family=NAME,
+        kind="copy",
+        instruction=random.choice(TEMPLATES["copy"][split]).format(old=names[0], new=names[1]),
+        target=names[0],
+        wanted=names[1],
+        files=((names[0], content),),
+        end=tuple((name, content) for name in names),
+    )
+
+
+def decide(view: View) -> Move:
+    """The next move of its oracle."""
+    by_menu = view.route.random() < 0.4
+    entry = view.labelled("menu-item", "Save As")
+    if view.title == DIALOG:
+        name = view.find("text", lambda e: e.editable)
+        if name is None:
+            return keys("close this", "esc")
+        text = Type(coordinates=name, text=view.goal.wanted, overwrite=True, enter=True)
+        return f"{pointed(view, name, view.goal.wanted)}", text
+    if view.title.startswith(f"{view.goal.wanted} "):
+        return "saved -> done", Exit(success=True)
+    if entry is not None:
+        return click(view, entry)
+    file_menu = view.labelled("menu", "File")
+    if view.find("menu-item", lambda e: True) or file_menu is None:
+        return keys("close this", "esc")
+    return click(view, file_menu, "save as") if by_menu else keys("save as", "ctrl", "shift", "s")
+
+
+FAMILY = of_files(
+    NAME,
+    ("text_editor",),
+    goal,
+    opened=lambda made: [f"{DOCUMENTS}/{made.target}"],
+    decide=decide,
+    templates=TEMPLATES,
+    trained=False,
+)

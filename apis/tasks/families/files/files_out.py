@@ -1,0 +1,57 @@
+"""Tasks on the file manager that nobody trains on: take a file out of a folder, into the one that holds the folder.
+
+Invariant: solved only if the file lies beside the folder as it was, and every other file is as it was.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.families.files import files_move_oracle
+from apis.tasks.family import DOCUMENTS, Goal, of_files, seeded
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "files_out"
+EXTENSIONS = ("txt", "md", "log")
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "out": {
+        TRAIN: (),
+        HELD_OUT: (
+            "Move {file} out of {folder} into Documents",
+            "Take the file {file} out of the folder {folder}, it belongs in Documents",
+            "{file} should not be in {folder} but in Documents",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    count = random.choice((2, 3))
+    folder, beside, text, *drawn = words(random, split, 2 * count + 3)
+    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]
+    inside = dict(zip(names, (f"{text}\n" for text in drawn[count:]), strict=True))
+    above = {f"{beside}.{random.choice(EXTENSIONS)}": f"{text}\n"}
+    target = random.choice(names)
+    end = above | {target: inside[target]} | {f"{folder}/{n}": text for n, text in inside.items() if n != target}
+    return Goal(
+        family=NAME,
+        kind="out",
+        instruction=random.choice(TEMPLATES["out"][split]).format(file=target, folder=folder),
+        target=target,
+        wanted=folder,
+        files=(*above.items(), *((f"{folder}/{name}", text) for name, text in inside.items())),
+        end=tuple(end.items()),
+    )
+
+
+FAMILY = of_files(
+    NAME,
+    ("file_manager",),
+    goal,
+    opened=lambda made: [f"{DOCUMENTS}/{made.wanted}"],
+    decide=files_move_oracle.out,
+    templates=TEMPLATES,
+    trained=False,
+)

@@ -1,0 +1,58 @@
+"""Tasks on Impress: copy a slide to the place behind it, and save.
+
+Invariant: the two splits share no wording and, since words are split by their hash, no name and no value.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.families.impress import slides_pages_oracle
+from apis.tasks.families.impress.common import ORDINALS, DeckGoal, of_slides, slides
+from apis.tasks.family import seeded
+from apis.tasks.words import HELD_OUT, TRAIN
+
+NAME = "slides_copy"
+TEMPLATES = {
+    "copy": {
+        TRAIN: (
+            "Duplicate slide {n} and save",
+            "Duplicate the slide '{title}' of {file}",
+            "{file} should have slide {n} twice in a row",
+            "Make a copy of the {nth} slide right behind it, then save {file}",
+            "The slide '{title}' is needed twice, duplicate it and save",
+        ),
+        HELD_OUT: (
+            "Copy slide {n} of {file} to the place after it and save",
+            "Put a second slide '{title}' behind the first one",
+            "Double the {nth} slide of {file} and save it",
+        ),
+    }
+}
+
+
+def goal(task_id: str) -> DeckGoal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    (stem, _), start = slides(random, split, random.choice((2, 3)))
+    slide = random.randint(1, len(start))
+    title = start[slide - 1][0]
+    return DeckGoal(
+        family=NAME,
+        kind="copy",
+        instruction=random.choice(TEMPLATES["copy"][split]).format(
+            n=slide, nth=ORDINALS[slide - 1], title=title, file=f"{stem}.odp"
+        ),
+        target=f"{stem}.odp",
+        wanted=title,
+        slides=start,
+        finish=(*start[:slide], *start[slide - 1 :]),
+        slide=slide,
+    )
+
+
+FAMILY = of_slides(
+    NAME,
+    goal,
+    routes={"gui": slides_pages_oracle.by_gui, "api": slides_pages_oracle.by_tools},
+    templates=TEMPLATES,
+)

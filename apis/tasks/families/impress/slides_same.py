@@ -1,0 +1,58 @@
+"""Tasks on Impress that are never trained on: a slide shall have the title of another one; what that is has to be read.
+
+Invariant: only the held-out split exists, its words are split by their hash, and the title stands in no instruction.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.families.impress import slides_oracle
+from apis.tasks.families.impress.common import ORDINALS, DeckGoal, of_slides, slides, written
+from apis.tasks.family import seeded
+from apis.tasks.words import HELD_OUT, TRAIN
+
+NAME = "slides_same"
+TEMPLATES = {
+    "title": {
+        TRAIN: (),
+        HELD_OUT: (
+            "Slide {n}, '{old}', should have the same title as slide {other}, write it there and save {file}",
+            "Copy the title of slide {other} to the title of slide {n} in {file}",
+            "The {nth} slide of {file} must be titled like the {other_nth} one",
+        ),
+    }
+}
+
+
+def goal(task_id: str) -> DeckGoal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    (stem, _), start = slides(random, split, random.choice((2, 3)))
+    slide, other = random.sample(range(1, len(start) + 1), 2)
+    old, title = start[slide - 1][0], start[other - 1][0]
+    return DeckGoal(
+        family=NAME,
+        kind="title",
+        instruction=random.choice(TEMPLATES["title"][split]).format(
+            n=slide,
+            nth=ORDINALS[slide - 1],
+            other=other,
+            other_nth=ORDINALS[other - 1],
+            old=old,
+            file=f"{stem}.odp",
+        ),
+        target=f"{stem}.odp",
+        wanted=title,
+        slides=start,
+        finish=written(start, slide, 0, title),
+        slide=slide,
+    )
+
+
+FAMILY = of_slides(
+    NAME,
+    goal,
+    routes={"gui": slides_oracle.by_gui, "api": slides_oracle.by_tools},
+    templates=TEMPLATES,
+    trained=False,
+)

@@ -1,0 +1,144 @@
+"""Tasks on two applications: a note in the text editor says what a command in the terminal needs.
+
+Invariant: what the note says stands in no instruction; solved only if Documents holds exactly what the command makes
+of it, the note as it was.
+"""
+
+from __future__ import annotations
+
+from apis.actions.gui import Exit, Wait
+from apis.tasks.families.note import EDITOR, noted, read
+from apis.tasks.families.terminal.shell import FOLDER, PROMPT, enter, ran, screen
+from apis.tasks.family import DOCUMENTS, TERMINAL, Goal, of_files, seeded
+from apis.tasks.oracles import Move, View, switch
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "note_to_terminal"
+EXTENSIONS = ("txt", "md", "log")
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "folder": {
+        TRAIN: (
+            "The note {note} names a folder, make it in Documents with a command",
+            "Make the folder that {note} names in Documents, use the terminal",
+            "Use the shell to make a folder in Documents with the name in {note}",
+            "Read {note} in the editor, then make a folder of that name in Documents with a command",
+            "What {note} says is the name of a folder to make in Documents with the shell",
+            "Look into {note}, it says which folder to make in Documents, do it in the terminal",
+            "Use a command to make a folder in Documents and call it what the note {note} says",
+            "The note {note} tells the name of a missing folder, create it in Documents from the command line",
+            "From the command line, create the folder in Documents that {note} names",
+            "Go by the note {note} and make the folder it names in Documents with a command",
+            "Keep in mind what {note} says, then name a new folder in Documents so in the terminal",
+            "Documents should have a folder called what {note} says, type the command",
+        ),
+        HELD_OUT: (
+            "Make a folder in Documents with a command, the note {note} has its name",
+            "The folder that {note} names is missing in Documents, make it in the terminal",
+        ),
+    },
+    "delete": {
+        TRAIN: (
+            "The note {note} names a file, delete it from Documents with a command",
+            "Delete the file that {note} names from Documents, use the terminal",
+            "Use the shell to remove the file in Documents with the name in {note}",
+            "Read {note} in the editor, then remove the file of that name in Documents with a command",
+            "What {note} says is the name of a file to delete in Documents with the shell",
+            "Look into {note}, it says which file to remove from Documents, do it in the terminal",
+            "Use a command to throw away the file in Documents whose name the note {note} has",
+            "The note {note} tells the name of a useless file, delete it from Documents on the command line",
+            "From the command line, remove the file in Documents that {note} names",
+            "Go by the note {note} and delete the file it names from Documents with a command",
+            "Keep in mind what {note} says, then remove the file called so from Documents in the terminal",
+            "Documents should have no file called what {note} says, type the command",
+        ),
+        HELD_OUT: (
+            "Delete a file in Documents with a command, the note {note} has its name",
+            "The file that {note} names is not needed in Documents, remove it in the terminal",
+        ),
+    },
+    "write": {
+        TRAIN: (
+            "Write what the note {note} says into the new file {new} in Documents with a command",
+            "Put the line of {note} into a file {new} in Documents, use the terminal",
+            "Use the shell to make a file {new} in Documents that says the same as {note}",
+            "Read {note} in the editor, then write its line to {new} in Documents with a command",
+            "What {note} says should be the text of a new file {new} in Documents, use a command",
+            "Look into {note} and write what it says to {new} in Documents in the terminal",
+            "Use a command to save the line of the note {note} as {new} in Documents",
+            "The note {note} has a line, put it into the new file {new} in Documents from the command line",
+            "From the command line, create {new} in Documents with what {note} says",
+            "Go by the note {note} and make {new} in Documents with the same text, use the shell",
+            "Keep in mind what {note} says, then write it into {new} in Documents with the shell",
+            "Documents should have a file {new} with the line of {note}, type the command",
+        ),
+        HELD_OUT: (
+            "Make a file {new} in Documents with a command, the note {note} has its line",
+            "The line of {note} should be in a new file {new} in Documents, write it in the terminal",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    kind = random.choice(sorted(TEMPLATES))
+    stems = words(random, split, 7)
+    note, other, third, new = (f"{stem}.{random.choice(EXTENSIONS)}" for stem in stems[:4])
+    says = {"folder": stems[4], "delete": other, "write": " ".join(stems[4 : 5 + random.choice((0, 1))])}[kind]
+    files = {note: f"{says}\n", other: f"{stems[5]}\n", third: f"{stems[6]}\n"}
+    end: dict[str, str | None] = dict(files)
+    match kind:
+        case "folder":
+            end[says] = None
+        case "delete":
+            del end[says]
+        case "write":
+            end[new] = f"{says}\n"
+    return Goal(
+        family=NAME,
+        kind=kind,
+        instruction=random.choice(TEMPLATES[kind][split]).format(note=note, new=new),
+        target=note,
+        wanted=new if kind == "write" else "",
+        files=tuple(files.items()),
+        end=tuple(end.items()),
+        words=(says,),
+        front=random.choice((EDITOR, TERMINAL)),
+    )
+
+
+def decide(view: View) -> Move:
+    """The next move of its oracle."""
+    goal = view.goal
+    says = goal.words[0]
+    if not noted(view, says):
+        return read(view, goal.target, says)
+    if view.observation.app != TERMINAL:
+        return switch(view, TERMINAL)
+    command = {
+        "folder": f"mkdir {FOLDER}/{says}",
+        "delete": f"rm {FOLDER}/{says}",
+        "write": f"echo {says} > {FOLDER}/{goal.wanted}",
+    }[goal.kind]
+    if ran(view, command):
+        lines = screen(view)
+        return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
+    return enter(view, f"noted {says} -> {goal.kind}", command)
+
+
+def _opened(made: Goal) -> list[str]:
+    note = f"{DOCUMENTS}/{made.target}"
+    return [TERMINAL, note] if made.front == EDITOR else [note, TERMINAL]
+
+
+FAMILY = of_files(
+    NAME,
+    (TERMINAL, EDITOR),
+    goal,
+    opened=_opened,
+    decide=decide,
+    templates=TEMPLATES,
+)

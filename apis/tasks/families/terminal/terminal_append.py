@@ -1,0 +1,67 @@
+"""Tasks on the terminal that nobody trains on: add a line at the end of a file by a command.
+
+Invariant: solved only if the line stands last in that file and nothing else in Documents has changed.
+"""
+
+from __future__ import annotations
+
+from apis.actions.gui import Exit, Wait
+from apis.tasks.families.terminal.shell import PROMPT, at, enter, go_in, ran, screen
+from apis.tasks.family import TERMINAL, Goal, of_files, seeded
+from apis.tasks.oracles import Move, View
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "terminal_append"
+EXTENSIONS = ("txt", "md", "log")
+
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "append": {
+        TRAIN: (),
+        HELD_OUT: (
+            "Append '{line}' to {file} in Documents with a command",
+            "In the terminal, add the line '{line}' to the file {file} in Documents",
+            "Use the shell to put '{line}' below the text of {file} in Documents",
+        ),
+    },
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    count = random.choice((2, 3))
+    drawn = words(random, split, 2 * count + 2)
+    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]
+    files = dict(zip(names, (f"{text}\n" for text in drawn[count : 2 * count]), strict=True))
+    target, line = random.choice(names), " ".join(drawn[-2:][: random.choice((1, 2))])
+    return Goal(
+        family=NAME,
+        kind="append",
+        instruction=random.choice(TEMPLATES["append"][split]).format(file=target, line=line),
+        target=target,
+        wanted=line,
+        files=tuple(files.items()),
+        end=tuple((files | {target: f"{files[target]}{line}\n"}).items()),
+    )
+
+
+def decide(view: View) -> Move:
+    """The next move of its oracle."""
+    first = go_in(view)
+    command = f"echo {view.goal.wanted} >> {at(view, view.goal.target)}"
+    if ran(view, command):
+        lines = screen(view)
+        return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
+    return first or enter(view, f"{PROMPT} -> append to {view.goal.target}", command)
+
+
+FAMILY = of_files(
+    NAME,
+    ("terminal",),
+    goal,
+    opened=lambda _: [TERMINAL],
+    decide=decide,
+    templates=TEMPLATES,
+    trained=False,
+)

@@ -1,0 +1,48 @@
+"""Tasks on VLC that nobody trains on: save the playlist as it is, in another form of file.
+
+Invariant: solved only if the saved file lists what VLC lists, in its order; only the held-out split exists.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.families.vlc import music, vlc_playlist_oracle
+from apis.tasks.families.vlc.vlc_playlist import of_playlists
+from apis.tasks.family import Goal, seeded
+from apis.tasks.words import HELD_OUT, TRAIN, words
+
+NAME = "vlc_save"
+TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
+    "save": {
+        TRAIN: (),
+        HELD_OUT: (
+            "Save the playlist that VLC shows as {file}",
+            "Keep VLC's playlist in the file {file}",
+            "The playlist in VLC should be saved, under the name {file}",
+        ),
+    }
+}
+
+
+def goal(task_id: str) -> Goal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    first, second, *others = words(random, split, 5)
+    file = f"{random.choice((first, f'{first}-{second}', f'{first}-{second}'))}.m3u8"
+    return Goal(
+        family=NAME,
+        kind="save",
+        instruction=random.choice(TEMPLATES["save"][split]).format(file=f"~/{music.FOLDER}/{file}"),
+        wanted=file,
+        words=tuple(f"{name}.wav" for name in others[: random.choice((1, 2, 3))]),
+    )
+
+
+FAMILY = of_playlists(
+    NAME,
+    goal,
+    opened=lambda made: made.words,
+    routes={"gui": vlc_playlist_oracle.save},
+    templates=TEMPLATES,
+    trained=False,
+)

@@ -1,0 +1,115 @@
+"""Tasks on Calc and Writer: a document shall end with what a sheet, open in the other window, says of an item.
+
+Invariant: what the sheet says stands in no instruction, so whoever has not read it can't know it, and nothing is
+written before it was quoted in this very episode; solved only if the sheet says what it said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from apis.actions.gui import Quote, Wait, line
+from apis.apps.catalogue import call
+from apis.documents.xlsx import address
+from apis.tasks.families.calc import calc_oracle
+from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_word, table
+from apis.tasks.families.note import noted
+from apis.tasks.families.writer import writer_oracle
+from apis.tasks.families.writer.common import WRITER, PaperGoal, drawn, of_papers, paper_goal, plain
+from apis.tasks.family import seeded
+from apis.tasks.oracles import Decide, Move, View, pointed, switch
+from apis.tasks.words import HELD_OUT, TRAIN
+
+NAME = "doc_from_sheet"
+TEMPLATES = {
+    "append": {
+        TRAIN: (
+            "Write the '{column}' of '{item}' in {sheet} at the end of {file} and save it",
+            "{file} should end with the '{column}' that {sheet} gives for '{item}'",
+            "Look up '{item}' in {sheet} and add its '{column}' as a last paragraph to {file}",
+            "Append the '{column}' of '{item}' to {file} as a paragraph, {sheet} has it",
+            "Copy the '{column}' of '{item}' from {sheet} into a new paragraph at the end of {file}",
+            "A new last paragraph of {file} should say the '{column}' of '{item}', as {sheet} has it",
+        ),
+        HELD_OUT: (
+            "Put the '{column}' of '{item}' from {sheet} at the end of {file} and save",
+            "{sheet} says the '{column}' of '{item}', add it to {file} as the last paragraph",
+            "Find the '{column}' of '{item}' in {sheet}, {file} should have it as a new last paragraph",
+        ),
+    }
+}
+
+
+def goal(task_id: str) -> PaperGoal:
+    """What instance `family/split/seed` asks for."""
+    _, split, _ = task_id.split("/")
+    random = seeded(task_id)
+    grid = table(random, split, random.choice((2, 2, 3)), random.choice((3, 4, 5)))
+    row, column = random.randint(1, len(grid) - 1), random.randint(1, len(grid[0]) - 1)
+    item, asked, says = grid[row][0], grid[0][column], str(grid[row][column])
+    texts, _ = drawn(random, split, [random.choice((1, 2)) for _ in range(random.choice((2, 2, 3)))])
+    stem, sheet = fresh_word(random, split, grid, 2)
+    instruction = random.choice(TEMPLATES["append"][split]).format(
+        column=asked, item=item, sheet=f"{sheet}.xlsx", file=f"{stem}.docx"
+    )
+    book = SheetGoal(
+        family=NAME,
+        kind="append",
+        instruction=instruction,
+        target=f"{sheet}.xlsx",
+        grid=grid,
+        evidence=f"{item} {address(row, 0)}, {asked} {address(0, column)}",
+    )
+    return PaperGoal(
+        family=NAME,
+        kind="append",
+        instruction=instruction,
+        target=f"{stem}.docx",
+        wanted=says,
+        start=(*texts, ""),
+        finish=plain([*texts, says]),
+        books=(book,),
+    )
+
+
+def _after_reading(write: Decide, asking: float) -> Decide:
+    """Read the sheet, `asking` of the times by Calc's function, and keep what it says; then go and `write`."""
+
+    def decide(view: View) -> Move:
+        asks = view.route.random() < asking
+        return write(view) if noted(view, view.goal.wanted) else _read(view, asks=asks)
+
+    return decide
+
+
+def _read(view: View, *, asks: bool) -> Move:
+    goal = paper_goal(view.goal)
+    (book,) = goal.books
+    sheet = replace(view, goal=book)
+    if view.observation.app != CALC:
+        return switch(view, CALC, book.target)
+    if move := calc_oracle.obstacle(sheet):
+        return move
+    if calc_oracle.wrong(sheet):
+        return (calc_oracle.by_tools if asks else calc_oracle.by_gui)(sheet)
+    cell = view.find("table-cell", lambda element: element.text == goal.wanted)
+    if cell is None:
+        return "look again", Wait()
+    column = view.elements[cell].name[0]
+    asked = call("CalcTools", "get_column_data", column_name=column)
+    if asks and not any(turn.line == line(asked) for turn in view.history):
+        return f"{book.evidence} -> read column {column}", asked
+    return f"{book.evidence} -> {pointed(view, cell, 'keep')}", Quote(content=goal.wanted)
+
+
+_WRITE = writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(writer_oracle.appended))
+_ASKING = {"gui": 0.0, "api": 1.0, "mixed": 0.5}
+
+FAMILY = of_papers(
+    NAME,
+    goal,
+    routes={name: _after_reading(write, _ASKING[name]) for name, write in _WRITE.items()},
+    templates=TEMPLATES,
+    apps=(WRITER, CALC),
+    opened=lambda made: (made.target, made.books[0].target),
+)

@@ -1,0 +1,167 @@
+"""How to work on a text document: change it by mouse and keyboard or by Writer's functions, then save it.
+
+Invariant: it saves only when every paragraph it can see says what it should, takes back what a stray step wrote, and
+ends only after having saved; one in haste, who claims before that, has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from apis.actions.gui import Click, Hotkey, Tool, Type, Wait, line
+from apis.apps.catalogue import call
+from apis.tasks.families.calc.calc_oracle import to_window
+from apis.tasks.families.saving import Saving
+from apis.tasks.families.writer.common import WRITER, PaperGoal, paper_goal
+from apis.tasks.oracles import Decide, Move, View, keys, pointed
+
+SAVING = Saving(call("WriterTools", "save"), ("Agent.quote(", "Agent.switch_window("))
+
+Edit = Callable[[View], Move | None]  # the next move of the change; None when it is made
+
+
+def shown(view: View) -> list[str]:
+    """The paragraphs with text that are listed."""
+    return [view.elements[name].text for name in _names(view)]
+
+
+def _names(view: View) -> list[str]:
+    return [name for name, element in view.elements.items() if element.tag == "paragraph" and element.text.strip()]
+
+
+def routes(by_gui: Edit, by_tools: Edit) -> dict[str, Decide]:
+    """The ways to do it; a mixed one changes by the one and saves by the other."""
+
+    def mixed(view: View) -> Move:
+        tools_save = view.route.random() < 0.5
+        return _next(view, by_gui if tools_save else by_tools, tools_save=tools_save)
+
+    return {
+        "gui": lambda view: _next(view, by_gui, tools_save=False),
+        "api": lambda view: _next(view, by_tools, tools_save=True),
+        "mixed": mixed,
+    }
+
+
+def _next(view: View, edit: Edit, *, tools_save: bool) -> Move:
+    save_by_mouse = view.route.random() < 0.3
+    if view.observation.app != WRITER:
+        return to_window(view, WRITER) or ("wait for the window", Wait())
+    if view.find("menu-item", lambda e: True):
+        return keys("close this", "esc")
+    if not _names(view):
+        return "look again", Wait()
+    if (move := edit(view)) is not None:
+        return move
+    return SAVING.by_tool(view) if tools_save else SAVING.by_gui(view, save_by_mouse)
+
+
+def chosen(view: View, text: str) -> str | None:
+    """Name of the paragraph `text` when it is selected."""
+    return next(
+        (n for n in _names(view) if view.elements[n].text == text and "sel" in view.elements[n].states),
+        None,
+    )
+
+
+def choose(view: View, text: str, verb: str) -> Move:
+    """Select the paragraph `text`; undo when it is not there."""
+    name = next((n for n in _names(view) if view.elements[n].text == text), None)
+    if name is None:
+        return undo()
+    return pointed(view, name, verb), Click(coordinates=name, num_clicks=3)
+
+
+def undo() -> Move:
+    """Take the last change back."""
+    return keys("undo", "ctrl", "z")
+
+
+def tool(view: View, text: str, name: str, **arguments: object) -> Move:
+    """Call a function of Writer for the paragraph `text`."""
+    at = next((n for n in _names(view) if view.elements[n].text == text), "")
+    action: Tool = call("WriterTools", name, **arguments)
+    return (pointed(view, at, name) if at else name), action
+
+
+def texts_by_gui(view: View) -> Move | None:
+    """Bring the paragraphs to what they shall say, by mouse and keyboard."""
+    goal, now = paper_goal(view.goal), shown(view)
+    if now == goal.after:
+        return None
+    if goal.kind == "append":
+        if now != goal.before:
+            return undo()
+        if not view.did(Hotkey(keys=("ctrl", "end"))):
+            return keys("go to the end", "ctrl", "end")
+        return f"at the end -> {goal.after[-1]}", Type(text=goal.after[-1])
+    old, new = _change(goal, now)
+    if not old:
+        return undo()
+    name = chosen(view, old)
+    if name is None:
+        return choose(view, old, "select")
+    return keys(f"{name} selected -> delete", "delete") if not new else (f"{name} selected -> {new}", Type(text=new))
+
+
+def _change(goal: PaperGoal, now: list[str]) -> tuple[str, str]:
+    """The first paragraph that is to change and what it shall say, "" for nothing; two times "" when all is astray."""
+    if goal.kind == "delete":
+        gone = [text for text in goal.before if text not in goal.after]
+        return (gone[0], "") if now == goal.before else ("", "")
+    if len(now) != len(goal.before):
+        return "", ""
+    pairs = list(zip(now, goal.before, goal.after, strict=True))
+    if any(text not in (before, after) for text, before, after in pairs):
+        return "", ""
+    return next((before, after) for text, before, after in pairs if text != after)
+
+
+def texts_by(made: Callable[[View, PaperGoal], Move]) -> Edit:
+    """An edit by one call, `made` for the document as it was at the start."""
+
+    def edit(view: View) -> Move | None:
+        goal, now = paper_goal(view.goal), shown(view)
+        if now == goal.after:
+            return None
+        return made(view, goal) if now == goal.before else texts_by_gui(view)
+
+    return edit
+
+
+def appended(view: View, goal: PaperGoal) -> Move:
+    """A new last paragraph by the function that replaces text."""
+    last, new = goal.before[-1], goal.after[-1]
+    return tool(view, last, "find_and_replace", pattern=last, replacement=f"{last}\n{new}")
+
+
+def looks(by_tool: Mapping[str, Callable[[PaperGoal], Tool]], by_hand: Mapping[str, Edit]) -> dict[str, Decide]:
+    """The ways to change how a paragraph looks, by the goal's kind."""
+
+    def gui(view: View) -> Move | None:
+        goal = paper_goal(view.goal)
+        if shown(view) != goal.before:
+            return undo()
+        return None if _called(view, by_tool[goal.kind](goal)) else by_hand[goal.kind](view)
+
+    def tools(view: View) -> Move | None:
+        goal = paper_goal(view.goal)
+        action = by_tool[goal.kind](goal)
+        if shown(view) != goal.before:
+            return undo()
+        if _called(view, action) or by_hand[goal.kind](view) is None:
+            return None
+        name = next(n for n in _names(view) if view.elements[n].text == goal.words[0])
+        return pointed(view, name, goal.wanted), action
+
+    return routes(gui, tools)
+
+
+def _called(view: View, action: Tool) -> bool:
+    return any(turn.line == line(action) for turn in view.history)
+
+
+def caret_in(view: View, text: str) -> bool:
+    """Whether the caret, or the selection, is in the paragraph `text`."""
+    here = [view.elements[n] for n in _names(view) if "foc" in view.elements[n].states]
+    return any(element.text == text for element in here)

@@ -1,0 +1,189 @@
+"""Tasks by id, with their verifiers and oracles. Invariant: what an id means never depends on anything but the id."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
+
+from apis.actions.spaces import ActionSpace, routes_in
+from apis.tasks import programs
+from apis.tasks.families.calc import (
+    calc_cell,
+    calc_column,
+    calc_lookup,
+    calc_sheet,
+    calc_sort,
+    calc_sum,
+    sheet_from_note,
+)
+from apis.tasks.families.chromium import web_all, web_bookmark, web_note, web_tab
+from apis.tasks.families.code import code_extension, code_from_note, code_text
+from apis.tasks.families.editor import editor_copy, editor_find, text_editor
+from apis.tasks.families.files import file_manager, files_move, files_out, note_to_files
+from apis.tasks.families.impress import slides_copy, slides_order, slides_same, slides_text
+from apis.tasks.families.terminal import note_to_terminal, terminal_append, terminal_files, terminal_read
+from apis.tasks.families.vlc import vlc_playlist, vlc_save, vlc_setting
+from apis.tasks.families.writer import doc_from_note, doc_from_sheet, writer_case, writer_look, writer_text
+from apis.tasks.family import Family, Files, Goal
+from apis.tasks.oracles import Oracle, with_mixed
+from apis.tasks.osworld import Task, dump
+from apis.tasks.verify import ends
+from apis.tasks.verify.allowed import collateral
+from apis.tasks.verify.code import extensions_are
+from apis.tasks.verify.files import file_bytes_are, folder_holds
+from apis.tasks.verify.manifest import Manifest
+from apis.tasks.verify.media import bookmarks_are, playlist_is, settings_are
+from apis.tasks.verify.presentations import deck_is
+from apis.tasks.verify.text_documents import paper_is
+from apis.tasks.verify.verify import CHECKS, OnDocument, Read, Verdict
+from apis.tasks.verify.verify import verify as by_files
+from apis.tasks.verify.workbooks import workbook_is
+from apis.tasks.words import SPLITS, TRAIN
+from runtime.errors import ConfigError
+
+_MODULES = (
+    text_editor,
+    file_manager,
+    editor_find,
+    files_move,
+    terminal_files,
+    terminal_read,
+    note_to_terminal,
+    note_to_files,
+    editor_copy,
+    files_out,
+    terminal_append,
+    calc_cell,
+    calc_lookup,
+    calc_sum,
+    calc_sort,
+    calc_sheet,
+    sheet_from_note,
+    calc_column,
+    writer_text,
+    writer_look,
+    doc_from_note,
+    doc_from_sheet,
+    writer_case,
+    slides_text,
+    slides_copy,
+    slides_order,
+    slides_same,
+    web_bookmark,
+    web_tab,
+    web_note,
+    web_all,
+    vlc_playlist,
+    vlc_setting,
+    vlc_save,
+    code_text,
+    code_extension,
+    code_from_note,
+)
+CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
+CHECKS.update(
+    folder_holds=folder_holds,
+    file_bytes_are=file_bytes_are,
+    extensions_are=extensions_are,
+    workbook_is=OnDocument("workbook", workbook_is),
+    paper_is=OnDocument("paper", paper_is),
+    deck_is=OnDocument("deck", deck_is),
+)
+FAMILIES: dict[str, Family] = {module.FAMILY.name: with_mixed(module.FAMILY) for module in _MODULES}
+
+
+def is_number(text: str) -> bool:
+    """Whether `text` is how an id writes the number of an instance: digits of ASCII, and no 0 before others.
+
+    An instance is drawn from its id to the letter, so another way to write the same number would be another task.
+    """
+    return text.isascii() and text.isdecimal() and (text == "0" or not text.startswith("0"))
+
+
+def family(task_id: str) -> Family:
+    """The family of `family/split/number`.
+
+    Raises ConfigError when there is no such family or split, when the number is not written plainly, or when the family
+    is never trained on and the id is of the training split.
+    """
+    name, split, number = [*task_id.split("/"), "", "", ""][:3]
+    if name not in FAMILIES:
+        raise ConfigError(f"there is no task {task_id!r}: there is no family {name!r}")
+    if split not in SPLITS or not is_number(number) or task_id.count("/") != 2:
+        raise ConfigError(
+            f"there is no task {task_id!r}: an id is FAMILY/SPLIT/NUMBER, with split {' or '.join(SPLITS)} and a number"
+            " from 0 on in plain digits"
+        )
+    if split == TRAIN and not FAMILIES[name].trained:
+        raise ConfigError(f"there is no task {task_id!r}: {name} is never trained on, it has held-out tasks only")
+    return FAMILIES[name]
+
+
+@lru_cache(maxsize=1024)
+def task(task_id: str) -> Task:
+    """The task `family/split/number`. Raises ConfigError like `family`."""
+    return family(task_id).task(task_id)
+
+
+def digest(task_ids: Iterable[str]) -> str:
+    """Which tasks these are: blake2b-64 (hex) of the tasks themselves, set-up and verifier included, by their ids.
+
+    Two sets with one digest ask for the same and are checked for the same; how a check reads a file is code, and no
+    part of it. Raises ConfigError like `family`.
+    """
+    found = hashlib.blake2b(digest_size=8)
+    for task_id in sorted(set(task_ids)):
+        found.update(hashlib.blake2b(dump(task(task_id))).digest())
+    return found.hexdigest()
+
+
+def goal(task_id: str) -> Goal:
+    """What the task asks for, as its oracle sees it. Raises ConfigError like `family`."""
+    return family(task_id).goal(task_id)
+
+
+def judged(task: Task, read: Read, before: Manifest, after: Manifest) -> Verdict:
+    """Whether `task` is solved: by what its files say, and by what became of HOME beside them.
+
+    `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. Raises ConfigError
+    like `verify` and `family`.
+    """
+    verdict = by_files(task, read)
+    if not verdict.success:
+        return verdict
+    of = family(task.id)
+    rules = ends.rules(of, task)
+    trouble = ends.made_otherwise(of, task, read, before, after) or collateral(before, after, rules, programs.RULES)
+    return Verdict(False, trouble) if trouble else verdict
+
+
+def kind_of(task_id: str) -> str:
+    """`FAMILY/KIND`: tasks of one kind ask for the same in other words and with other values.
+
+    Raises ConfigError like `family`.
+    """
+    made = goal(task_id)
+    return f"{made.family}/{made.kind}"
+
+
+def solved(task_id: str) -> Files:
+    """The files that tell that it is done. Raises ConfigError like `family`."""
+    of = family(task_id)
+    return of.solved(of.goal(task_id))
+
+
+def oracle(task_id: str, seed: int = 0, noise: float = 0.0, route: str = "", space: ActionSpace = "both") -> Oracle:
+    """Who shows how the task is done within `space`: by `route`, or by one of its family's that `seed` chooses.
+
+    Raises ConfigError like `family`, and for a route that the family does not have or that leaves `space`.
+    """
+    of = family(task_id)
+    routes = {name: of.routes[name] for name in routes_in(space, of.routes)}
+    if not routes:
+        raise ConfigError(f"{task_id}: no oracle for actions {space}: it goes by {', '.join(sorted(of.routes))} only")
+    drawn = hashlib.blake2b(f"{seed} {task_id}".encode(), digest_size=8).digest()
+    chosen = route or sorted(routes)[int.from_bytes(drawn, "big") % len(routes)]
+    if chosen not in routes:
+        raise ConfigError(f"{task_id}: there is no route {route!r}, only {', '.join(sorted(routes))}")
+    return Oracle(of.goal(task_id), routes[chosen], seed, noise, of.apps, space=space)

@@ -1,0 +1,54 @@
+"""What a task may change, read from the files that tell that it is done.
+
+Invariant: a path is named only where the task's own checks decide what it holds in the end, so a rule made here lets no
+content pass that is not looked at.
+"""
+
+from __future__ import annotations
+
+from apis.tasks.family import Family
+from apis.tasks.osworld import Task
+from apis.tasks.verify import static
+from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
+from apis.tasks.verify.manifest import FILE, Manifest
+from apis.tasks.verify.verify import KINDS, Read, wanted
+
+OFFICE = "LibreOffice"  # how it calls itself in the documents that it saves
+
+
+def rules(family: Family, task: Task) -> tuple[May, ...]:
+    """The rules for an instance: what its wanted end has and its start has not, and what the family declares."""
+    goal = family.goal(task.id)
+    start, end = static.at_start(task), family.solved(goal)
+    looked_at = {one.path for one in wanted(task)}
+    found = []
+    for path, view in end.items():
+        if path not in start:
+            found.append(May(_literally(path), (CREATE,) if view.kind == "folder" else (CREATE, CHANGE)))
+        elif view.kind != "file" or view.data != start[path].data:
+            found.append(May(_literally(path), (CHANGE,)))
+    # Gone may be what lay in a folder all of whose names are compared.
+    gone = (path for path in start.keys() - end.keys() if path.rpartition("/")[0] in looked_at)
+    found += [May(_literally(path), (REMOVE,)) for path in gone]
+    return (*found, *(family.may(goal) if family.may is not None else ()))
+
+
+def made_otherwise(family: Family, task: Task, read: Read, before: Manifest, after: Manifest) -> str:
+    """How what is wanted came there without the program that should make it; "" where it did not."""
+    for path in (one.path for one in wanted(task) if one.as_ in KINDS):
+        view = read(path)
+        document = view.workbook or view.paper or view.deck
+        fresh = before.entries.get(path) != after.entries.get(path)
+        if fresh and document is not None and not document.program.startswith(OFFICE):
+            return f"{path}: it was not saved by {OFFICE}"
+    for path in family.leaves(family.goal(task.id), before):
+        entry = after.entries.get(path)
+        if entry is None or entry.kind != FILE or entry == before.entries.get(path):
+            return f"{path}: the program that should have done it has not written it"
+    return ""
+
+
+def _literally(path: str) -> str:
+    if "*" in path:
+        raise ValueError(f"{path!r}: a task's file has no * in its name")
+    return path

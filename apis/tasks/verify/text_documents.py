@@ -1,0 +1,42 @@
+"""Whether a text document says what it should and looks so.
+
+Invariant: strict. Every paragraph with text is compared, words and looks, so a task is solved only if no other one
+changed. Paragraphs without text don't count: no function of Writer takes one away, and nobody reads them. Indents, the
+space around paragraphs and the document's styles are not compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apis.tasks.verify.verify import FileView, PaperParagraph, Verdict
+
+
+def paper_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+    """The document's paragraphs are `expected`, in this order, and it has nothing else.
+
+    Each is {"text", "looks", "layout"}: `looks` are the marks of all its text, `layout` those of the paragraph (the
+    marks of `apis.tasks.verify.verify.PaperParagraph`); what is left out is empty.
+    """
+    if view.paper is None:
+        return Verdict(False, view.reason or f"it is {view.kind}")
+    if view.paper.extras:
+        return Verdict(False, f"it has more than paragraphs: {', '.join(view.paper.extras)}")
+    found = [paragraph for paragraph in view.paper.paragraphs if paragraph.text]
+    expected = rules["expected"]
+    if len(found) != len(expected):
+        return Verdict(False, f"it has {len(found)} paragraphs with text, not {len(expected)}")
+    for number, (paragraph, wanted) in enumerate(zip(found, expected, strict=True), 1):
+        trouble = _trouble(paragraph, wanted)
+        if trouble:
+            return Verdict(False, f"paragraph {number} {trouble}")
+    return Verdict(True, "it says what it should")
+
+
+def _trouble(paragraph: PaperParagraph, wanted: dict[str, Any]) -> str:
+    if paragraph.text != wanted["text"]:
+        return "says something else"
+    looks = tuple(sorted(wanted.get("looks", ())))
+    if any(span.marks != looks for span in paragraph.spans):
+        return "looks different"
+    return "" if paragraph.marks == tuple(sorted(wanted.get("layout", ()))) else "is laid out differently"

@@ -1,0 +1,167 @@
+"""Reading what `logs` writes: the lines of several actors as one stream.
+
+Invariant: within one snapshot, lines come in the order of their times. A torn or foreign line is skipped and is no
+error, because a killed writer leaves such ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from runtime.errors import ConfigError
+from runtime.logs.events import LEVELS
+from runtime.logs.folder_watch import FolderWatch
+from runtime.logs.writer import log_file
+
+CHUNK_BYTES = 1 << 20
+MAX_LINE_BYTES = 4 << 20
+
+
+class Filter:
+    """Which lines to show. `actor` is a name or a kind: `desktop` matches `desktop/3`; `level` is the lowest shown."""
+
+    def __init__(
+        self, actor: str | None = None, event: str | None = None, trace: str | None = None, level: str | None = None
+    ) -> None:
+        if level is not None and level not in LEVELS:
+            raise ConfigError(f"log level {level!r} is none of {list(LEVELS)}")
+        self._actor = actor
+        self._event = event
+        self._trace = trace
+        self._lowest = LEVELS[level] if level is not None else 0
+
+    def passes(self, line: dict[str, Any]) -> bool:
+        """Whether `line` is shown."""
+        return (
+            (self._actor is None or line["actor"] == self._actor or line["actor"].startswith(f"{self._actor}/"))
+            and (self._event is None or line["event"] == self._event)
+            and (self._trace is None or line.get("trace") == self._trace)
+            and LEVELS.get(line["level"], 0) >= self._lowest
+        )
+
+    def files(self, run_dir: Path) -> list[Path]:
+        """The files that may hold such lines, rolled ones first."""
+        found = sorted(log_file(run_dir, "x").parent.glob("*.jsonl"))
+        if self._actor is not None:
+            stem = log_file(run_dir, self._actor).name.removesuffix(".jsonl")
+            found = [p for p in found if p.name.split(".")[0] == stem or p.name.startswith(f"{stem}-")]
+        return sorted(found, key=lambda path: not _is_rolled(path))
+
+
+def read_logs(
+    run_dir: Path,
+    *,
+    actor: str | None = None,
+    event: str | None = None,
+    trace: str | None = None,
+    level: str | None = None,
+    follow: bool = False,
+    going: Callable[[], bool] = lambda: True,
+) -> Iterator[dict[str, Any]]:
+    """The lines there are now, in the order of their times; with `follow` then new ones as they are written.
+
+    Following blocks the calling thread between lines and ends, all lines read, once `going` says that nobody writes any
+    more; new actors' files are found on the way. Raises ConfigError when the run has no logs.
+    """
+    wanted = Filter(actor, event, trace, level)
+    folder = log_file(run_dir, "x").parent
+    if not folder.is_dir():
+        raise ConfigError(f"{run_dir} holds no logs")
+    with ExitStack() as stack:
+        watch = stack.enter_context(FolderWatch(folder)) if follow else None
+        tails: dict[Path, _Tail] = {}
+        rolled_too = True  # at first; afterwards a file that rolls away is read to its end through its open tail
+        while True:
+            last = watch is None or not going()  # asked before reading, so that what was written last is read
+            for path in wanted.files(run_dir):
+                if path not in tails and (rolled_too or not _is_rolled(path)):
+                    tails[path] = stack.enter_context(closing(_Tail(path)))
+            rolled_too = False
+            streams = [filter(wanted.passes, tail.lines()) for tail in tails.values()]
+            yield from heapq.merge(*streams, key=lambda line: str(line["ts"]))
+            if watch is None or last:
+                return
+            watch.wait()
+
+
+def _is_rolled(path: Path) -> bool:
+    return path.name.endswith(".1.jsonl")
+
+
+def _parse(raw: bytes) -> dict[str, Any] | None:
+    try:
+        line = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+    if isinstance(line, dict) and all(isinstance(line.get(key), str) for key in ("ts", "level", "event", "actor")):
+        return line
+    return None
+
+
+class _Tail:
+    """Reads a growing file; goes on with the new one when the file is rolled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("rb")
+        self._rest = b""
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """The complete lines that came since the last call."""
+        yield from self._drain()
+        if _is_rolled(self._path):
+            return
+        try:
+            rolled = self._path.stat().st_ino != os.fstat(self._file.fileno()).st_ino
+        except FileNotFoundError:
+            return  # between two names; the next look finds it
+        if rolled:
+            yield from self._drain()
+            self.close()
+            self._file = self._path.open("rb")
+            self._rest = b""
+            yield from self._drain()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _drain(self) -> Iterator[dict[str, Any]]:
+        while chunk := self._file.read(CHUNK_BYTES):
+            *whole, self._rest = (self._rest + chunk).split(b"\n")
+            self._rest = self._rest[-MAX_LINE_BYTES:]
+            for raw in whole:
+                if (line := _parse(raw)) is not None:
+                    yield line
+
+
+class LogWatch:
+    """The lines of a run as they come: each `new` gives those that were written since the one before."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._tails: dict[Path, _Tail] = {}
+
+    def new(self, events: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """New lines of all actors, or those of some `events`, in the order of their times.
+
+        None while the run has no logs yet.
+        """
+        if log_file(self._run_dir, "x").parent.is_dir():
+            first = not self._tails  # a file that rolls later is read to its end by the tail that it had
+            for path in Filter().files(self._run_dir):
+                if path not in self._tails and (first or not _is_rolled(path)):
+                    self._tails[path] = _Tail(path)
+        lines = heapq.merge(*(tail.lines() for tail in self._tails.values()), key=lambda line: str(line["ts"]))
+        return [line for line in lines if events is None or line["event"] in events]
+
+    def close(self) -> None:
+        """Close the files."""
+        for tail in self._tails.values():
+            tail.close()

@@ -1,0 +1,156 @@
+"""Structured logs: one JSON-lines file per actor.
+
+Invariant: when `emit` returns, the whole line is on disk. It holds declared fields only and is bounded in size. No
+byte of it can move a terminal's cursor, because any string may hold text from a guest or a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import time
+import unicodedata
+from collections.abc import MutableMapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+
+from runtime.errors import ConfigError, ProtocolError
+from runtime.logs.events import LEVELS, Event
+
+MAX_TEXT = 2000  # characters of one string
+MAX_ITEMS = 200  # of one list or dict
+MAX_DEPTH = 4
+MAX_FILE_BYTES = 64 << 20  # then the file becomes `.1`, replacing the one before
+
+current_trace: contextvars.ContextVar[str | None] = contextvars.ContextVar("current_trace", default=None)
+
+
+def log_file(run_dir: Path, actor: str) -> Path:
+    """Where the actor's lines are."""
+    return run_dir / "logs" / f"{actor.replace('/', '-')}.jsonl"
+
+
+def printable(text: str, limit: int = MAX_TEXT) -> str:
+    """`text` with control, format, surrogate and private characters written out, cut at `limit` characters."""
+    cut = text[:limit]
+    if not cut.isprintable():
+        cut = "".join(c if c.isprintable() else _escaped(c) for c in cut)
+    return cut if len(text) <= limit else f"{cut}... ({len(text)} characters)"
+
+
+def _escaped(char: str) -> str:
+    if unicodedata.category(char) == "Zs":
+        return " "
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def bounded(value: Any, depth: int = 0) -> Any:
+    """`value` made safe to log: strings printable and cut, containers cut, nothing but JSON types."""
+    if isinstance(value, str):
+        return printable(str(value))
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        number = int(value)
+        return number if abs(number) < 1 << 63 else str(number)[:MAX_TEXT]
+    if isinstance(value, float):
+        return float(value)
+    if depth < MAX_DEPTH:
+        if isinstance(value, dict):
+            return {printable(str(k), 200): bounded(v, depth + 1) for k, v in list(value.items())[:MAX_ITEMS]}
+        if isinstance(value, (list, tuple)):
+            return [bounded(v, depth + 1) for v in value[:MAX_ITEMS]]
+    return printable(repr(value), 200)
+
+
+class _File:
+    """The file under a structlog logger: appends whole lines, rolls at a size, counts what the disk refused."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self.lost = 0
+        self._torn = False  # whether the file ends within a line
+        self._fd = self._open()
+
+    def _open(self) -> int:
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        size = os.fstat(fd).st_size
+        self._torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        return fd
+
+    def write(self, line: bytes) -> None:
+        try:
+            whole = b"\n" * self._torn + line + b"\n"
+            self._torn = (written := os.write(self._fd, whole)) < len(whole) and (written > 0 or self._torn)
+            if written < len(whole):
+                self.lost += 1
+                return
+            self.lost = 0
+            if os.fstat(self._fd).st_size > MAX_FILE_BYTES:
+                with contextlib.suppress(FileNotFoundError):  # rolled before, and then no new one could be opened
+                    os.replace(self._path, self._path.with_suffix(".1.jsonl"))
+                fresh = self._open()
+                os.close(self._fd)
+                self._fd = fresh
+        except OSError:
+            # A full disk must not turn a log line into an actor's failure; the next line that fits tells the count.
+            self.lost += 1
+
+    debug = info = warning = error = msg = write
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _render(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> bytes:
+    return orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _event_third(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    head = {"ts": line.pop("ts"), "t": line.pop("t"), "level": line.pop("level"), "event": line.pop("event")}
+    return {**head, **line}
+
+
+class ActorLog:
+    """The log of one actor. The trace id of the message being handled is added by itself."""
+
+    def __init__(self, run_dir: Path, actor: str, level: str = "info") -> None:
+        if level not in LEVELS:
+            raise ConfigError(f"log level {level!r} is none of {list(LEVELS)}")
+        self._actor = actor
+        self._file = _File(log_file(run_dir, actor))
+        self._log: Any = structlog.wrap_logger(
+            self._file,
+            processors=[_event_third, _render],
+            wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+            context_class=dict,
+        )
+
+    def emit(self, event: Event, *, trace: str | None = None, **fields: object) -> None:
+        """Write one line. Raises ProtocolError when `fields` are not the event's."""
+        if not isinstance(event, Event):
+            raise ProtocolError(f"not a declared event: {event!r:.80}")
+        event.check(fields)
+        now = datetime.now(UTC)
+        head: dict[str, Any] = {
+            "ts": now.isoformat(timespec="microseconds"),
+            "t": round(time.monotonic(), 6),
+            "level": event.level,
+            "actor": self._actor,
+            "trace": bounded(trace if trace is not None else current_trace.get()),
+        }
+        if self._file.lost:
+            head["lines_lost"] = self._file.lost
+        getattr(self._log, event.level)(event.name, **head, **{k: bounded(v) for k, v in fields.items()})
+
+    def close(self) -> None:
+        """Release the file. Later lines are counted as lost."""
+        self._file.close()

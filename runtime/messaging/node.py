@@ -1,0 +1,185 @@
+"""The messaging core of one process: its actors, its pending asks, and the way out.
+
+Invariant: an answer reaches the one pending ask that it belongs to, or counts as a dead letter. The tables are
+bounded. When a peer's host is lost, every ask to it fails at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from runtime.clock import Clock
+from runtime.errors import ActorGone, ComputerRLError, MailboxFull
+from runtime.logs.runtime_events import DEAD_LETTER, MAILBOX_FULL
+from runtime.logs.writer import ActorLog
+from runtime.messaging.codec import encode_error
+from runtime.messaging.envelope import Envelope
+from runtime.messaging.mailbox import Mailbox
+from runtime.shared import Shared
+from runtime.tasks import TaskScope
+
+MAX_PENDING = 100_000
+MAX_PARKED = 4096
+DEAD_LETTERS_KEPT = 100
+
+
+class Uplink(Protocol):
+    """The way to everything that does not live in this process."""
+
+    async def send(self, envelope: Envelope) -> None:
+        """Pass a message on. May wait up to its deadline; raises ActorGone or MailboxFull."""
+        ...
+
+    def answer(self, envelope: Envelope) -> bool:
+        """Pass an answer on without waiting; false when its asker can't be reached."""
+        ...
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """An answer that nobody waits for any more."""
+
+    wall: float
+    envelope_id: str
+    sender: str
+    to: str
+    type: str
+
+
+class Node:
+    """Delivery and answers in one process. `name` is the host's name."""
+
+    def __init__(self, name: str, run_dir: Path, clock: Clock, log: ActorLog, uplink: Uplink) -> None:
+        self.name = name
+        self.run_dir = run_dir
+        self.clock = clock
+        self.log = log
+        self.uplink = uplink
+        self.shared = Shared()
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS_KEPT)
+        self._full: set[str] = set()  # mailboxes that pushed back and have taken nothing since; actors bound it
+        self._pending: dict[str, tuple[str, asyncio.Future[Envelope]]] = {}
+        self._parked = TaskScope(self._parked_failed)
+
+    async def ask(self, envelope: Envelope) -> Envelope:
+        """Deliver and return the answer; the caller bounds the time."""
+        if len(self._pending) >= MAX_PENDING:
+            raise MailboxFull(f"{MAX_PENDING} asks are under way in {self.name}")
+        future: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
+        self._pending[envelope.id] = (envelope.to, future)
+        try:
+            if (mailbox := self.mailboxes.get(envelope.to)) is not None:
+                await self._put(mailbox, envelope)
+            else:
+                await self.uplink.send(envelope)
+            return await future
+        finally:
+            del self._pending[envelope.id]
+
+    async def tell(self, envelope: Envelope) -> Envelope | None:
+        """Deliver; the answer is that of the other process, None inside this one."""
+        if (mailbox := self.mailboxes.get(envelope.to)) is not None:
+            await self._put(mailbox, envelope)
+            return None
+        return await self.ask(envelope)
+
+    def accept(self, envelope: Envelope) -> None:
+        """Take a message or an answer that came in from outside. Never waits: a full mailbox parks the message."""
+        if envelope.kind in ("reply", "accepted", "error"):
+            self.resolve(envelope)
+            return
+        mailbox = self.mailboxes.get(envelope.to)
+        if mailbox is None:
+            self.refuse(envelope, ActorGone(f"there is no {envelope.to} in {self.name}"))
+        elif mailbox.offer(envelope):
+            self._full.discard(envelope.to)
+            self._accepted(envelope)
+        elif len(self._parked) >= MAX_PARKED:
+            self._pushed_back(mailbox, envelope, 0.0)
+            self.refuse(envelope, MailboxFull(f"mailbox of {envelope.to} is full and so is the waiting room"))
+        else:
+            self._parked.spawn(self._park(mailbox, envelope), f"parked {envelope.id}")
+
+    def answer(self, envelope: Envelope) -> None:
+        """Send an answer to where its asker lives."""
+        if envelope.reply_to == self.name:
+            self.resolve(envelope)
+        elif not self.uplink.answer(envelope):
+            self._dead(envelope)
+
+    def refuse(self, envelope: Envelope, error: ComputerRLError, origin: str = "runtime") -> None:
+        """Answer with an error; `origin` is "handler" when the peer's own code raised it."""
+        self.answer(envelope.answer("error", origin, encode_error(error)))
+
+    def resolve(self, envelope: Envelope) -> None:
+        """Hand an answer to the pending ask it belongs to."""
+        _, future = self._pending.get(envelope.id, ("", None))
+        if future is not None and not future.done():
+            future.set_result(envelope)
+        else:
+            self._dead(envelope)
+
+    def peers_lost(self, names: Collection[str], reason: str) -> None:
+        """Fail every ask to `names`: their host is gone and so are the messages in it."""
+        for to, future in list(self._pending.values()):
+            if to in names and not future.done():
+                future.set_exception(ActorGone(f"{to} is gone: {reason}"))
+
+    async def close(self) -> None:
+        """Fail what is pending, end what is parked, close the shared objects."""
+        await self._parked.close(1.0)
+        for to, future in list(self._pending.values()):
+            if not future.done():
+                future.set_exception(ActorGone(f"{self.name} stopped while an ask to {to} was under way"))
+        await self.shared.close()
+
+    async def _park(self, mailbox: Mailbox, envelope: Envelope) -> None:
+        try:
+            await self._put(mailbox, envelope)
+        except MailboxFull as error:
+            self.refuse(envelope, error)
+        else:
+            self._accepted(envelope)
+
+    async def _put(self, mailbox: Mailbox, envelope: Envelope) -> None:
+        began = time.monotonic()
+        try:
+            await mailbox.put(envelope, margin_left_s(envelope))
+        except MailboxFull:
+            self._pushed_back(mailbox, envelope, time.monotonic() - began)
+            raise
+        self._full.discard(envelope.to)
+
+    def _pushed_back(self, mailbox: Mailbox, envelope: Envelope, waited_s: float) -> None:
+        """One line for as long as the mailbox takes nothing."""
+        if envelope.to not in self._full:
+            self._full.add(envelope.to)
+            self.log.emit(
+                MAILBOX_FULL, trace=envelope.trace, name=envelope.to, sender=envelope.sender, message=envelope.message,
+                inside=len(mailbox), waited_s=round(waited_s, 3),
+            )  # fmt: skip
+
+    def _parked_failed(self, name: str, error: BaseException) -> None:
+        self.log.emit(DEAD_LETTER, sender="", to=name, type=type(error).__name__)
+
+    def _accepted(self, envelope: Envelope) -> None:
+        if envelope.kind == "tell":
+            self.answer(envelope.answer("accepted", "", b""))
+
+    def _dead(self, envelope: Envelope) -> None:
+        # The asker's deadline passed first: normal under load, so it is kept for whoever looks and logged at debug.
+        self.dead_letters.append(DeadLetter(time.time(), envelope.id, envelope.sender, envelope.to, envelope.message))
+        self.log.emit(DEAD_LETTER, sender=envelope.sender, to=envelope.to, type=envelope.message)
+
+
+def margin_left_s(envelope: Envelope) -> float:
+    """Seconds that delivery may take: so much less than the deadline that MailboxFull still reaches the asker."""
+    left = envelope.left_s()
+    return left - min(1.0, left * 0.25)

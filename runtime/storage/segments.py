@@ -1,0 +1,278 @@
+"""Append-only, content-addressed payload storage: steps, screenshots.
+
+Invariant: a flushed `BlobRef` reads back as exactly the bytes that were appended, whatever was killed since. Equal
+payloads that one writer appends within a minute are stored once. Reopening cuts off a torn tail, which no flushed
+reference points at.
+
+A segment is a sequence of records: magic (4 bytes), payload size (u32, little endian), blake2b-128 of the payload (16
+bytes), payload. A `BlobRef.offset` points at the payload.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import struct
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from runtime.disk import store_error
+from runtime.errors import DiskRefuses, PayloadLost, StoreError
+from runtime.messaging.message import BlobRef
+
+MAGIC = b"CRS1"
+MAX_BLOB_BYTES = 64 << 20
+MAX_INDEX = 65_536  # digests remembered for not storing a payload twice
+# An older payload's owner may let it go between a second one's append and whatever makes that one known as an owner.
+SHARED_S = 60.0
+_HEADER = struct.Struct("<4sI16s")
+_SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
+_NAME = re.compile(r"([a-z0-9_-]+)-(\d{6})\.seg")
+
+
+def digest_of(payload: bytes) -> bytes:
+    """blake2b-128, 16 bytes."""
+    return hashlib.blake2b(payload, digest_size=16).digest()
+
+
+class SegmentStore:
+    """The one writer of the segments `<writer>-000000.seg`, `-000001.seg`, ... in `folder`. Thread-safe.
+
+    A file is closed once it holds `max_bytes`. Raises StoreError when another process writes under that name.
+    """
+
+    def __init__(self, folder: Path, writer: str, max_bytes: int = 256 << 20) -> None:
+        writer = writer.replace("/", "-")
+        self._folder = folder
+        self._writer = writer
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._index: OrderedDict[bytes, tuple[BlobRef, float]] = OrderedDict()  # and when it was appended
+        self._dirty, self._lost = False, dict[str, str]()  # file -> why what lies in it may not be on the disk
+        self._fd, self._end, self._number, self._name = -1, 0, 0, ""
+        if not _NAME.fullmatch(f"{writer}-000000.seg"):
+            raise StoreError(f"{writer!r} can't name segments")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._owner = os.open(folder / f"{writer}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._owner)
+            raise StoreError(f"another process writes the segments of {writer} in {folder}") from error
+        found = [(_NAME.fullmatch(p.name), p) for p in folder.iterdir()]
+        numbers = [int(m.group(2)) for m, _ in found if m and m.group(1) == writer]
+        try:
+            self._open(max(numbers, default=0))
+        except BaseException:
+            os.close(self._owner)
+            raise
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder
+
+    @property
+    def name(self) -> str:
+        """The file that is written now."""
+        return self._name
+
+    def append(self, payload: bytes) -> BlobRef:
+        """Store `payload`; it is safe from kill -9 at once and from a power cut after `flush`. Raises StoreError."""
+        if len(payload) > MAX_BLOB_BYTES:
+            raise StoreError(f"a payload of {len(payload)} bytes; {MAX_BLOB_BYTES} is the most")
+        digest = digest_of(payload)
+        with self._lock:
+            if self._fd < 0:
+                raise StoreError(f"segments of {self._writer} are closed")
+            known, since = self._index.get(digest, (None, 0.0))
+            young = time.monotonic() - since < SHARED_S
+            # Looking before trusting: the payload may have been freed since.
+            if known is not None and young and self._still_there(known, payload):
+                return known
+            if self._end and self._end + len(payload) > self._max_bytes:
+                self._roll()
+            ref = BlobRef(segment=self._name, offset=self._end + _HEADER.size, size=len(payload), digest=digest.hex())
+            self._write(_HEADER.pack(MAGIC, len(payload), digest) + payload)
+            self._remember(digest, ref)
+            return ref
+
+    def flush(self, files: Collection[str] = ()) -> None:
+        """Return once everything appended is on the disk. Blocks for the disk's time: call it in a thread.
+
+        Raises StoreError where the disk refuses, and whenever one of `files` is one that it refused before: the kernel
+        tells of pages that it lost once, so a second call would find nothing wrong. Later appends go to another file.
+        """
+        with self._lock:
+            if self._dirty and self._fd >= 0:
+                self._sync()
+                self._dirty = False
+            for name in files:
+                if name in self._lost:
+                    raise DiskRefuses(self._lost[name])
+
+    def close(self) -> None:
+        """Flush and release the files. Can be repeated. Raises StoreError, with the files released, as `flush` does."""
+        try:
+            self.flush()
+        finally:
+            with self._lock:
+                if self._fd >= 0:
+                    os.close(self._fd)
+                    os.close(self._owner)
+                    self._fd = -1
+
+    def _open(self, number: int) -> None:
+        name = f"{self._writer}-{number:06d}.seg"
+        path = self._folder / name
+        fd, end = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), 0
+        try:
+            for digest, ref, intact in _scan(path):
+                if intact:
+                    self._remember(digest, ref)
+                end = ref.offset + ref.size
+            os.ftruncate(fd, end)
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._number, self._name, self._fd, self._end = number, name, fd, end
+        self._dirty = end > 0  # by a writer that was killed before it flushed, perhaps
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            refused = store_error(f"can't flush {self._name}", error)
+            self._lost[self._name] = str(refused)
+            self._index.clear()  # nothing is to refer to it any more
+            broken = self._fd
+            try:
+                self._open(self._number + 1)
+            except OSError as worse:
+                raise store_error(f"{refused}; nor can another file be begun", worse) from error
+            self._dirty = False
+            os.close(broken)
+            raise refused from error
+
+    def _still_there(self, ref: BlobRef, payload: bytes) -> bool:
+        try:
+            return _pread(self._folder / ref.segment, ref) == payload
+        except OSError:  # the whole segment was freed, or can't be read: the payload is stored once more
+            return False
+
+    def _roll(self) -> None:
+        """Go on with the next segment; where it can't be made, the present one stays open. Raises StoreError."""
+        full = self._fd
+        self._sync()
+        try:
+            self._open(self._number + 1)
+        except OSError as error:
+            raise store_error(f"can't begin a segment after {self._name}", error) from error
+        os.close(full)
+
+    def _write(self, record: bytes) -> None:
+        position, left = self._end, memoryview(record)
+        try:
+            while left:
+                written = os.pwrite(self._fd, left, position)
+                position, left = position + written, left[written:]
+        except OSError as error:
+            with contextlib.suppress(OSError):  # the next append writes over the torn record anyway
+                os.ftruncate(self._fd, self._end)
+            raise store_error(f"can't append to {self._name}", error) from error
+        self._end = position
+        self._dirty = True
+
+    def _remember(self, digest: bytes, ref: BlobRef) -> None:
+        self._index[digest] = ref, time.monotonic()
+        self._index.move_to_end(digest)
+        while len(self._index) > MAX_INDEX:
+            self._index.popitem(last=False)
+
+
+def read_blob(folder: Path, ref: BlobRef) -> bytes:
+    """The payload of `ref`. Raises PayloadLost when it is missing, freed, torn or not what its digest says.
+
+    Raises StoreError where this process is short of descriptors or memory, which says nothing of the payload.
+    """
+    if not _NAME.fullmatch(ref.segment) or not 0 <= ref.size <= MAX_BLOB_BYTES or ref.offset < _HEADER.size:
+        raise PayloadLost(f"not a reference into segments: {ref}")
+    try:
+        payload = _pread(folder / ref.segment, ref)
+    except OSError as error:
+        kind = StoreError if error.errno in _SHORT_OF else PayloadLost
+        raise kind(f"can't read {ref.segment} at {ref.offset}: {error.strerror}") from error
+    if digest_of(payload).hex() != ref.digest:
+        raise PayloadLost(f"{ref.segment} at {ref.offset} does not hold {ref.digest}")
+    return payload
+
+
+def free_blob(folder: Path, ref: BlobRef) -> None:
+    """Overwrite the payload of `ref` with a hole, giving its disk space back; reading it raises StoreError from now on.
+
+    The caller knows that nothing refers to it any more. Raises StoreError when the reference is not a record's.
+    """
+    if not _NAME.fullmatch(ref.segment):
+        raise StoreError(f"not a reference into segments: {ref}")
+    keep_size_punch_hole = 0x01 | 0x02  # linux/falloc.h
+    try:
+        fd = os.open(folder / ref.segment, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise StoreError(f"can't open {ref.segment}: {error}") from error
+    try:
+        header = os.pread(fd, _HEADER.size, max(0, ref.offset - _HEADER.size))
+        if header != _HEADER.pack(MAGIC, ref.size, bytes.fromhex(ref.digest)):
+            raise StoreError(f"{ref.segment} has no record of {ref.digest} at {ref.offset}")
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+        if ref.size and libc.fallocate(fd, keep_size_punch_hole, ref.offset, ref.size) != 0:
+            raise StoreError(f"can't free {ref.segment} at {ref.offset}: {os.strerror(ctypes.get_errno())}")
+    finally:
+        os.close(fd)
+
+
+def _pread(path: Path, ref: BlobRef) -> bytes:
+    # Without waiting: whatever else than a file stands under the name, no reader hangs on it.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.pread(fd, ref.size, ref.offset)
+    finally:
+        os.close(fd)
+
+
+def _scan(path: Path) -> Iterator[tuple[bytes, BlobRef, bool]]:
+    """The records of a segment up to a torn tail, each with whether its payload is what its digest says.
+
+    A freed payload in the middle is no tear; a last record that does not match its digest is one.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        offset = 0
+        while offset + _HEADER.size <= size:
+            file.seek(offset)
+            magic, length, digest = _HEADER.unpack(file.read(_HEADER.size))
+            end = offset + _HEADER.size + length
+            if magic != MAGIC or length > MAX_BLOB_BYTES or end > size:
+                return
+            intact = digest_of(file.read(length)) == digest
+            if not intact and end == size:
+                return
+            yield (
+                digest,
+                BlobRef(segment=path.name, offset=offset + _HEADER.size, size=length, digest=digest.hex()),
+                intact,
+            )
+            offset = end
