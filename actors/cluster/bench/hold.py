@@ -21,7 +21,7 @@ from actors.desktop.link import LinkDown
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from actors.desktop.providers.sandbox.shares import fitted, room
+from actors.desktop.providers.sandbox.shares import fitted, free
 from actors.errors import DesktopFault, GuestRefused
 from runtime.errors import ConfigError
 
@@ -71,7 +71,7 @@ def refuse_unless_fits(app: str, count: int) -> None:
 async def hold(made: SandboxProvider, app: str, count: int, said: Callable[[str], None]) -> Held:
     """Boot `count` desktops, hold them, look at them, and throw them away. Raises ConfigError when they don't fit."""
     refuse_unless_fits(app, count)
-    limits = fitted(SandboxConfig(), count, 0, room(), key="--hold")
+    limits = fitted(SandboxConfig(), count, 0, free(), key="--hold")
     before = psutil.virtual_memory().available
     gate = asyncio.Semaphore(BOOTS_AT_ONCE)
     up: list[stage.Booted] = []

@@ -37,6 +37,15 @@ def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return parent
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a group of all desktops that no other program of this machine knows."""
+    name = f"computerrl-test-{os.getpid()}"
+    monkeypatch.setattr(grouping, "ALL", name)
+    monkeypatch.setattr(hierarchies, "ALL", name)
+    return name
+
+
 def test_simulated_version_2_limits_lie_beside_the_own_group(simulated: Path):
     folders, warnings = grouping.make("crl.x", OWN, MOST)
     assert (simulated / ALL / "memory.max").read_text() == str(500 << 20)
@@ -126,7 +135,7 @@ def test_simulated_version_2_says_beforehand_what_desktops_would_lack(simulated:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make control groups here")
-def test_groups_of_this_machine_are_made_and_removed():
+def test_groups_of_this_machine_are_made_and_removed(apart: str):
     folders, warnings = grouping.make(f"crl-test-{os.getpid()}", Bounds(64 << 20, 5), MOST)
     assert all(Path(folder).is_dir() for folder in folders.values())
     assert grouping.remove(folders) == []
@@ -192,11 +201,11 @@ def test_simulated_version_1_keeps_memory_for_sockets(simulated: Path, monkeypat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make control groups here")
-def test_the_group_of_all_desktops_goes_with_the_last_of_them_and_an_empty_one_is_taken_over():
+def test_the_group_of_all_desktops_goes_with_the_last_of_them_and_an_empty_one_is_taken_over(apart: str):
     name = f"crl-test-{os.getpid()}"
     first, _ = grouping.make(f"{name}-1", Bounds(64 << 20, 5), MOST)
     second, _ = grouping.make(f"{name}-2", Bounds(64 << 20, 5), MOST)
-    everyone = [Path(folder).parent for folder in first.values() if Path(folder).parent.name == ALL]
+    everyone = [Path(folder).parent for folder in first.values() if Path(folder).parent.name == apart]
     assert grouping.remove(first) == []
     assert all(place.is_dir() for place in everyone)
     assert grouping.remove(second) == []

@@ -19,8 +19,7 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal
 from actors.desktop.pool.leased import view_of
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.registry import FAMILIES
-from apis.tasks.verify import verify
-from apis.tasks.verify.verify import FileView, Paper, PaperParagraph, Sheet, Span, Verdict, Workbook
+from apis.tasks.verify.verify import FileView, Paper, PaperParagraph, Sheet, Span, Verdict, Workbook, verify
 
 KINDS = {f"kind{number}.xlsx": wanted for number, (wanted, _) in enumerate(hostile.KINDS.values())}
 SOURCE = Path(hostile.__file__).read_bytes()

@@ -94,7 +94,7 @@ async def _all(
 ) -> bool:
     """Play every wish; False when it was interrupted."""
     tokenizer = Tokenizer.load(models.locate(""))
-    config = SeatsConfig(seats=seats, spares=min(2, seats)).within(shares.room(), "--seats")
+    config = SeatsConfig(seats=seats, spares=min(2, seats)).within(shares.free(), "--seats")
     pool = await Pool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
     try:
         with stop_event() as stop:

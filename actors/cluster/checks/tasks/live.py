@@ -75,7 +75,7 @@ async def check(
     seats = SeatsConfig(
         seats=settings.seats, spares=min(2, settings.seats), form=settings.form, actions=settings.actions
     )
-    seats = seats.within(shares.room(), "--seats")
+    seats = seats.within(shares.free(), "--seats")
     troubles = Troubles()
     pool = await Pool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
     try:

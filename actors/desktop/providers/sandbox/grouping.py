@@ -162,7 +162,10 @@ def _held(everyone: Path, controller: str) -> int:
 
 
 def held() -> Bounds:
-    """What the desktops that are there may take together, of all programs of this machine."""
+    """What the desktops that are there may take together, of all programs of this machine.
+
+    What dead programs left is counted, too, until it is removed.
+    """
     there = mounted()
     found = dict.fromkeys(LIMITED, 0)
     for controller in LIMITED:

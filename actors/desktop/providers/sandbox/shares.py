@@ -18,6 +18,7 @@ from actors.desktop.config import (
     TERMINALS_LEAST,
     SandboxConfig,
 )
+from actors.desktop.providers.sandbox.grouping import held
 from actors.desktop.providers.sandbox.hierarchies import own_limits
 from runtime.errors import ConfigError
 
@@ -74,6 +75,13 @@ def room() -> Room:
         open_files=int(_kernel("fs/file-max") * SHARE),
         terminals=_kernel("kernel/pty/max") - _kernel("kernel/pty/reserve"),
     )
+
+
+def free() -> Room:
+    """What is left of `room` beside the desktops that are there."""
+    there, taken = room(), held()
+    memory = max(0, there.memory_mib - (taken.memory_bytes >> 20))
+    return msgspec.structs.replace(there, memory_mib=memory, processes=max(0, there.processes - taken.processes))
 
 
 def _kernel(name: str) -> int:
