@@ -115,8 +115,9 @@ class Observation(msgspec.Struct, frozen=True):
             return "the window in front did not answer in time: Agent.wait, then look again"
         title = self.windows[active].title
         if title.startswith(_FILE_DIALOGS):
-            accept = "alt, s" if title.startswith("Save") else "alt, o"  # its button; enter alone gives it up
-            return f"this file dialog can't be read: type a path, then press {accept}; escape closes it"
+            # Its button accepts it; enter does not. Of the name that is to be saved only the stem is selected.
+            keys = ("press ctrl, a, then ", "alt, s") if title.startswith("Save") else ("", "alt, o")
+            return f"this file dialog can't be read: {keys[0]}type a path, then press {keys[1]}; escape closes it"
         return "the window in front can't be read; keys and clicks reach it"
 
 

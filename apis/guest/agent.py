@@ -34,6 +34,8 @@ ERROR_TEXT_MAX = 500
 # pcmanfm hears of a choice at most every 200 ms: what acts on one right after a second click acts on the first one.
 LATE_CHOICE = {"pcmanfm"}
 CHOICE_S = 0.25
+SILENT_SELECTIONS = {"chromium", "chromium-browser"}  # their address bar tells no other program of what is selected
+UNFOCUSED = "Typed nothing: no window has the focus. Click into one, or open an application"
 # What may leave an application in the middle of something.
 INPUT = ("activate", "click", "close", "drag", "hotkey", "launch", "open_window", "raise_window", "scroll", "type_text")
 
@@ -44,7 +46,7 @@ class Agent:
     def __init__(self) -> None:
         self._link = ScreenLink()
         self._pointer = Pointer(self._link)
-        self._keyboard = Keyboard(self._link, self._rest)
+        self._keyboard = Keyboard(self._link, self._rest, self._added)
         self._windows = Windows(self._link)
         self._pixels = Pixels()
         self._work = Work()
@@ -91,6 +93,7 @@ class Agent:
 
         def act(**arguments: Any) -> Any:
             self._called.clear()
+            self._keyboard.leave()
             return method(**arguments)
 
         return act
@@ -121,13 +124,25 @@ class Agent:
 
     def type_text(self, text: str) -> str:
         """Type into the focused window at its application's pace; how it went."""
+        if not self._windows.active():
+            return UNFOCUSED
         self._chosen()
         return self._keyboard.type_text(text, *self._windows.focus())
+
+    def _added(self, typed: str) -> bool | None:
+        """Whether the field with the focus has completed what was typed; None where no field is found that might."""
+        app, dialog = self._windows.focus()
+        if not self._link.selected and (dialog or app.lower() not in SILENT_SELECTIONS):
+            return False
+        row = next((row for row in self._windows.list() if row["active"]), None)
+        found = self._accessibility().added(row["pid"], typed) if row else None
+        # Chromium's file dialogs are GTK's and not on the bus: GTK has told the server of what it has selected.
+        return self._link.selected if found is None and dialog else found
 
     def hotkey(self, keys: list[str]) -> None:
         """Press keys together in the focused window."""
         self._chosen()
-        self._keyboard.hotkey(keys, dialog=self._windows.focus()[1])
+        self._keyboard.hotkey(keys, self._windows.focus()[1], lambda: bool(self._windows.popups()))
 
     def _late(self) -> bool:
         return any(row["active"] and row["class"].lower() in LATE_CHOICE for row in self._windows.list())
@@ -140,7 +155,10 @@ class Agent:
     def settle(self, timeout_ms: int = 2000, quiet_ms: int = 60) -> bool:
         """Wait until nothing moves any more; whether that came in time."""
         self._answer()
-        return settle(self._link, self._work, timeout_ms / 1000, quiet_ms / 1000)
+        rested = settle(self._link, self._work, timeout_ms / 1000, quiet_ms / 1000)
+        if self._keyboard.undo_addition():
+            rested = settle(self._link, self._work, timeout_ms / 1000, quiet_ms / 1000)
+        return rested
 
     def _rest(self, seconds: float) -> None:
         settle(self._link, self._work, REST_S, seconds)

@@ -3,8 +3,9 @@
 Invariant: a window that `read` says True of has read all that was sent to it before: what is asked comes to the
 application in the same queue as its keys, behind them. False is no answer in time, None that it can't be asked.
 
-Most toolkits answer the window manager's ping. xterm answers editres, a question about its widgets: it fetches the
-question from the selection that it is told of, and is told here that it need not go on.
+Toolkits answer the window manager's ping: GTK, LibreOffice and Chromium to who watches the root window's children, Qt
+to who watches the root window itself. xterm answers editres, a question about its widgets: it fetches the question from
+the selection that it is told of, and is told here that it need not go on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from Xlib.protocol import event
 
 EDITRES_VERSION = 5
 EDITRES_CLASSES = {"xterm", "uxterm"}
-SILENT_CLASSES = {"vlc"}  # declare the ping and never answer it
+_ANSWERS = X.SubstructureNotifyMask | X.StructureNotifyMask
 
 
 class Hearing:
@@ -37,8 +38,6 @@ class Hearing:
             target = self._display.create_resource_object("window", window)
             protocols = target.get_wm_protocols()
             wm_class = (target.get_wm_class() or ("", ""))[1].lower()
-            if wm_class in SILENT_CLASSES:
-                return None
             if self._display.intern_atom("_NET_WM_PING") in protocols:
                 return self._ping(target, seconds)
             return self._editres(target, seconds) if wm_class in EDITRES_CLASSES else None
@@ -53,7 +52,7 @@ class Hearing:
     def _ping(self, target: Any, seconds: float) -> bool:
         ping = self._display.intern_atom("_NET_WM_PING")
         self._number = self._number % 0x7FFFFFFF + 1
-        self._root.change_attributes(event_mask=X.SubstructureNotifyMask)
+        self._root.change_attributes(event_mask=_ANSWERS)
         try:
             self._send(target, "WM_PROTOCOLS", [ping, self._number, target.id, 0, 0])
             return self._comes(

@@ -41,6 +41,9 @@ BOUND_S = 0.5  # for an application to read a new layout
 READ_S = 8.0  # for an application to read what it was sent; it may be held up
 TYPE_S = 14.0  # of pauses in one text, the careful ones included: the host waits 20 s for a call
 TEXT_MAX = 20_000
+LINE_MAX = 40  # characters that are compared with a field
+# Whose fields complete names while one types, outside of dialogs too.
+COMPLETING = {"pcmanfm", "chromium", "chromium-browser"}
 KEYS_MAX = 6
 TYPED = "Type Success"
 UNSURE = (
@@ -82,9 +85,17 @@ def keysym_of(name: str) -> int:
 class Keyboard:
     """The keyboard of one desktop."""
 
-    def __init__(self, link: ScreenLink, rest: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        link: ScreenLink,
+        rest: Callable[[float], None],
+        added: Callable[[str], bool | None] = lambda typed: None,
+    ) -> None:
         self._link = link
         self._rest = rest  # waits until the desktop has rested for so many seconds
+        self._added = added  # whether a field has completed what was typed, None where none has the focus
+        self._line = ""  # the end of what was typed last, as long as nothing was done since
+        self._left = False  # whether the last thing done was typing
         self._hearing: Hearing | None = None
         self._unread: set[int] = set()  # windows that got signs from spare keys and were not asked since
         self._layout = Layout(0, ())
@@ -156,6 +167,8 @@ class Keyboard:
         self._begin()
         if office:
             self._rest(OFFICE_REST_S)
+        completes = dialog or app.lower() in COMPLETING
+        self._link.selected = False
         at = ready = 0  # how many are typed, and how many have keys
         said = TYPED
         while at < len(keysyms):
@@ -171,10 +184,18 @@ class Keyboard:
                     )
                 said = UNSURE if known is None else said
             keysym = keysyms[at]
-            careful = time.monotonic() < began + CAREFUL_S and keysym in _CONTROL.values()
+            control = keysym in _CONTROL.values()
+            careful = time.monotonic() < began + CAREFUL_S and control
             if dialog and careful:
                 self._rest(BEFORE_RETURN_S)
+            elif careful and completes and self._line:
+                completes = self._added(self._line) is not None  # else a page has the focus
+                if completes:
+                    self._rest(BEFORE_RETURN_S)
+            if control and (completes or self._link.selected):
+                self.undo_addition()
             self._stroke(keysym)
+            self._line = "" if control else (self._line + chr(keysym & 0xFFFFFF))[-LINE_MAX:]
             if dialog and keysym == XK.XK_Return:
                 self._link.expect_activation()
             if office and careful:
@@ -186,6 +207,17 @@ class Keyboard:
                 self._link.pause(AFTER_LINE_S if careful else min(pace, share))
             at += 1
         return said
+
+    def leave(self) -> None:
+        """Something else is done: what was typed before counts no more."""
+        self._left, self._line = bool(self._line), ""
+
+    def undo_addition(self) -> bool:
+        """Remove what the application added by itself to what was typed last; whether there was such a thing."""
+        if not self._line or not self._added(self._line):
+            return False
+        self._stroke(XK.XK_Delete)
+        return True
 
     def _ready(self, keysyms: list[int], at: int, seconds: float) -> tuple[int, bool | None]:
         """Bind what comes from `at` on, as far as keys last: up to where, and whether all that was typed was read."""
@@ -207,8 +239,11 @@ class Keyboard:
         self._unread.add(window)
         return at + len(part), known
 
-    def hotkey(self, keys: list[str], dialog: bool = False) -> None:
-        """Press keys together and release them in reverse; `dialog` tells that the focused window is a dialog."""
+    def hotkey(self, keys: list[str], dialog: bool = False, listed: Callable[[], bool] = lambda: False) -> None:
+        """Press keys together and release them in reverse.
+
+        `dialog` tells that the focused window is a dialog, `listed` whether a menu or a list is open there.
+        """
         if not 1 <= len(keys) <= KEYS_MAX:
             raise Refused("bad_request", f"one to {KEYS_MAX} keys")
         keysyms = [keysym_of(key) for key in keys]
@@ -216,6 +251,11 @@ class Keyboard:
             self._begin()
         if self._ready(keysyms, 0, READ_S)[0] < len(keysyms):
             raise Refused("bad_key", "the application has not read the last keys, and no spare key is left")
+        if dialog and self._left and XK.XK_Alt_L in keysyms:
+            self._rest(BEFORE_RETURN_S)
+            if listed():
+                self._stroke(XK.XK_Right)  # else the list of names that GTK offers behind a typed one swallows them
+                self._rest(OFFICE_REST_S)
         if dialog and keysyms[-1] in (XK.XK_Return, XK.XK_KP_Enter, XK.XK_Tab):
             self._rest(BEFORE_RETURN_S)
         activates = (dialog and keysyms[-1] in (XK.XK_Return, XK.XK_KP_Enter, XK.XK_space)) or XK.XK_Alt_L in keysyms

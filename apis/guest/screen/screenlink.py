@@ -1,7 +1,7 @@
 """The agent's connection to the X server, and waiting on its events.
 
 Invariant: nothing here sleeps blindly; every wait is on the X connection with a deadline, and what changed on the
-screen meanwhile is noted, and whether a program changed the keyboard's layout.
+screen meanwhile is noted, whether a program changed the keyboard's layout, and whether a selected text is another one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from Xlib.ext import damage, xtest
 # presses the button once more. Nothing moves meanwhile.
 ACTIVATION_S = 0.3
 SECOND_ACTIVATION_S = 0.65
+_OWNER = 1  # XFixesSetSelectionOwnerNotifyMask
 
 
 class ScreenLink:
@@ -29,6 +30,9 @@ class ScreenLink:
         self.root.change_attributes(event_mask=X.PropertyChangeMask)
         self.display.damage_query_version()
         self._damage = self.root.damage_create(damage.DamageReportNonEmpty)
+        self.display.xfixes_query_version()
+        self.display.xfixes_select_selection_input(self.root, self.atom("PRIMARY"), _OWNER)
+        self.selected = False  # whether a program has selected a text since its reader set this back
         self.changed_s = time.monotonic()  # when a pixel or a property of the root window last changed
         self.layout_changed = False  # since its reader set this back
         self._expected: tuple[float, float, int] = (0.0, 0.0, 0)  # at least until, at most until, active window then
@@ -74,6 +78,9 @@ class ScreenLink:
             event = self.display.next_event()
             if event.type == X.MappingNotify:
                 self.layout_changed = True
+                continue
+            if (event.type, getattr(event, "sub_code", None)) == self.display.extension_event.SetSelectionOwnerNotify:
+                self.selected = event.owner.id != X.NONE
                 continue
             if event.type == self.display.extension_event.DamageNotify:
                 self.display.damage_subtract(self._damage)

@@ -12,6 +12,7 @@ from typing import Any
 
 import gi
 from guest.errors import Refused
+from guest.screen import completion
 from guest.screen.boxes import Box
 from guest.screen.sheet import Known
 from guest.screen.walk import CALL_MS, Walk
@@ -67,6 +68,19 @@ class Tree:
             except GLib.Error:
                 return False
         return False
+
+    def added(self, pid: int, typed: str) -> bool | None:
+        """Whether the text with the focus in process `pid` goes on, selected, behind what was `typed`.
+
+        None where no such text is found.
+        """
+        for app in self.applications():
+            try:
+                if app.get_process_id() == pid:
+                    return completion.added(app, typed)
+            except GLib.Error:
+                return None
+        return None
 
     def observe(
         self,

@@ -110,9 +110,14 @@ class Windows:
                 continue
         return found
 
+    def active(self) -> int:
+        """The window with the focus, 0 for none: the manager goes on telling of one that was the last and is gone."""
+        number = self._link.active()
+        return number if number in self._root_list("_NET_CLIENT_LIST") else 0
+
     def focus(self) -> tuple[str, bool]:
         """The window class of the active window, or nothing, and whether it is a dialog."""
-        number = (self._root_list("_NET_ACTIVE_WINDOW") or [0])[0]
+        number = self.active()
         if not number:
             return "", False
         window = self._link.display.create_resource_object("window", number)

@@ -36,6 +36,9 @@ def environment(run: Path, home: Path, token: str) -> dict[str, str]:
         "SHELL": "/bin/bash",
         "LANG": "C.UTF-8",
         "XDG_RUNTIME_DIR": str(run),
+        # Xlib reads half a megabyte of sequences of keys for it whenever a program starts, and the window manager again
+        # whenever a key gets another sign. Nothing here is typed by such sequences.
+        "XCOMPOSEFILE": "/dev/null",
         "XAUTHORITY": str(run / "xauthority"),
         "XDG_CURRENT_DESKTOP": "X-Generic",
         "DBUS_SESSION_BUS_ADDRESS": f"unix:path={run}/bus",

@@ -31,7 +31,7 @@ class Screen:
     def __init__(self) -> None:
         self.now = 0.0
         self.typed = 0
-        self.layout_changed = False
+        self.layout_changed = self.selected = False
         rows = [[code, code] for code in (*range(0x20, 0x7F), *KEYS.values())] + [[0, 0]] * 20
         info = SimpleNamespace(min_keycode=8, max_keycode=8 + len(rows) - 1)
         self.display = SimpleNamespace(
@@ -61,9 +61,10 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     ext = SimpleNamespace(xtest=SimpleNamespace(fake_input=lambda *_: None), damage=None)
     error = SimpleNamespace(BadDrawable=OSError, BadWindow=OSError)
     protocol = SimpleNamespace(event=None, rq=SimpleNamespace(Request=object, ReplyRequest=object, **_FIELDS))
-    xlib = SimpleNamespace(
-        XK=key_names, X=SimpleNamespace(KeyPress=2, KeyRelease=3, Mod2Mask=16), display=None, ext=ext
+    names = SimpleNamespace(
+        KeyPress=2, KeyRelease=3, Mod2Mask=16, SubstructureNotifyMask=1 << 19, StructureNotifyMask=1 << 17
     )
+    xlib = SimpleNamespace(XK=key_names, X=names, display=None, ext=ext)
     for name, module in {"Xlib": xlib, "Xlib.ext": ext, "Xlib.error": error, "Xlib.protocol": protocol}.items():
         monkeypatch.setitem(sys.modules, name, _module(name, vars(module)))
     monkeypatch.syspath_prepend(str(Path(str(apis.guest.__file__)).parent.parent))

@@ -1,0 +1,274 @@
+"""What is typed stands there: a corpus of what editors correct, complete and reformat, in every application with text.
+
+Where the field goes on by itself with a name that it knows, the addition is gone before anything reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from actors.cluster.checks.apis.command import missing
+from apis.applications import OFFICE
+from apis.observation import Element, from_guest
+from apis.plans.action import CSV_FILTER
+from tests.actors.desktop.offices import Office, booted
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+needs = {
+    app: pytest.mark.skipif(bool(missing(app)), reason=missing(app) or app) for app in ("google_chrome", "vlc", "code")
+}
+needs_office = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
+CORPUS = r"""
+say "hello" to it's owner
+a -- b and c - d --- e;
+- first
+* second
+1. third
+(c) (tm) ... 1/2 of 3/4 !
+http://example.com/a?b=c and www.example.com .
+the 1st, 2nd and 3rd ;
+at 10:30 or 9:05pm
+i am at THe end. teh adn
+apple pie
+app
+*bold* _under_ /it/ -strike- .
++---+---+
+---
+if (x) { y = "z"; }
+    return [1, (2), 'three'
+<b>"a" & 'b'</b>
+:smile: -> <- => .
+5 x 6 « q » : ; ! ?
+cAPS lOCK wORD .
+#1 @home $5 50% a^b ~x `q` a|b \n
+January
+Ja
+""".strip().split("\n")
+ONE_LINE = (
+    r"""say "it's" a -- b - (c) ... 1/2 1st 10:30pm i am teh http://a.b/c?d=e =SUM(A1) {x: [1]} <b> 'q' #1 ~$5 \n"""
+)
+CODE = "if x:\n\ty = {1: (2)}\n\t\tz = [3\n  w  \n\nend"
+HOME = "/home/agent"
+PAGE = """<title>Form</title><form><textarea rows=9 cols=80 spellcheck=true autofocus></textarea><br>
+<input name=fruit autocomplete=on size=80> <input type=submit></form><p><input type=file aria-label=Choose>
+<script>
+const [area, field] = [document.querySelector("textarea"), document.querySelector("[name=fruit]")];
+onkeydown = event => {
+  if (event.key != "F8") return;
+  const link = document.createElement("a");
+  link.href = "data:text/plain;charset=utf-8," + encodeURIComponent(JSON.stringify([area.value, field.value]));
+  link.download = "typed.json";
+  link.click();
+};
+</script>"""
+
+
+class Desk(Office):
+    """One desktop for the whole module."""
+
+    owner = ""
+
+    async def act(self, method: str, **args: Any) -> None:
+        await self(method, **args)
+        assert await self("settle", timeout_ms=15_000)
+
+    async def type(self, text: str) -> None:
+        assert await self("type_text", text=text) == "Type Success"
+        assert await self("settle", timeout_ms=15_000)
+
+    async def keys(self, *names: str) -> None:
+        await self.act("hotkey", keys=list(names))
+
+    async def open(self, *argv: str, title: str, accessible: bool = True) -> None:
+        await self("launch", argv=list(argv))
+        await self("wait_window", title=title, accessible=accessible, timeout_ms=20_000)
+        assert await self("settle", timeout_ms=15_000)
+
+    async def seen(self) -> list[Element]:
+        return list(from_guest(await self("observe")).elements)
+
+    async def click(self, tag: str, label: str) -> None:
+        found = await self.seen()
+        (wanted,) = [element for element in found if element.tag == tag and label in element.label]
+        await self.act("click", x=wanted.cx, y=wanted.cy)
+
+    async def fields(self) -> list[str]:
+        """The texts of fields that have the focus; of a browser that is one of the page, and one of the window."""
+        fields = [e for e in await self.seen() if "foc" in e.states and e.tag in ("combo-box", "entry", "text")]
+        return [field.text or field.name for field in fields]
+
+    async def text(self, path: str) -> str:
+        """A file's text, once a busy application has written it."""
+        for _ in range(20):
+            if path.rpartition("/")[2] in await self.names(path.rpartition("/")[0]):
+                break
+            await self("settle", timeout_ms=500, quiet_ms=100)
+        return bytes(await self("read_file", path=path)).decode()
+
+    async def names(self, folder: str) -> list[str]:
+        await self.run(f"ls -1 {folder} > listed")
+        return bytes(await self("read_file", path="listed")).decode().splitlines()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk() -> AsyncIterator[Desk]:
+    async with booted() as (link, home):
+        made = Desk(link, home)
+        for name in ("apple pie.txt", "apple pie", "typed.txt", "code.txt"):
+            await made("write_file", path=f"names/{name}" if "." in name else f"names/{name}/x.txt", data=b"")
+        yield made
+
+
+async def test_text_editor(desk: Desk) -> None:
+    await desk.open("mousepad", "names/typed.txt", title="typed.txt")
+    text = "\n".join([*CORPUS, CODE])
+    await desk.type(text)
+    await desk.keys("ctrl", "s")
+    assert (await desk.text("names/typed.txt")).rstrip("\n") == text
+    await desk.keys("ctrl", "shift", "s")
+    await desk.keys("ctrl", "a")
+    await desk.type(f"{HOME}/names/app")
+    assert f"{HOME}/names/app" in await desk.fields()
+    await desk.keys("Return")
+    assert (await desk.text("names/app")).rstrip("\n") == text
+    await desk.keys("ctrl", "o")
+    await desk.type(f"{HOME}/names/apple p")
+    assert f"{HOME}/names/apple p" in await desk.fields()
+    await desk.keys("ctrl", "a")
+    await desk.type(f"{HOME}/names/app\n")
+    assert "app - Mousepad" in [window.title for window in await desk("windows")]
+    await desk.keys("ctrl", "q")
+
+
+async def test_terminal(desk: Desk) -> None:
+    await desk.open("xterm", title="xterm", accessible=False)
+    text = "\n".join(CORPUS)
+    await desk.type(f"cat > names/shell.txt\n{text}\n")
+    await desk.keys("ctrl", "d")
+    await desk.type('echo "a!b !! !1" > names/shown.txt\n')
+    assert await desk.text("names/shell.txt") == f"{text}\n"
+    assert await desk.text("names/shown.txt") == "a!b !! !1\n"
+    await desk.keys("ctrl", "d")
+
+
+async def test_file_manager(desk: Desk) -> None:
+    await desk.open("pcmanfm", "names", title="names")
+    await desk.click("icon", "code.txt")
+    await desk.keys("F2")
+    await desk.keys("ctrl", "a")
+    name = ONE_LINE.replace("/", "")
+    await desk.type(f"{name}\n")
+    assert name in await desk.names("names")
+    await desk.keys("ctrl", "l")
+    await desk.type(f"{HOME}/names/app")
+    assert f"{HOME}/names/app" in await desk.fields()
+    await desk.type("le pie\n")
+    assert "apple pie" in [window.title for window in await desk("windows")]
+    await desk.keys("alt", "F4")
+
+
+@needs["google_chrome"]
+async def test_browser(desk: Desk) -> None:
+    await desk("write_file", path="names/form.html", data=PAGE.encode())
+    address = f"file://{HOME}/names/form.html"
+    await desk.open("chromium", address, title="Form")
+    await desk.keys("Tab")
+    await desk.type("apple pie\n")
+    await desk.keys("ctrl", "l")
+    await desk.type(f"{address}\n")
+    text = "\n".join(CORPUS)
+    await desk.type(text)
+    await desk.keys("Tab")
+    await desk.type("app")
+    assert not [element for element in await desk.seen() if element.label == "apple pie"]
+    await desk.keys("F8")
+    assert json.loads(await desk.text("Downloads/typed.json")) == [text, "app"]
+    await desk.keys("ctrl", "l")
+    await desk.type(ONE_LINE)
+    assert ONE_LINE in await desk.fields()
+    for part in (address[:-4], "chrome:"):
+        await desk.keys("ctrl", "a")
+        await desk.type(part)
+        assert part in await desk.fields()
+    await desk.keys("Escape")
+    await desk.keys("alt", "F4")
+
+
+@needs["google_chrome"]
+async def test_file_dialogs_of_the_browser(desk: Desk) -> None:
+    await desk("write_file", path="names/form.html", data=PAGE.encode())
+    await desk.open("chromium", f"file://{HOME}/names/form.html", title="Form")
+    await desk.keys("ctrl", "s")
+    await desk("wait_window", title="Save", accessible=False)
+    await desk("settle", timeout_ms=5000, quiet_ms=300)
+    assert "press ctrl, a, then type a path, then press alt, s" in from_guest(await desk("observe")).unread
+    await desk.keys("ctrl", "a")
+    await desk.type(f"{HOME}/names/for")
+    await desk.keys("alt", "s")
+    assert "<form>" in await desk.text("names/for.html")
+    await desk.run("mv names/for.html names/for")
+    await desk.click("push-button", "Choose")
+    await desk("wait_window", title="Open File", accessible=False)
+    await desk("settle", timeout_ms=5000, quiet_ms=300)
+    await desk.type(f"{HOME}/names/for")
+    await desk.keys("alt", "o")
+    (button,) = [element.label for element in await desk.seen() if "Choose" in element.label]
+    assert button.endswith(": for")
+    await desk.keys("alt", "F4")
+
+
+@needs["vlc"]
+async def test_player(desk: Desk) -> None:
+    await desk.open("vlc", title="VLC")
+    await desk.keys("ctrl", "n")
+    await desk("wait_window", title="Open Media")
+    await desk("settle", timeout_ms=5000, quiet_ms=300)
+    await desk.type(ONE_LINE)
+    assert ONE_LINE in await desk.fields()
+    await desk.keys("Escape")
+    await desk.keys("alt", "F4")
+
+
+@needs["code"]
+async def test_code_editor(desk: Desk) -> None:
+    for name in ("typed.py", "typed.html", "typed.md"):
+        await desk("write_file", path=f"names/{name}", data=b"")
+        await desk.open("code", f"names/{name}", title=name)
+        text = "\n".join([*CORPUS, CODE])
+        await desk.type(text)
+        await desk.keys("ctrl", "s")
+        assert (await desk.text(f"names/{name}")).rstrip("\n") == text
+
+
+@needs_office
+async def test_writer(desk: Desk) -> None:
+    await desk.open(*OFFICE, "--writer", title="Writer")
+    await desk.type("\n".join(CORPUS))
+    assert [element.text for element in await desk.seen() if element.tag == "paragraph"] == CORPUS
+    await desk.click("text", "Font Name")
+    await desk.keys("ctrl", "a")
+    await desk.type("Lib")
+    assert "Lib" in await desk.fields()
+    await desk.keys("Escape")
+
+
+@needs_office
+async def test_calc(desk: Desk) -> None:
+    await desk.open(*OFFICE, CSV_FILTER, "--calc", title="Calc")
+    await desk.type("\n".join([*CORPUS, "=1+2"]) + "\n")
+    told = await desk("tool", owner="CalcTools", name="get_column_data", arguments={"column_name": "A"})
+    assert json.loads(told[told.index("[") :]) == [*CORPUS, 3]
+
+
+@needs_office
+async def test_impress(desk: Desk) -> None:
+    text = "\n".join(CORPUS)
+    await desk.open(*OFFICE, "--impress", title="Impress")
+    await desk.type(text)
+    assert json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"') in await desk("info")
