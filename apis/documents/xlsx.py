@@ -10,23 +10,18 @@ from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from apis.documents.zip import zipped
+from apis.guest.addresses import address
 
 Value = str | int | float | None  # None: an empty cell
 Rows = Sequence[Sequence[Value]]
 
+COLUMNS = 26  # of a small sheet: verifiers know no column beyond Z
 MIME = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _PART = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-
-
-def address(row: int, column: int) -> str:
-    """The name of a cell, as B3, from its place counted from 0. Raises ValueError beyond column Z."""
-    if not 0 <= column < 26 or row < 0:
-        raise ValueError(f"row {row}, column {column} is not a cell of a small sheet")
-    return f"{chr(ord('A') + column)}{row + 1}"
 
 
 def cells(rows: Rows) -> dict[str, str | float | bool]:
@@ -43,6 +38,8 @@ def make_xlsx(sheets: Mapping[str, Rows]) -> bytes:
     """A workbook with these sheets in this order. Raises ValueError without a sheet and beyond column Z."""
     if not sheets:
         raise ValueError("a workbook has at least one sheet")
+    if any(len(row) > COLUMNS for rows in sheets.values() for row in rows):
+        raise ValueError(f"column {COLUMNS} is none of a small sheet")
     numbers = range(1, len(sheets) + 1)
     parts = {
         "[Content_Types].xml": _content_types(numbers),

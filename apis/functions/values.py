@@ -14,9 +14,9 @@ from typing import Any
 from apis.functions import values_text
 from apis.functions.declaration import Param
 from apis.functions.values_text import MAX_NAME, Unfit
+from apis.guest.addresses import ROWS, Place, address, column_of, place_of
 
-MAX_COLUMN, MAX_ROW = 16_384, 1 << 20  # of a sheet: column XFD, row 1048576
-MAX_CELLS = 2 * MAX_ROW  # of a range
+MAX_CELLS = 2 * ROWS  # of a range
 MAX_ITEMS = 500  # of a list of scalars
 MAX_LINE = 1000  # of a text box
 MIN_CM, MAX_CM = 0.1, 300.0  # of what stands on a slide
@@ -40,35 +40,10 @@ def fit(param: Param, value: Any) -> Any:
     return _FITS[param.kind](param, value)
 
 
-def column_number(letters: str) -> int:
-    """1 for A, 27 for AA. Raises ValueError beyond XFD."""
-    number = 0
-    for letter in letters.upper():
-        number = 26 * number + ord(letter) - 64
-    if number > MAX_COLUMN:
-        raise ValueError(letters)
-    return number
-
-
-def column_letters(number: int) -> str:
-    """A for 1, AA for 27."""
-    letters = ""
-    while number:
-        number, rest = divmod(number - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
-
-
-def _cell_at(text: str) -> tuple[int, int] | None:
-    """Column and row of a cell address, from 1; None where it is no address."""
+def _cell_at(text: str) -> Place | None:
+    """Row and column of a cell's name, in letters of any case and with or without dollar signs."""
     found = _CELL.fullmatch(text.strip())
-    if found is None:
-        return None
-    try:
-        column, row = column_number(found[1]), int(found[2])
-    except ValueError:
-        return None
-    return (column, row) if row <= MAX_ROW else None
+    return place_of(f"{found[1]}{found[2]}".upper()) if found is not None else None
 
 
 def _integer(param: Param, value: Any) -> int:
@@ -100,8 +75,8 @@ def _choice(param: Param, value: Any) -> str:
 def _cell(param: Param, value: Any) -> str:
     at = _cell_at(value) if isinstance(value, str) else None
     if at is None:
-        raise Unfit(f"{param.name}: write one cell like 'B3', columns A to XFD, rows 1 to {MAX_ROW}")
-    return f"{column_letters(at[0])}{at[1]}"
+        raise Unfit(f"{param.name}: write one cell like 'B3', columns A to XFD, rows 1 to {ROWS}")
+    return address(*at)
 
 
 def _range(param: Param, value: Any) -> str:
@@ -113,21 +88,17 @@ def _range(param: Param, value: Any) -> str:
     end = _cell_at(second) if colon else start
     if start is None or end is None:
         raise wrong
-    (left, right), (top, bottom) = sorted((start[0], end[0])), sorted((start[1], end[1]))
+    (top, bottom), (left, right) = sorted((start[0], end[0])), sorted((start[1], end[1]))
     if (right - left + 1) * (bottom - top + 1) > MAX_CELLS:
         raise Unfit(f"{param.name}: at most {MAX_CELLS} cells, which are two whole columns")
-    corner = f"{column_letters(left)}{top}"
-    return corner if not colon else f"{corner}:{column_letters(right)}{bottom}"
+    return f"{address(top, left)}:{address(bottom, right)}" if colon else address(top, left)
 
 
 def _letters_of(value: Any) -> str | None:
     found = _LETTERS.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None:
+    if found is None or column_of(found[1].upper()) is None:
         return None
-    try:
-        return column_letters(column_number(found[1]))
-    except ValueError:
-        return None
+    return found[1].upper()
 
 
 def _column(param: Param, value: Any) -> str:
@@ -142,16 +113,15 @@ def _columns(param: Param, value: Any) -> str:
     ends = [_letters_of(end) for end in value.split(":", 1)] if isinstance(value, str) else [None]
     if None in ends:
         raise Unfit(f"{param.name}: write columns like 'B' or 'A:C'")
-    numbers = sorted(column_number(end) for end in ends if end)
-    return ":".join(column_letters(number) for number in numbers)
+    return ":".join(sorted((end for end in ends if end), key=lambda letters: (len(letters), letters)))
 
 
 def _rows(param: Param, value: Any) -> str:
     """One row or a span of them: "3", "1:10"."""
     ends = [_ROW.fullmatch(end.strip()) for end in value.split(":", 1)] if isinstance(value, str) else [None]
     numbers = sorted(int(end[1]) for end in ends if end)
-    if len(numbers) != len(ends) or numbers[-1] > MAX_ROW:
-        raise Unfit(f"{param.name}: write rows like '3' or '1:10', at most {MAX_ROW}")
+    if len(numbers) != len(ends) or numbers[-1] > ROWS:
+        raise Unfit(f"{param.name}: write rows like '3' or '1:10', at most {ROWS}")
     return ":".join(str(number) for number in numbers)
 
 

@@ -19,10 +19,10 @@ import shutil
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from guest.addresses import Place
 from guest.errors import Refused
 from guest.lane import Lane
 from guest.office import office
-from guest.screen.grid import Place
 
 TOOL_S = 10.0  # less than the host waits
 INFO_S = 0.3

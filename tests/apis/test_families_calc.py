@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apis.actions.gui import Exit, line
-from apis.documents.xlsx import address
+from apis.guest.addresses import address
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import Turn, element_names
 from apis.tasks import osworld

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apis.functions.declaration import Param
-from apis.functions.values import column_letters, column_number, fit
+from apis.functions.values import fit
 from apis.functions.values_text import Unfit
 
 NAN = math.nan
@@ -288,12 +288,3 @@ def test_none_is_taken_only_where_it_is_the_default() -> None:
         with pytest.raises(Unfit):
             fit(param, None)
     assert fit(Param("it", "integer", "", (2, 4), default=None), 3) == 3
-
-
-def test_columns_are_counted_from_one() -> None:
-    assert [column_letters(n) for n in (1, 26, 27, 52, 53, 702, 703, 16_384)] == [
-        "A", "Z", "AA", "AZ", "BA", "ZZ", "AAA", "XFD",
-    ]  # fmt: skip
-    assert all(column_number(column_letters(n)) == n for n in range(1, 16_385, 7))
-    with pytest.raises(ValueError):
-        column_number("XFE")

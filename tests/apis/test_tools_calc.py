@@ -11,7 +11,8 @@ from apis.actions.grammar import Refusal, parse
 from apis.actions.gui import GUI, AnyAction, Tool, functions_for, line
 from apis.apps.catalogue import TOOLS, call
 from apis.functions.declaration import Param
-from apis.functions.values import MAX_COLUMN, MAX_ROW, Unfit, column_letters, column_number
+from apis.functions.values import Unfit
+from apis.guest import addresses
 from tests.apis import declared
 
 CALC = {function.name: function for function in TOOLS["libreoffice_calc"]}
@@ -160,7 +161,7 @@ def test_calls_by_oracles_are_checked_too() -> None:
     assert shown == "CalcTools.set_cell_value(cell='B3', value='42')"
 
 
-ROWS, COLUMNS = st.integers(1, MAX_ROW), st.integers(1, MAX_COLUMN).map(column_letters)
+ROWS, COLUMNS = st.integers(1, addresses.ROWS), st.integers(0, addresses.COLUMNS - 1).map(addresses.letters)
 CELLS = st.builds("{}{}".format, COLUMNS, ROWS)
 NUMBERS = st.floats(-(2**53), 2**53, exclude_min=True, exclude_max=True) | st.integers(-(2**53) + 1, 2**53 - 1)
 
@@ -168,14 +169,12 @@ NUMBERS = st.floats(-(2**53), 2**53, exclude_min=True, exclude_max=True) | st.in
 @st.composite
 def ranges(draw: st.DrawFn) -> str:
     """Two corners of at most 64 columns and 30,000 rows, whichever of them is named first."""
-    columns = [draw(st.integers(1, MAX_COLUMN))]
-    rows = [draw(st.integers(1, MAX_ROW))]
-    columns.append(draw(st.integers(columns[0], min(columns[0] + 63, MAX_COLUMN))))
-    rows.append(draw(st.integers(rows[0], min(rows[0] + 29_999, MAX_ROW))))
-    corners = [
-        f"{column_letters(column)}{row}" for column, row in zip(columns, draw(st.permutations(rows)), strict=True)
-    ]
-    return ":".join(draw(st.permutations(corners)))
+    columns = [draw(st.integers(0, addresses.COLUMNS - 1))]
+    rows = [draw(st.integers(0, addresses.ROWS - 1))]
+    columns.append(draw(st.integers(columns[0], min(columns[0] + 63, addresses.COLUMNS - 1))))
+    rows.append(draw(st.integers(rows[0], min(rows[0] + 29_999, addresses.ROWS - 1))))
+    pairs = zip(columns, draw(st.permutations(rows)), strict=True)
+    return ":".join(draw(st.permutations([addresses.address(row, column) for column, row in pairs])))
 
 
 def own(_: Param) -> declared.Strategies:
@@ -211,11 +210,6 @@ ANYTHING = st.recursive(
 @given(st.sampled_from(declared.params_of(CALC)), ANYTHING)
 def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
     declared.fit_once(param, value)
-
-
-@given(st.integers(1, MAX_COLUMN))
-def test_columns_go_beyond_z(number: int) -> None:
-    assert column_number(column_letters(number)) == number
 
 
 def test_every_application_has_a_class_name_of_its_own() -> None:

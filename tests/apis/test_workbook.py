@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.documents.xlsx import Value, address, cells, make_xlsx
+from apis.documents.xlsx import Value, cells, make_xlsx
+from apis.guest.addresses import address
 from apis.tasks import numbers
 from apis.tasks.numbers import number, split_of
 from apis.tasks.words import SPLITS, TRAIN

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from apis.functions.declaration import Function, Param, Tool
-from apis.functions.values import MAX_ITEMS, MAX_ROW
+from apis.functions.values import MAX_ITEMS
+from apis.guest.addresses import ROWS
 
 MAX_SHEETS = 256
 CHARTS = ("column", "bar", "line", "pie", "area", "scatter")
@@ -33,7 +34,7 @@ def _column(meaning: str = "a column's letters like 'B'") -> Param:
 
 
 def _start(meaning: str) -> Param:
-    return Param("start_index", "integer", "int", (1, MAX_ROW), 2, meaning)
+    return Param("start_index", "integer", "int", (1, ROWS), 2, meaning)
 
 
 def _optional(name: str, kind: str, published: str, limits: tuple[Any, ...] = (), *, meaning: str = "") -> Param:

@@ -10,6 +10,7 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
+from guest import addresses
 from guest.office.base import Document, clipped
 from guest.paths import wrong
 
@@ -30,19 +31,10 @@ def shown(value: Any) -> str:
     return clipped(str(value), CELL_CHARS)
 
 
-def letters(index: int) -> str:
-    """A for 0, AA for 26."""
-    number, out = index + 1, ""
-    while number:
-        number, rest = divmod(number - 1, 26)
-        out = chr(65 + rest) + out
-    return out
-
-
 def address(area: Any) -> str:
     """A range address as "A1:C5", a single cell as "A1"."""
-    first = f"{letters(area.StartColumn)}{area.StartRow + 1}"
-    last = f"{letters(area.EndColumn)}{area.EndRow + 1}"
+    first = addresses.address(area.StartRow, area.StartColumn)
+    last = addresses.address(area.EndRow, area.EndColumn)
     return first if first == last else f"{first}:{last}"
 
 
@@ -205,7 +197,7 @@ class Book(Document):
         lines = [f"sheets: {self._names()}; active: {self._sheet.Name!r}; used: {address(area)}{kept}"]
         last_column, last_row = area.EndColumn, area.EndRow
         area.EndRow, area.EndColumn = min(last_row, INFO_ROWS - 1), min(last_column, INFO_COLUMNS - 1)
-        lines.append("row: " + " | ".join(letters(n) for n in range(area.EndColumn + 1)))
+        lines.append("row: " + " | ".join(addresses.letters(n) for n in range(area.EndColumn + 1)))
         length = sum(map(len, lines)) + 1
         for number, row in enumerate(self._values(self._part(area)), 1):
             line = f"{number}: " + " | ".join(shown(value) for value in row)

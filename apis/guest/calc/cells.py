@@ -11,7 +11,8 @@ import re
 from typing import Any
 
 import uno
-from guest.calc.base import CONTENTS, FORMULA, Book, address, filled_in, letters, shown, within
+from guest.addresses import letters
+from guest.calc.base import CONTENTS, FORMULA, Book, address, filled_in, shown, within
 from guest.errors import Refused
 from guest.office.base import RESULT_CHARS
 from guest.paths import wrong

@@ -10,6 +10,7 @@ import json
 import time
 from typing import Any
 
+from guest.addresses import Place
 from guest.calc.base import Book
 from guest.calc.cells import Cells
 from guest.calc.looks import Looks
@@ -17,7 +18,7 @@ from guest.calc.reports import Reports
 from guest.calc.sheets import Sheets
 from guest.office.base import INFO_CHARS
 from guest.office.office import document
-from guest.screen.grid import Place, filled
+from guest.screen.grid import filled
 
 CELLS_S = 0.5  # for reading them
 SERVICE = "com.sun.star.sheet.SpreadsheetDocument"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import uno
-from guest.calc.base import CONTENTS, Book, address, filled_in, letters
+from guest.addresses import letters
+from guest.calc.base import CONTENTS, Book, address, filled_in
 from guest.office.base import enum
 from guest.paths import wrong
 

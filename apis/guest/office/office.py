@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from guest.addresses import Place
 from guest.errors import Refused
 from guest.lane import Lane
-from guest.screen.grid import Place
 
 PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
 CONNECT_S = 2.0  # an office that has just been started takes a while until it listens

@@ -1,4 +1,4 @@
-"""Which cells of a spreadsheet are said, and what they are called.
+"""Which cells of a spreadsheet are said.
 
 Invariant: pure, and never more than `CELLS_MAX` cells.
 
@@ -8,49 +8,16 @@ it and one column to its right, and the current cell: where a user would go on w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from guest.addresses import Place
 
 CELLS_MAX = 240
 ROWS_GAP, COLUMNS_GAP = 5, 4  # empty ones after filled ones, after which no more is looked for
 TEXT_MAX = 500
 LEAST_ROWS, LEAST_COLUMNS = 3, 2  # of a sheet that is empty
-_ADDRESS = re.compile(r"([A-Z]{1,3})([1-9][0-9]{0,6})(?::.*)?")
-
-Place = tuple[int, int]  # row, column, from 0
-
-
-def column_name(column: int) -> str:
-    """A, B, ... Z, AA, ... for a column counted from 0."""
-    name = ""
-    column += 1
-    while column:
-        column, digit = divmod(column - 1, 26)
-        name = chr(65 + digit) + name
-    return name
-
-
-def address(row: int, column: int) -> str:
-    """A cell's name, as B3."""
-    return f"{column_name(column)}{row + 1}"
-
-
-def place_of(text: str) -> Place | None:
-    """Row and column of a cell's name or of a range's first cell; None for anything else."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
-        return None
-    column = 0
-    for letter in found[1]:
-        column = column * 26 + ord(letter) - 64
-    return int(found[2]) - 1, column - 1
-
-
-def range_of(text: str) -> tuple[Place, Place] | None:
-    """First and last cell of a range's name, as A1:B3; None for anything else."""
-    start, _, end = text.partition(":")
-    first, last = place_of(start), place_of(end)
-    return (first, last) if first and last else None
 
 
 def filled(first: Place, last: Place, text_of: Callable[[int, int], str], late: Callable[[], bool]) -> dict[Place, str]:

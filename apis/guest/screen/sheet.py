@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gi
-from guest.screen.grid import Place, address, chosen, filled, place_of, range_of
+from guest.addresses import Place, address, place_of, range_of
+from guest.screen.grid import chosen, filled
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first
@@ -67,7 +68,7 @@ class Sheet:
         """
         first, last = self._corners()
         texts = self._texts(first, last, known, until)
-        current, selected = place_of(now), range_of(now)
+        current, selected = place_of(now.partition(":")[0]), range_of(now)
         rows, columns = range(first[0], last[0] + 1), range(first[1], last[1] + 1)
         said = chosen(texts, list(rows), list(columns), current)
         # Heights by the last column and widths by the last row: titles that span several cells stand at the start.

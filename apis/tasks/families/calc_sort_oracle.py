@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from apis.actions.gui import Click, Hotkey
 from apis.apps.catalogue import call
-from apis.documents.xlsx import address
+from apis.guest.addresses import address, column_of
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import Cell, SheetGoal
 from apis.tasks.oracles import Move, View, click
@@ -69,5 +69,6 @@ def _key(goal: SheetGoal) -> str:
 def _column(goal: SheetGoal, letter: str) -> list[Cell]:
     """The values of a column below its name, in the end."""
     changed = {write.cell: write.value for write in goal.writes}
-    at = ord(letter) - ord("A")
+    at = column_of(letter)
+    assert at is not None
     return [changed.get(address(row, at), values[at]) for row, values in enumerate(goal.grid) if row]

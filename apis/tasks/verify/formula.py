@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from apis.guest.addresses import address, place_of
+
 Value = str | float | bool
 Cells = Mapping[str, Value]
 Area = list[Value | None]  # the values of a range, row by row; None for an empty cell
@@ -207,25 +209,11 @@ class _Reader:
     def area(self, text: str) -> Area:
         """The cells between two corners, or the one."""
         places = _PLACE.finditer(text[text.rfind("!") + 1 :] if "!" in text else text[text.find(".") + 1 :])
-        corners = [(_number(place[1]), int(place[2])) for place in places]
-        (left, top), (right, bottom) = corners[0], corners[-1]
-        columns, rows = range(min(left, right), max(left, right) + 1), range(min(top, bottom), max(top, bottom) + 1)
+        corners = [place_of(found[1] + found[2]) for found in places]
+        if (first := corners[0]) is None or (last := corners[-1]) is None:
+            raise FormulaError("it refers to a cell that no sheet has")
+        rows, columns = (range(min(ends), max(ends) + 1) for ends in zip(first, last, strict=True))
         self._room -= len(columns) * len(rows)
         if self._room < 0:
             raise FormulaError("its ranges are too large")
-        return [self._cells.get(f"{_letters(column)}{row}") for row in rows for column in columns]
-
-
-def _number(column: str) -> int:
-    number = 0
-    for letter in column:
-        number = 26 * number + ord(letter) - ord("A") + 1
-    return number
-
-
-def _letters(number: int) -> str:
-    letters = ""
-    while number:
-        number, rest = divmod(number - 1, 26)
-        letters = chr(ord("A") + rest) + letters
-    return letters
+        return [self._cells.get(address(row, column)) for row in rows for column in columns]

@@ -1,25 +1,10 @@
-"""Cells by name, and which of them are said."""
+"""Which cells are said."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.guest.screen.grid import CELLS_MAX, address, chosen, place_of, range_of
-
-
-@given(st.integers(0, 999_999), st.integers(0, 16_383))
-def test_addresses_go_both_ways(row: int, column: int) -> None:
-    assert place_of(address(row, column)) == (row, column)
-    assert place_of(f"{address(row, column)}:ZZ9") == (row, column)
-
-
-def test_what_is_no_address() -> None:
-    assert [place_of(text) for text in ("", "A0", "SUM", "ABCD1", "a1", "7")] == [None] * 6
-    assert [address(0, column) for column in (0, 25, 26, 701, 702)] == ["A1", "Z1", "AA1", "ZZ1", "AAA1"]
-
-
-def test_ranges() -> None:
-    assert range_of("B2:AA10") == ((1, 1), (9, 26))
-    assert [range_of(text) for text in ("B2", "B2:", ":B2", "SUM:B2")] == [None] * 4
+from apis.guest.addresses import address
+from apis.guest.screen.grid import CELLS_MAX, chosen
 
 
 def test_the_block_its_margins_and_the_current_cell_are_said() -> None:

@@ -10,7 +10,8 @@ import json
 from actors.cluster.checks.attack.scene import DONE, UNTOUCHED, Cheat, Scene, in_guest, put, quoted
 from apis.documents.docx import make_docx
 from apis.documents.odp import make_odp
-from apis.documents.xlsx import address, make_xlsx
+from apis.documents.xlsx import make_xlsx
+from apis.guest.addresses import address
 from apis.guest.code.start import EXTENSIONS
 from apis.tasks.families.calc.common import SheetGoal
 from apis.tasks.families.chromium import web

@@ -10,9 +10,9 @@ import re
 from typing import Any
 
 from actors.desktop.files.documents.bounds import Budget, RefusedError
+from apis.guest import addresses
+from apis.guest.addresses import COLUMNS, ROWS
 
-COLUMNS, ROWS = 1 << 14, 1 << 20
-_ADDRESS = re.compile(r"([A-Z]{1,3})([1-9]\d{0,6})", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _NUMBER_CHARS = 64
 
@@ -23,25 +23,15 @@ def address(row: int, column: int) -> str:
     """The address of a cell; both count from 0. Beyond the largest sheet there is none: RefusedError."""
     if row >= ROWS or column >= COLUMNS:
         raise RefusedError("too_big")
-    letters, left = "", column + 1
-    while left:
-        left, digit = divmod(left - 1, 26)
-        letters = chr(ord("A") + digit) + letters
-    return f"{letters}{row + 1}"
+    return addresses.address(row, column)
 
 
 def place(text: str) -> tuple[int, int]:
     """Row and column of an address, counted from 0. Raises RefusedError for what is none."""
-    match = _ADDRESS.fullmatch(text)
-    if match is None:
+    found = addresses.place_of(text)
+    if found is None:
         raise RefusedError("not_a_workbook")
-    column = 0
-    for letter in match[1]:
-        column = column * 26 + ord(letter) - ord("A") + 1
-    row = int(match[2])
-    if row > ROWS or column > COLUMNS:
-        raise RefusedError("not_a_workbook")
-    return row - 1, column - 1
+    return found
 
 
 def number(text: str) -> float | None:

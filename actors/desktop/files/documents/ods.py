@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from actors.desktop.files.documents.archive import Archive
 from actors.desktop.files.documents.bounds import Budget, RefusedError
-from actors.desktop.files.documents.grid import COLUMNS, ROWS, Grid, Text, Value, count, number
+from actors.desktop.files.documents.grid import Grid, Text, Value, count, number
 from actors.desktop.files.documents.markup import Handler, walk
 from actors.desktop.files.documents.opendocument import PARAGRAPHS, namespace, refuse_encrypted, white_space
+from apis.guest.addresses import COLUMNS, ROWS
 
 MIME = b"application/vnd.oasis.opendocument.spreadsheet"
 _PREFIXES = {namespace(name): name for name in ("office", "table", "text", "style")}

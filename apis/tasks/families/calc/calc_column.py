@@ -5,7 +5,7 @@ Invariant: only the held-out split exists, and its words and numbers are split b
 
 from __future__ import annotations
 
-from apis.documents.xlsx import address
+from apis.guest.addresses import address
 from apis.tasks.families import calc_column_oracle
 from apis.tasks.families.calc.common import Cell, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
 from apis.tasks.family import seeded

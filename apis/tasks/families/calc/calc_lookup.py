@@ -5,7 +5,7 @@ Invariant: the two splits share no wording and, since words and numbers are spli
 
 from __future__ import annotations
 
-from apis.documents.xlsx import address
+from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
 from apis.tasks.family import seeded

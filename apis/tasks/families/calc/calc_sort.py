@@ -8,7 +8,7 @@ at the start the rows are never in the order that is asked for.
 
 from __future__ import annotations
 
-from apis.documents.xlsx import address
+from apis.guest.addresses import address
 from apis.tasks.families import calc_sort_oracle
 from apis.tasks.families.calc.common import SheetGoal, fresh_word, of_sheets, put, table
 from apis.tasks.family import seeded

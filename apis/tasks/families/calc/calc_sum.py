@@ -6,7 +6,7 @@ the totals belong to the split, too. A number typed in place of the formula is n
 
 from __future__ import annotations
 
-from apis.documents.xlsx import address
+from apis.guest.addresses import address
 from apis.tasks import numbers
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import SheetGoal, Write, fresh_word, of_sheets, table

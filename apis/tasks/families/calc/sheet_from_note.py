@@ -6,7 +6,7 @@ share no wording and, since words and numbers are split by their hash, no name a
 
 from __future__ import annotations
 
-from apis.documents.xlsx import address
+from apis.guest.addresses import address
 from apis.tasks.families import sheet_from_note_oracle
 from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
 from apis.tasks.family import seeded

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from apis.actions.gui import Quote, Wait, line
 from apis.apps.catalogue import call
-from apis.documents.xlsx import address
+from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_word, table
 from apis.tasks.families.note import noted
