@@ -147,7 +147,7 @@ def test_another_process_takes_none_of_the_users_that_are_leased(leases: Path) -
     lease = identity.lease_user()
     program = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
-        "from actors.desktop.providers.sandbox import identity\n"
+        "from actors.desktop import users as identity\n"
         "identity.LEASES, identity.lends_users = Path(sys.argv[2]), lambda: True\n"
         "print(identity.lease_user().uid)"
     )
