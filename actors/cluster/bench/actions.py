@@ -13,7 +13,7 @@ import msgspec
 
 from actors.cluster.bench.figures import median, percentile
 from actors.cluster.bench.processes import KINDS, Members, spent
-from actors.cluster.bench.reference import Reference, Round, middle
+from actors.cluster.bench.reference import ROUNDS, Reference, Round, middle
 from actors.cluster.bench.stage import CALL_S, Booted, carry_out, observe
 from apis.actions.gui import AnyAction, Click, Hotkey, Type
 from apis.observation import Observation
@@ -87,11 +87,12 @@ async def measure(
         said(f"{app}: {count} x {kind}")
         members = members_of(booted)
         timed, observation = [], first
-        rounds = await reference.rounds()
-        for action in actions:
+        rounds = [await reference.round()]
+        for number, action in enumerate(actions, 1):
             one, observation = await _one(booted, action, observation, members)
             timed.append(one)
-        rounds += await reference.rounds()
+            if number % max(1, count // ROUNDS) == 0:
+                rounds.append(await reference.round())
         costs.append(summed(app, kind, timed, middle(rounds)))
     return costs
 

@@ -1,7 +1,7 @@
 """`bench desktops`: all figures of desktops on this machine, beside their targets.
 
 Invariant: every figure is measured on real desktops in this very command. Bounds are multiples of the reference
-workload (`reference.py`), which runs before and after each series, so they hold on slow and on busy machines. How busy
+workload (`reference.py`), which runs in between, so they hold on slow and on busy machines. How busy
 the machine was when it began is said with the result.
 """
 

@@ -61,7 +61,7 @@ async def boots(made: SandboxProvider, count: int, reference: Reference, said: S
     """Boot and destroy `count` desktops."""
     said(f"{count} boots")
     guest, host, wall = [], [], []
-    rounds = await reference.rounds()
+    rounds = [await reference.round()]
     for _ in range(count):
         own = time.process_time()
         booted = await stage.boot(made)
@@ -70,7 +70,7 @@ async def boots(made: SandboxProvider, count: int, reference: Reference, said: S
         guest.append((await made.probe(booted.desktop)).cpu_s)
         await booted.link.close()
         await made.destroy(booted.desktop)
-    rounds += await reference.rounds()
+        rounds.append(await reference.round())
     both = [a + b for a, b in zip(guest, host, strict=True)]
     counted = _counted(guest)
     return Boots(
@@ -100,7 +100,7 @@ async def episodes(
     said(f"{count} {kind} episodes by oracle" if named else f"no family for {kind} episodes")
     tokenizer = Tokenizer.load(models.locate(""))
     plays: list[Play] = []
-    rounds = await reference.rounds()
+    rounds = [await reference.round()]
     made = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), f"bench-{os.getpid()}")
     began = _cpu_s()
     pool = Pool(made, DesktopSpec(), PoolConfig(spares=0))
@@ -108,10 +108,10 @@ async def episodes(
         for number in range(count if named else 0):
             task = f"{named[number % len(named)]}/held-out/{number}"
             plays.append(await Player(pool).play(task, demonstrated(tokenizer), seed=number))
+            rounds.append(await reference.round())
     finally:
         await pool.close()
     host = (_cpu_s() - began) / len(plays) if plays else None
-    rounds += await reference.rounds()
     guests = [play.boot_cpu_s + play.cpu_s for play in plays]
     counted = _counted(guests)
     return Episodes(

@@ -1,4 +1,4 @@
-"""The reference workload: what this machine takes for a fixed amount of work, in the same minute as what is measured.
+"""The reference workload: what this machine takes for a fixed amount of work, between what is measured.
 
 Invariant: the work is the same on every machine, runs on a desktop of its own and involves no application; so a cost as
 a multiple of it says how much is done, and not how fast the machine is or what else runs on it.
@@ -23,7 +23,7 @@ from actors.desktop.provider import Desktop
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.guest.reference import DONE, READY
 
-ROUNDS = 5  # before each series and after it
+ROUNDS = 10  # within a series of actions
 ROUND_S = 30.0
 PART = "reference"
 
@@ -57,11 +57,8 @@ class Reference:
         self._desktop = desktop
         self._process = process
 
-    async def rounds(self, count: int = ROUNDS) -> list[Round]:
-        """Work `count` rounds, one after the other. Raises LinkDown."""
-        return [await self._round() for _ in range(count)]
-
-    async def _round(self) -> Round:
+    async def round(self) -> Round:
+        """Work one round. Raises LinkDown."""
         before, began = (await self._made.probe(self._desktop)).cpu_s, time.perf_counter()
         self._process.stdin.write("\n")
         await self.hear(DONE)
@@ -107,7 +104,7 @@ async def opened(made: SandboxProvider) -> AsyncIterator[Reference]:
             words = [PART if word == "agent" else word for word in booted.desktop.agent]
             found = Reference(made, booted.desktop, await _begun(connection, words))
             await found.hear(READY)
-            await found.rounds(1)
+            await found.round()
             yield found
         finally:
             connection.abort()

@@ -26,7 +26,7 @@ DESKTOPS = (
     "Measure real desktops: what a click, typing and a hotkey take with settling and the observation after it, by part"
     " and by process; what a boot and an oracle's episode take in processor time; what holding many at once takes."
     " Bounds are in rounds of a reference workload (Python, round trips to X, accessibility calls; about 0.1 s of"
-    " processor time), which runs beside each series. Exit status 1 when a target is missed. Needs root, and an idle"
+    " processor time), which runs in between. Exit status 1 when a target is missed. Needs root, and an idle"
     " machine for wall times that mean something."
 )
 SOAK = (

@@ -31,7 +31,7 @@ link.sync()
 
 async def agreed(guest: Guest) -> list[Any]:
     """The elements, which an agent that remembers nothing must list alike."""
-    await guest("settle", timeout_ms=8000, quiet_ms=300)
+    await guest("settle", timeout_ms=8000, quiet_ms=150)
     for _ in range(5):  # an application may change its buttons a while after it has come to rest
         before = await guest("observe")
         link = await GuestLink.open(guest.desktop, timeout_s=30)
