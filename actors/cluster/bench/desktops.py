@@ -25,8 +25,8 @@ from apis.plans.action import SETTLE
 from runtime.errors import ConfigError
 
 # In rounds of the reference workload: a click with settle and observation, and its observation alone, at the median.
-CLICK = {"text_editor": 0.28, "file_manager": 0.42, "terminal": 0.13, "libreoffice_calc": 1.6}
-OBSERVE = {"text_editor": 0.14, "file_manager": 0.3, "terminal": 0.04, "libreoffice_calc": 1.2}
+CLICK = {"text_editor": 0.28, "file_manager": 0.42, "terminal": 0.13, "libreoffice_calc": 1.3}
+OBSERVE = {"text_editor": 0.14, "file_manager": 0.3, "terminal": 0.04, "libreoffice_calc": 0.9}
 ANSWER = {True: 1.0, False: 2.0}  # light, Calc: wall time of a click but for the wait until nothing changes
 BOOT = 3.2
 QUIET_MS = float(SETTLE.args["quiet_ms"])

@@ -15,8 +15,8 @@ from guest.errors import Refused
 from guest.screen import completion
 from guest.screen.boxes import Box
 from guest.screen.sheet import Known
+from guest.screen.steady import Steady
 from guest.screen.walk import CALL_MS, Walk
-from guest.steady import Steady
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first

@@ -26,9 +26,9 @@ import gi
 from guest.screen import visible
 from guest.screen.boxes import Box, common, covered, fills, held, hidden, inside, overhang, under
 from guest.screen.sheet import Known, Sheet
+from guest.screen.steady import HOLDERS, OTHERS, Gone, Steady
 from guest.screen.visible import CHILDREN_MAX, Shift, box_of
 from guest.screen.words import CONTROLS, name_of, plain, text_of, value_of
-from guest.steady import HOLDERS, OTHERS, Gone, Steady
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first

@@ -11,7 +11,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.bench import lives, reference, stage
-from actors.desktop.providers.sandbox import cgroups
+from actors.desktop.providers.sandbox import grouping
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="processes of other users are measured")
@@ -45,7 +45,7 @@ def test_a_desktop_is_measured(state_dir: str) -> None:
 async def test_where_nothing_counts_processor_time_no_target_is_met(
     state_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cgroups, "_controller_roots", dict)
+    monkeypatch.setattr(grouping, "mounted", dict)
     async with stage.provider(state_dir) as made:
         async with reference.opened(made) as beside:
             found = await lives.boots(made, 1, beside, lambda _: None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from guest.bars import Bar, look
+from guest.screen.bars import Bar, look
 from guest.screen.boxes import Box
 
 HOLDERS = {"filler", "panel", "root pane", "scroll pane", "split pane", "status bar", "viewport"}
