@@ -22,7 +22,7 @@ from actors.cluster.config import deploy_files, typed_yaml
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import experiment, resume, run_folder, weights
 from actors.cluster.runs import recordings as demosource
-from actors.cluster.runs.run_folder import CLONING, RECORDING, Asked
+from actors.cluster.runs.run_folder import CLONING, RECORDING, Asked, RunRecord
 from runtime.errors import ConfigError
 
 
@@ -50,6 +50,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def is_own(self) -> bool:
         """Whether it was asked for itself, and not for others to begin from."""
         return self.arm not in (RECORDING, CLONING)
+
+    def ended(self) -> RunRecord | None:
+        """The record of a run that is not started again; None where something is left to do.
+
+        A time limit ends a run of an experiment for good: with more time it would compare with no other.
+        """
+        if not self.resume or self.changed:
+            return None
+        record = run_folder.read_record(self.folder)
+        over = record.has_ended or (record.verdict in ("ok", "failed") and self.experiment)
+        return record if over and run_folder.owner(self.folder) is None else None
 
     def begins(self) -> Deploy:
         """The settings it has, or begins with when the runs before it have ended."""

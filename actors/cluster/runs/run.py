@@ -64,8 +64,7 @@ def dry_run(args: argparse.Namespace) -> int:
 
 def _checkpoints(found: Sequence[Request]) -> dict[str, str]:
     """By name of each run that would go on, what it would begin from. Raises ConfigError where it could not."""
-    going = (one for one in found if one.resume and (one.changed or not run_folder.read_record(one.folder).has_ended))
-    return {one.folder.name: resume.checkpoint(one.folder) for one in going}
+    return {one.folder.name: resume.checkpoint(one.folder) for one in found if one.resume and one.ended() is None}
 
 
 def _own(found: Sequence[Request]) -> list[Request]:
@@ -83,9 +82,8 @@ def _rows_of(plan: compose.Plan) -> dict[str, object]:
 
 def _show_one(run: Request) -> None:
     """Print what would become of a run of its own."""
-    record = run_folder.read_record(run.folder) if run.resume and not run.changed else None
     would = f"would {'go on' if run.resume else 'begin'}"
-    if record is not None and record.has_ended:
+    if (record := run.ended()) is not None:
         would = f"has ended ({record.verdict}): nothing would be started"
     output.line(f"{run.file}: good; run {run.folder.name} {would}\n")
 
@@ -147,11 +145,8 @@ def start(args: argparse.Namespace) -> int:
     """Carry out what the arguments of `run` ask for, or go on with it; the worst exit status of its runs."""
     found = resolve(args)
     runs = _own(found)
-    for line in [
-        *(one.warning for one in runs if one.warning),
-        *(f"not comparable: {x}" for x in _not_comparable(runs)),
-    ]:
-        output.line(line, to=sys.stderr)
+    for line in _not_comparable(runs):
+        output.line(f"not comparable: {line}", to=sys.stderr)
     for one in found[1:]:  # the first is found good as it is carried out
         if one.is_own:
             _planned(one, execute.training())
@@ -190,8 +185,9 @@ def carry_out(request: Request, job: execute.Job) -> int:
     What has ended is not started again, unless its settings have changed.
     """
     folder = request.folder.resolve()
-    if request.resume and not request.changed and (ended := _ended(request)) is not None:
-        return ended
+    if (ended := request.ended()) is not None:
+        _tell_ended(request, ended)
+        return STATUS[str(ended.verdict)]
     places.refuse_unwritable(folder.parent, "--runs")
     if request.resume and (wrong := ledgers.damage(folder)):
         raise ConfigError(f"run {folder.name} can't go on: {wrong}")
@@ -247,28 +243,20 @@ def _record(request: Request, seed: int) -> RunRecord:
     )
 
 
-def _ended(request: Request) -> int | None:
-    """The exit status of a run that has ended, after saying so; None while something is left to do.
-
-    A time limit ends a run of an experiment for good: with more time it would compare with no other.
-    """
-    folder = request.folder.resolve()
-    record = run_folder.read_record(folder)
-    ended = record.has_ended or (record.verdict in ("ok", "failed") and request.experiment)
-    if not ended or run_folder.owner(folder) is not None:
-        return None
-    reason = f" - {record.reason}" if record.reason else ""
-    if not request.experiment:
-        output.news(f"run {folder.name} has ended: {record.verdict}{reason}")
-        if record.verb == run_folder.RUN:
-            seen = f"computerrl report {folder.name}{run_folder.runs_flag(folder.parent)}"
-            output.news(f"nothing was started; see  {seen}  or go on with  --set PATH=VALUE")
-        return STATUS[str(record.verdict)]
-    output.news(f"run {folder.name}: {record.verdict} already{reason}")
-    if request.arm == RECORDING and record.verdict == "failed":
-        output.news(f"  take it as it is with  --set demos.source={folder} --set demos.count=N  and another --name,")
-        output.news("  or begin anew under another --name with fewer demos.count or more demos.attempts_per_demo")
-    return STATUS[str(record.verdict)]
+def _tell_ended(request: Request, record: RunRecord) -> None:
+    """Say that a run has ended, and what may be done about it."""
+    folder, reason = request.folder.resolve(), f" - {record.reason}" if record.reason else ""
+    if request.experiment:
+        output.news(f"run {folder.name}: {record.verdict} already{reason}")
+        if request.arm == RECORDING and record.verdict == "failed":
+            taken = f"--set demos.source={folder} --set demos.count=N"
+            output.news(f"  take it as it is with  {taken}  and another --name,")
+            output.news("  or begin anew under another --name with fewer demos.count or more demos.attempts_per_demo")
+        return
+    output.news(f"run {folder.name} has ended: {record.verdict}{reason}")
+    if record.verb == run_folder.RUN:
+        seen = f"computerrl report {folder.name}{run_folder.runs_flag(folder.parent)}"
+        output.news(f"nothing was started; see  {seen}  or go on with  --set PATH=VALUE")
 
 
 def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:
