@@ -11,9 +11,9 @@ from typing import Annotated
 
 import msgspec
 
-from actors.replay import queries
+from actors.replay.database import queries
+from actors.replay.database.queries import Database
 from actors.replay.database.transaction import Book
-from actors.replay.queries import Database
 from apis.observation import OBSERVATION_VERSION
 
 Versions = Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(min_length=1, max_length=64)]

@@ -41,7 +41,7 @@ def test_no_sql_outside_of_the_ledger() -> None:
 def test_what_counts_as_sql() -> None:
     sources = ["db.execute('SELECT * FROM stays')", "x = 'PRAGMA user_version'", "import sqlite3", "b = 'BEGIN'"]
     assert all(list(found(source)) for source in sources)
-    assert len(list(found((LEDGER / "queries.py").read_text()))) > 15
+    assert len(list(found((LEDGER / "database" / "queries.py").read_text()))) > 15
     assert not list(found("text = 'then SELECT a cell; BEGIN here'"))
 
 
@@ -51,4 +51,4 @@ def test_the_ledgers_file_is_named_once() -> None:
         for path in modules()
         if any(quoted in path.read_text() for quoted in ('"ledger.sqlite"', '/ledger.sqlite"'))
     ]
-    assert [path.name for path in named] == ["ledgerfile.py"]
+    assert [path.name for path in named] == ["ledger_file.py"]

@@ -24,7 +24,7 @@ from actors.cluster.runs import ledgers, run_folder, weights
 from actors.learner import batches
 from actors.learner.messages import StepPlan
 from actors.learner.rank import objective_of
-from actors.replay import queries
+from actors.replay.database import queries
 from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload
 from policy.optim import OptimConfig
 from policy.packing import MicroBatch, PackedSample, pack

@@ -19,10 +19,9 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.bench.figures import Target, percentile
-from actors.replay import synthetic
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.database.transaction import Book
-from actors.replay.ledger import episodes, eval_rounds, figures, phases, retention, training
+from actors.replay.ledger import episodes, eval_rounds, figures, phases, retention, synthetic, training
 from actors.replay.ledger.store import Ledger
 from actors.replay.messages import (
     Batch,

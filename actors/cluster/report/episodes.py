@@ -12,7 +12,7 @@ import msgspec
 
 from actors.cluster.runs import ledgers
 from actors.desktop.seat_config import WHOLE_ONE_IN
-from actors.replay import queries
+from actors.replay.database import queries
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef
 from runtime.storage.segments import read_blob

@@ -20,7 +20,7 @@ from actors.cluster.report.history import StepFigures
 from actors.cluster.report.read import RunFigures, logged, read_run
 from actors.cluster.runs import evaluation_rounds, ledgers, run_folder
 from actors.cluster.runs.evaluation_rounds import Compared, Round
-from actors.replay import queries
+from actors.replay.database import queries
 from actors.replay.values import Phase
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster.runs import ledgers
-from actors.replay import queries
+from actors.replay.database import queries
 from actors.replay.values import Phase
 from runtime.messaging.message import Version
 

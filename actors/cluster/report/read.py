@@ -17,7 +17,8 @@ from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
 from actors.cluster.runs import evaluation_rounds, ledgers
 from actors.cluster.runs.evaluation_rounds import Compared, Round
-from actors.replay import observed, queries
+from actors.replay import observed
+from actors.replay.database import queries
 from actors.replay.messages import StepPayload, StepRef
 from actors.replay.values import Phase
 from runtime.errors import StoreError

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster.runs import ledgers
-from actors.replay import queries
+from actors.replay.database import queries
 from actors.replay.statistics.intervals import Gain
 from actors.replay.statistics.success_rates import Episode, Summary, gain, summarise
 from apis.tasks import registry as tasks

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.replay import queries
+from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
 from actors.replay.ledger.training import DIGEST
 from actors.replay.values import Phase

@@ -21,7 +21,7 @@ from actors.cluster.config.suggest import hint
 from actors.cluster.runs import experiment, ledgers, run_folder, weights
 from actors.cluster.runs.run_folder import Asked, RunRecord
 from actors.learner.folders import CHECKPOINTS, newest_known
-from actors.replay import queries
+from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.demos import demo_files
 from policy import checkpoints

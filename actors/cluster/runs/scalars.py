@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from actors.cluster.runs.evaluation_rounds import untrained_families
-from actors.replay import queries
+from actors.replay.database import queries
 from actors.replay.values import Phase
 from runtime.messaging.message import Version
 

@@ -16,7 +16,7 @@ from typing import IO
 
 from actors.cluster.events import SCALARS_STOPPED
 from actors.cluster.runs.scalars import Scalar, Seen, of_ledger
-from actors.replay import queries
+from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
 from runtime.errors import StoreError
 from runtime.logs.writer import ActorLog

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.replay import observed, queries
+from actors.replay import observed
+from actors.replay.database import queries
 from actors.replay.database.ledger_file import reading
 from actors.replay.demos.demo_files import FORMAT, Demo, DemoStep, Header, Tried
 from actors.replay.messages import Reservation, StepPayload, StepRef

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
-from actors.replay import synthetic
 from actors.replay.database.auditing import audit
+from actors.replay.ledger import synthetic
 
 
 def test_what_is_made_adds_up(tmp_path: Path) -> None:

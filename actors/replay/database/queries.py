@@ -1,7 +1,7 @@
 """What commands and reports ask of a ledger: the only SQL outside of the ledger's own operations.
 
 Invariant: each query reads, and changes nothing. Queries of a report know the tables of older builds too, where
-`ledgerfile.reading` lets them in.
+`ledger_file.reading` lets them in.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from actors.replay.messages import Lane, StepRef, TrajectoryRef
 from actors.replay.statistics.success_rates import Episode
 
-Database = sqlite3.Connection  # with rows by name, of `ledgerfile.reading`
+Database = sqlite3.Connection  # with rows by name, of `ledger_file.reading`
 Row = sqlite3.Row
 
 
