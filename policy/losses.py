@@ -5,7 +5,8 @@ micro-batches and ranks are the whole Take's loss. KL is at temperature 1; the r
 temperature the token was drawn with.
 
 However far a token's policy is from the one that drew it, the policy term's slope in log pi stays within bounds, so
-no token has to be thrown away: at most max(1 + clip_high, c) * |A| with `direct`, and C times that with `decoupled`.
+no token has to be thrown away: at most max(1 + clip_ratio_high, c) * |A| with `direct`, and C times that with
+`decoupled`.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ LOG_RATIO_LIMIT = 20.0  # its exp is finite in fp32, and any clip setting cuts a
 class Objective:
     """Clipping and regularisation of one RL step. Raises ValueError for a setting without meaning."""
 
-    clip_low: float = 0.2
-    clip_high: float = 0.2
+    clip_ratio_low: float = 0.2
+    clip_ratio_high: float = 0.2
     dual_clip: float = 3.0
     kl_coef: float = 0.0
-    policy: str = "direct"  # or "decoupled"
-    mismatch_cap: float = 2.0
+    importance_ratio: str = "direct"  # or "decoupled"
+    tis_cap: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.policy not in {"direct", "decoupled"}:
-            raise ValueError(f"policy is 'direct' or 'decoupled', not {self.policy!r}")
-        if self.dual_clip <= 1.0 or self.mismatch_cap < 1.0 or min(self.clip_low, self.clip_high) <= 0.0:
-            raise ValueError(f"dual_clip exceeds 1, clips exceed 0, mismatch_cap is at least 1: {self}")
+        if self.importance_ratio not in {"direct", "decoupled"}:
+            raise ValueError(f"importance_ratio is 'direct' or 'decoupled', not {self.importance_ratio!r}")
+        if self.dual_clip <= 1.0 or self.tis_cap < 1.0 or min(self.clip_ratio_low, self.clip_ratio_high) <= 0.0:
+            raise ValueError(f"dual_clip exceeds 1, clips exceed 0, tis_cap is at least 1: {self}")
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,14 @@ def grpo_terms(
     """
     correction = torch.ones_like(advantages)
     anchor = behaviour
-    if objective.policy == "decoupled":
+    if objective.importance_ratio == "decoupled":
         anchor = logprobs.detach() if proximal is None else proximal
-        correction = log_ratio(anchor, behaviour).exp().clamp(max=objective.mismatch_cap)
+        correction = log_ratio(anchor, behaviour).exp().clamp(max=objective.tis_cap)
     ratio = log_ratio(logprobs, anchor).exp()
     plain = ratio * advantages
-    surrogate = torch.minimum(plain, ratio.clamp(1.0 - objective.clip_low, 1.0 + objective.clip_high) * advantages)
+    surrogate = torch.minimum(
+        plain, ratio.clamp(1.0 - objective.clip_ratio_low, 1.0 + objective.clip_ratio_high) * advantages
+    )
     floor = objective.dual_clip * advantages
     dual_clipped = (advantages < 0) & (surrogate < floor)
     bounded = torch.where(dual_clipped, floor, surrogate)

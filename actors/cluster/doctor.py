@@ -178,7 +178,7 @@ def check_state(folder: str) -> Check:
     if ok and shut:
         found = f"desktops' users can't pass through {shut[0]}"
         return Check(name="state dir", ok=False, found=found, mend=f"chmod o+x {shlex.join(shut)}")
-    mend = f"install -d -o {os.geteuid()} {folder}   (or in the deploy file run.expert: true and desktops.provider:"
+    mend = f"install -d -o {os.geteuid()} {folder}   (or in the deploy file desktops.provider:"
     mend += " {type: sandbox, state_dir: a short path of yours})"
     return Check(name="state dir", ok=ok, found=folder if ok else f"{near} is not yours to write to", mend=mend)
 
@@ -283,13 +283,13 @@ def check_sums(deploy: Deploy) -> Iterator[Check]:
     try:
         sums = compose.sums_of(deploy)
     except ConfigError as error:
-        yield Check(name="desktops", ok=False, found=str(error), mend="--set desktops.seats=N, or a larger machine")
+        yield Check(name="desktops", ok=False, found=str(error), mend="--set desktops.count=N, or a larger machine")
         return
     held = grouping.held()
     for one, taken in zip(sums, (held.memory_bytes >> 20, held.processes, 0, 0), strict=True):
         found = one.told + (f"; desktops that are there now hold {taken}" if taken else "")
         mend = f"sysctl -w {RAISED[one.name]}={2 * one.total}" if one.name in RAISED else "wait for other runs to end"
-        mend += ", or --set desktops.seats to fewer"
+        mend += ", or --set desktops.count to fewer"
         yield Check(name=f"all {one.name}", ok=one.total + taken <= one.room, found=found, mend=mend, needed=False)
 
 
@@ -354,9 +354,9 @@ def check_profile() -> Check:
 
 def check_base(deploy: Deploy) -> Check:
     """The files of the model that the run starts from."""
-    mend = "computerrl base build --out DIR, and --set run.base=DIR"
+    mend = "computerrl base build --out DIR, and --set model.path=DIR"
     try:
-        folder = models.locate(deploy.run.base)
+        folder = models.locate(deploy.model.path)
     except ConfigError as error:
         return Check(name="base model", ok=False, found=str(error), mend=mend)
     return Check(name="base model", ok=True, found=str(folder), mend=mend)
@@ -384,10 +384,10 @@ def check_files() -> Check:
 
 def check_memory(deploy: Deploy) -> Check:
     """Memory for the desktops and the model."""
-    need = 2.0 + 0.15 * deploy.desktops.seats
+    need = 2.0 + 0.15 * deploy.desktops.count
     have = psutil.virtual_memory().available / 1e9
     found = f"{have:.1f} GB available, about {need:.1f} GB needed"
-    return Check(name="memory", ok=have >= need, found=found, mend="--set desktops.seats=2", needed=False)
+    return Check(name="memory", ok=have >= need, found=found, mend="--set desktops.count=2", needed=False)
 
 
 def _output(command: list[str]) -> tuple[int, str]:

@@ -67,10 +67,10 @@ class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     seat: SeatConfig
     desktops: DesktopsConfig
-    tokenizer: str  # folder of tokenizer.json
+    model: str  # folder of tokenizer.json
     samplers: list[str]  # names of sampler actors
-    demo_noise: float = 0.0  # how often a demonstrator takes a harmless wrong step
-    pool: list[Member] = []  # of demonstrators; [] has the tasks' oracles alone
+    noise: float = 0.0  # how often a demonstrator takes a harmless wrong step
+    demonstrators: list[Member] = []  # [] has the tasks' oracles alone
     replay: str = "replay"
 
 
@@ -85,7 +85,7 @@ class DesktopController(Actor):
         self._clock = StageClock(self.ctx.clock.now())
         self._replay = self.ctx.ref(self.config.replay)
         self._samplers = [self.ctx.ref(sampler) for sampler in self.config.samplers]
-        self._tokenizer = Tokenizer.load(self.config.tokenizer)
+        self._tokenizer = Tokenizer.load(self.config.model)
         self._pool = await self.ctx.shared("desktops", self._make_pool)
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
         self._demonstrators = await self.ctx.shared("demonstrators", self._make_demonstrators)
@@ -107,7 +107,9 @@ class DesktopController(Actor):
         return await Pool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
 
     async def _make_demonstrators(self) -> demonstrators.Pool:
-        return demonstrators.Pool(self.config.pool, self.config.seat.form, space=self.config.seat.actions)
+        return demonstrators.Pool(
+            self.config.demonstrators, self.config.seat.format, space=self.config.seat.action_space
+        )
 
     async def _make_recorder(self) -> Recorder:
         folder: Path = self.ctx.run_dir / "segments"
@@ -240,7 +242,7 @@ class DesktopController(Actor):
             if work.member:
                 return self._demonstrators.answers(work, self._tokenizer)
             seat = self.config.seat
-            return DemonstratedAnswers(work, self._tokenizer, seat.form, self.config.demo_noise, space=seat.actions)
+            return DemonstratedAnswers(work, self._tokenizer, seat.format, self.config.noise, space=seat.action_space)
         timeout_s = self.config.seat.generate_timeout_s
         return SampledAnswers(self._samplers, self._tokenizer, work, trace, timeout_s)
 

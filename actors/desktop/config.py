@@ -6,11 +6,12 @@ Invariant: every default works on one small machine; bytes, seconds and counts a
 from __future__ import annotations
 
 import os
+from typing import Annotated, ClassVar
 
 import msgspec
 
-from runtime.errors import ConfigError
 from runtime.quarantine import QuarantinePolicy
+from runtime.settings import Section, key
 
 # An idle desktop takes about 54 MiB beside what desktops share, one with Calc about 148 (README): with less than this
 # there is no room to start one and an application.
@@ -23,63 +24,75 @@ OPEN_FILES_LEAST = 256
 TERMINALS_LEAST = 4
 
 
-class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sandbox"):
+class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
     """Desktops as sandboxes on the machine of the actor host."""
 
-    state_dir: str = "/run/computerrl"  # short: a Unix socket's path holds 107 bytes
-    memory_mib: int = 1500  # of one desktop at most; its programs are killed above it
-    disk_mib: int = 512  # of one desktop's files
-    processes: int = 600  # of one desktop at the same time, at most
-    open_files: int = 512  # descriptors of one of its processes, at most
-    terminals: int = 64  # of one desktop at the same time, at most
+    AT: ClassVar[str] = "desktops.provider"
 
-    def __post_init__(self) -> None:
-        if not MEMORY_LEAST_MIB <= self.memory_mib <= MEMORY_MOST_MIB:
-            limits = f"it is from {MEMORY_LEAST_MIB}, for a desktop to start in, to {MEMORY_MOST_MIB}"
-            raise ConfigError(f"desktops.provider.memory_mib is {self.memory_mib}: {limits}")
-        if self.disk_mib < DISK_LEAST_MIB:
-            limits = f"it is at least {DISK_LEAST_MIB}, for a HOME and what applications keep there"
-            raise ConfigError(f"desktops.provider.disk_mib is {self.disk_mib}: {limits}")
-        if self.processes < PROCESSES_LEAST:
-            limits = f"it is at least {PROCESSES_LEAST}, for a session and an application"
-            raise ConfigError(f"desktops.provider.processes is {self.processes}: {limits}")
-        if self.open_files < OPEN_FILES_LEAST:
-            limits = f"it is at least {OPEN_FILES_LEAST}, for an application to start"
-            raise ConfigError(f"desktops.provider.open_files is {self.open_files}: {limits}")
-        if self.terminals < TERMINALS_LEAST:
-            limits = f"it is at least {TERMINALS_LEAST}, for a terminal in which something else opens one"
-            raise ConfigError(f"desktops.provider.terminals is {self.terminals}: {limits}")
+    state_dir: Annotated[
+        str,
+        key(
+            "Keeps the sockets of running desktops here. A Unix socket's path holds 107 bytes, so keep it short.",
+            advanced=True,
+        ),
+    ] = "/run/computerrl"
+    memory_mib: Annotated[
+        int,
+        key(
+            "Limits the memory of one desktop, in MiB. Programs above it are killed.",
+            advanced=True,
+            ge=MEMORY_LEAST_MIB,
+            le=MEMORY_MOST_MIB,
+        ),
+    ] = 1500
+    disk_mib: Annotated[int, key("Limits the files of one desktop, in MiB.", advanced=True, ge=DISK_LEAST_MIB)] = 512
+    max_processes: Annotated[
+        int,
+        key("Limits the processes and threads of one desktop at the same time.", advanced=True, ge=PROCESSES_LEAST),
+    ] = 600
+    open_files: Annotated[
+        int, key("Limits the open files of one process of a desktop.", advanced=True, ge=OPEN_FILES_LEAST)
+    ] = 512
+    terminals: Annotated[
+        int, key("Limits the terminals of one desktop at the same time.", advanced=True, ge=TERMINALS_LEAST)
+    ] = 64
 
 
-class MachineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MachineConfig(Section, frozen=True, kw_only=True):
     """One machine that is reached by SSH and has the guest packages."""
 
-    host: str  # name or address
-    user: str  # who logs in
-    client_key: str  # path of an OpenSSH private key
-    host_key: str  # the machine's public key, as in known_hosts without the names
-    port: int = 22  # of its SSH server
-    seats: int = 1  # desktops at the same time
-    folder: str = "/tmp"  # noqa: S108 - the machine's own place for folders of sessions
+    AT: ClassVar[str] = "desktops.provider.machines"
+
+    host: Annotated[str, key("Names the machine, or gives its address.", advanced=True)]
+    user: Annotated[str, key("Names the user who logs in.", advanced=True)]
+    client_key: Annotated[str, key("Names the file of the OpenSSH private key.", advanced=True)]
+    host_key: Annotated[str, key("Gives the machine's public key, as in known_hosts without the names.", advanced=True)]
+    port: Annotated[int, key("Gives the port of its SSH server.", advanced=True, ge=1, le=65_535)] = 22
+    desktops: Annotated[int, key("Limits its desktops at the same time.", advanced=True, ge=0)] = 1
+    folder: Annotated[str, key("Keeps the sessions' folders here, on the machine itself.", advanced=True)] = "/tmp"  # noqa: S108 - the machine's own place for folders of sessions
 
 
-class HostsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="hosts"):
+class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
     """Desktops as sessions of an ordinary user on machines that somebody else set up."""
 
-    machines: list[MachineConfig]
+    AT: ClassVar[str] = "desktops.provider"
+
+    machines: Annotated[list[MachineConfig], key("Lists the machines that are reached by SSH.", advanced=True)]
 
     @property
-    def seats(self) -> int:
+    def desktops(self) -> int:
         """Desktops at the same time on all machines."""
-        return sum(machine.seats for machine in self.machines)
+        return sum(machine.desktops for machine in self.machines)
 
-    def share(self, index: int, of: int) -> HostsConfig:
-        """What process `index` of `of` may use: together they use no machine beyond its seats."""
+    def share(self, index: int, of: int) -> SshConfig:
+        """What process `index` of `of` may use: together they use no machine beyond its desktops."""
         parts = [
-            (machine, machine.seats // of + ((index + number) % of < machine.seats % of))
+            (machine, machine.desktops // of + ((index + number) % of < machine.desktops % of))
             for number, machine in enumerate(self.machines)
         ]
-        return HostsConfig(machines=[msgspec.structs.replace(one, seats=seats) for one, seats in parts if seats])
+        return SshConfig(
+            machines=[msgspec.structs.replace(one, desktops=desktops) for one, desktops in parts if desktops]
+        )
 
 
 BOOTS_LEAST = 2
@@ -88,7 +101,7 @@ BOOTS_LEAST = 2
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Desktops that stand ready."""
 
-    spares: int = 1
+    warm_pool: int = 1
     boots_at_once: int = 0  # of one desktop process; 0: `BOOTS_LEAST` or a quarter of the processors it may use
     boot_timeout_s: float = 30.0
     first_backoff_s: float = 0.5
@@ -115,6 +128,6 @@ class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class DesktopsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that one actor host needs to have desktops."""
 
-    provider: SandboxConfig | HostsConfig = SandboxConfig()
+    provider: SandboxConfig | SshConfig = SandboxConfig()
     pool: PoolConfig = PoolConfig()
     screen: ScreenConfig = ScreenConfig()

@@ -117,7 +117,7 @@ class Episode:
             try:
                 result, ends = await self._act(action, observation)
                 acted = time.monotonic()
-                ending = ending_after(self.step, self._work.max_steps, ends)
+                ending = ending_after(self.step, self._work.max_turns, ends)
                 picture = await self._picture(ending)
             except AgentBrokeDesktop as error:
                 result, acted, broken = error.cause, time.monotonic(), error
@@ -148,10 +148,10 @@ class Episode:
 
     def _prompt(self, observation: Observation, last: str | None) -> Prompt:
         instruction = self._task.instruction
-        if self._config.form == "compact":
-            return Prompt(user=render_compact(instruction, self._history, observation, last, self._config.actions))
+        if self._config.format == "compact":
+            return Prompt(user=render_compact(instruction, self._history, observation, last, self._config.action_space))
         messages = render_paper(
-            instruction, observation.app, self._history, observation, last, space=self._config.actions
+            instruction, observation.app, self._history, observation, last, space=self._config.action_space
         )
         turns = [f"{m['role']}: {m['content']}" for m in messages[1:-1]]
         return Prompt(user="\n\n".join([*turns, messages[-1]["content"]]), system=messages[0]["content"])
@@ -164,8 +164,8 @@ class Episode:
             observation.app,
             element_names(observation),
             window_names(observation),
-            self._config.form,
-            space=self._config.actions,
+            self._config.format,
+            space=self._config.action_space,
             cut=answer.cut,
         )
 

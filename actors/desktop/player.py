@@ -66,13 +66,13 @@ class Player:
         self._body = body
 
     async def play(
-        self, task: str, answers: Answers, *, route: str = "", seed: int = 0, max_steps: int = MAX_STEPS
+        self, task: str, answers: Answers, *, route: str = "", seed: int = 0, max_turns: int = MAX_STEPS
     ) -> Play:
         """Play `task` (its id) once to an outcome; `answers` is asked for an answerer at every try.
 
         Faults beyond the budget end it without an outcome. Raises ConfigError for a task that does not exist.
         """
-        work = _reservation(task, seed, max_steps)
+        work = _reservation(task, seed, max_turns)
         faults: list[Fault] = []
         while True:
             steps = _Steps()
@@ -159,7 +159,7 @@ class _Steps(Recorder):
         )
 
 
-def _reservation(task: str, seed: int, max_steps: int) -> Reservation:
+def _reservation(task: str, seed: int, max_turns: int) -> Reservation:
     return Reservation(
         token=0,
         lane=Lane.DEMO,
@@ -168,7 +168,7 @@ def _reservation(task: str, seed: int, max_steps: int) -> Reservation:
         slot=0,
         seed=seed,
         sampling=Sampling(temperature=1.0, max_new_tokens=0),
-        max_steps=max_steps,
+        max_turns=max_turns,
         pin=None,
         phase=PhaseRef(phase=Phase.DEMO, index=0),
     )

@@ -84,11 +84,11 @@ class Ending(StrEnum):
     BROKE_DESKTOP = "broke_desktop"
 
 
-def ending_after(step: int, max_steps: int, exit_success: bool | None) -> Ending | None:
+def ending_after(step: int, max_turns: int, exit_success: bool | None) -> Ending | None:
     """Whether the episode ends after its `step`-th step (from 0); `exit_success` is None for an action but exit."""
     if exit_success is not None:
         return Ending.CLAIMED if exit_success else Ending.GAVE_UP
-    return Ending.OUT_OF_STEPS if step + 1 >= max_steps else None
+    return Ending.OUT_OF_STEPS if step + 1 >= max_turns else None
 
 
 def needs_verifier(ending: Ending, feasible: bool) -> bool:

@@ -80,7 +80,7 @@ class EntropulseActor(Actor):
                     self.ctx.log.emit(
                         events.PHASE_DECIDED, phase=change.next.phase, cause=change.cause, evidence=change.evidence
                     )
-                    if self.config.apart:  # to draw for RL, or to play rounds, at once
+                    if self.config.single_version:  # to draw for RL, or to play rounds, at once
                         await self._keep_pins(await self.ctx.ref(self.config.replay).ask(GetFigures(), timeout_s=ASK_S))
             case OpenRound():
                 self._doing = f"opens evaluation {decision.name}"
@@ -112,7 +112,7 @@ class EntropulseActor(Actor):
         await asyncio.to_thread(self._pins.pin, state.version, Path(weights.location))
         if wanted.name in KEPT_ROUNDS:
             await asyncio.to_thread(self._pins.keep, state.version, Path(weights.location))
-        if not self.config.apart:
+        if not self.config.single_version:
             await self._tell(state.version, keep=True)
         rounds = {wanted.name: wanted.temperature} | ({wanted.name + GREEDY: 0.0} if wanted.greedy else {})
         for name, temperature in rounds.items():
@@ -121,13 +121,13 @@ class EntropulseActor(Actor):
                 version=state.version,
                 tasks=self.config.eval_tasks,
                 task_set=self.config.task_set,
-                sampling=Sampling(temperature=temperature, max_new_tokens=self.config.max_new_tokens),
+                sampling=Sampling(temperature=temperature, max_new_tokens=self.config.sampling.max_new_tokens),
                 episodes=self.config.evaluation.episodes if temperature else 1,
             )
             await self.ctx.ref(self.config.replay).ask(opened, timeout_s=ASK_S)
         self.ctx.log.emit(
             events.ROUND_WEIGHTS_KEPT, version=str(state.version), round=wanted.name,
-            samplers=[] if self.config.apart else list(self.config.samplers),
+            samplers=[] if self.config.single_version else list(self.config.samplers),
         )  # fmt: skip
 
     async def _tell(self, version: Version, *, keep: bool) -> None:
@@ -150,7 +150,7 @@ class EntropulseActor(Actor):
             await asyncio.to_thread(self._pins.forget, wanted)
             self._kept = wanted
         open_rounds = list(dict.fromkeys(found.version for found in figures.evals if not found.closed))
-        most = 0 if figures.rounds_wait else 1 if self.config.apart else len(open_rounds)
+        most = 0 if figures.rounds_wait else 1 if self.config.single_version else len(open_rounds)
         failed: list[Exception] = []
         for number, version in reversed(list(enumerate(open_rounds))):  # what is to be let go first
             told, when = self._told.get(version, (None, -math.inf))

@@ -6,44 +6,68 @@ keeps the run finite.
 
 from __future__ import annotations
 
-import math
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from runtime.errors import ConfigError
+from actors.replay.config import DemosConfig, SamplingConfig
+from runtime.settings import Section, key
 
 
-class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When the phases change. A step is a batch and the version made of it (in RL by `learner.epochs` passes)."""
+class EntropulseConfig(Section, frozen=True, kw_only=True):
+    """When the phases change. A step is a batch and the version made of it (in RL by `learner.rl.epochs` passes)."""
 
-    bc_steps: int = 200  # behaviour cloning; 0 skips it
-    total_rl_steps: int = 100  # over all stays in RL, after which the run is done; see `rl_steps_in_all`
-    rl_steps: int = 0  # a stay in RL with a pulse still to come ends after this many; 0: by its plateau alone
-    pulses: int = 1  # how often RL is left for a pulse
-    pulse_steps: int = 40  # optimizer steps of one pulse
-    # `full` is Entropulse, the others are for comparison, see `rl_steps_in_all`
-    pulse: Literal["full", "restart", "reference_reset", "none"] = "full"
-    rl_steps_for_pulse: int = 0  # RL steps in place of a pulse, in an arm without; 0: as many as `pulse_steps`
-    min_stay: int = 20  # a plateau is not looked for before this many steps of a stay
-    window: int = 20  # the fewest steps that the slope of success is fitted over
-    plateau_gain: float = 0.05  # success has levelled off when it surely gains less than this per window
-    entropy_share: float = 0.5  # entropy has fallen when it is surely below this share of its start
-    patience: int = 3  # steps that a plateau must hold
-    max_waste: int = 0  # a stay of RL ends when so many groups of equal rewards came without a step between; 0: never
+    AT: ClassVar[str] = "entropulse"
 
-    def __post_init__(self) -> None:
-        steps = ("bc_steps", "total_rl_steps", "rl_steps", "pulse_steps", "rl_steps_for_pulse")
-        for name in (*steps, "pulses", "max_waste"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"entropulse.{name} is {getattr(self, name)}: it counts, from 0")
-        for name, least in (("window", 2), ("patience", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"entropulse.{name} is {getattr(self, name)}: it is at least {least} steps")
-        if not 0 <= self.plateau_gain < math.inf:
-            raise ConfigError(f"entropulse.plateau_gain is {self.plateau_gain}: it is not below 0")
-        if not 0 < self.entropy_share <= 1:
-            raise ConfigError(f"entropulse.entropy_share is {self.entropy_share}: it is a share, above 0 and up to 1")
+    bc_steps: Annotated[int, key("Sets the optimizer steps of behaviour cloning. 0 skips it.", ge=0)] = 200
+    total_rl_steps: Annotated[
+        int, key("Sets the RL steps of the whole run. An arm without pulses gets more.", ge=0)
+    ] = 100
+    rl_steps_per_phase: Annotated[
+        int, key("Ends an RL phase before a pulse after this many steps. 0 waits for its plateau.", ge=0)
+    ] = 0
+    pulses: Annotated[int, key("Sets how often RL is left for a pulse.", ge=0)] = 1
+    pulse_steps: Annotated[int, key("Sets the optimizer steps of one pulse.", ge=0)] = 40
+    pulse: Annotated[
+        Literal["full", "restart", "reference_reset", "none"],
+        key(
+            "Chooses what happens at a pulse. full is Entropulse; the others are arms to compare it with.",
+            advanced=True,
+        ),
+    ] = "full"
+    rl_steps_for_pulse: Annotated[
+        int,
+        key(
+            "Sets the RL steps that replace one pulse, in an arm without. 0 takes pulse_steps.",
+            advanced=True,
+            ge=0,
+        ),
+    ] = 0
+    min_phase_steps: Annotated[
+        int, key("Looks for a plateau only after this many RL steps of a phase.", advanced=True, ge=0)
+    ] = 20
+    plateau_window: Annotated[
+        int, key("Fits the slope of success over at least this many steps.", advanced=True, ge=2)
+    ] = 20
+    plateau_gain: Annotated[
+        float,
+        key("Calls success flat when its gain per window is surely below this share.", advanced=True, ge=0),
+    ] = 0.05
+    entropy_share: Annotated[
+        float,
+        key("Calls entropy fallen when it is surely below this share of its start.", advanced=True, gt=0, le=1),
+    ] = 0.5
+    plateau_patience: Annotated[
+        int, key("Waits until a plateau has held for this many steps.", advanced=True, ge=1)
+    ] = 3
+    max_unused_groups: Annotated[
+        int,
+        key(
+            "Ends an RL phase after this many groups of equal rewards without a step. 0 never does.",
+            advanced=True,
+            ge=0,
+        ),
+    ] = 0
 
     @property
     def rl_steps_in_all(self) -> int:
@@ -58,49 +82,49 @@ class EntropulseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         return self.total_rl_steps and self.total_rl_steps + instead
 
 
-class EvaluationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class EvaluationConfig(Section, frozen=True, kw_only=True):
     """Rounds on held-out tasks: after behaviour cloning, in between, and on the final weights.
 
     A round beside training lacks its greedy twin where the supervisor was killed before it could open both.
+
+    `rollout_share` is for users who want figures of a round soon: RL is delayed a little. With 0 a round takes only the
+    seats that RL leaves idle, as in a pulse. Where RL leaves none, rounds are played after it, and of the periodic ones
+    only as many are opened as engines have room for. SGLang holds one version, so it plays rounds while RL draws
+    nothing, and the share stays 0.
     """
 
-    every_steps: int = 0  # RL steps between rounds, and a round after each pulse; 0: only the first and the last
-    temperature: float = 1.0  # of the answers; 0: greedy
-    greedy: bool = False  # every round once more at temperature 0, on the very same weights
-    enabled: bool = True  # whether there are rounds at all
-    episodes: int = 1  # per instance and round; greedy ones would repeat themselves and are played once
-    # Where RL has work for every seat, one episode in so many is an open round's, which ends sooner and delays RL a
-    # little; 0: none, a round takes only the seats that RL leaves idle, in a pulse for one. Where RL never leaves any,
-    # rounds are then played after it, and of the periodic ones only those that engines have room for are opened.
-    # SGLang holds one version: with it rounds are played while RL draws nothing, so this stays 0.
-    one_in: int = 0
+    AT: ClassVar[str] = "evaluation"
 
-    def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise ConfigError(f"evaluation.episodes is {self.episodes}: it counts from 1")
-        if self.every_steps < 0:
-            raise ConfigError(f"evaluation.every_steps is {self.every_steps}: it counts steps, and 0 is none")
-        if self.one_in < 0 or self.one_in == 1:
-            raise ConfigError(f"evaluation.one_in is {self.one_in}: 0 for none of RL's episodes, or one in 2 or more")
-        if not 0 <= self.temperature < math.inf:
-            raise ConfigError(f"evaluation.temperature is {self.temperature}: it is not below 0")
-        if self.temperature == 0 and self.episodes > 1:
-            raise ConfigError(f"evaluation.episodes is {self.episodes}: at temperature 0 they would repeat each other")
+    enabled: Annotated[bool, key("Plays evaluation rounds at all.")] = True
+    interval: Annotated[
+        int,
+        key("Plays a round after this many RL steps, and after each pulse. 0 plays the first and the last.", ge=0),
+    ] = 0
+    greedy: Annotated[bool, key("Plays every round once more at temperature 0, on the same weights.")] = False
+    episodes: Annotated[
+        int, key("Sets the episodes per instance and round. Greedy rounds play one.", advanced=True, ge=1)
+    ] = 1
+    rollout_share: Annotated[
+        float,
+        key(
+            "Gives an open round this share of RL's episodes. 0 gives it what RL leaves idle.",
+            advanced=True,
+            ge=0,
+            le=0.5,
+        ),
+    ] = 0.0
 
 
 class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the entropulse actor is started with."""
 
-    phases: EntropulseConfig
+    entropulse: EntropulseConfig
     evaluation: EvaluationConfig
+    sampling: SamplingConfig
+    demos: DemosConfig
     eval_tasks: list[str]
     task_set: str  # `apis.tasks.digest` of them
-    demos: int  # successful demonstrations before behaviour cloning begins
-    demo_attempts: int  # recording stops after this many
-    max_new_tokens: int
     samplers: list[str]
-    apart: bool = False  # engines hold one version: the oldest open round's, while RL draws nothing
-    resample_rounds: int = 0  # after cloning, the policy tries what was sometimes solved, and is cloned again
-    resample_bc_steps: int = 0  # of that cloning; 0: as many as of the first
+    single_version: bool = False  # engines hold one version: the oldest open round's, while RL draws nothing
     replay: str = "replay"
     learner: str = "learner"

@@ -64,7 +64,7 @@ def decide(figures: Figures, settings: EntropulseSettings) -> Decision:
         case Phase.BC:
             return _cross_entropy(figures, settings, "bc_complete", [AFTER_BC])
         case Phase.PULSE:
-            rounds = [f"after_pulse{figures.stays.get(Phase.PULSE, 0)}"] if settings.evaluation.every_steps else []
+            rounds = [f"after_pulse{figures.stays.get(Phase.PULSE, 0)}"] if settings.evaluation.interval else []
             return _cross_entropy(figures, settings, "pulse_complete", rounds)
         case Phase.RL:
             return _rl(figures, settings)
@@ -74,19 +74,19 @@ def decide(figures: Figures, settings: EntropulseSettings) -> Decision:
 
 def _demo(figures: Figures, settings: EntropulseSettings) -> Decision:
     evidence = {"demos": float(figures.demos), "attempts": float(figures.demo_attempts)}
-    exhausted = figures.demo_attempts >= settings.demo_attempts
+    exhausted = figures.demo_attempts >= settings.demos.attempts
     if figures.demo_left:
         return Stay(f"{figures.demo_left} attempts at demonstrations")
     # With strata a task that was begun gets all its attempts, so the ledger says when the last one is over.
-    if figures.demo_left is None and figures.demos < settings.demos and not exhausted:
-        return Stay(f"{settings.demos - figures.demos} demonstrations")
-    if settings.demos and not figures.demos:
+    if figures.demo_left is None and figures.demos < settings.demos.count and not exhausted:
+        return Stay(f"{settings.demos.count - figures.demos} demonstrations")
+    if settings.demos.count and not figures.demos:
         raise LedgerError(f"none of {figures.demo_attempts} demonstrations succeeded: there is nothing to learn from")
-    cause = "demos_complete" if figures.demos >= settings.demos else "demos_exhausted"
-    steps = settings.phases.bc_steps
+    cause = "demos_complete" if figures.demos >= settings.demos.count else "demos_exhausted"
+    steps = settings.entropulse.bc_steps
     if _resamplings(figures):
-        cause, steps = "resampled", settings.resample_bc_steps or steps
-    if settings.phases.bc_steps and figures.demos:
+        cause, steps = "resampled", settings.demos.resample_bc_steps or steps
+    if settings.entropulse.bc_steps and figures.demos:
         return _switch(figures, Phase.BC, cause, evidence, steps)
     return _next_round(figures, settings, [AFTER_BC], exact=True) or _to_rl(figures, settings, cause, evidence)
 
@@ -97,7 +97,7 @@ def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, r
     if figures.checkpointed != figures.trained:
         return Stay("a checkpoint of the last step")
     evidence = {"steps": float(figures.phase_steps)}
-    again = figures.phase.phase is Phase.BC and _resamplings(figures) < settings.resample_rounds
+    again = figures.phase.phase is Phase.BC and _resamplings(figures) < settings.demos.resample_rounds
     if again and (sometimes := _sometimes(figures)):
         return _switch(figures, Phase.DEMO, "resample", evidence | {"sometimes": float(sometimes)}, None)
     due = _next_round(figures, settings, rounds, exact=True)
@@ -117,13 +117,13 @@ def _sometimes(figures: Figures) -> int:
 
 
 def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
-    config = settings.phases
+    config = settings.entropulse
     done = figures.steps.get(Phase.RL, 0)
     evidence = {"steps": float(figures.phase_steps), "rl_steps": float(done), "wasted": float(figures.groups_wasted)}
     if done >= config.rl_steps_in_all or figures.phase_limit == 0:
         return _finish(figures, settings, evidence)
     pulse_can_follow = _pulses_left(figures, config) > 0 and bool(figures.successes_kept or config.pulse != "full")
-    if config.max_waste and figures.groups_wasted >= config.max_waste:
+    if config.max_unused_groups and figures.groups_wasted >= config.max_unused_groups:
         if pulse_can_follow:
             return _pulse(figures, settings, "no_signal", evidence)
         # A stay without steps: the learner stands still while its final weights are evaluated.
@@ -158,8 +158,8 @@ def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
 
 
 def _pulse(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> Switch:
-    if settings.phases.pulse == "full":
-        return _switch(figures, Phase.PULSE, cause, evidence, settings.phases.pulse_steps)
+    if settings.entropulse.pulse == "full":
+        return _switch(figures, Phase.PULSE, cause, evidence, settings.entropulse.pulse_steps)
     # A new stay in RL is all that a reset is; what its first batch renews, the ledger's settings say.
     return _to_rl(figures, settings, cause, evidence, resets=1)
 
@@ -183,7 +183,7 @@ def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exac
 
     One that found no room until its stay was over is left out: what a later stay begins with are a pulse's weights.
     """
-    every = settings.evaluation.every_steps
+    every = settings.evaluation.interval
     due = done // every * every if every else 0
     if due <= done - figures.phase_steps or len(_pinned(figures, settings)) >= MOST_PINNED - 1:
         return None
@@ -195,7 +195,7 @@ def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exac
 
 def _pinned(figures: Figures, settings: EntropulseSettings) -> set[Version]:
     """The weights of open rounds that engines keep beside the newest; those that hold one version keep none."""
-    return set() if settings.apart else {found.version for found in figures.evals if not found.closed}
+    return set() if settings.single_version else {found.version for found in figures.evals if not found.closed}
 
 
 def _next_round(
@@ -216,9 +216,9 @@ def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], 
     known = {found.round: found for found in figures.evals}
     for name in names:
         twin = name + GREEDY
-        missing = evaluation.greedy and evaluation.temperature > 0 and twin not in known
+        missing = evaluation.greedy and settings.sampling.eval_temperature > 0 and twin not in known
         if name not in known:
-            return OpenRound(name, evaluation.temperature, exact, greedy=missing)
+            return OpenRound(name, settings.sampling.eval_temperature, exact, greedy=missing)
         # The supervisor was killed between the two. Where training goes on, the learner's weights are others by now:
         # only those of the figures can be told to be the same.
         if missing and (exact or known[name].version == figures.trained):
@@ -229,10 +229,10 @@ def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], 
 def _to_rl(
     figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float], *, resets: int = 0
 ) -> Switch:
-    config = settings.phases
-    counted = config.rl_steps and _pulses_left(figures, config) > resets
+    config = settings.entropulse
+    counted = config.rl_steps_per_phase and _pulses_left(figures, config) > resets
     # What the total leaves is the ledger's to say: a step may be under way that these figures do not hold yet.
-    steps = config.rl_steps if counted else None
+    steps = config.rl_steps_per_phase if counted else None
     return _switch(figures, Phase.RL, cause, evidence, steps)
 
 

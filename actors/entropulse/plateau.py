@@ -76,10 +76,10 @@ def plateau(success: Sequence[float], entropy: Sequence[float], config: Entropul
     steps = min(len(success), len(entropy))
     held, last = 0, None
     # A plateau that counts has begun within the last steps, or would have counted before: older looks decide nothing.
-    for end in range(max(_first(config), steps - config.patience - config.window), steps + 1):
+    for end in range(max(_first(config), steps - config.plateau_patience - config.plateau_window), steps + 1):
         last = _look(success[:end], entropy[:end], config)
         held = held + 1 if last.begins(config) or (held and not last.ends(config)) else 0
-    if last is None or held < config.patience:
+    if last is None or held < config.plateau_patience:
         return None
     return last.evidence() | {"held": float(held), **_limits(config)}
 
@@ -87,7 +87,7 @@ def plateau(success: Sequence[float], entropy: Sequence[float], config: Entropul
 def measured(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> dict[str, float]:
     """What the last look found, plateau or not; of a stay too short for one the means of its first and second half."""
     steps = min(len(success), len(entropy))
-    if steps >= config.window:
+    if steps >= config.plateau_window:
         return _look(success[:steps], entropy[:steps], config).evidence() | _limits(config)
     half = steps // 2
     if not half:
@@ -104,22 +104,22 @@ def _limits(config: EntropulseConfig) -> dict[str, float]:
 
 def _first(config: EntropulseConfig) -> int:
     """The first step that is looked at."""
-    return max(config.min_stay, config.window)
+    return max(config.min_phase_steps, config.plateau_window)
 
 
 def _look(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> Look:
     steps = len(success)
-    fitted = min(steps, max(config.window, min(steps // 2, FIT_MOST * config.window)))
+    fitted = min(steps, max(config.plateau_window, min(steps // 2, FIT_MOST * config.plateau_window)))
     slope, error, noise, correlation = fit(success[-fitted:])
     logs = [math.log(max(value, LOWEST)) for value in entropy]
-    few = max(1, config.window // 2)
+    few = max(1, config.plateau_window // 2)
     start, now = sum(logs[:few]) / few, sum(logs[-few:]) / few
     bound = now - start + quantile(steps - 2) * successive_noise(logs) * math.sqrt(2 / few)
     return Look(
         steps=steps,
         fitted=fitted,
-        rise=slope * config.window,
-        rise_upper=(slope + quantile(fitted - 2) * error) * config.window,
+        rise=slope * config.plateau_window,
+        rise_upper=(slope + quantile(fitted - 2) * error) * config.plateau_window,
         noise=noise,
         correlation=correlation,
         entropy_start=math.exp(start),

@@ -89,7 +89,7 @@ class LearnerActor(Actor):
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
         self._exports = Exports(self._export, self._folders, "" if groups is None else self.ctx.name)
         rehearses = self.config.learner.rehearsal > 0
-        self._exercises = Exercises(self.config.base, self.config.seed) if rehearses else None
+        self._exercises = Exercises(self.config.model, self.config.seed) if rehearses else None
         await self._restore("start")
         self.ctx.spawn(self._learn(), "learn")
 
@@ -112,7 +112,7 @@ class LearnerActor(Actor):
     async def state(self, _: GetLearnerState) -> LearnerState:
         """The newest announced weights. Before the first, those that were started from."""
         if (newest := self._exports.newest) is None:
-            return LearnerState(version=self._version, location=self.config.base, busy_s=self._busy_s)
+            return LearnerState(version=self._version, location=self.config.model, busy_s=self._busy_s)
         return LearnerState(version=newest.version, location=newest.location, busy_s=self._busy_s)
 
     @handles(WriteWeights, concurrent=True)
@@ -236,7 +236,7 @@ class LearnerActor(Actor):
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
         learner = self.config.learner
-        epochs = learner.epochs if batch.phase.phase is Phase.RL else 1
+        epochs = learner.rl.epochs if batch.phase.phase is Phase.RL else 1
         rehearsal = [] if self._exercises is None else self._exercises.of(version, learner, epochs)
         planned = batches.plan(batch, found, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
         seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
@@ -339,7 +339,7 @@ class LearnerActor(Actor):
         fresh = location is None and figures.trained == parent
         lineage = parent.lineage if fresh else max(parent.lineage, figures.trained.lineage) + 1
         version = Version(lineage=lineage, step=parent.step)
-        where = self.config.base if location is None else str(location)
+        where = self.config.model if location is None else str(location)
         loaded: ModelLoaded = await self._ask_rank(
             LoadModel(location=where, checkpoint=location is not None, version=version, digest=digest),
             self.config.load_timeout_s,

@@ -56,7 +56,7 @@ def plan(
     if rl:
         before = msgspec.structs.replace(version, step=version.step - 1)
         samples, without_signal = _grpo(batch.groups, payloads, config, before)
-        taught = [sample for sample in samples if sample.advantage or config.kl_coef]
+        taught = [sample for sample in samples if sample.advantage or config.rl.kl_coef]
         micro_batches = pack(taught, config.token_budget)
         figures["groups"] = float(len(batch.groups) - len(without_signal))
         figures["groups_without_signal"] = float(len(without_signal))
@@ -77,14 +77,14 @@ def plan(
             rehearsal=list(rehearsal),
             lr=_rate(config, batch),
             fresh_optimizer=batch.fresh_optimizer,
-            new_reference=batch.new_reference and config.kl_coef > 0,
-            kl_coef=config.kl_coef if rl else 0.0,
-            clip_low=config.clip_low,
-            clip_high=config.clip_high,
-            dual_clip=config.dual_clip,
-            policy=config.policy,
-            mismatch_cap=config.mismatch_cap,
-            epochs=config.epochs if rl else 1,
+            new_reference=batch.new_reference and config.rl.kl_coef > 0,
+            kl_coef=config.rl.kl_coef if rl else 0.0,
+            clip_ratio_low=config.rl.clip_ratio_low,
+            clip_ratio_high=config.rl.clip_ratio_high,
+            dual_clip=config.rl.dual_clip,
+            importance_ratio=config.rl.importance_ratio,
+            tis_cap=config.rl.tis_cap,
+            epochs=config.rl.epochs if rl else 1,
         ),
         without_signal=without_signal,
         figures=figures,
@@ -100,20 +100,20 @@ def _rate(config: LearnerConfig, batch: Batch) -> float:
 
 def _advantages(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:
     found = _standardised(group, config)
-    return None if found is None else lean(found, config.negative_scale)
+    return None if found is None else lean(found, config.rl.negative_scale)
 
 
 def _standardised(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:
-    if config.advantage is Level.TRAJECTORY:
+    if config.rl.advantage is Level.TRAJECTORY:
         return trajectory_advantages(
             [float(t.success) for t in group.trajectories],
             [len(t.steps) for t in group.trajectories],
-            scaled=config.advantage_std,
+            scaled=config.rl.advantage_std,
         )
     rewards = [
         step_rewards(verified=t.success, well_formed=[step.well_formed for step in t.steps]) for t in group.trajectories
     ]
-    return group_advantages(rewards, scaled=config.advantage_std)
+    return group_advantages(rewards, scaled=config.rl.advantage_std)
 
 
 def _grpo(

@@ -82,6 +82,6 @@ def newest_known(
     if found and trained != base:
         raise ConfigError(
             f"{found[0][1]}: the ledger has no digest of this checkpoint, so it is not loaded (older builds recorded"
-            " none); begin a new run from the weights: computerrl export RUN DIR, then --set run.base=DIR"
+            " none); begin a new run from the weights: computerrl export RUN DIR, then --set model.path=DIR"
         )
     return base, None, ""

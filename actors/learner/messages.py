@@ -62,11 +62,11 @@ class StepPlan(Request[StepResult]):
     fresh_optimizer: bool = False
     new_reference: bool = False
     kl_coef: float = 0.0
-    clip_low: float = 0.2
-    clip_high: float = 0.2
+    clip_ratio_low: float = 0.2
+    clip_ratio_high: float = 0.2
     dual_clip: float = 3.0
-    policy: str = "direct"  # or "decoupled"
-    mismatch_cap: float = 2.0
+    importance_ratio: str = "direct"  # or "decoupled"
+    tis_cap: float = 2.0
     epochs: int = 1  # optimizer steps, each over all micro-batches; together they make one version
     parcel: Parcel | None = None
 

@@ -155,10 +155,10 @@ class RankActor(Actor):
     def _load(self, msg: LoadModel) -> ModelLoaded:
         from policy.megatron.trainer import Trainer
 
-        where, optim = Path(msg.location), self.config.optim
+        where, optim = Path(msg.location), self.config.learner.optim()
         if msg.checkpoint:
             checkpoints.verify(where, msg.digest)
-            trainer = Trainer.resume(where, optim, reference=self.config.reference)
+            trainer = Trainer.resume(where, optim, reference=self.config.learner.rl.kl_coef > 0)
         else:
             trainer = Trainer(where, optim)
         self._trainer = trainer
@@ -174,7 +174,8 @@ class RankActor(Actor):
             raise LearnerError(f"a plan's kind is grpo or cross_entropy, not {msg.kind!r}")
         micro_batches = plan_file.received(msg)
         sft = msg.kind == "cross_entropy"
-        torch.set_num_threads(self.config.sft_threads if sft else self.config.threads)
+        learner = self.config.learner
+        torch.set_num_threads(learner.sft.threads if sft else learner.rl.threads)
         t0 = time.monotonic()
         if msg.fresh_optimizer:
             trainer.fresh_optimizer()
@@ -205,12 +206,12 @@ def objective_of(plan: StepPlan) -> Objective:
     from policy.losses import Objective
 
     return Objective(
-        clip_low=plan.clip_low,
-        clip_high=plan.clip_high,
+        clip_ratio_low=plan.clip_ratio_low,
+        clip_ratio_high=plan.clip_ratio_high,
         dual_clip=plan.dual_clip,
         kl_coef=plan.kl_coef,
-        policy=plan.policy,
-        mismatch_cap=plan.mismatch_cap,
+        importance_ratio=plan.importance_ratio,
+        tis_cap=plan.tis_cap,
     )
 
 

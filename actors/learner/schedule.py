@@ -15,21 +15,20 @@ from actors.replay.messages import Phase
 def learning_rate(config: LearnerConfig, phase: Phase, stay_step: int, stay_limit: int | None) -> float:
     """Rate of 0-based step `stay_step` of a stay of at most `stay_limit` steps.
 
-    It rises linearly over the first `warmup_steps` (`rl_warmup_steps` in RL, where set) to the phase's rate, and then
-    stays there (`constant`) or falls to `lr_floor` of it at the stay's last step, along a line or half a cosine. A stay
-    without a limit does not fall. One that a trigger ends early has not fallen all the way. Cloning and pulses follow
-    `sft_lr_schedule` where it is set, RL always `lr_schedule`. With `rl_cycle` RL's rises and falls over each so many
-    steps of a stay, so that arms of other stays have annealed alike before rounds at its multiples.
+    It rises linearly over the first `warmup_steps` to the phase's rate. Then it stays there (`constant`) or falls to
+    `lr_floor` of it at the stay's last step, along a line or half a cosine. A stay without a limit does not fall. A
+    stay that a trigger ends early has not fallen all the way. RL follows `learner.rl`, cloning and pulses
+    `learner.sft`. With `lr_cycle_steps` RL's rate rises and falls over each so many steps of a stay. Arms of other
+    stays have then annealed alike before rounds at its multiples.
     """
-    if phase is Phase.RL and config.rl_cycle:
-        stay_step, stay_limit = stay_step % config.rl_cycle, config.rl_cycle
-    full = {Phase.BC: config.bc_lr, Phase.PULSE: config.pulse_lr}.get(phase, config.rl_lr)
-    warmup = config.warmup_steps
-    if phase is Phase.RL and config.rl_warmup_steps is not None:
-        warmup = config.rl_warmup_steps
+    rl, sft = config.rl, config.sft
+    if phase is Phase.RL and rl.lr_cycle_steps:
+        stay_step, stay_limit = stay_step % rl.lr_cycle_steps, rl.lr_cycle_steps
+    full = {Phase.BC: sft.lr, Phase.PULSE: sft.pulse_lr}.get(phase, rl.lr)
+    warmup = rl.warmup_steps if phase is Phase.RL else sft.warmup_steps
     if stay_step < warmup:
         return full * (stay_step + 1) / (warmup + 1)
-    schedule = config.lr_schedule if phase is Phase.RL else config.sft_lr_schedule or config.lr_schedule
+    schedule = rl.lr_schedule if phase is Phase.RL else sft.lr_schedule
     if schedule is Schedule.CONSTANT or stay_limit is None:
         return full
     last = stay_limit - 1 - warmup  # steps from the top to the end

@@ -5,35 +5,40 @@ Invariant: what an actor gets is plain data with every task spelled out; task id
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
 from actors.replay.messages import SERVING_AGAIN_S
 from runtime.errors import ConfigError
+from runtime.settings import Section, key
 
 COLDEST = 1e-6  # SGLang and the embedded engine draw greedily below this temperature
 NEW_TOKENS_MOST = 1 << 17  # a plan knows the model and its narrower bound
 PULSE_DEMOS_MOST = 1_000_000  # far more than any recording holds
 
 
-class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TaskRange(Section, frozen=True, kw_only=True):
     """`count` generated tasks of a family (`family/split/first` and those after it) or of all families of a suite.
 
     A suite's are spread evenly: over the families it trains on, or with `untrained` over those never trained on.
     """
 
-    split: str  # train, or held-out for evaluation
-    count: int  # instances: of the family, or of the suite in all
-    first: int = 0  # number of the first instance
-    family: str = ""  # one family; or else a suite
-    suite: str = ""  # a bundled suite's name or a suite file's path
-    untrained: bool = False  # of a suite, its families that are never trained on in place of the others
+    AT: ClassVar[str] = "tasks"
+
+    family: Annotated[str, key("Names one task family. Give this or suite.")] = ""
+    suite: Annotated[str, key("Names a bundled suite, or a suite file's path.")] = ""
+    split: Annotated[str, key("Names the split: train, or held-out for evaluation.")]
+    count: Annotated[int, key("Sets the number of instances: of the family, or of the suite in all.", ge=1)]
+    first: Annotated[int, key("Sets the number of the first instance.", ge=0)] = 0
+    untrained: Annotated[
+        bool, key("Takes the suite's families that are never trained on, in place of the others.", advanced=True)
+    ] = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if bool(self.family) is bool(self.suite):
             raise ConfigError("tasks: a range names either a family or a suite")
         if self.untrained and not self.suite:
@@ -43,107 +48,145 @@ class TaskRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 TaskList = list[str | TaskRange]
 
 
-class TasksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TasksConfig(Section, frozen=True, kw_only=True):
     """Which tasks each lane plays. Task ids or ranges of generated ones."""
 
-    train: TaskList = []  # what RL plays
-    eval: TaskList = []  # what evaluation rounds play
-    demo: TaskList = []  # what is demonstrated
-    max_steps: int = 12  # model answers per episode
+    AT: ClassVar[str] = "tasks"
 
-    def __post_init__(self) -> None:
-        if self.max_steps < 1:
-            raise ConfigError(f"tasks.max_steps is {self.max_steps}: it counts from 1")
-        # Here and not in the range itself, which does not know its place in the file.
-        for lane in ("train", "eval", "demo"):
-            for place, entry in enumerate(getattr(self, lane)):
-                if isinstance(entry, TaskRange):
-                    _refuse_empty(entry, f"tasks.{lane}.{place}")
+    train: Annotated[TaskList, key("Lists what RL plays: task ids, or ranges of generated tasks.")] = []
+    eval: Annotated[TaskList, key("Lists what evaluation rounds play.")] = []
+    demo: Annotated[TaskList, key("Lists what is demonstrated.")] = []
+    max_turns: Annotated[int, key("Limits an episode, in answers of the model.", ge=1)] = 12
 
 
-def _refuse_empty(entry: TaskRange, key: str) -> None:
-    if entry.count < 1:
-        raise ConfigError(f"{key}.count is {entry.count}: it counts from 1, a range holds at least one task")
-    if entry.first < 0:
-        raise ConfigError(f"{key}.first is {entry.first}: tasks are numbered from 0")
+class SamplingConfig(Section, frozen=True, kw_only=True):
+    """The deploy file's `sampling`: how answers are drawn."""
+
+    AT: ClassVar[str] = "sampling"
+
+    temperature: Annotated[float, key("Sets the temperature of RL's answers.", ge=COLDEST)] = 1.0
+    eval_temperature: Annotated[float, key("Sets the temperature of evaluation rounds. 0 is greedy.", ge=0)] = 1.0
+    max_new_tokens: Annotated[int, key("Limits one answer, in tokens.", ge=1, le=NEW_TOKENS_MOST)] = 96
 
 
-class DemosConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DemosConfig(Section, frozen=True, kw_only=True):
     """Where the cold start's demonstrations come from."""
 
-    count: int = 64  # successful demonstrations before behaviour cloning begins
-    attempts_per_demo: float = 4.0  # recording stops, whatever it got, after count times this many attempts
-    source: str = ""  # recorded demonstrations to begin from: a run (name or folder), a .jsonl or a .parquet file
-    attempts: int = 0  # at every task, by the pool's members in turn, before its stratum is known; 0: without strata
-    mixed_attempts: int = 2  # at a task that was never solved, each step by a random member of the pool
-    resample_rounds: int = 0  # after cloning, the policy tries what was sometimes solved, and is then cloned again
-    resamples: int = 2  # the policy's attempts per task that was sometimes solved, and round of resampling
+    AT: ClassVar[str] = "demos"
+
+    count: Annotated[int, key("Sets the successful demonstrations that behaviour cloning waits for.", ge=0)] = 64
+    attempts_per_demo: Annotated[
+        float, key("Stops recording after count times this many attempts, whatever it got.", advanced=True, gt=0)
+    ] = 4.0
+    source: Annotated[str, key("Names recorded demonstrations to begin from: a run, a .jsonl or a .parquet file.")] = ""
+    attempts_per_task: Annotated[
+        int,
+        key("Tries every task this often before its stratum is known. 0 keeps no strata.", advanced=True, ge=0),
+    ] = 0
+    mixed_attempts: Annotated[
+        int,
+        key("Tries an unsolved task this often again, each step by a random demonstrator.", advanced=True, ge=0),
+    ] = 2
+    resample_rounds: Annotated[
+        int,
+        key(
+            "Lets the cloned policy try sometimes-solved tasks, then clones again, this many times.",
+            advanced=True,
+            ge=0,
+        ),
+    ] = 0
+    resample_attempts: Annotated[
+        int, key("Sets the policy's attempts per task and round of resampling.", advanced=True, ge=0)
+    ] = 2
+    resample_bc_steps: Annotated[
+        int,
+        key(
+            "Sets the optimizer steps of cloning after resampling. 0 takes entropulse.bc_steps.",
+            advanced=True,
+            ge=0,
+        ),
+    ] = 0
 
     def __post_init__(self) -> None:
-        for name in ("count", "attempts", "mixed_attempts", "resample_rounds", "resamples"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"demos.{name} is {getattr(self, name)}: it counts, from 0")
-        if not 0 < self.attempts_per_demo < math.inf:
-            raise ConfigError(f"demos.attempts_per_demo is {self.attempts_per_demo}: it is above 0")
-        if self.resample_rounds and not (self.attempts and self.resamples):
-            raise ConfigError("demos.resample_rounds goes with demos.attempts and demos.resamples of at least 1")
+        super().__post_init__()
+        if self.resample_rounds and not (self.attempts_per_task and self.resample_attempts):
+            raise ConfigError(
+                "demos.resample_rounds goes with demos.attempts_per_task and demos.resample_attempts of at least 1"
+            )
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts a recording has at the most."""
+        return int(self.count * self.attempts_per_demo)
 
 
-class ReplayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ReplayConfig(Section, frozen=True, kw_only=True):
     """The ledger's rules."""
 
-    max_staleness: int = 1  # S, versions; 0 gives no overlap of acting and learning
-    groups_per_step: int = 4  # groups of one RL step
-    group_size: int = 8  # G: episodes of one task that are compared with each other
-    group_min: int = 4  # G_min: with fewer episodes than this a group is lost
-    retries: int = 2  # per slot or evaluation task, after infrastructure faults
-    curriculum: Literal["none", "learnability"] = "none"  # whether mixed success earns a kind of task more groups
-    temperature: float = 1.0  # of the train lane
-    max_new_tokens: int = 96  # tokens of one answer at the most
-    samples_per_step: int = 32  # steps per cross-entropy batch (behaviour cloning and pulse)
-    reservoir_per_task: int = 16  # successful trajectories kept per RL stay and task
-    pulse_per_task: int = 8  # successful trajectories of the reservoir that go into a pulse, at most so many per task
-    pulse_tasks: Literal["all", "unmastered"] = "all"  # or only those of which an episode failed in its stay
-    pulse_demos: int = 0  # demonstrations that a pulse learns beside RL's successes, other ones each time
-    keep_payload_steps: int = 4  # optimizer steps that payloads of failures outlive their group
-    disk_gib: float = 0.0  # of the run's folder; beyond it the oldest successes' payloads go first; 0: no bound
-    sampler_silent_s: float = 180.0  # a sampler that has said nothing for so long holds admission back no more
-    reservation_s: float = 900.0  # one neither committed nor released by then is taken back, and so is its desktop
+    AT: ClassVar[str] = "replay"
+
+    max_staleness: Annotated[
+        int, key("Limits how many versions old a batch may be. 0 lets acting and learning not overlap.", ge=0)
+    ] = 1
+    groups_per_step: Annotated[int, key("Sets the groups of one RL step.", ge=1)] = 4
+    group_size: Annotated[int, key("Sets the episodes of one task that are compared with each other.", ge=1)] = 8
+    min_group_size: Annotated[int, key("Drops a group with fewer played episodes than this.", ge=1)] = 4
+    sft_batch_size: Annotated[int, key("Sets the steps of one batch of behaviour cloning or a pulse.", ge=1)] = 32
+    curriculum: Annotated[
+        Literal["none", "learnability"],
+        key("Gives more groups to kinds of tasks with mixed success (learnability).", advanced=True),
+    ] = "none"
+    retries: Annotated[
+        int,
+        key("Limits the retries of a slot or an evaluation task after infrastructure faults.", advanced=True, ge=0),
+    ] = 2
+    reservoir_per_task: Annotated[
+        int, key("Keeps this many successful trajectories per task and RL phase.", advanced=True, ge=1)
+    ] = 16
+    pulse_per_task: Annotated[
+        int, key("Takes at most this many successful trajectories per task into a pulse.", advanced=True, ge=1)
+    ] = 8
+    pulse_tasks: Annotated[
+        Literal["all", "unmastered"],
+        key("Chooses a pulse's tasks: all, or tasks with a failed episode in the phase (unmastered).", advanced=True),
+    ] = "all"
+    pulse_demos: Annotated[
+        int,
+        key("Adds this many demonstrations to a pulse, other ones each time.", ge=0, le=PULSE_DEMOS_MOST),
+    ] = 0
+    keep_payload_steps: Annotated[
+        int,
+        key("Keeps payloads of failures for this many optimizer steps after their group.", advanced=True, ge=0),
+    ] = 4
+    disk_gib: Annotated[
+        float,
+        key(
+            "Limits the run's folder, in GiB; the oldest successes' payloads go first. 0 sets no limit.",
+            advanced=True,
+            ge=0,
+        ),
+    ] = 0.0
+    sampler_silent_s: Annotated[
+        float,
+        key(
+            "Stops waiting for a sampler that has been silent for this many seconds.", advanced=True, gt=SERVING_AGAIN_S
+        ),
+    ] = 180.0
+    lease_s: Annotated[
+        float, key("Takes an episode and its desktop back after this many seconds.", advanced=True, gt=0)
+    ] = 900.0
 
     def __post_init__(self) -> None:
-        for name, least, most in (("max_new_tokens", 1, NEW_TOKENS_MOST), ("pulse_demos", 0, PULSE_DEMOS_MOST)):
-            if not least <= getattr(self, name) <= most:
-                raise ConfigError(f"replay.{name} is {getattr(self, name)}: it counts from {least} to {most}")
-        for name in ("retries", "keep_payload_steps"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"replay.{name} is {getattr(self, name)}: it counts, from 0")
-        if self.max_staleness < 0:
-            raise ConfigError(f"replay.max_staleness is {self.max_staleness}: it counts steps, from 0")
-        for name in ("groups_per_step", "samples_per_step", "reservoir_per_task", "pulse_per_task", "group_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"replay.{name} is {getattr(self, name)}: it counts from 1")
-        if not 1 <= self.group_min <= self.group_size:
+        super().__post_init__()
+        if self.min_group_size > self.group_size:
             self._refuse_group()
-        if not 0 <= self.disk_gib < math.inf:
-            raise ConfigError(f"replay.disk_gib is {self.disk_gib}: GiB, from 0, which sets no bound")
-        if not 0 < self.reservation_s < math.inf:
-            raise ConfigError(f"replay.reservation_s is {self.reservation_s}: it is above 0")
-        if not SERVING_AGAIN_S < self.sampler_silent_s < math.inf:
-            raise ConfigError(
-                f"replay.sampler_silent_s is {self.sampler_silent_s}: it is above the {SERVING_AGAIN_S:g} s after which"
-                " a sampler speaks again"
-            )
-        if not COLDEST <= self.temperature < math.inf:
-            raise ConfigError(
-                f"replay.temperature is {self.temperature}: at least {COLDEST:g}, for RL never samples greedily"
-            )
 
     def _refuse_group(self) -> None:
         usual = {field.name: field.default for field in msgspec.structs.fields(self)}
-        if self.group_min == usual["group_min"]:  # who leaves that unsaid has chosen the size alone
-            least = f"it is at least replay.group_min ({self.group_min}), or lower that as well"
+        if self.min_group_size == usual["min_group_size"]:  # who leaves that unsaid has chosen the size alone
+            least = f"it is at least replay.min_group_size ({self.min_group_size}), or lower that as well"
             raise ConfigError(f"replay.group_size is {self.group_size}: {least}")
-        raise ConfigError(f"replay.group_min is {self.group_min}: from 1 to group_size ({self.group_size})")
+        raise ConfigError(f"replay.min_group_size is {self.min_group_size}: from 1 to group_size ({self.group_size})")
 
 
 class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -156,21 +199,22 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     seed: int
     train_tasks: list[str]
     demo_tasks: list[str]
-    max_steps: int
+    max_turns: int
     demos: DemosConfig
     rules: ReplayConfig
+    sampling: SamplingConfig = SamplingConfig()
     incarnation: str = ""
     tokenizer: str = ""  # fingerprint that imported demonstrations must share; "" takes any
-    form: str = ""  # of prompts and answers, likewise
-    actions: str = ""  # that the agent has, likewise
+    format: str = ""  # of prompts and answers, likewise
+    action_space: str = ""  # that the agent has, likewise
     demo_routes: dict[str, list[str]] = {}  # family -> routes that its demonstrations take in turn; none: any
     demo_members: dict[str, list[str]] = {}  # family -> demonstrators that can show its tasks
     train_kinds: list[str] = []  # of each of `train_tasks`, where a curriculum chooses among kinds; else none
-    rl_steps: int | None = None  # optimizer steps over all stays in RL, as this incarnation says; None: no bound
-    eval_one_in: int = 0  # `evaluation.one_in`
-    eval_apart: bool = False  # engines hold one version: no round is played while RL draws
-    keeps_optimizer: bool = False  # where a stay of RL follows one of RL: the reference alone is renewed
-    signal: str = "step"  # what must differ in a group for the learner to learn from it: "step" or "trajectory" rewards
+    rl_steps_in_all: int | None = None  # optimizer steps over all stays in RL, as this incarnation says; None: no bound
+    rollout_share: float = 0.0  # of RL's episodes, which an open evaluation round gets
+    single_version: bool = False  # engines hold one version: no round is played while RL draws
+    pulse: str = "full"  # with "reference_reset" a stay of RL that follows one of RL renews the reference alone
+    advantage: str = "step"  # rewards that must differ in a group for the learner to learn: of "step" or "trajectory"
 
     def __post_init__(self) -> None:
         if self.train_kinds and len(self.train_kinds) != len(self.train_tasks):

@@ -27,7 +27,7 @@ EPISODE_RELEASED = declare(
 )
 EPISODE_PUT_OFF = declare("episode_put_off", "info", token=int, seat=str, task=str, detail=str)
 BATCH_TAKEN = declare("batch_taken", "info", lease=int, phase=str, groups=int, samples=int, staleness=dict[str, int])
-# Answers of more tokens than `most` (`replay.max_new_tokens`) are left out of cloning: none so long is ever drawn.
+# Answers of more tokens than `most` (`sampling.max_new_tokens`) are left out of cloning: none so long is ever drawn.
 ANSWERS_TOO_LONG = declare("answers_too_long", "warning", left_out=int, learned=int, longest=int, most=int)
 # Segment files are missing, torn or changed: these groups ended as lost, these samples are not learned from.
 PAYLOADS_UNREADABLE = declare(

@@ -6,6 +6,8 @@ first answer. Payloads (steps, screenshots) never travel here; messages carry `B
 
 from __future__ import annotations
 
+import msgspec
+
 from actors.replay.snapshot import EvalFigures, Figures, StepEvidence
 from actors.replay.values import (
     DISK,
@@ -81,7 +83,7 @@ class Reservation(Message):
     slot: int
     seed: int
     sampling: Sampling
-    max_steps: int
+    max_turns: int = msgspec.field(name="max_steps")  # as ledgers of before have it
     pin: Version | None  # evaluation: the only version that may be sampled from
     phase: PhaseRef
     route: str = ""  # demonstrations: the way to go ("gui", "api"), "" for any

@@ -98,7 +98,7 @@ class Figures(Message):
     evals: list[EvalFigures]
     seats_busy: int
     staleness: dict[str, int]  # staleness -> trajectories trained so far
-    rounds_wait: bool = False  # they stand back for RL (`LedgerSettings.eval_apart`)
+    rounds_wait: bool = False  # they stand back for RL (`LedgerSettings.single_version`)
     tasks_resting: int = 0  # not handed out because they kept breaking episodes
     evidence: StepEvidence | None = None  # of the newest RL step
     demo_strata: dict[str, int] = {}  # family/route or family/member -> successful demonstrations stored

@@ -157,7 +157,7 @@ class SamplerActor(Actor):
         versions = [span.version for span in answer.meta_info.weight_versions]
         if answer.meta_info.finish_reason.type != "abort":
             await keeper.vouch(versions, doubts)
-            if self.config.sglang and self.config.updating == "in_place" and versions[:1] != [served]:
+            if self.config.sglang and self.config.in_flight == "in_place" and versions[:1] != [served]:
                 raise EngineBusy(f"{msg.rid} met new weights with what {served} made of its prompt")
         generated = wire.read_generated(answer)
         if msg.pin is not None and any(span.version != msg.pin for span in generated.spans):

@@ -5,15 +5,15 @@ Invariant: importing it loads no tensor library, and what an engine can't be sta
 
 from __future__ import annotations
 
-import math
 import re
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
+from runtime.settings import Section, key
 from runtime.supervision import RestartPolicy
 from runtime.urls import refuse_bad_url
 
@@ -27,20 +27,26 @@ REFUSED = {
 SPREAD = ("dp-size", "data-parallel-size", "pp-size", "pipeline-parallel-size")
 
 
-class EmbeddedConfig(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="embedded"
-):
+class EmbeddedConfig(Section, frozen=True, kw_only=True, tag="embedded"):
     """The engine that comes with the program, on this machine."""
 
 
-class SglangConfig(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="sglang"
-):
+class SglangConfig(Section, frozen=True, kw_only=True, tag="sglang"):
     """Real SGLang servers: started here, in an environment of their own, or running somewhere (`samplers.attach`)."""
 
-    python: str = ""  # interpreter of SGLang's environment; "" is that of .venv-sglang beside the program
-    dtype: Literal["float32", "bfloat16"] = "float32"  # of weights and computation
-    options: dict[str, str | int | float | bool] = {}  # SGLang's own, without the dashes: {tp-size: 2}
+    AT: ClassVar[str] = "samplers.engine"
+
+    python: Annotated[
+        str,
+        key("Names the interpreter of SGLang's environment. Empty is .venv-sglang beside the program.", advanced=True),
+    ] = ""
+    dtype: Annotated[
+        Literal["float32", "bfloat16"], key("Chooses the type of weights and computation.", advanced=True)
+    ] = "float32"
+    options: Annotated[
+        dict[str, str | int | float | bool],
+        key("Gives SGLang's own options, without the dashes: {tp-size: 2}.", advanced=True),
+    ] = {}
 
     def __post_init__(self) -> None:
         for name, value in self.options.items():
@@ -56,42 +62,64 @@ class SglangConfig(
                 raise ConfigError(f"{key}: {refused} is refused: {why}")
 
 
-class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class WeightSyncConfig(Section, frozen=True, kw_only=True):
+    """The deploy file's `weight_sync`: how new weights reach the samplers' engines."""
+
+    AT: ClassVar[str] = "weight_sync"
+
+    transport: Annotated[
+        Literal["disk", "collective"],
+        key("Chooses how new weights reach SGLang. A failed collective falls back to disk."),
+    ] = "disk"
+    in_flight: Annotated[
+        Literal["drain", "retract", "in_place"] | None,
+        key(
+            "Chooses what happens to unfinished answers at an update. null drains with SGLang, else retracts.",
+            advanced=True,
+        ),
+    ] = None
+    unit: Annotated[Literal["bucket", "tensor"], key("Chooses what one broadcast carries.", advanced=True)] = "bucket"
+    address: Annotated[str, key("Gives the address of the learner's rank, as the servers reach it.", advanced=True)] = (
+        LOOPBACK
+    )
+    join_s: Annotated[
+        float, key("Lets a ready server wait this long for the others, in seconds.", advanced=True, gt=0)
+    ] = 10.0
+
+
+class SamplersConfig(Section, frozen=True, kw_only=True):
     """The deploy file's `samplers`."""
 
+    AT: ClassVar[str] = "samplers"
+
     engine: EmbeddedConfig | SglangConfig = EmbeddedConfig()
-    count: int = 1  # engines; ignored where `attach` names servers
-    attach: list[str] = []  # URLs of running SGLang servers: http://host:port
-    device: Literal["cpu", "cuda"] = "cpu"  # where engines compute
-    gpus: list[str] = []  # what each started engine sees of this machine's GPUs: ["1", "2,3"]; empty: all, one engine
-    threads: int = 1  # of each engine's process
-    nice: int = 0  # added to the niceness of each engine
-    max_running: int = 32  # responses computed in one forward pass
-    max_waiting: int = 256  # responses in an engine's line
-    cache_tokens: int = 32_768  # prompt tokens kept for requests that share a prefix
-    # What becomes of responses that are being drawn when newer weights come. null: drain with SGLang, else retract.
-    update: Literal["drain", "retract", "in_place"] | None = None
-    canary_tolerance: float = 1e-3  # of log-probabilities: an engine that is off by more is not trusted
-    generate_timeout_s: float = 120.0  # for one answer
-    publish: Literal["disk", "collective"] = "disk"  # how new weights reach SGLang; what fails goes by disk
-    publish_unit: Literal["bucket", "tensor"] = "bucket"  # what one broadcast carries
-    publish_address: str = LOOPBACK  # of the learner's rank, as the servers reach it
-    publish_join_s: float = 10.0  # a server that is ready waits so long for the others
+    count: Annotated[
+        int, key("Sets the number of engines. Servers named by attach replace it.", ge=1, le=COUNT_MOST)
+    ] = 1
+    attach: Annotated[list[str], key("Lists URLs of running SGLang servers, as in http://host:port.")] = []
+    device: Annotated[Literal["cpu", "cuda"], key("Chooses where engines compute.")] = "cpu"
+    gpus: Annotated[
+        list[str],
+        key('Lists the GPUs of each started engine, as in ["1", "2,3"]. Empty gives one engine all.', advanced=True),
+    ] = []
+    threads: Annotated[int, key("Sets the CPU threads of each engine.", advanced=True, ge=1)] = 1
+    nice: Annotated[int, key("Adds this to the niceness of each engine.", advanced=True)] = 0
+    max_running: Annotated[int, key("Limits the answers computed in one forward pass.", advanced=True, ge=1)] = 32
+    max_waiting: Annotated[int, key("Limits the answers that wait in an engine's line.", advanced=True, ge=1)] = 256
+    cache_tokens: Annotated[
+        int, key("Limits the prompt tokens kept for requests that share a prefix.", advanced=True, ge=1)
+    ] = 32_768
+    canary_tolerance: Annotated[
+        float,
+        key("Distrusts an engine whose log-probabilities are off by more than this.", advanced=True, gt=0),
+    ] = 1e-3
+    generate_timeout_s: Annotated[float, key("Limits one answer, in seconds.", advanced=True, gt=0)] = 120.0
 
     def __post_init__(self) -> None:
-        for name in ("count", "threads", "max_running", "max_waiting", "cache_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"samplers.{name} is {getattr(self, name)}: it counts from 1")
-        if self.count > COUNT_MOST:
-            raise ConfigError(f"samplers.count is {self.count}: it counts from 1 to {COUNT_MOST}")
-        for name in ("generate_timeout_s", "canary_tolerance", "publish_join_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"samplers.{name} is {getattr(self, name)}: it is above 0, and finite")
+        super().__post_init__()
         for url in self.attach:
             refuse_bad_url(url, "samplers.attach", "attach servers that ask for none")
         self._refuse_shared_gpus()
-        if self.publish == "collective":
-            self._refuse_no_collective()
 
     def _refuse_shared_gpus(self) -> None:
         started = 0 if self.attach or self.device == "cpu" else self.count
@@ -109,24 +137,30 @@ class SamplersConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             if not re.fullmatch(r"\d+(,\d+)*", entry, re.ASCII):
                 raise ConfigError(f"samplers.gpus holds {entry!r}: an engine's GPUs are numbers like '1' or '2,3'")
 
-    def _refuse_no_collective(self) -> None:
+    def refuse_unreachable(self, sync: WeightSyncConfig) -> None:
+        """Raise ConfigError where engines can't take weights as `sync` sends them."""
+        if sync.transport != "collective":
+            return
         if not self.sglang:
             raise ConfigError(
-                "samplers.publish is collective, which the embedded engine can't take: "
-                "leave it at disk, or set samplers.engine.kind to sglang"
+                "weight_sync.transport is collective, which the embedded engine can't take: "
+                "leave it at disk, or set samplers.engine.type to sglang"
             )
         far = [url for url in self.attach if not _local(urlsplit(url).hostname or "")]
-        if far and _local(self.publish_address):
-            raise ConfigError(
-                f"samplers.publish_address is {self.publish_address}, where {far[0]} can't reach the learner's rank"
-            )
+        if far and _local(sync.address):
+            raise ConfigError(f"weight_sync.address is {sync.address}, where {far[0]} can't reach the learner's rank")
         options = self.engine.options if isinstance(self.engine, SglangConfig) and not self.attach else {}
         for name, value in options.items():
             if name.replace("_", "-") in SPREAD and value != 1:
                 raise ConfigError(
-                    f"samplers.engine.options.{name} is {value}, and SGLang takes weights by samplers.publish: "
+                    f"samplers.engine.options.{name} is {value}, and SGLang takes weights by weight_sync.transport: "
                     "collective at 1 alone"
                 )
+
+    @property
+    def single_version(self) -> bool:
+        """Whether engines hold one version of the weights: they serve RL or an evaluation round, not both."""
+        return self.sglang
 
     @property
     def sglang(self) -> bool:
@@ -146,6 +180,7 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """What one sampler actor is started with."""
 
     samplers: SamplersConfig
+    weight_sync: WeightSyncConfig = WeightSyncConfig()
     model: str  # Hugging Face folder: the first weights, and what the vocabulary is read from
     gpus: str = ""  # that a started engine sees, as in CUDA_VISIBLE_DEVICES; empty: what this program sees
     attach: str = ""  # URL of the server behind this actor; empty: it starts an embedded engine
@@ -165,6 +200,6 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         return bool(self.attach) or self.samplers.sglang
 
     @property
-    def updating(self) -> Literal["drain", "retract", "in_place"]:
+    def in_flight(self) -> Literal["drain", "retract", "in_place"]:
         """What becomes of responses that are being drawn when newer weights come."""
-        return self.samplers.update or ("drain" if self.sglang else "retract")
+        return self.weight_sync.in_flight or ("drain" if self.sglang else "retract")

@@ -56,7 +56,7 @@ class EngineKeeper:
         self._newer = asyncio.Event()
         self._seen = asyncio.Event()  # of the next change of health; replaced by it
         self._telling = Telling(ctx, settings.replay)
-        self._joining = Joining(ctx, settings.samplers)
+        self._joining = Joining(ctx, settings.weight_sync)
         self._known: deque[str] = deque(maxlen=MOST_KNOWN)  # what this life of the engine was found to hold
         self._skipped = 0
         self._probing = False
@@ -390,7 +390,7 @@ class EngineKeeper:
             raise
 
     def _decline(self) -> None:
-        if self.latest.gatherer and self._settings.samplers.publish == "collective":
+        if self.latest.gatherer and self._settings.weight_sync.transport == "collective":
             self._ctx.spawn(self._joining.decline(self.latest), "pass a group by")
 
     async def _compare(self) -> None:

@@ -298,7 +298,7 @@ def _tell_mismatch(inputs: PackedInputs, logprobs: Tensor, objective: Objective,
     gap = log_ratio(logprobs, inputs.behaviour).abs()
     tally.mean("mismatch_mean", gap)
     tally.peak("mismatch_max", gap)
-    tally.mean("far_fraction", gap > math.log(objective.mismatch_cap))
+    tally.mean("far_fraction", gap > math.log(objective.tis_cap))
     tally.mean("fresh_fraction", inputs.fresh)
     tally.mean("agreement_mean", gap[inputs.fresh])
     tally.peak("agreement_max", gap[inputs.fresh])

@@ -16,7 +16,7 @@ pytest.register_assert_rewrite(*(f"tests.apis.{name}" for name in ("declared", "
 @pytest.fixture
 async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
     """A pool of a test's own, closed at its end."""
-    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
     made = await Pool.open(desktops, tmp_path / "plays")
     yield made
     await made.close()

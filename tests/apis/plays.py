@@ -31,7 +31,7 @@ class Said:
 
 async def told(pool: Pool, task: str, *answers: str, actions: ActionSpace = "both") -> Play:
     """The play of `task` by someone who answers just that; after a fault he is asked anew."""
-    player = Player(pool, SeatConfig(screenshots="none", actions=actions))
+    player = Player(pool, SeatConfig(screenshots="none", action_space=actions))
     return await player.play(task, lambda _: Said(*answers))
 
 
@@ -46,7 +46,7 @@ async def oracle_solves(
     most_chars: float = math.inf,
 ) -> None:
     """The task's oracle solves it by `route` in 2 to `most_steps` steps, of compact prompts below `most_chars`."""
-    player = Player(pool, SeatConfig(screenshots="none", form=form))
+    player = Player(pool, SeatConfig(screenshots="none", format=form))
     answers = demonstrated(Tokenizer.load(MODEL), form=form, route=route)
     played = await player.play(task, answers, route=route, seed=seed)
     assert played.success, (played.detail, [step.response for step in played.steps])

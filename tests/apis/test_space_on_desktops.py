@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOf
 async def test_an_oracle_solves_its_task_within_the_space(
     family: str, space: ActionSpace, route: str, pool: Pool
 ) -> None:
-    player = Player(pool, SeatConfig(screenshots="none", actions=space))
+    player = Player(pool, SeatConfig(screenshots="none", action_space=space))
     answers = demonstrated(Tokenizer.load(MODEL), route=route, space=space)
     played = await player.play(f"{family}/held-out/4", answers, route=route, seed=3, max_steps=8)
     assert played.success, (played.detail, [step.response for step in played.steps])

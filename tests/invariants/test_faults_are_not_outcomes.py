@@ -67,7 +67,7 @@ def played(faults: list[bool]) -> object:
 
 
 def test_faults_are_not_outcomes_in_a_group_that_lost_some(tmp_path: Path) -> None:
-    play = Play(tmp_path, group_size=4, group_min=2, retries=0)
+    play = Play(tmp_path, group_size=4, min_group_size=2, retries=0)
     play.rl()
     works = [play.reserve() for _ in range(4)]
     play.commit(works[0], True)

@@ -36,7 +36,7 @@ def terms(ratio: float, advantage: float, objective: Objective, **extra: Tensor)
     ],
 )
 def test_direct_policy(ratio: float, advantage: float, loss: float, *, clipped: bool) -> None:
-    result, gradient = terms(ratio, advantage, Objective(clip_low=0.2, clip_high=0.3))
+    result, gradient = terms(ratio, advantage, Objective(clip_ratio_low=0.2, clip_ratio_high=0.3))
     assert float(result.loss.detach()) == pytest.approx(loss, rel=1e-5)
     assert float(result.ratio) == pytest.approx(ratio, rel=1e-5)
     assert bool(result.clipped) is clipped
@@ -48,14 +48,14 @@ def test_decoupled_policy_clips_against_the_proximal_policy() -> None:
     # pi / mu = 1.5 with pi_prox / mu = 1.25: rho = 1.2, correction 1.25.
     behaviour = torch.tensor([math.log(0.25)])
     proximal = behaviour + math.log(1.25)
-    objective = Objective(policy="decoupled", clip_high=0.1, mismatch_cap=2.0)
+    objective = Objective(importance_ratio="decoupled", clip_ratio_high=0.1, tis_cap=2.0)
     result, gradient = terms(1.5, 1.0, objective, proximal=proximal)
     assert float(result.loss.detach()) == pytest.approx(-1.25 * 1.1, rel=1e-5)
     assert gradient == 0.0
 
 
 def test_decoupled_policy_recomputes_the_proximal_policy_and_caps_the_correction() -> None:
-    objective = Objective(policy="decoupled", mismatch_cap=2.0)
+    objective = Objective(importance_ratio="decoupled", tis_cap=2.0)
     result, gradient = terms(1.5, 1.0, objective)
     assert float(result.ratio) == pytest.approx(1.0)
     assert float(result.loss.detach()) == pytest.approx(-1.5, rel=1e-5)
@@ -105,7 +105,7 @@ def test_a_group_worked_out_by_hand() -> None:
 def test_no_mismatch_makes_a_slope_beyond_the_documented_bound(
     now: float, then: float, advantage: float, policy: str, proximal: float | None
 ) -> None:
-    objective = Objective(policy=policy, clip_high=0.3, dual_clip=3.0, mismatch_cap=2.0)
+    objective = Objective(importance_ratio=policy, clip_ratio_high=0.3, dual_clip=3.0, tis_cap=2.0)
     logprobs = torch.tensor([now], requires_grad=True)
     anchor = None if proximal is None else torch.tensor([proximal])
     found = grpo_terms(logprobs, torch.tensor([then]), torch.tensor([advantage]), objective, proximal=anchor)
@@ -135,14 +135,16 @@ def test_far_out_ratios_stay_finite() -> None:
         assert torch.isfinite(result.loss).all()
 
 
-@pytest.mark.parametrize("wrong", [{"policy": "other"}, {"dual_clip": 1.0}, {"mismatch_cap": 0.5}, {"clip_low": 0.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"importance_ratio": "other"}, {"dual_clip": 1.0}, {"tis_cap": 0.5}, {"clip_ratio_low": 0.0}]
+)
 def test_settings_without_meaning_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         Objective(**wrong)  # type: ignore[arg-type]
 
 
 def test_a_correction_that_changes_nothing_and_a_reference_without_its_half_are_no_errors() -> None:
-    objective = Objective(mismatch_cap=1.0, kl_coef=0.1)
+    objective = Objective(tis_cap=1.0, kl_coef=0.1)
     for half in ({"unit_logprobs": torch.tensor([-1.0])}, {"reference": torch.tensor([-1.0])}):
         result, _ = terms(1.1, 1.0, objective, **half)
         assert (float(result.kl), float(result.loss.detach())) == (0.0, pytest.approx(-1.1))

@@ -71,7 +71,7 @@ def gradient(trainer: Trainer) -> torch.Tensor:
 @pytest.mark.parametrize("aggregation", list(Aggregation))
 def test_every_split_gives_the_same_gradient(trainer: Trainer, aggregation: Aggregation) -> None:
     policy = "decoupled" if aggregation is Aggregation.STEP_MEAN else "direct"
-    objective = Objective(kl_coef=0.5, dual_clip=1.5, mismatch_cap=1.5, policy=policy)
+    objective = Objective(kl_coef=0.5, dual_clip=1.5, tis_cap=1.5, importance_ratio=policy)
     samples = rollouts(trainer, aggregation)
     whole = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective)
     expected = gradient(trainer)
@@ -113,7 +113,7 @@ def test_a_prompt_that_samples_share_is_computed_once_and_changes_nothing(traine
     ]
     for found, expected in zip(trainer.logprobs(MicroBatch(samples=samples)), alone, strict=True):
         assert found == pytest.approx(expected, abs=1e-5)
-    objective = Objective(kl_coef=0.5, dual_clip=1.5, mismatch_cap=1.5)
+    objective = Objective(kl_coef=0.5, dual_clip=1.5, tis_cap=1.5)
     apart = trainer.grpo_step([MicroBatch(samples=[sample]) for sample in samples], 0.0, objective)
     expected_gradient = gradient(trainer)
     for batches in splits(samples):
@@ -189,7 +189,7 @@ def test_the_loss_is_the_sum_worked_out_token_by_token(trainer: Trainer, policy:
     """In plain Python, from log-probabilities alone: clip, dual clip, cap, k3 and denominators of two groups."""
     samples = rollouts(trainer, Aggregation.STEP_MEAN)
     figures = trainer.grpo_step(
-        [MicroBatch(samples=samples)], 0.0, Objective(policy=policy, kl_coef=0.5, dual_clip=1.5, mismatch_cap=1.5)
+        [MicroBatch(samples=samples)], 0.0, Objective(importance_ratio=policy, kl_coef=0.5, dual_clip=1.5, tis_cap=1.5)
     )
     groups = [samples[:3], samples[3:]]
     at_one = [msgspec.structs.replace(s, temperature=1.0) for s in samples]

@@ -135,7 +135,7 @@ def test_kl_needs_a_reference_and_then_holds_the_policy_to_it(model: Path) -> No
 def test_decoupled_steps_are_on_policy_with_capped_corrections(model: Path) -> None:
     trainer = trainer_of(model)
     samples = rollouts(trainer, noise=0.5)
-    figures = trainer.grpo_step(pack(samples, 100), 0.0, replace(DIRECT, kl_coef=0.0, policy="decoupled"))
+    figures = trainer.grpo_step(pack(samples, 100), 0.0, replace(DIRECT, kl_coef=0.0, importance_ratio="decoupled"))
     assert figures["ratio_max"] == pytest.approx(1.0)
     assert figures["clip_fraction"] == 0.0
     assert figures["mismatch_mean"] > 0.1
@@ -144,7 +144,7 @@ def test_decoupled_steps_are_on_policy_with_capped_corrections(model: Path) -> N
 def test_the_proximal_policy_is_that_of_the_take(model: Path) -> None:
     """Later passes are held against the policy from before the first, not against the one before them."""
     settings = OptimConfig(weight_decay=0.0)
-    objective = replace(DIRECT, kl_coef=0.0, policy="decoupled")
+    objective = replace(DIRECT, kl_coef=0.0, importance_ratio="decoupled")
     together, apart = Trainer(model, settings), Trainer(model, settings)
     samples = rollouts(together)  # mu = pi_prox: decoupled is then what direct is
     figures = together.grpo_step(pack(samples, 100), 3e-3, objective, epochs=3)
@@ -153,7 +153,7 @@ def test_the_proximal_policy_is_that_of_the_take(model: Path) -> None:
     assert figures["mismatch_max"] == pytest.approx(0.0, abs=1e-5)
     assert figures["ratio_max"] > 1.01
     for _ in range(3):
-        apart.grpo_step(pack(samples, 40), 3e-3, replace(objective, policy="direct"))
+        apart.grpo_step(pack(samples, 40), 3e-3, replace(objective, importance_ratio="direct"))
     probe = MicroBatch(samples=samples)
     for one, other in zip(together.logprobs(probe), apart.logprobs(probe), strict=True):
         assert one == pytest.approx(other, abs=2e-3)
@@ -178,7 +178,7 @@ def test_only_fresh_tokens_tell_how_well_sampler_and_learner_agree(model: Path) 
 def test_a_step_without_advantage_adds_nothing(model: Path, policy: str) -> None:
     """However far its tokens are from who drew them: loss and gradient are those of the others alone."""
     trainer = trainer_of(model, clip_grad=0.0)
-    objective = Objective(policy=policy)
+    objective = Objective(importance_ratio=policy)
     samples = rollouts(trainer, noise=2.0)
     idle = [msgspec.structs.replace(s, advantage=-0.0) for s in samples[::2]]
     mixed = trainer.grpo_step(pack(samples[1::2] + idle, 60), 0.0, objective)

@@ -42,7 +42,7 @@ def test_another_is_refused_and_what_is_secret_is_not_repeated(url: str) -> None
 def test_keys_of_a_deploy_file_are_held_to_it_and_errors_hide_what_was_given() -> None:
     for override in (
         'samplers.attach=["http://user:secret@h:1"]',
-        'demos.pool=[{type: endpoint, name: a, url: "https://user:secret@h/v1", model: m}]',
+        'demos.demonstrators=[{type: endpoint, name: a, url: "https://user:secret@h/v1", model: m}]',
     ):
         with pytest.raises(ConfigError, match="user name or password") as refused:
             typed_yaml.build({}, Deploy, [override], source="file")

@@ -13,11 +13,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
+from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.messages import Part, Ticket, WriteWeights
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import Phase, Sampling
-from actors.sampler.config import SamplersConfig, SamplerSettings
+from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.engine.gate import Gate
 from actors.sampler.messages import Generate, Generated, Weights
@@ -61,26 +61,31 @@ async def training(
         seed=1,
         train_tasks=["t0", "t1", "t2"],
         demo_tasks=["d0"],
-        max_steps=4,
+        max_turns=4,
         demos=DemosConfig(count=2),
-        rules=ReplayConfig(group_size=2, group_min=2, groups_per_step=1, samples_per_step=2, max_staleness=1),
+        rules=ReplayConfig(group_size=2, min_group_size=2, groups_per_step=1, sft_batch_size=2, max_staleness=1),
         incarnation=str(folder),
     )
-    learner = LearnerConfig(warmup_steps=0, rl_lr=1e-3, bc_lr=3e-3, kl_coef=0.01, checkpoint_every=every)
-    spec = LearnerSettings(learner=learner, base=str(base), samplers=names, groups=groups, keep_weights=100)
-    samplers = SamplersConfig(
-        attach=[one.url for one in servers], publish="collective", publish_join_s=groups.join_s, **more
-    )
+    rl, sft = RlConfig(lr=1e-3, warmup_steps=0, kl_coef=0.01), SftConfig(lr=3e-3, warmup_steps=0)
+    learner = LearnerConfig(rl=rl, sft=sft, checkpoint_every=every)
+    spec = LearnerSettings(learner=learner, model=str(base), samplers=names, groups=groups, keep_weights=100)
+    samplers = SamplersConfig(attach=[one.url for one in servers])
+    sync = WeightSyncConfig(transport="collective", join_s=groups.join_s, **more)
     async with ActorSystem(folder, hosts=[HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"})]) as system:
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
         for name, server in zip(names, servers, strict=True):
             config = SamplerSettings(
-                samplers=samplers, model=str(base), attach=server.url, hung_after_s=60.0, restart=PATIENT
+                samplers=samplers,
+                weight_sync=sync,
+                model=str(base),
+                attach=server.url,
+                hung_after_s=60.0,
+                restart=PATIENT,
             )
             await system.spawn(
                 ActorSpec(name=name, factory="actors.sampler.actor:SamplerActor", config=config, restart=FAST)
             )
-        rank = RankSettings(optim=learner.optim())
+        rank = RankSettings(learner=learner)
         await system.spawn(
             ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=rank, host="rank", restart=FAST),
             ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),
@@ -110,8 +115,8 @@ def loads(run: Run, sampler: str) -> list[tuple[str, str]]:
 async def test_two_servers_take_every_version_from_one_group(
     tmp_path: Path, models: list[Path], pair: Pair, bucket: bool, update: str
 ) -> None:
-    groups = GroupSettings(bucket=bucket, checksums=True, join_s=60.0)
-    async with training(tmp_path / "run", models[0], pair, groups, update=update) as run:
+    groups = GroupSettings(unit="bucket" if bucket else "tensor", checksums=True, join_s=60.0)
+    async with training(tmp_path / "run", models[0], pair, groups, in_flight=update) as run:
         await run.seats.play(2, None)
         await run.enter(Phase.BC, steps=1)
         first, second = Version(lineage=0, step=1), Version(lineage=0, step=2)

@@ -14,7 +14,7 @@ import pytest
 
 from actors.errors import Deferred
 from actors.replay.messages import Sampling, Serving
-from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
+from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
 from policy.hf_folder import digest
 from runtime.actor import Actor, handles
@@ -53,7 +53,7 @@ class Ledger(Actor):
 
 
 @asynccontextmanager
-async def sampling(folder: Path, model: Path, **options: object) -> AsyncIterator[Ref]:
+async def sampling(folder: Path, model: Path, in_flight: str | None = None) -> AsyncIterator[Ref]:
     """A run with one sampler and a server of its own."""
     samplers = SamplersConfig(
         engine=SglangConfig(),
@@ -61,10 +61,13 @@ async def sampling(folder: Path, model: Path, **options: object) -> AsyncIterato
         max_running=8,
         cache_tokens=16_384,
         generate_timeout_s=WAIT_S,
-        **options,  # type: ignore[arg-type]
     )
     config = SamplerSettings(
-        samplers=samplers, model=str(model), hung_after_s=60.0, restart=RestartPolicy(first_delay_s=0.01)
+        samplers=samplers,
+        weight_sync=WeightSyncConfig(in_flight=in_flight),  # type: ignore[arg-type]
+        model=str(model),
+        hung_after_s=60.0,
+        restart=RestartPolicy(first_delay_s=0.01),
     )
     async with ActorSystem(folder, log_level="debug") as system:
         await system.spawn(ActorSpec(name="replay", factory=Ledger))
@@ -153,7 +156,7 @@ async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]
 @pytest.mark.parametrize("update", ["retract", "in_place"])
 async def test_weights_change_under_a_request(tmp_path: Path, models: list[Path], update: str) -> None:
     newer = weights(FIRST, models[1])
-    async with sampling(tmp_path, models[0], update=update) as ref:
+    async with sampling(tmp_path, models[0], in_flight=update) as ref:
         await Ledger.hears(BASE)
         long = asyncio.create_task(ask(ref, "a", tokens=2000))
         await ask(ref, "b", tokens=5)

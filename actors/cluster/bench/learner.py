@@ -18,8 +18,7 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.bench.figures import Target, median
 from actors.cluster.bench.report import Measured, show
-from actors.cluster.config import typed_yaml
-from actors.cluster.config.schema import Deploy
+from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers, run_folder, weights
 from actors.learner import batches
 from actors.learner.messages import StepPlan
@@ -98,7 +97,7 @@ def measure(wanted: Wanted) -> Found:
         raise ConfigError("--times and --threads count from 1")
     runs = Path(wanted.runs)
     path = weights.run_of(wanted.run, runs) or run_folder.find(runs, wanted.run)
-    config = typed_yaml.read(path / "deploy.yaml", Deploy)
+    config = deploy_files.stored(path)
     groups, payloads = read_groups(path, config.replay.groups_per_step)
     if not groups:
         raise ConfigError(f"run {path.name} stores no group of differing success: it has not got to RL, or is too old")

@@ -103,7 +103,7 @@ async def episodes(
     rounds = [await reference.round()]
     made = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), f"bench-{os.getpid()}")
     began = _cpu_s()
-    pool = Pool(made, DesktopSpec(), PoolConfig(spares=0))
+    pool = Pool(made, DesktopSpec(), PoolConfig(warm_pool=0))
     try:
         for number in range(count if named else 0):
             task = f"{named[number % len(named)]}/held-out/{number}"

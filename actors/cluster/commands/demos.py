@@ -23,9 +23,9 @@ EXAMPLES = (
 )
 RECORD = (
     "Record COUNT successful demonstrations, as many of each family and route, into a run's folder. Only training\n"
-    "tasks are demonstrated. With --deploy everything is taken from a deploy file: also its pool of demonstrators\n"
-    "(demos.pool) and how often each task is tried (demos.attempts); --set changes a key of it. After a kill,\n"
-    "--resume goes on where it stood, as it was begun; Ctrl-C ends it cleanly.\n"
+    "tasks are demonstrated. With --deploy everything is taken from a deploy file: also demos.demonstrators, and how\n"
+    "often each task is tried (demos.attempts_per_task); --set changes a key of it. After a kill, --resume goes on\n"
+    "where it stood, as it was begun; Ctrl-C ends it cleanly.\n"
     "Exit status: 0 all recorded, 1 the attempts (two per demonstration, or\n"
     "demos.attempts_per_demo of the deploy file) were used up, 2 bad input, 130 interrupted."
 )

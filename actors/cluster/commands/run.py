@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 SUMMARY = "train: run a deploy file"
 DESCRIPTION = (
@@ -19,7 +20,8 @@ EXAMPLES = (
     "examples:\n"
     "  computerrl run local                                   the main job\n"
     "  computerrl run local --dry-run                         check and show the plan, start nothing\n"
-    "  computerrl run smoke --set desktops.seats=2 --set run.seed=7\n"
+    "  computerrl run local --print                           the file with every default\n"
+    "  computerrl run smoke --set desktops.count=2 --set run.seed=7\n"
     "  computerrl run local --resume                          continue what is newest of that file\n"
     "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n"
     "  computerrl run local --resume --name three             what is left of it\n"
@@ -46,6 +48,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cloned", metavar="RUN", help=begin)
     parser.add_argument("--resume", action="store_true", help="continue the newest of FILE, or --name")
     parser.add_argument("--dry-run", action="store_true", help="check the file, print the plan and start nothing")
+    printed = "print the file with all that it extends, --set and defaults; start nothing"
+    parser.add_argument("--print", action="store_true", help=printed)
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
     parser.add_argument("--json", action="store_true", help="with --dry-run: print the plan as one JSON document")
@@ -57,4 +61,17 @@ def main(args: argparse.Namespace) -> int:
 
     if args.json and not args.dry_run:
         args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl report RUN --json")
+    if args.print:
+        return _print(args)
     return runcommand.dry_run(args) if args.dry_run else runcommand.start(args)
+
+
+def _print(args: argparse.Namespace) -> int:
+    from actors.cluster import output
+    from actors.cluster.config import deploy_files
+
+    said = [flag for flag in ("arm", "seed", "cloned", "resume", "dry_run", "json") if getattr(args, flag)]
+    if said:
+        args.parser.error(f"--print is of the whole file: leave --{said[0].replace('_', '-')} out")
+    output.write(deploy_files.resolved(args.file, args.overrides), sys.stdout)
+    return 0

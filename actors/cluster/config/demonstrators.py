@@ -23,19 +23,19 @@ def pool_of(config: DemonstrationsConfig, space: ActionSpace = "both") -> list[M
 
     Raises ConfigError.
     """
-    if config.pool:
-        refuse_bad_pool(config.pool)
-        for member in config.pool:
+    if config.demonstrators:
+        refuse_bad_pool(config.demonstrators)
+        for member in config.demonstrators:
             _refuse_unknown_route(member, space)
         if config.routes or config.noise:
             key = "routes" if config.routes else "noise"
-            raise ConfigError(f"demos.{key} is for runs without demos.pool: say it of the pool's members")
-        return list(config.pool)
-    if not config.attempts:
+            raise ConfigError(f"demos.{key} is for runs without demos.demonstrators: give each of them its own")
+        return list(config.demonstrators)
+    if not config.attempts_per_task:
         return []
     known = {route for family in tasks.FAMILIES.values() for route in family.routes}
     return [
-        OracleMember(name=BY_TURNS if route == MIXED else route, route=route, noise=config.noise)
+        OracleMember(name=BY_TURNS if route == MIXED else route, route=route, noise=config.noise)  # type: ignore[arg-type]
         for route in config.routes or routes_in(space, known)
     ]
 
@@ -43,10 +43,13 @@ def pool_of(config: DemonstrationsConfig, space: ActionSpace = "both") -> list[M
 def _refuse_unknown_route(member: Member, space: ActionSpace) -> None:
     known = sorted({route for family in tasks.FAMILIES.values() for route in family.routes})
     if isinstance(member, OracleMember) and member.route and member.route not in known:
-        raise ConfigError(f"demos.pool: {member.name}: there is no route {member.route}, only {', '.join(known)}")
+        raise ConfigError(
+            f"demos.demonstrators: {member.name}: there is no route {member.route}, only {', '.join(known)}"
+        )
     if isinstance(member, OracleMember) and member.route and not routes_in(space, [member.route]):
         raise ConfigError(
-            f"demos.pool: {member.name}: route {member.route} needs more actions than desktops.actions ({space}) has"
+            f"demos.demonstrators: {member.name}: route {member.route} needs more actions than"
+            f" prompt.action_space ({space}) has"
         )
 
 
@@ -60,7 +63,9 @@ def members_of(ids: Sequence[str], pool: Sequence[Member], space: ActionSpace = 
         if family not in found:
             found[family] = fitting(pool, task, space)
             if not found[family]:
-                raise ConfigError(f"demos.pool: no member can show {family}: it goes by {_routes(family)} only")
+                raise ConfigError(
+                    f"demos.demonstrators: no member can show {family}: it goes by {_routes(family)} only"
+                )
     return found
 
 

@@ -5,19 +5,24 @@ Invariant: the same name means the same file in a source tree and in an installe
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 import yaml
 
-from actors.cluster.config import typed_yaml
-from actors.cluster.config.schema import Deploy, refuse_expert_keys
+from actors.cluster.config import renamed, typed_yaml
+from actors.cluster.config.schema import Deploy, DeployFile
 from actors.cluster.config.suggest import hint
 from runtime.errors import ConfigError
+
+T = TypeVar("T")
+
+STORED = "deploy.yaml"  # in a run's folder
 
 
 def bundled() -> dict[str, Path]:
@@ -52,23 +57,89 @@ def same(one: str, other: str) -> bool:
 
 
 def parsed(name: str) -> tuple[dict[Any, Any], Path]:
-    """The plain keys and values of the deploy file `name`. Raises ConfigError."""
+    """The plain keys of the deploy file `name`, laid over those of the file it extends. Raises ConfigError."""
     path = locate(name)
+    return _laid(path, name, []), path
+
+
+def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
     data = typed_yaml.plain(path, name)
     if data is not None and not isinstance(data, dict):
         raise ConfigError(f"{name}: expected keys and values at the top, got {type(data).__name__}")
-    return data or {}, path
+    data = data or {}
+    base = data.pop("extends", None)
+    if base is None:
+        return data
+    if not isinstance(base, str) or not base:
+        raise ConfigError(f"{name}: extends: expected a deploy file's path or name, got {base!r}")
+    beside = path.parent / base
+    below = beside if beside.is_file() else bundled().get(base.removesuffix(".yaml"))
+    if below is None:
+        names = [file.name for file in sorted(path.parent.glob("*.yaml")) if file != path]
+        raise ConfigError(f"{name}: extends: {base}: no such deploy file in {path.parent}; {hint(base, names)}")
+    chain = [*above, path.resolve()]
+    if below.resolve() in chain:
+        circle = " -> ".join(file.name for file in [*chain[chain.index(below.resolve()) :], below])
+        raise ConfigError(f"{name}: extends goes in a circle: {circle}")
+    under = _laid(below, str(below), chain)
+    build(copy.deepcopy(under), DeployFile, source=str(below))  # what is wrong in it is told of it
+    return _over(under, data, msgspec.to_builtins(DeployFile()))
+
+
+def _over(under: dict[Any, Any], data: dict[Any, Any], usual: Any) -> dict[Any, Any]:
+    """`data` over `under`: keys of a mapping one by one; lists, `arms` and a mapping of another `type` as a whole."""
+    found = dict(under)
+    for key, value in data.items():
+        was, default = found.get(key), usual.get(key) if isinstance(usual, dict) else None
+        merges = False
+        if isinstance(value, dict) and isinstance(was, dict) and key != "arms":
+            kind = was.get("type", default.get("type") if isinstance(default, dict) else None)
+            merges = value.get("type", kind) == kind
+        found[key] = _over(cast(dict[Any, Any], was), value, default) if merges else value
+    return found
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> tuple[Deploy, Path]:
     """The deploy file `name` with `--set` overrides; of one with arms and seeds what they share. Raises ConfigError."""
     data, path = parsed(name)
     data = {key: value for key, value in data.items() if key not in ("arms", "seeds")}
-    deploy = typed_yaml.build(data, Deploy, overrides, source=name)
-    refuse_expert_keys(deploy, name)
-    return deploy, path
+    return build(data, Deploy, overrides, source=name), path
+
+
+def build(
+    data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str, placed: Sequence[typed_yaml.Placed] = ()
+) -> T:
+    """Plain `data` of a deploy file as a `root`; a key's old name is refused by its new one. Raises ConfigError."""
+    return typed_yaml.build(data, root, overrides, source=source, placed=placed, instead=renamed.instead)
+
+
+def stored(folder: Path, overrides: Sequence[str] = ()) -> Deploy:
+    """What the run in `folder` was told, with `--set` overrides. Raises ConfigError."""
+    return build(stored_plain(folder), Deploy, overrides, source=str(folder / STORED))
+
+
+def stored_plain(folder: Path) -> dict[str, Any]:
+    """The same as plain values, with every default that there was then written out. Raises ConfigError."""
+    file = folder / STORED
+    found = typed_yaml.plain(file, str(file))
+    if not isinstance(found, dict):
+        raise ConfigError(f"{file}: expected keys and values at the top, got {type(found).__name__}")
+    return renamed.translated(found)
 
 
 def dump(deploy: Deploy) -> str:
     """`deploy` with every default written out, as YAML that `load` reads back."""
-    return yaml.safe_dump(msgspec.to_builtins(deploy), sort_keys=False, allow_unicode=True)
+    return _yaml(msgspec.to_builtins(deploy))
+
+
+def resolved(name: str, overrides: Sequence[str] = ()) -> str:
+    """The deploy file `name` with what it extends, `overrides` and every default: YAML that runs alike.
+
+    Raises ConfigError.
+    """
+    data, _ = parsed(name)
+    return _yaml(msgspec.to_builtins(build(data, DeployFile, overrides, source=name)))
+
+
+def _yaml(plain: Any) -> str:
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)

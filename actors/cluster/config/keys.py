@@ -1,28 +1,24 @@
 """The keys of a deploy file, from where they are declared.
 
-Invariant: a key, its type, its default and its meaning are read from the class that a deploy file is checked against
-and from the comment beside the field, so that what is told here is what counts.
+Invariant: a key, its type, its default, its bounds and its meaning are read from the class that a deploy file is
+checked against, so that what is told here is what counts.
 """
 
 from __future__ import annotations
 
-import inspect
-import io
-import re
 import textwrap
-import tokenize
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from actors.cluster.config.schema import EXPERT, Deploy
+from actors.cluster.config.schema import DeployFile
+from runtime.settings import ADVANCED
 
 _PLAIN: dict[Any, str] = {
-    str: "text", int: "whole number", float: "number", bool: "true | false", NoneType: "null"
+    str: "text", int: "whole number", float: "number", bool: "true | false", NoneType: "null", Any: "value",
 }  # fmt: skip
 
 
@@ -32,44 +28,57 @@ class Key(msgspec.Struct, frozen=True):
     key: str
     type: str
     default: str | None  # as YAML has it; None: it must be said
-    expert: bool  # whether it also needs run.expert
+    advanced: bool  # few users need it
     meaning: str
 
 
 def of_deploy() -> list[Key]:
-    """All keys, in order of declaration."""
-    return list(_of(Deploy, ""))
+    """All keys, in order of declaration. What the entries of several lists share is told of the first list."""
+    return list(_of(DeployFile, "", {}))
 
 
-def _of(struct: type[msgspec.Struct], at: str, chosen: str = "") -> Iterator[Key]:
-    said = comments(struct)
+def _of(struct: type[msgspec.Struct], at: str, told: dict[type, str], chosen: str = "") -> Iterator[Key]:
     for field in msgspec.structs.fields(struct):
         key = f"{at}.{field.encode_name}" if at else field.encode_name
-        meaning = " ".join(filter(None, (chosen, said.get(field.name, ""))))
         parts = list(_parts(field.type))
-        if not any(map(_is_struct, parts)):
-            yield Key(key, " or ".join(map(_called, parts)), _default(field), key in EXPERT, meaning)
         entries = [inner for part in parts if get_origin(part) is list for inner in _parts(get_args(part)[0])]
-        yield from _chosen([part for part in parts if _is_struct(part)], key, chosen, _default(field))
-        yield from _chosen([inner for inner in entries if _is_struct(inner)], f"{key}[]", chosen, None)
+        structs = [inner for inner in entries if _is_struct(inner)]
+        same = next((told[one] for one in structs if one in told), "")
+        if not any(map(_is_struct, parts)):
+            said, advanced = _said(field.type)
+            shared = f"Its entries are those of {same}." if same else ""
+            meaning = " ".join(filter(None, (chosen, said, shared)))
+            yield Key(key, " or ".join(map(_called, parts)), _default(field), advanced, meaning)
+        yield from _chosen([part for part in parts if _is_struct(part)], key, told, chosen, _default(field))
+        if not same:
+            told.update(dict.fromkeys(structs, key))
+            yield from _chosen(structs, f"{key}[]", told, chosen, None)
 
 
-def _chosen(structs: list[type[msgspec.Struct]], at: str, chosen: str, default: str | None) -> Iterator[Key]:
+def _chosen(
+    structs: list[type[msgspec.Struct]], at: str, told: dict[type, str], chosen: str, default: str | None
+) -> Iterator[Key]:
     """The keys of what lies at `at`, which is one of `structs`; which, its `type` says where there are several."""
     tags = [str(one.__struct_config__.tag) for one in structs]
     if len(structs) > 1:
-        field = str(structs[0].__struct_config__.tag_field)
-        usual = None if default is None else msgspec.json.decode(default)[field]
-        yield Key(f"{at}.{field}", " | ".join(tags), usual, expert=False, meaning="which of them it is")
+        usual = None if default is None else msgspec.json.decode(default)["type"]
+        yield Key(f"{at}.type", " | ".join(tags), usual, advanced=at.endswith("[]"), meaning="Chooses which it is.")
     for one, tag in zip(structs, tags, strict=True):
-        yield from _of(one, at, f"({tag})" if len(structs) > 1 else chosen)
+        yield from _of(one, at, told, f"({tag})" if len(structs) > 1 else chosen)
+
+
+def _said(annotation: Any) -> tuple[str, bool]:
+    """What an annotation says of its key, and whether few users need it."""
+    metas = [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
+    said = next((one for one in metas if one.description), msgspec.Meta(description=""))
+    return said.description or "", bool((said.extra or {}).get(ADVANCED))
 
 
 def _parts(shape: Any) -> Iterator[Any]:
     """What a value may be, one by one."""
     if get_origin(shape) is Annotated:
-        shape = get_args(shape)[0]
-    if get_origin(shape) in (Union, UnionType):
+        yield from _parts(get_args(shape)[0])
+    elif get_origin(shape) in (Union, UnionType):
         for part in get_args(shape):
             yield from _parts(part)
     else:
@@ -101,34 +110,9 @@ def _default(field: msgspec.structs.FieldInfo) -> str | None:
     return plain if isinstance(plain, str) and plain else msgspec.json.encode(plain).decode()
 
 
-@lru_cache(maxsize=64)
-def comments(struct: type) -> dict[str, str]:
-    """Each field's comment: what stands after it on its line, else right above it."""
-    found: dict[str, str] = {}
-    for declared in reversed(struct.__mro__):
-        if issubclass(declared, msgspec.Struct) and declared is not msgspec.Struct:
-            found |= _read(inspect.getsource(declared))
-    return found
-
-
-def _read(source: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    above: list[str] = []
-    words: list[str] = []  # of the statement that is being read
-    for token in tokenize.generate_tokens(io.StringIO(textwrap.dedent(source)).readline):
-        if token.type == tokenize.COMMENT:
-            text = token.string.removeprefix("#").strip()
-            if words[1:2] == [":"]:
-                found[words[0]] = re.sub(r"^noqa: \S+ - ", "", text)
-            else:
-                above.append(text)
-        elif token.type == tokenize.NEWLINE:
-            if words[1:2] == [":"] and above:
-                found.setdefault(words[0], " ".join(above))
-            words, above = [], []
-        elif token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING):
-            words.append(token.string)
-    return found
+def usual(keys: Iterable[Key]) -> list[Key]:
+    """Those that most users need."""
+    return [one for one in keys if not one.advanced]
 
 
 def matching(word: str, keys: Iterable[Key]) -> list[Key]:
@@ -140,6 +124,30 @@ def matching(word: str, keys: Iterable[Key]) -> list[Key]:
 def told(one: Key) -> str:
     """Name, default and type on a line, and what it means on the next ones."""
     default = "(no default)" if one.default is None else f"= {one.default}"
-    expert = ", an expert's key" if one.expert else ""
-    head = f"{one.key} {default}   {one.type}{expert}"
+    head = f"{one.key} {default}   {one.type}"
     return "\n".join([head, *textwrap.wrap(one.meaning, 108, initial_indent="    ", subsequent_indent="    ")])
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of deploy files, for editors that complete and check them."""
+    found = msgspec.json.schema(DeployFile)
+    definitions = found["$defs"]
+    for definition in definitions.values():  # what a section's keys say is not said once more of the section
+        for shown in definition.get("properties", {}).values():
+            if isinstance(shown.get("default"), dict) and ("$ref" in shown or "anyOf" in shown):
+                del shown["default"]
+    for default in _defaults(DeployFile()):
+        # A mapping that leaves `type` out is of the default one.
+        config = default.__struct_config__
+        if config.tag is not None:
+            definition = definitions[type(default).__name__]
+            definition["required"] = [name for name in definition.get("required", []) if name != config.tag_field]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ComputerRL deploy file", **found}
+
+
+def _defaults(section: msgspec.Struct) -> Iterator[msgspec.Struct]:
+    """A section with all that stand in it."""
+    yield section
+    for name in section.__struct_fields__:
+        if isinstance(inner := getattr(section, name), msgspec.Struct):
+            yield from _defaults(inner)

@@ -6,6 +6,8 @@ ever trained or demonstrated.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from actors.cluster.config import suites
@@ -82,11 +84,11 @@ def refuse_undoable(ids: list[str], space: ActionSpace, lane: str) -> None:
         has = tasks.FAMILIES[name].routes
         if not routes_in(space, has):
             raise ConfigError(
-                f"tasks.{lane}: {name} goes by {', '.join(sorted(has))} only, desktops.actions is {space}"
+                f"tasks.{lane}: {name} goes by {', '.join(sorted(has))} only, prompt.action_space is {space}"
             )
 
 
-def routes_of(ids: list[str], wanted: list[str], space: ActionSpace = "both") -> dict[str, list[str]]:
+def routes_of(ids: list[str], wanted: Sequence[str], space: ActionSpace = "both") -> dict[str, list[str]]:
     """The routes within `space` by which each family of `ids` is demonstrated: those of `wanted`, or all.
 
     Raises ConfigError.
@@ -96,7 +98,7 @@ def routes_of(ids: list[str], wanted: list[str], space: ActionSpace = "both") ->
         if route not in known:
             raise ConfigError(f"demos.routes: {route}: no such route; {hint(route, known)}")
         if not routes_in(space, [route]):
-            raise ConfigError(f"demos.routes: {route} needs more actions than desktops.actions ({space}) has")
+            raise ConfigError(f"demos.routes: {route} needs more actions than prompt.action_space ({space}) has")
     found: dict[str, list[str]] = {}
     for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids):
         has = routes_in(space, tasks.FAMILIES[name].routes)

@@ -15,17 +15,17 @@ from apis.actions.spaces import MEANING
 
 def summary(deploy: Deploy, lanes: Lanes) -> list[tuple[str, str]]:
     """Label and value: tasks, engine, phases and evaluation."""
-    desktops, rules = deploy.desktops, deploy.replay
+    desktops, prompt, rules = deploy.desktops, deploy.prompt, deploy.replay
     groups = f"{count(rules.groups_per_step, 'group')} of {count(rules.group_size, 'episode')}"
     rows = [
-        ("actions", f"{desktops.actions}: {MEANING[desktops.actions]}"),
+        ("actions", f"{prompt.action_space}: {MEANING[prompt.action_space]}"),
         ("tasks", f"{len(lanes.train)} train, {len(lanes.eval)} held out, {len(lanes.demo)} demonstrated"),
         ("engine", _engine(deploy)),
         ("batches", f"{groups} per RL step, staleness at most {rules.max_staleness}"),
         ("phases", _phases(deploy)),
         ("rehearsal", f"{count(deploy.learner.rehearsal, 'exercise')} of the base model's in every optimizer step"),
         ("evaluation", _evaluation(deploy, lanes)),
-        ("seats", f"{desktops.seats} in {count(desktops.hosts, 'process')}"),
+        ("seats", f"{desktops.count} in {count(desktops.processes, 'process')}"),
     ]
     absent = {"batches"} if not deploy.entropulse.total_rl_steps else set()
     absent |= {"rehearsal"} if not deploy.learner.rehearsal else set()
@@ -38,10 +38,10 @@ def pulses(phases: EntropulseConfig) -> tuple[int, int]:
     if phases.pulse == "none" or not phases.pulse_steps or not total:
         return 0, 0
     # A stay that is not counted ends by its plateau, which takes as many steps as are looked at and held.
-    shortest = max(phases.min_stay, phases.window) + phases.patience - 1
-    if phases.max_waste:
+    shortest = max(phases.min_phase_steps, phases.plateau_window) + phases.plateau_patience - 1
+    if phases.max_unused_groups:
         shortest = 0  # or for want of signal, which may come at once
-    counted = phases.rl_steps
+    counted = phases.rl_steps_per_phase
     fewest = min(most, (total - 1) // counted) if counted else 0
     shortest = min(shortest, counted) if counted else shortest
     return fewest, min(most, (total - 1) // shortest) if shortest else most
@@ -85,15 +85,16 @@ def _evaluation(deploy: Deploy, lanes: Lanes) -> str:
     if not evaluated.enabled or not lanes.eval:
         return "none"
     when = ["after cloning" if phases.bc_steps else "at the beginning"]
-    if evaluated.every_steps:
-        if evaluated.every_steps < phases.rl_steps_in_all:
-            when.append(f"every {count(evaluated.every_steps, 'step').removeprefix('1 ')} of RL")
+    if evaluated.interval:
+        if evaluated.interval < phases.rl_steps_in_all:
+            when.append(f"every {count(evaluated.interval, 'step').removeprefix('1 ')} of RL")
         when += ["after each pulse"] * (phases.pulse == "full" and pulses(phases)[1] > 0)
     rounds = f"{', '.join(when)} and at the end"
     episodes = f" x {evaluated.episodes}" if evaluated.episodes > 1 else ""
-    how = "greedily" if evaluated.temperature == 0 else f"at temperature {evaluated.temperature:g}"
-    twin = ", and greedily" if evaluated.greedy and evaluated.temperature else ""
+    heat = deploy.sampling.eval_temperature
+    how = "greedily" if heat == 0 else f"at temperature {heat:g}"
+    twin = ", and greedily" if evaluated.greedy and heat else ""
     idle = "; while RL draws nothing" if deploy.samplers.sglang else "; on seats RL leaves idle"
-    share = f"; one of RL's episodes in {evaluated.one_in} meanwhile" if evaluated.one_in else idle
+    share = f"; {evaluated.rollout_share:.1%} of RL's episodes meanwhile" if evaluated.rollout_share else idle
     share *= bool(phases.rl_steps_in_all)
     return f"{rounds}: {count(len(lanes.eval), 'instance')}{episodes} {how}{twin}{share}"

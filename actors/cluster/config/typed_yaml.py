@@ -7,7 +7,7 @@ line says which source, which full path, what was expected and which right key i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,9 +17,11 @@ from msgspec import inspect
 
 from actors.cluster.config.suggest import hint, nearest
 from runtime.errors import ConfigError
+from runtime.settings import out_of_bounds, parts
 from runtime.urls import masked
 
 T = TypeVar("T")
+Instead = Callable[..., str]  # (path, value) -> a clause, or nothing
 
 _FLOAT = re.compile(
     r"^[-+]?(?:\d[\d_]*\.?[\d_]*(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d[\d_]*(?:[eE][-+]?\d+)?|\.inf|\.nan)$"
@@ -118,8 +120,27 @@ class Placed(NamedTuple):
     who: str
 
 
-def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str, placed: Sequence[Placed] = ()) -> T:
-    """Plain `data` with `placed` and then `overrides` applied, as a `root`; `data` changes. Raises ConfigError."""
+class _Told(NamedTuple):
+    """What a message about a value may need."""
+
+    blame: Callable[[str], str]  # path -> which source set it
+    known: tuple[str, ...]  # every settable path
+    instead: Instead
+
+
+def build(
+    data: Any,
+    root: type[T],
+    overrides: Sequence[str] = (),
+    *,
+    source: str,
+    placed: Sequence[Placed] = (),
+    instead: Instead = lambda path, value=None: "",
+) -> T:
+    """Plain `data` with `placed` and then `overrides` applied, as a `root`; `data` changes. Raises ConfigError.
+
+    `instead` says what stands now in place of a key, or of a value, that is not known.
+    """
     if data is None:
         data = {}
     if not isinstance(data, dict):
@@ -131,7 +152,7 @@ def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: st
     for override in overrides:
         sources[_override(data, override)] = _said(override)
     shape = inspect.type_info(root)
-    _check(data, shape, "", lambda at: _blame(at, sources, source), tuple(paths(root)))
+    _check(data, shape, "", _Told(lambda at: _blame(at, sources, source), tuple(paths(root)), instead))
     try:
         return msgspec.convert(data, root)
     except ConfigError as error:  # of a struct's own check; it begins with the path
@@ -151,7 +172,7 @@ def paths(root: type) -> Iterator[str]:
 
 
 def _paths(shape: inspect.Type, at: str) -> Iterator[str]:
-    structs = [part for part in _parts(shape) if isinstance(part, inspect.StructType)]
+    structs = [part for part in parts(shape) if isinstance(part, inspect.StructType)]
     if not structs:
         yield at
         return
@@ -162,14 +183,6 @@ def _paths(shape: inspect.Type, at: str) -> Iterator[str]:
                 if path not in seen:
                     seen.add(path)
                     yield path
-
-
-def _parts(shape: inspect.Type) -> tuple[inspect.Type, ...]:
-    if isinstance(shape, inspect.UnionType):
-        return tuple(shape.types)
-    if isinstance(shape, inspect.Metadata):
-        return _parts(shape.type)
-    return (shape,)
 
 
 def _join(at: str, key: object) -> str:
@@ -224,32 +237,38 @@ def _is_item(key: str, there: list[Any]) -> bool:
     return key.isdecimal() and len(key) <= len(str(len(there))) and int(key) < len(there)
 
 
-def _check(data: Any, shape: inspect.Type, at: str, blame: Any, known: tuple[str, ...]) -> None:
-    parts = _parts(shape)
+def _check(data: Any, shape: inspect.Type, at: str, told: _Told) -> None:
+    shapes = parts(shape)
     if isinstance(data, dict):
-        structs = [part for part in parts if isinstance(part, inspect.StructType)]
-        struct = _chosen(structs, data, at, blame)
+        structs = [part for part in shapes if isinstance(part, inspect.StructType)]
+        struct = _chosen(structs, data, at, told)
         if struct is not None:
             fields = {field.encode_name: field for field in struct.fields}
             for key, value in data.items():
                 if key in fields:
                     _tag(value, fields[key])
-                    _check(value, fields[key].type, _join(at, key), blame, known)
+                    _check(value, fields[key].type, _join(at, key), told)
                 elif key != struct.tag_field:
                     full = _join(at, key)
-                    right = _of_others(key, structs, struct) or _right_key(full, list(fields), at, known)
-                    raise ConfigError(f"{blame(full)}: unknown key {full}; {right}")
-        for part in parts:
+                    right = told.instead(full) or _of_others(key, structs, struct)
+                    right = right or _right_key(full, list(fields), at, told.known)
+                    raise ConfigError(f"{told.blame(full)}: unknown key {full}; {right}")
+        for part in shapes:
             if isinstance(part, inspect.DictType):
                 for key, value in data.items():
-                    _check(value, part.value_type, _join(at, key), blame, known)
+                    _check(value, part.value_type, _join(at, key), told)
     elif isinstance(data, list):
-        for part in parts:
+        for part in shapes:
             if isinstance(part, inspect.ListType | inspect.VarTupleType):
                 for index, value in enumerate(data):
-                    _check(value, part.item_type, _join(at, index), blame, known)
+                    _check(value, part.item_type, _join(at, index), told)
+            elif isinstance(part, inspect.TupleType):
+                for index, (value, its) in enumerate(zip(data, part.item_types, strict=False)):
+                    _check(value, its, _join(at, index), told)
     else:
-        _check_choice(data, parts, at, blame)
+        for path, value, why in out_of_bounds(data, shape, at):
+            raise ConfigError(f"{told.blame(path)}: {path} is {value}: {why}")
+        _check_choice(data, shapes, at, told)
 
 
 def _of_others(key: object, structs: list[inspect.StructType], chosen: inspect.StructType) -> str:
@@ -266,7 +285,7 @@ def _tag(value: Any, field: inspect.Field) -> None:
         value.setdefault(config.tag_field, config.tag)
 
 
-def _chosen(structs: list[inspect.StructType], data: dict[Any, Any], at: str, blame: Any) -> inspect.StructType | None:
+def _chosen(structs: list[inspect.StructType], data: dict[Any, Any], at: str, told: _Told) -> inspect.StructType | None:
     if len(structs) <= 1:
         return structs[0] if structs else None
     tag_field = structs[0].tag_field or "type"
@@ -275,11 +294,12 @@ def _chosen(structs: list[inspect.StructType], data: dict[Any, Any], at: str, bl
     if str(wanted) not in tags:
         full = _join(at, tag_field)
         said = f"got {wanted}" if tag_field in data else "it is missing"
-        raise ConfigError(f"{blame(full)}: {full}: expected one of {', '.join(tags)}, {said}")
+        now = told.instead(full, wanted)
+        raise ConfigError(f"{told.blame(full)}: {full}: expected one of {', '.join(tags)}, {said}{now and '; ' + now}")
     return structs[tags.index(str(wanted))]
 
 
-def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, blame: Any) -> None:
+def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, told: _Told) -> None:
     choices: list[str] = []
     for part in parts:
         if isinstance(part, inspect.EnumType):
@@ -290,8 +310,9 @@ def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, blame: An
             return
     optional = any(isinstance(part, inspect.NoneType) for part in parts)
     if choices and str(data) not in choices and not (data is None and optional):
-        said = f"expected one of {', '.join(choices)}, got {data}"
-        raise ConfigError(f"{blame(at)}: {at}: {said}")
+        now = told.instead(at, data)
+        said = f"expected one of {', '.join(choices)}, got {data}{now and '; ' + now}"
+        raise ConfigError(f"{told.blame(at)}: {at}: {said}")
 
 
 def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:
@@ -299,6 +320,9 @@ def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) 
     best = nearest(word, siblings)
     if best is not None:
         return f"did you mean {_join(at, best)}?"
+    below = {path.rpartition(".")[2]: path for path in reversed(known) if at and path.startswith(f"{at}.")}
+    if (deeper := nearest(word, below, cutoff=0.8)) is not None:
+        return f"did you mean {below[deeper]}?"
     elsewhere = [path for path in known if path.rpartition(".")[2] == word]
     if elsewhere:
         return f"did you mean {elsewhere[0]}?"

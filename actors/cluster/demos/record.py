@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from actors.cluster import paths as places
-from actors.cluster.config import deploy_files, models, suites, typed_yaml
-from actors.cluster.config.schema import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig, refuse_expert_keys
+from actors.cluster.config import deploy_files, models, suites
+from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig, SeatsConfig
 from actors.cluster.runs import execute, experiment, resume, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.requests import Request
 from actors.cluster.runs.run_folder import RECORD
+from actors.desktop.seat_config import PromptConfig
 from actors.entropulse.config import EvaluationConfig
 from actors.replay.config import TaskRange, TasksConfig
 from apis.actions.spaces import routes_in
@@ -29,15 +30,15 @@ INSTANCES_PER_DEMO = 2  # tasks a suite lays out per demonstration wanted: failu
 # Flag -> what it is without being given, and the key of a deploy file that says the same.
 FLAGS: dict[str, tuple[Any, str]] = {
     "count": (64, "demos.count"),
-    "seats": (2, "desktops.seats"),
+    "seats": (2, "desktops.count"),
     "seed": (0, "run.seed"),
     "first": (0, "tasks.demo.0.first"),
     "routes": ([], "demos.routes"),
-    "actions": ("both", "desktops.actions"),
+    "actions": ("both", "prompt.action_space"),
     "noise": (0.0, "demos.noise"),
-    "form": ("compact", "desktops.form"),
-    "base": ("", "run.base"),
-    "max_steps": (12, "tasks.max_steps"),
+    "form": ("compact", "prompt.format"),
+    "base": ("", "model.path"),
+    "max_steps": (12, "tasks.max_turns"),
 }
 
 
@@ -53,7 +54,7 @@ def record(args: argparse.Namespace) -> int:
         if what and f"{RECORD} {what}" != label:
             was = label.removeprefix(f"{RECORD} ")
             raise ConfigError(f"{what}: recording {folder.name} was begun with {was}: leave it out")
-        deploy = typed_yaml.read(folder / "deploy.yaml", Deploy)
+        deploy = deploy_files.stored(folder)
     else:
         if not what:
             raise ConfigError("nothing to record: name a SUITE, tasks with --tasks ID ..., or --deploy FILE")
@@ -61,8 +62,6 @@ def record(args: argparse.Namespace) -> int:
         places.refuse_bad_name(name)
         folder = runs / name
         deploy = deploy_of(args)
-        if args.deploy:  # what the command says by flags is no key of a file
-            refuse_expert_keys(deploy, "demos record")
         label = f"{RECORD} {what}"
     request = Request(folder=folder, deploy=deploy, file=label, resume=args.resume)
     return runcommand.carry_out(request, execute.recording())
@@ -84,10 +83,12 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
-        run=RunConfig(seed=args.seed, base=str(models.of_flag(args.base, "--base")) if args.base else ""),
-        tasks=TasksConfig(demo=_listed(args), max_steps=args.max_steps),
+        run=RunConfig(seed=args.seed),
+        model=ModelConfig(path=str(models.of_flag(args.base, "--base")) if args.base else ""),
+        prompt=PromptConfig(format=args.form, action_space=args.actions),
+        tasks=TasksConfig(demo=_listed(args), max_turns=args.max_steps),
         demos=DemonstrationsConfig(count=args.count, noise=args.noise, routes=args.routes, attempts_per_demo=2.0),
-        desktops=SeatsConfig(seats=args.seats, spares=min(2, args.seats), form=args.form, actions=args.actions),
+        desktops=SeatsConfig(count=args.seats, warm_pool=min(2, args.seats)),
         evaluation=EvaluationConfig(enabled=False),
     )
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from actors.cluster import output
 from actors.cluster import paths as places
-from actors.cluster.config import deploy_files, models, typed_yaml
-from actors.cluster.config.schema import DemonstrationsConfig, Deploy, RunConfig, SeatsConfig
+from actors.cluster.config import deploy_files, models
+from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig
 from actors.cluster.runs import recordings, run_folder
+from actors.desktop.seat_config import PromptConfig
 from actors.replay.actor import LEDGER, SEGMENTS
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.demos.demo_files import Header
@@ -48,31 +49,31 @@ def take_in(args: argparse.Namespace) -> int:
                 " was recorded for with --base"
             )
         deploy = Deploy(
-            run=RunConfig(base=model if args.base else ""),
+            model=ModelConfig(path=model if args.base else ""),
             demos=DemonstrationsConfig(count=header.demos),
-            desktops=SeatsConfig(
-                form=next((form for form in FORMS if form == header.form), "compact"),
-                actions=next((space for space in SPACES if space == header.actions), "both"),
+            prompt=PromptConfig(
+                format=next((form for form in FORMS if form == header.form), "compact"),
+                action_space=next((space for space in SPACES if space == header.actions), "both"),
             ),
         )
     else:
         if args.base is not None:
             raise ConfigError(f"--base {args.base}: run {folder.name} has its own: leave it out")
-        deploy = typed_yaml.read(folder / "deploy.yaml", Deploy)
-        model = str(models.locate(deploy.run.base))
+        deploy = deploy_files.stored(folder)
+        model = str(models.locate(deploy.model.path))
     settings = LedgerSettings(
         seed=deploy.run.seed,
         train_tasks=[],
         demo_tasks=[],
-        max_steps=deploy.tasks.max_steps,
+        max_turns=deploy.tasks.max_turns,
         demos=DemosConfig(count=ALL),
         rules=ReplayConfig() if fresh else deploy.replay,
         # What a file does not say of itself, a new run's ledger does not say either.
         tokenizer=header.tokenizer if fresh else models.fingerprint(model),
-        form=header.form if fresh else deploy.desktops.form,
-        actions=header.actions if fresh else deploy.desktops.actions,
+        format=header.form if fresh else deploy.prompt.format,
+        action_space=header.actions if fresh else deploy.prompt.action_space,
     )
-    _refuse_foreign(source, header, models.fingerprint(model), deploy.desktops)
+    _refuse_foreign(source, header, models.fingerprint(model), deploy.prompt)
     if caution := recordings.caution(source):
         output.line(caution, to=sys.stderr)
     try:
@@ -118,9 +119,9 @@ def _into_new(
     return moved
 
 
-def _refuse_foreign(source: Path, header: Header, tokenizer: str, seats: SeatsConfig) -> None:
+def _refuse_foreign(source: Path, header: Header, tokenizer: str, prompt: PromptConfig) -> None:
     try:
-        demo_import.refuse_foreign(source, header, tokenizer=tokenizer, form=seats.form, actions=seats.actions)
+        demo_import.refuse_foreign(source, header, tokenizer=tokenizer, form=prompt.format, actions=prompt.action_space)
     except ComputerRLError as error:
         raise ConfigError(str(error)) from None
 

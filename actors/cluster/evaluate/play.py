@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import paths as places
-from actors.cluster.config import typed_yaml
-from actors.cluster.config.schema import Deploy
+from actors.cluster.config import deploy_files
+from actors.cluster.config.schema import ModelConfig
 from actors.cluster.evaluate import settings, show
 from actors.cluster.runs import compose, execute, progress, resume, run_folder
 from actors.cluster.runs import run as runcommand
@@ -58,7 +58,7 @@ def play(args: argparse.Namespace) -> int:
         ).resolve()
         weights = read_weights(folder)
         _refuse_other(args.model, weights, runs, folder.name)
-        deploy = typed_yaml.read(folder / "deploy.yaml", Deploy)
+        deploy = deploy_files.stored(folder)
     else:
         if args.model is None:
             raise ConfigError("nothing to evaluate: name a MODEL: base, a model folder, a run, or last")
@@ -74,7 +74,7 @@ def play(args: argparse.Namespace) -> int:
     if before is not None:
         show.like(deploy, before)  # what can't be compared is refused before anything is played
     version, kept = Version.parse(weights.version), _place(weights, folder)
-    deploy = msgspec.structs.replace(deploy, run=msgspec.structs.replace(deploy.run, base=kept))
+    deploy = msgspec.structs.replace(deploy, model=ModelConfig(path=kept))
 
     label = f"{run_folder.EVAL} {args.model}" if not args.resume else run_folder.read_record(folder).file
     request = Request(folder=folder, deploy=deploy, file=label, resume=args.resume)
@@ -183,14 +183,14 @@ async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
     """Fix the weights at every engine, then begin. A part that restarts is asked again."""
     deploy = plan.deploy
     for index in range(deploy.samplers.actors()):
-        pin = Pin(version=version, location=deploy.run.base)
+        pin = Pin(version=version, location=deploy.model.path)
         await system.ref(f"sampler/{index}", "progress").ask_until(pin, timeout_s=PIN_S, give_up_s=math.inf)
-    evaluated = deploy.evaluation
-    sampling = Sampling(temperature=evaluated.temperature, max_new_tokens=deploy.replay.max_new_tokens)
+    drawn = deploy.sampling
+    sampling = Sampling(temperature=drawn.eval_temperature, max_new_tokens=drawn.max_new_tokens)
     lanes = plan.lanes
     opening = OpenEval(
         round=ROUND, version=version, tasks=lanes.eval, task_set=lanes.task_set, sampling=sampling,
-        episodes=evaluated.episodes,
+        episodes=deploy.evaluation.episodes,
     )  # fmt: skip
     await system.ref("replay", "progress").ask_until(opening, timeout_s=execute.ASK_S, give_up_s=math.inf)
 

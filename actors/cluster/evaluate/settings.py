@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster.config import deploy_files, lanes, suites, typed_yaml
-from actors.cluster.config.schema import DemonstrationsConfig, Deploy, RunConfig
+from actors.cluster.config import deploy_files, lanes, suites
+from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
 from actors.cluster.runs import run_folder
 from actors.cluster.runs.weights import Weights
-from actors.desktop.config import HostsConfig
+from actors.desktop.config import SshConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import COLDEST, TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
@@ -81,27 +81,30 @@ def deploy_of(args: argparse.Namespace, weights: Weights) -> Deploy:
         raise ConfigError(f"--episodes {args.episodes}: greedy episodes repeat each other; add --decoding t=1")
     like = _like(args, weights)
     ids = _tasks(args, like)
-    seats = args.seats or min(like.desktops.seats, len(ids))
+    seats = args.seats or min(like.desktops.count, len(ids))
     return Deploy(
-        run=RunConfig(seed=args.seed, base=weights.folder, expert=True, log_level=like.run.log_level),
-        tasks=TasksConfig(eval=list(ids), max_steps=args.max_steps or like.tasks.max_steps),
+        run=RunConfig(seed=args.seed, log_level=like.run.log_level),
+        model=ModelConfig(path=weights.folder),
+        prompt=msgspec.structs.replace(like.prompt, format=args.form or like.prompt.format),
+        tasks=TasksConfig(eval=list(ids), max_turns=args.max_steps or like.tasks.max_turns),
         demos=DemonstrationsConfig(count=0),
         desktops=msgspec.structs.replace(
             like.desktops,
-            seats=seats,
-            hosts=min(like.desktops.hosts, seats),
-            spares=min(like.desktops.spares if isinstance(like.desktops.provider, HostsConfig) else 2, seats),
-            form=args.form or like.desktops.form,
+            count=seats,
+            processes=min(like.desktops.processes, seats),
+            warm_pool=min(like.desktops.warm_pool if isinstance(like.desktops.provider, SshConfig) else 2, seats),
         ),
         samplers=_samplers(like, args),
+        sampling=msgspec.structs.replace(like.sampling, eval_temperature=heat),
+        weight_sync=msgspec.structs.replace(like.weight_sync, transport="disk"),  # nothing is trained
         replay=like.replay,
         entropulse=EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
-        evaluation=EvaluationConfig(temperature=heat, episodes=args.episodes or 1),
+        evaluation=EvaluationConfig(episodes=args.episodes or 1),
     )
 
 
 def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
-    found = msgspec.structs.replace(like.samplers, attach=list(args.attach), publish="disk")  # nothing is trained
+    found = msgspec.structs.replace(like.samplers, attach=list(args.attach))
     if args.engine is None:
         if like.samplers.attach and not args.attach:
             gone = "not again, for they may serve another's training: name servers by --attach, or say --engine"
@@ -127,7 +130,7 @@ def _like(args: argparse.Namespace, weights: Weights) -> Deploy:
 
 
 def _of_run(run: Path) -> Deploy:
-    return typed_yaml.read(run / "deploy.yaml", Deploy)
+    return deploy_files.stored(run)
 
 
 def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.config import typed_yaml
+from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import criterion, evaluation_rounds
 from actors.cluster.runs.evaluation_rounds import Compared, Round
@@ -53,19 +53,19 @@ def like(deploy: Deploy, run: Path) -> Round:
 
     Raises ConfigError, also where `run` gave its agent other actions, another form of prompts or other room for steps.
     """
-    before = typed_yaml.read(run / "deploy.yaml", Deploy)
+    before = deploy_files.stored(run)
     for key, then, now in (
-        ("tasks.max_steps", before.tasks.max_steps, deploy.tasks.max_steps),
-        ("desktops.form", before.desktops.form, deploy.desktops.form),
-        ("desktops.actions", before.desktops.actions, deploy.desktops.actions),
+        ("tasks.max_turns", before.tasks.max_turns, deploy.tasks.max_turns),
+        ("prompt.format", before.prompt.format, deploy.prompt.format),
+        ("prompt.action_space", before.prompt.action_space, deploy.prompt.action_space),
     ):
         if then != now:
             raise ConfigError(f"--against: {run.name} played with {key} {then}, this evaluation with {now}")
-    wanted = (tasks.digest(str(task) for task in deploy.tasks.eval), deploy.evaluation.temperature)
+    wanted = (tasks.digest(str(task) for task in deploy.tasks.eval), deploy.sampling.eval_temperature)
     for one in reversed(evaluation_rounds.read_rounds(run)):
         if one.closed and (one.task_set, one.temperature, one.max_new_tokens) == (
             *wanted,
-            deploy.replay.max_new_tokens,
+            deploy.sampling.max_new_tokens,
         ):
             return one
     raise ConfigError(
@@ -83,9 +83,9 @@ def _document(
         "temperature": found.temperature,
         "max_new_tokens": found.max_new_tokens,
         "task_set": found.task_set,
-        "form": deploy.desktops.form,
-        "actions": deploy.desktops.actions,
-        "max_steps": deploy.tasks.max_steps,
+        "form": deploy.prompt.format,
+        "actions": deploy.prompt.action_space,
+        "max_steps": deploy.tasks.max_turns,
         "closed": found.closed,
         "intervals": _intervals(found.summary),
         "summary": found.summary,
@@ -105,7 +105,7 @@ def _print(weights: Weights, deploy: Deploy, found: Round, compared: Compared | 
     state = "" if found.closed else ", not finished"
     output.line(
         f"\n{weights.name}{at}: {summary.instances} instances (task set {found.task_set}), {found.decoding},"
-        f" form {deploy.desktops.form}, actions {deploy.desktops.actions},"
+        f" form {deploy.prompt.format}, actions {deploy.prompt.action_space},"
         f" {summary.episodes} episodes, {summary.faults} faults{state}\n"
     )
     never = evaluation_rounds.untrained_families()

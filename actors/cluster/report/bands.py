@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from actors.cluster.config import renamed
 from actors.cluster.config.schema import Deploy
 
 Series = Mapping[int, float]  # optimizer step -> value
@@ -47,22 +48,22 @@ def smooth(values: Sequence[float], window: int) -> list[float]:
 # What a run is asked to reach, or how long it may take, changes nothing of what it learns; nor where its seed's
 # demonstrations come from, or how soon a round is over.
 _ASIDE = (
-    ("run", ("seed", "require", "limit_s", "log_level", "expert")),
+    ("run", ("seed", "require", "limit_s", "log_level")),
     ("demos", ("source",)),
-    ("evaluation", ("one_in",)),
+    ("evaluation", ("rollout_share",)),
 )
 
 
 def key(deploy: Mapping[str, Any]) -> str:
     """What runs of one deploy file share whatever their seed: a digest of what it says beside the defaults.
 
-    A key that a later build adds, at its default, leaves the digest of older runs as it was.
+    A key that a later build adds, at its default, leaves the digest of older runs as it was; so does a new name.
     """
     plain, usual = (msgspec.json.decode(msgspec.json.encode(one)) for one in (deploy, Deploy()))
     for part, names in _ASIDE:
         for name in names:
             plain.get(part, {}).pop(name, None)
-    said = _beside(plain, usual)
+    said = _beside(*map(renamed.before, (plain, usual)))
     return hashlib.blake2b(msgspec.json.encode(said, order="sorted"), digest_size=8).hexdigest()
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from actors.cluster.config import typed_yaml
+from actors.cluster.config import deploy_files
 from actors.cluster.report import bands, episodes, history
 from actors.cluster.report.curves import Stretch
 from actors.cluster.report.episodes import Episode
@@ -22,7 +22,6 @@ from actors.cluster.runs import evaluation_rounds, ledgers, run_folder
 from actors.cluster.runs.evaluation_rounds import Compared, Round
 from actors.replay.database import queries
 from actors.replay.values import Phase
-from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 
 OF_STEPS = frozenset(("batch_taken", "demo_strata", "episode_ended", "group_ended"))
@@ -197,9 +196,9 @@ def key_of(path: Path, deploy: dict[str, Any]) -> str:
     if not deploy:
         return path.name
     record, _ = record_of(path)
-    run = deploy.get("run", {})
-    if record and (record.experiment or record.cloned) and record.cloned_in in Path(run.get("base", "")).parts:
-        deploy = {**deploy, "run": {**run, "base": run_folder.CLONING}}
+    weights = deploy.get("model", {}).get("path", "")
+    if record and (record.experiment or record.cloned) and record.cloned_in in Path(weights).parts:
+        deploy = {**deploy, "model": {"path": run_folder.CLONING}}
         if record.cloned_in in Path((demos := deploy.get("demos", {})).get("source", "")).parts:
             deploy["demos"] = {**demos, "source": run_folder.CLONING, "count": 0}
     return bands.key(deploy)
@@ -207,11 +206,7 @@ def key_of(path: Path, deploy: dict[str, Any]) -> str:
 
 def deploy_of(path: Path) -> dict[str, Any]:
     """The deploy file of the run at `path`, plain and with every default written out; empty where there is none."""
-    file = path / "deploy.yaml"
-    found = typed_yaml.plain(file, str(file)) if file.is_file() else {}
-    if not isinstance(found, dict):
-        raise ConfigError(f"{file}: expected keys and values at the top")
-    return found
+    return deploy_files.stored_plain(path) if (path / deploy_files.STORED).is_file() else {}
 
 
 def _switches(path: Path) -> list[Switch]:

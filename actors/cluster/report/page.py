@@ -43,7 +43,7 @@ READING = (
     "A line with a band is the mean of the seeds with the lowest and the highest one, over the steps that all have.",
     "A group is the episodes of one task in one batch. Groups whose rewards are all equal (zero_variance) and groups"
     " that were too old (stale), broken (lost) or overtaken by a change of phase (phase_closed) teach nothing.",
-    "A step is one batch; with learner.epochs above 1 it is that many optimizer steps. Entropy is in nats, at"
+    "A step is one batch; with learner.rl.epochs above 1 it is that many optimizer steps. Entropy is in nats, at"
     " temperature 1, but as sampled (over the answers of all training episodes) at the temperature they were drawn at.",
     "Mismatch compares the policy that is trained with the one that acted; on the"
     " newest weights it measures nothing but arithmetic, on older ones staleness too.",

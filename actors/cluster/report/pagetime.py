@@ -72,4 +72,4 @@ def _steps(run: RunData) -> Markup | None:
     if not rows:
         return None
     head = ("Phase", "Steps", *(part.removesuffix("_s") for part in PARTS))
-    return table(head, rows, "Seconds of a step by part, mean; with `learner.epochs` of all its passes")
+    return table(head, rows, "Seconds of a step by part, mean; with `learner.rl.epochs` of all its passes")

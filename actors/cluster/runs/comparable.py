@@ -23,7 +23,7 @@ def annealed(deploy: Deploy) -> dict[str, float] | None:
     Rounds are those of RL and of its pulses; a round named after an RL step is played within the stay that made it.
     None where stays end by their curves, for then no plan says when.
     """
-    phases, every = deploy.entropulse, deploy.evaluation.every_steps
+    phases, every = deploy.entropulse, deploy.evaluation.interval
     fewest, most = pulses(phases)
     if fewest != most or not deploy.evaluation.enabled:
         return None
@@ -32,8 +32,8 @@ def annealed(deploy: Deploy) -> dict[str, float] | None:
     begun = stay = 0
     for done in range(1, total + 1):
         counted = stay < most
-        limit = phases.rl_steps if counted else total - begun
-        share = learning_rate(config, Phase.RL, done - begun - 1, limit) / config.rl_lr
+        limit = phases.rl_steps_per_phase if counted else total - begun
+        share = learning_rate(config, Phase.RL, done - begun - 1, limit) / config.rl.lr
         if every and done % every == 0:
             found[f"rl{done}"] = share
         if done == total:
@@ -42,7 +42,7 @@ def annealed(deploy: Deploy) -> dict[str, float] | None:
             begun, stay = done, stay + 1
             if phases.pulse == "full" and every:
                 last = learning_rate(config, Phase.PULSE, phases.pulse_steps - 1, phases.pulse_steps)
-                found[f"after_pulse{stay}"] = last / config.pulse_lr
+                found[f"after_pulse{stay}"] = last / config.sft.pulse_lr
     return found
 
 
@@ -69,12 +69,12 @@ def _apart(one: str, first: Deploy, two: str, second: Deploy) -> list[str]:
         return said
     shared = [name for name in rates if name in others and name != AFTER_BC]
     if not shared:
-        said.append(f"{one} and {two} share no round of RL: set evaluation.every_steps")
+        said.append(f"{one} and {two} share no round of RL: set evaluation.interval")
     for name in shared:
         if abs(rates[name] - others[name]) > _ALIKE:
             said.append(
                 f"{one} and {two} have annealed otherwise before round {name}: to {rates[name]:.2f} and"
-                f" {others[name]:.2f} of RL's rate; learner.rl_cycle with lr_schedule anneals all alike"
+                f" {others[name]:.2f} of RL's rate; learner.rl.lr_cycle_steps with lr_schedule anneals all alike"
             )
             break
     return said
@@ -85,11 +85,11 @@ def _unseen(name: str, deploy: Deploy) -> str:
     rounds, phases = annealed(deploy), deploy.entropulse
     if rounds is None or phases.pulse != "full" or not (most := pulses(phases)[1]):
         return ""
-    stays = [number * phases.rl_steps for number in range(1, most + 1)]
+    stays = [number * phases.rl_steps_per_phase for number in range(1, most + 1)]
     missing = next((step for step in stays if f"rl{step}" not in rounds), None)
     if missing is None:
         return ""
     return (
         f"{name} has no round between RL step {missing} and its pulse, so what the pulse alone is worth is not"
-        f" measured: evaluation.every_steps {phases.rl_steps} has one before each"
+        f" measured: evaluation.interval {phases.rl_steps_per_phase} has one before each"
     )

@@ -120,9 +120,9 @@ def _ranges(names: list[str]) -> str:
 def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     """The plan of `deploy`. Raises ConfigError for tasks, models or numbers that don't fit together."""
     try:
-        model = str(models.locate(deploy.run.base))
+        model = str(models.locate(deploy.model.path))
     except ConfigError as error:
-        raise ConfigError(f"run.base: {error}") from None
+        raise ConfigError(f"model.path: {error}") from None
     _refuse_beyond_context(deploy, Path(model))
     lanes = lanes_of(deploy.tasks)
     _refuse_idle_phases(deploy, lanes)
@@ -141,10 +141,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
             name="rank/0",
             factory="actors.learner.rank:RankActor",
             config=RankSettings(
-                optim=learner.optim(),
-                threads=learner.threads,
-                sft_threads=learner.sft_threads,
-                reference=learner.kl_coef > 0,
+                learner=learner,
             ),
             host=RANK_HOST,
         ),
@@ -152,7 +149,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
             name="learner",
             factory="actors.learner.actor:LearnerActor",
             config=LearnerSettings(
-                learner=learner, base=model, seed=deploy.run.seed, samplers=samplers, groups=_groups(deploy)
+                learner=learner, model=model, seed=deploy.run.seed, samplers=samplers, groups=_groups(deploy)
             ),
         ),
         *_samplers(deploy, model, samplers),
@@ -160,22 +157,19 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
             name="entropulse",
             factory="actors.entropulse.actor:EntropulseActor",
             config=EntropulseSettings(
-                phases=deploy.entropulse,
+                entropulse=deploy.entropulse,
                 evaluation=deploy.evaluation,
+                sampling=deploy.sampling,
+                demos=deploy.demos.ledger(),
                 eval_tasks=lanes.eval,
                 task_set=lanes.task_set,
-                demos=deploy.demos.count,
-                demo_attempts=int(deploy.demos.count * deploy.demos.attempts_per_demo),
-                max_new_tokens=deploy.replay.max_new_tokens,
                 samplers=samplers,
-                apart=deploy.samplers.sglang,
-                resample_rounds=deploy.demos.resample_rounds,
-                resample_bc_steps=deploy.demos.resample_bc_steps,
+                single_version=deploy.samplers.single_version,
             ),
         ),
         *_seats(deploy, model, samplers),
     ]
-    threads = str(learner.threads)
+    threads = str(learner.rl.threads)
     hosts = (
         HostSpec(
             name=RANK_HOST,
@@ -197,7 +191,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
 
 def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     """The plan of a run that only records demonstrations: the ledger and the seats. Raises ConfigError like `plan`."""
-    model = str(models.locate(deploy.run.base))
+    model = str(models.locate(deploy.model.path))
     lanes = lanes_of(deploy.tasks)
     stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), tuple(_seats(deploy, model, [])))
     return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=_desktop_hosts(deploy), stages=stages)
@@ -207,7 +201,7 @@ def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: 
     """The plan of a run that only plays an evaluation round: the ledger, samplers that serve the base model as
     `version`, and the seats. Raises ConfigError like `plan`.
     """
-    model = str(models.locate(deploy.run.base))
+    model = str(models.locate(deploy.model.path))
     lanes = lanes_of(deploy.tasks)
     samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
     later = (*_samplers(deploy, model, samplers, version), *_seats(deploy, model, samplers))
@@ -225,7 +219,7 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         except ConfigError as error:
             raise ConfigError(f"demos.source: {error}") from None
         recordings.refuse_unfit(deploy, Path(source), tokenizer, lanes.eval)
-    space = deploy.desktops.actions
+    space = deploy.prompt.action_space
     refuse_undoable(lanes.train, space, "train")
     refuse_undoable(lanes.demo, space, "demo")
     pool = demopool.pool_of(deploy.demos, space)
@@ -235,21 +229,22 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         seed=deploy.run.seed,
         train_tasks=lanes.train,
         demo_tasks=lanes.demo,
-        max_steps=deploy.tasks.max_steps,
+        max_turns=deploy.tasks.max_turns,
         demos=msgspec.structs.replace(deploy.demos.ledger(), source=source),
         rules=deploy.replay,
+        sampling=deploy.sampling,
         incarnation=incarnation,
         tokenizer=tokenizer,
-        form=deploy.desktops.form,
-        actions=space,
+        format=deploy.prompt.format,
+        action_space=deploy.prompt.action_space,
         demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes, space),
         demo_members=demopool.members_of(lanes.demo, pool, space),
         train_kinds=[kind_of(task) for task in lanes.train] if deploy.replay.curriculum != "none" else [],
-        rl_steps=deploy.entropulse.rl_steps_in_all,
-        eval_one_in=deploy.evaluation.one_in,
-        eval_apart=deploy.samplers.sglang,
-        keeps_optimizer=deploy.entropulse.pulse == "reference_reset",
-        signal=deploy.learner.advantage,
+        rl_steps_in_all=deploy.entropulse.rl_steps_in_all,
+        rollout_share=deploy.evaluation.rollout_share,
+        single_version=deploy.samplers.single_version,
+        pulse=deploy.entropulse.pulse,
+        advantage=deploy.learner.rl.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
 
@@ -286,37 +281,37 @@ def _refuse_out_of_reach(deploy: Deploy) -> None:
 
 def _refuse_beyond_context(deploy: Deploy, model: Path) -> None:
     """Raise ConfigError where an answer may be so long that the model has no room for a question."""
-    context, longest = read_architecture(model).context, deploy.replay.max_new_tokens
+    context, longest = read_architecture(model).context, deploy.sampling.max_new_tokens
     if longest >= context:
         raise ConfigError(
-            f"replay.max_new_tokens is {longest}: it counts from 1 to {context - 1}, for the model of run.base takes"
-            f" {context} tokens, prompt and answer together"
+            f"sampling.max_new_tokens is {longest}: it counts from 1 to {context - 1}, for the model of model.path"
+            f" takes {context} tokens, prompt and answer together"
         )
 
 
 def _refuse_shared_round(deploy: Deploy) -> None:
     """Raise ConfigError where a round is to get a share of RL's episodes from engines that hold one version."""
-    if deploy.samplers.sglang and deploy.evaluation.one_in:
+    if deploy.samplers.single_version and deploy.evaluation.rollout_share:
         raise ConfigError(
-            f"evaluation.one_in is {deploy.evaluation.one_in}, and SGLang holds one version: its rounds are played"
-            " while RL draws nothing; set evaluation.one_in to 0"
+            f"evaluation.rollout_share is {deploy.evaluation.rollout_share}, and SGLang holds one version: its rounds"
+            " are played while RL draws nothing; set evaluation.rollout_share to 0"
         )
 
 
 def _groups(deploy: Deploy) -> GroupSettings | None:
     """How weights go by collective, if they do."""
-    samplers, engine = deploy.samplers, deploy.samplers.engine
-    if samplers.publish != "collective":
+    samplers, engine, sync = deploy.samplers, deploy.samplers.engine, deploy.weight_sync
+    if sync.transport != "collective":
         return None
     started = isinstance(engine, SglangConfig) and not samplers.attach
     whole = not any(name.replace("_", "-") in TENSOR_PARALLEL for name in getattr(engine, "options", {}))
     same = isinstance(engine, SglangConfig) and engine.dtype == deploy.learner.dtype
     return GroupSettings(
-        address=samplers.publish_address,
+        address=sync.address,
         backend="gloo" if samplers.device == "cpu" else "nccl",
-        bucket=samplers.publish_unit == "bucket",
+        unit=sync.unit,
         checksums=started and whole and same and samplers.device == "cpu",
-        join_s=samplers.publish_join_s,
+        join_s=sync.join_s,
     )
 
 
@@ -328,7 +323,13 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
             name=name,
             factory="actors.sampler.actor:SamplerActor",
             config=SamplerSettings(
-                samplers=deploy.samplers, model=model, attach=url, gpus=gpus, version=version, hung_after_s=hung_s
+                samplers=deploy.samplers,
+                weight_sync=deploy.weight_sync,
+                model=model,
+                attach=url,
+                gpus=gpus,
+                version=version,
+                hung_after_s=hung_s,
             ),
         )
         for name, url, gpus in zip(names, attached, deploy.samplers.gpus or [""] * len(names), strict=True)
@@ -345,14 +346,14 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
     patience_s = deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S
     configs = [
         DesktopSeat(
-            seat=msgspec.structs.replace(desktops.seat(), generate_timeout_s=patience_s),
-            desktops=desktops.of_one_host(deploy.replay.reservation_s, index),
-            tokenizer=model,
+            seat=msgspec.structs.replace(desktops.seat(deploy.prompt), generate_timeout_s=patience_s),
+            desktops=desktops.of_one_host(deploy.replay.lease_s, index),
+            model=model,
             samplers=[ROUTER] if len(samplers) > 1 else samplers,
-            demo_noise=deploy.demos.noise,
-            pool=demopool.pool_of(deploy.demos, desktops.actions),
+            noise=deploy.demos.noise,
+            demonstrators=demopool.pool_of(deploy.demos, deploy.prompt.action_space),
         )
-        for index in range(desktops.hosts)
+        for index in range(desktops.processes)
     ]
     return [
         ActorSpec(
@@ -361,7 +362,7 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
             config=configs[desktops.host_of(k)],
             host=_desktop_host(desktops.host_of(k)),
         )
-        for k in range(desktops.seats)
+        for k in range(desktops.count)
     ]
 
 
@@ -371,11 +372,13 @@ def sums_of(deploy: Deploy) -> tuple[shares.Sum, ...]:
     desktops = deploy.desktops
     if not isinstance(desktops.provider, SandboxConfig):
         return ()
-    return tuple(shares.sums(desktops.provider, desktops.seats, desktops.ready, shares.room()))
+    return tuple(shares.sums(desktops.provider, desktops.count, desktops.ready, shares.room()))
 
 
 def _desktop_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
-    return tuple(HostSpec(name=_desktop_host(i), env={"OMP_NUM_THREADS": "1"}) for i in range(deploy.desktops.hosts))
+    return tuple(
+        HostSpec(name=_desktop_host(i), env={"OMP_NUM_THREADS": "1"}) for i in range(deploy.desktops.processes)
+    )
 
 
 def _desktop_host(index: int) -> str:

@@ -7,30 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
+from actors.cluster.config.schema import RequireConfig
 from actors.cluster.runs.evaluation_rounds import Compared
 from actors.replay.messages import EvalFigures, Figures, Phase
 from actors.replay.statistics.intervals import Gain
-from runtime.errors import ConfigError
-
-
-class RequireConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What must have happened, else the run's exit status is 1."""
-
-    bc_steps: int = 0  # optimizer steps of behaviour cloning
-    rl_steps: int = 0  # steps of RL, each a batch of groups whose rewards differ
-    gain: float | None = None  # success of the last evaluation minus that of the first, share of all tasks
-    gain_above: float | None = None  # the 95 % interval of the paired gain over trained families lies above this
-
-    def __post_init__(self) -> None:
-        for name in ("bc_steps", "rl_steps"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"run.require.{name} is {getattr(self, name)}: it counts, from 0")
-        for name in ("gain", "gain_above"):
-            value = getattr(self, name)
-            if value is not None and not -1 <= value <= 1:
-                raise ConfigError(f"run.require.{name} is {value}: a difference of shares, from -1 to 1")
 
 
 def unmet(require: RequireConfig, figures: Figures, gains: Sequence[Compared] = ()) -> list[str]:

@@ -136,7 +136,7 @@ async def follow(
     """
     started, revision = time.monotonic(), -1
     replay = system.ref("replay", "progress")
-    meter = progress.Meter(plan.deploy.desktops.seats)
+    meter = progress.Meter(plan.deploy.desktops.count)
     if begin is not None:
         await begin()
     while True:
@@ -184,7 +184,7 @@ async def _watch_recording(system: ActorSystem, plan: Plan, shown: progress.Disp
     def over(figures: Figures) -> bool:
         if figures.demo_left is not None:  # with strata the ledger says so, as begun tasks get all their attempts
             return figures.demo_left == 0
-        return figures.demos >= demos.count or figures.demo_attempts >= int(demos.count * demos.attempts_per_demo)
+        return figures.demos >= demos.count or figures.demo_attempts >= demos.attempts
 
     figures = await follow(system, plan, shown, over)
     shown.note(_counted(figures.demo_strata))

@@ -15,28 +15,16 @@ from typing import Any, cast
 import msgspec
 
 from actors.cluster.config import deploy_files, typed_yaml
-from actors.cluster.config.schema import Deploy, refuse_expert_keys
+from actors.cluster.config.schema import Deploy, DeployFile, RequireConfig
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs.criterion import RequireConfig
 from actors.cluster.runs.run_folder import CLONING, RECORDING, Asked
 from actors.entropulse.config import EvaluationConfig
 from actors.learner.config import LearnerConfig
 from runtime.errors import ConfigError
 
 SEED = "run.seed"
-# Of the learner, what cloning does not ask for, and what changes no more than the rounding.
-_OF_RL = (
-    "rl_lr", "rl_warmup_steps", "rl_cycle", "pulse_lr", "advantage", "advantage_std", "negative_scale", "policy",
-    "epochs", "clip_low", "clip_high", "dual_clip", "mismatch_cap", "kl_coef", "checkpoint_every", "threads",
-    "sft_threads",
-)  # fmt: skip
-
-
-class ExperimentFile(Deploy, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A deploy file with what differs between its runs."""
-
-    arms: dict[str, dict[str, Any]] = {}  # name -> path -> value
-    seeds: list[int] = []
+# Of the names of keys that digests are made under: a digest under others says nothing.
+NAMES = "2"
 
 
 class OneRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,13 +63,13 @@ def _footing(deploy: Deploy) -> bytes:
 
 def _demonstrated(deploy: Deploy) -> dict[str, object]:
     """What decides what is demonstrated, and how, but for the recording that it may be taken from."""
-    later = {"source": "", "resample_rounds": 0, "resamples": 1, "resample_bc_steps": 0}
-    desktops = {name: getattr(deploy.desktops, name) for name in ("form", "actions", "settle_ms")}
+    later = {"source": "", "resample_rounds": 0, "resample_attempts": 1, "resample_bc_steps": 0}
     return {
-        "run": {"base": deploy.run.base},
-        "tasks": {"demo": deploy.tasks.demo, "max_steps": deploy.tasks.max_steps},
+        "model": msgspec.to_builtins(deploy.model),
+        "prompt": msgspec.to_builtins(deploy.prompt),
+        "tasks": {"demo": deploy.tasks.demo, "max_turns": deploy.tasks.max_turns},
         "demos": msgspec.to_builtins(msgspec.structs.replace(deploy.demos, **later)),
-        "desktops": desktops,
+        "desktops": {"settle_ms": deploy.desktops.settle_ms},
     }
 
 
@@ -102,10 +90,11 @@ def _cloning(deploy: Deploy) -> bytes:
 
 def cloning_of(deploy: Deploy) -> dict[str, object]:
     """Key -> value of all that decides how weights are cloned, but for the seed and for where a recording lies."""
-    learner = msgspec.structs.replace(deploy.learner, **{name: getattr(LearnerConfig(), name) for name in _OF_RL})
-    if learner.sft_lr_schedule is not None:
-        learner = msgspec.structs.replace(learner, lr_schedule=learner.sft_lr_schedule)  # cloning has its own
-    again = ("resample_rounds", "resamples", "resample_bc_steps")
+    usual, change = LearnerConfig(), msgspec.structs.replace
+    # A pulse's rate comes later, and threads change no more than the rounding.
+    sft = change(deploy.learner.sft, pulse_lr=usual.sft.pulse_lr, threads=usual.sft.threads)
+    learner = change(deploy.learner, rl=usual.rl, sft=sft, checkpoint_every=usual.checkpoint_every)
+    again = ("resample_rounds", "resample_attempts", "resample_bc_steps")
     # Longer answers than may be drawn are not learned from, whoever gave them.
     drawn = ("max_new_tokens", *(("temperature",) if deploy.demos.resample_rounds else ()))
     found = _demonstrated(deploy)
@@ -113,7 +102,8 @@ def cloning_of(deploy: Deploy) -> dict[str, object]:
         **found,
         "demos": {**cast(dict[str, object], found["demos"]), **{name: getattr(deploy.demos, name) for name in again}},
         "learner": msgspec.to_builtins(learner),
-        "replay": {name: getattr(deploy.replay, name) for name in ("samples_per_step", *drawn)},
+        "replay": {"sft_batch_size": deploy.replay.sft_batch_size},
+        "sampling": {name: getattr(deploy.sampling, name) for name in drawn},
         "entropulse": {"bc_steps": deploy.entropulse.bc_steps},
     }
 
@@ -171,7 +161,7 @@ def expand(
     for arm, changes in arms_said.items() if isinstance(arms_said, dict) else ():
         if not isinstance(changes, dict):
             raise ConfigError(f"{file}: arms.{arm}: an arm gives values to keys, {{}} to none, and not {changes!r}")
-    typed_yaml.build(copy.deepcopy(data), ExperimentFile, overrides, source=file)
+    deploy_files.build(copy.deepcopy(data), DeployFile, overrides, source=file)
     found: Mapping[str, Mapping[str, Any]] = data.pop("arms", None) or {}
     listed: list[int] = data.pop("seeds", None) or []
     for arm in found:
@@ -208,7 +198,7 @@ def settings_of(file: str, arm: str) -> str:
     arms = arms if isinstance(arms, dict) else {}
     data.pop("seeds", None)
     said = msgspec.json.encode((data, arms.get(arm)), order="sorted")
-    return hashlib.sha256(said).hexdigest()[:16]
+    return f"{NAMES}:{hashlib.sha256(said).hexdigest()[:16]}"
 
 
 def resumed(file: str, name: str, begun: Asked | None, said: Asked) -> Asked:
@@ -246,8 +236,7 @@ def _one(
 ) -> OneRun:
     name, changes = arm
     placed = [*(typed_yaml.Placed(path, value, f"{file}: arms.{name}") for path, value in changes.items()), *seeded]
-    deploy = typed_yaml.build(copy.deepcopy(data), Deploy, overrides, source=file, placed=copy.deepcopy(placed))
-    refuse_expert_keys(deploy, f"{file}: arms.{name}" if name else file)
+    deploy = deploy_files.build(copy.deepcopy(data), Deploy, overrides, source=file, placed=copy.deepcopy(placed))
     return OneRun(arm=name, seed=deploy.run.seed, changes=dict(changes), deploy=deploy)
 
 

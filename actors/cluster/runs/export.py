@@ -13,8 +13,7 @@ from pathlib import Path
 
 from actors.cluster import output
 from actors.cluster import paths as places
-from actors.cluster.config import typed_yaml
-from actors.cluster.config.schema import Deploy
+from actors.cluster.config import deploy_files
 from actors.cluster.runs import criterion, evaluation_rounds, run_folder
 from actors.cluster.runs.evaluation_rounds import Round
 from actors.cluster.runs.experiment import SEED
@@ -95,7 +94,7 @@ def _origin(weights: Weights) -> str:
         return f"A copy of the model {output.clean(weights.name)}.\n"
     run = Path(weights.run)
     record = run_folder.read_record(run)
-    deploy = typed_yaml.read(run / "deploy.yaml", Deploy)
+    deploy = deploy_files.stored(run)
     said = record.asked.overrides if record.asked else []
     words = run_folder.Asked(
         arms=[record.arm] if record.arm not in ("", run_folder.RECORDING, run_folder.CLONING) else [],
@@ -111,7 +110,7 @@ def _origin(weights: Weights) -> str:
         f"{how} by `{output.clean(shlex.join(command))}`: run {output.clean(record.name)} of {record.started}, seed"
         f" {record.seed}, build {record.build}, weights {weights.version} ({output.clean(weights.at)}). Form"
         f" of prompts:"
-        f" {deploy.desktops.form}. Actions: {MEANING[deploy.desktops.actions]}.\n"
+        f" {deploy.prompt.format}. Actions: {MEANING[deploy.prompt.action_space]}.\n"
     )
 
 

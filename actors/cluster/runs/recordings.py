@@ -128,7 +128,7 @@ def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str, held_out: Collectio
     """
     header = header_of(path)
     try:
-        refuse_foreign(path, header, tokenizer=tokenizer, form=deploy.desktops.form, actions=deploy.desktops.actions)
+        refuse_foreign(path, header, tokenizer=tokenizer, form=deploy.prompt.format, actions=deploy.prompt.action_space)
     except LedgerError as error:
         raise ConfigError(f"demos.source: {error}") from None
     if header.demos < deploy.demos.count and not deploy.tasks.demo:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster import paths as places
-from actors.cluster.config import deploy_files, typed_yaml
+from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import experiment, resume, run_folder, weights
 from actors.cluster.runs import recordings as demosource
@@ -65,7 +65,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def begins(self) -> Deploy:
         """The settings it has, or begins with when the runs before it have ended."""
         if self.resume and self.experiment:
-            return typed_yaml.read(self.folder / "deploy.yaml", Deploy)
+            return deploy_files.stored(self.folder)
         deploy, change = self.deploy, msgspec.structs.replace
         if self.recording is not None:
             deploy = change(deploy, demos=change(deploy.demos, source=str(self.recording.resolve())))
@@ -109,7 +109,11 @@ def _resumed(args: argparse.Namespace, said: Asked) -> Request:
     resume.refuse_given(args, ["cloned"], "a run goes on with what it has")
     folder, settings = resume.run_of(Path(args.runs), args.name, args.file), experiment.settings_of(args.file, "")
     was, goes_on = run_folder.read_record(folder).settings, "goes on as it was begun (--set changes it)"
-    warning = f"{args.file} has changed since: run {folder.name} {goes_on}" if was not in ("", settings) else ""
+    warning = (
+        f"{args.file} has changed since: run {folder.name} {goes_on}"
+        if was.startswith(experiment.NAMES) and was != settings
+        else ""
+    )
     return Request(
         folder=folder, deploy=resume.settings(folder, said.overrides), file=args.file, resume=True,
         changed=bool(said.overrides), settings=settings, asked=said, warning=warning,
@@ -173,4 +177,4 @@ def _refuse_others(runs: Path, name: str, file: str, said: Asked) -> None:
             was = f"was begun with {f'--cloned {asked.cloned}' if asked.cloned else 'cloning of its own'}"
         if was:
             raise ConfigError(f"--name {name}: experiment {name} {was}; give another --name")
-    resume.refuse_changed(file, known)
+    resume.refuse_changed(file, runs, known)

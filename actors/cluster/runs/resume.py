@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster.config import deploy_files, typed_yaml
-from actors.cluster.config.schema import Deploy, refuse_expert_keys
+from actors.cluster.config import deploy_files
+from actors.cluster.config.schema import Deploy, ModelConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import experiment, ledgers, run_folder, weights
-from actors.cluster.runs.run_folder import Asked, RunRecord
+from actors.cluster.runs.run_folder import CLONING, RECORDING, Asked, RunRecord
 from actors.learner.folders import CHECKPOINTS, newest_known
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER
@@ -30,11 +30,13 @@ from runtime.errors import ConfigError, StoreError
 CLONED = "--cloned"
 AFTER = "after_bc"  # the round that is played on what was cloned
 LAST = "last"
+# What the file says to an arm's run, and no recording or cloning before it changes.
+_AS_BEGUN = ("prompt", "tasks", "desktops", "samplers", "sampling", "weight_sync", "learner", "evaluation")
 # What tasks, groups and weights of a run's first part were made with.
 FIXED = (
-    "run.seed", "run.base", "desktops.form", "desktops.actions", "learner.advantage", "learner.dtype",
+    "run.seed", "model.path", "prompt.format", "prompt.action_space", "learner.rl.advantage", "learner.dtype",
 )  # fmt: skip
-TRAINING = ("tasks.train", "tasks.demo", "demos", "learner", "entropulse")  # nothing to a run that is trained
+TRAINING = ("tasks.train", "tasks.demo", "demos", "learner", "entropulse", "weight_sync")  # nothing to a trained run
 
 
 def flag_of(name: str) -> str:
@@ -89,7 +91,7 @@ def experiment_of(runs: Path, name: str | None, file: str) -> tuple[str, Asked |
     if name not in names:
         raise ConfigError(f"--name {name}: no such experiment of {file} in {runs}; {hint(name, set(names))}")
     of_it = [record for record in mine if record.experiment == name]
-    refuse_changed(file, of_it)
+    refuse_changed(file, runs, of_it)
     begun = [record.asked for record in of_it if record.asked]
     return name, functools.reduce(Asked.joined, begun) if begun else None
 
@@ -99,21 +101,31 @@ def _of_file(runs: Path, file: str) -> list[RunRecord]:
     return [record for _, record in run_folder.all_runs(runs) if deploy_files.same(record.found, file)]
 
 
-def refuse_changed(file: str, known: Sequence[RunRecord]) -> None:
+def refuse_changed(file: str, runs: Path, known: Sequence[RunRecord]) -> None:
     """Raise ConfigError where the file says something else by now to a run of an experiment."""
     for record in known:
-        if record.settings and record.settings != experiment.settings_of(file, record.arm):
+        if record.settings and _has_changed(file, runs / record.name, record):
             raise ConfigError(
                 f"{file}: it has changed since {record.name} was begun with it, and what is begun now would differ;"
                 " undo the change, or begin another experiment with another --name"
             )
 
 
+def _has_changed(file: str, folder: Path, record: RunRecord) -> bool:
+    if record.settings.startswith(experiment.NAMES):
+        return record.settings != experiment.settings_of(file, record.arm)
+    # A digest made under the old names of keys: what the run itself has stored is compared in its place.
+    if record.arm in (RECORDING, CLONING) or not (folder / deploy_files.STORED).is_file():
+        return False
+    overrides, arms = record.asked.overrides if record.asked else [], [record.arm] if record.arm else []
+    ours = experiment.expand(file, overrides, arms=arms, seeds=[record.seed])[0].deploy
+    theirs = deploy_files.stored(folder)
+    return any(getattr(ours, part) != getattr(theirs, part) for part in _AS_BEGUN)
+
+
 def settings(folder: Path, overrides: Sequence[str]) -> Deploy:
     """The settings of the run in `folder` with `overrides`. Raises ConfigError."""
-    file = folder / "deploy.yaml"
-    before, after = (typed_yaml.read(file, Deploy, said) for said in ([], overrides))
-    refuse_expert_keys(after, str(file))
+    before, after = (deploy_files.stored(folder, said) for said in ([], overrides))
     for key in FIXED:
         was = attrgetter(key)(before)
         if attrgetter(key)(after) != was:
@@ -154,7 +166,7 @@ def from_cloned(name: str, runs: Path, deploy: Deploy) -> Deploy:
     cloning differs in."""
     path = cloned_in(name, runs)
     record = run_folder.read_record(path)
-    theirs = typed_yaml.read(path / "deploy.yaml", Deploy)
+    theirs = deploy_files.stored(path)
     if not theirs.entropulse.bc_steps and (record.experiment or record.cloned):
         raise ConfigError(f"{CLONED} {name}: it began from what {record.cloned_in} had cloned: name that")
     if (key := experiment.first_difference(experiment.cloning_of(theirs), experiment.cloning_of(deploy))) is not None:
@@ -182,7 +194,8 @@ def after_cloning(deploy: Deploy, folder: str, run: Path) -> Deploy:
     source, count = (str(run), demonstrations(str(run))) if again else ("", 0)
     return change(
         deploy,
-        run=change(deploy.run, base=folder, require=change(deploy.run.require, bc_steps=0)),
+        run=change(deploy.run, require=change(deploy.run.require, bc_steps=0)),
+        model=ModelConfig(path=folder),
         demos=change(deploy.demos, source=source, count=count, resample_rounds=0),
         replay=deploy.replay if again else change(deploy.replay, pulse_demos=0),
         entropulse=change(phases, bc_steps=0),
@@ -205,7 +218,7 @@ def checkpoint(folder: Path) -> str:
         trained, digests = ledgers.checkpoint_digests(folder, [version for version, _ in found])
         version, location, digest = newest_known(found, digests, trained)
         if location is None:
-            return "none: begins from run.base"
+            return "none: begins from model.path"
         checkpoints.verify(location, digest)
     except StoreError as error:
         raise ConfigError(str(error)) from error

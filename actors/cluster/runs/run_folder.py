@@ -20,6 +20,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster import paths as places
+from actors.cluster.config import renamed
 from actors.cluster.config.suggest import hint
 from actors.replay.database.ledger_file import LEDGER
 from runtime.errors import ConfigError
@@ -278,11 +279,15 @@ def _describe(by: Owner | None) -> str:
 def read_record(path: Path) -> RunRecord:
     """The record of the run at `path`. Raises ConfigError when there is none or it is broken."""
     try:
-        return msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
+        found = msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
     except OSError as error:
         raise ConfigError(f"{path} is no run folder: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path / 'run.json'} is broken: {error}") from None
+    if found.asked is not None:
+        overrides = [now for said in found.asked.overrides for now in renamed.override(said)]
+        found.asked = msgspec.structs.replace(found.asked, overrides=overrides)
+    return found
 
 
 def is_run(path: Path) -> bool:

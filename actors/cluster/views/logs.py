@@ -16,8 +16,7 @@ import msgspec
 
 import actors
 from actors.cluster import output
-from actors.cluster.config import typed_yaml
-from actors.cluster.config.schema import Deploy
+from actors.cluster.config import deploy_files
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import run_folder
 from runtime.errors import ConfigError
@@ -95,8 +94,8 @@ def expected_actors(path: Path) -> list[str]:
     file = path / "deploy.yaml"
     if not file.is_file():
         return []
-    deploy = typed_yaml.read(file, Deploy)
-    seats = [f"desktop/{k}" for k in range(deploy.desktops.seats)]
+    deploy = deploy_files.stored(path)
+    seats = [f"desktop/{k}" for k in range(deploy.desktops.count)]
     samplers = [f"sampler/{k}" for k in range(deploy.samplers.actors())]
     router = ["router"] * (len(samplers) > 1)
     return ["replay", "rank/0", "learner", *samplers, *router, "entropulse", *seats]

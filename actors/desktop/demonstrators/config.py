@@ -1,4 +1,4 @@
-"""Who may demonstrate: what the deploy file says of the pool, and who takes a step that nobody in particular takes.
+"""Who may demonstrate: what the deploy file says of demonstrators, and who takes each step of a shared attempt.
 
 Invariant: data and pure choices. A key is named by its environment variable, it never stands in a file or a log.
 """
@@ -7,57 +7,72 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Literal
-
-import msgspec
+from typing import Annotated, ClassVar, Literal
 
 from apis.prompts.compact import Form
 from runtime.errors import ConfigError
+from runtime.settings import Section, key
 from runtime.urls import refuse_bad_url
 
 RESERVED = ("mixed", "policy", "")  # what the ledger says in place of a member's name
 
 
-class OracleMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="oracle"):
+class OracleMember(Section, frozen=True, kw_only=True, tag="oracle"):
     """The program that knows the task, sound or careless."""
 
-    name: str  # in logs and strata
-    route: str = ""  # "gui", "api" or "mixed"; "": drawn for each attempt
-    noise: float = 0.0  # how often it takes a harmless wrong step and recovers
-    haste: float = 0.0  # how often, before a step, it claims to be done whether it is or not
+    AT: ClassVar[str] = "demos.demonstrators"
 
-    def __post_init__(self) -> None:
-        for key in ("noise", "haste"):
-            if not 0 <= getattr(self, key) < 1:
-                share = f"{getattr(self, key):g}"
-                raise ConfigError(f"demos.pool: {self.name}: {key} is {share}, it is a share from 0 to below 1")
+    name: Annotated[str, key("Names the demonstrator in logs and strata.", advanced=True)]
+    route: Annotated[
+        Literal["", "gui", "api", "mixed"],
+        key("Chooses the route of its actions: gui, api or mixed. Empty draws one per attempt.", advanced=True),
+    ] = ""
+    noise: Annotated[
+        float, key("Sets the share of steps before which it takes a harmless wrong step.", advanced=True, ge=0, lt=1)
+    ] = 0.0
+    haste: Annotated[
+        float, key("Sets the share of steps before which it claims to be done.", advanced=True, ge=0, lt=1)
+    ] = 0.0
 
 
-class EndpointMember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="endpoint"):
+class EndpointMember(Section, frozen=True, kw_only=True, tag="endpoint"):
     """A model behind a server that speaks the OpenAI chat completions protocol."""
 
-    name: str  # in logs and strata
-    url: str  # up to and including the version, as in https://example.org/v1
-    model: str  # as the endpoint calls it
-    key_env: str = ""  # environment variable that holds the key; "": none is sent
-    temperature: float = 1.0  # of its answers
-    form: Form = "paper"  # of the prompt it is sent; its answer is put into the run's own form
-    max_tokens: int = 1024  # of one answer
-    length_key: Literal["max_tokens", "max_completion_tokens"] = (
-        "max_tokens"  # newer OpenAI models take the second only
+    AT: ClassVar[str] = "demos.demonstrators"
+
+    name: Annotated[str, key("Names the demonstrator in logs and strata.", advanced=True)]
+    url: Annotated[str, key("Gives the server's URL with its version, as in https://example.org/v1.", advanced=True)]
+    model: Annotated[str, key("Names the model as the endpoint calls it.", advanced=True)]
+    key_env: Annotated[
+        str, key("Names the environment variable that holds the key. Empty sends none.", advanced=True)
+    ] = ""
+    temperature: Annotated[float, key("Sets the temperature of its answers.", advanced=True, ge=0)] = 1.0
+    format: Annotated[
+        Form,
+        key("Chooses the format of its prompts. Its answers are put into prompt.format.", advanced=True),
+    ] = "paper"
+    max_tokens: Annotated[int, key("Limits one answer, in tokens.", advanced=True, ge=1)] = 1024
+    length_key: Annotated[
+        Literal["max_tokens", "max_completion_tokens"],
+        key("Chooses the request's field for that limit. Newer OpenAI models take only the second.", advanced=True),
+    ] = "max_tokens"
+    timeout_s: Annotated[float, key("Limits one try, in seconds.", advanced=True, gt=0)] = 60.0
+    retries: Annotated[int, key("Limits the tries after a failed one.", advanced=True, ge=0)] = 3
+    first_backoff_s: Annotated[
+        float, key("Waits this long before the second try, in seconds. Each later wait doubles.", advanced=True, ge=0)
+    ] = 0.5
+    longest_backoff_s: Annotated[float, key("Limits the wait between two tries, in seconds.", advanced=True, ge=0)] = (
+        20.0
     )
-    timeout_s: float = 60.0  # one try
-    retries: int = 3  # after a failed try
-    first_backoff_s: float = 0.5  # before the second try; doubled before each next
-    longest_backoff_s: float = 20.0  # between two tries
-    concurrent: int = 4  # requests at the same time from one process of desktops
+    concurrent: Annotated[
+        int, key("Limits the requests at the same time from one process of desktops.", advanced=True, ge=1)
+    ] = 4
 
     def __post_init__(self) -> None:
-        at = f"demos.pool: {self.name}"
+        super().__post_init__()
+        at = f"demos.demonstrators: {self.name}"
         refuse_bad_url(self.url, f"{at}: url", "name the environment variable of a key by key_env")
-        if self.timeout_s <= 0 or self.retries < 0 or self.concurrent < 1 or self.max_tokens < 1:
-            raise ConfigError(f"{at}: timeout_s is above 0, retries from 0, concurrent and max_tokens from 1")
-        if not 0 <= self.first_backoff_s <= self.longest_backoff_s:
+        if self.first_backoff_s > self.longest_backoff_s:
             raise ConfigError(f"{at}: first_backoff_s is from 0 to longest_backoff_s")
 
 
@@ -69,9 +84,11 @@ def refuse_bad_pool(pool: Sequence[Member]) -> None:
     seen: set[str] = set()
     for member in pool:
         if member.name in RESERVED or "/" in member.name:
-            raise ConfigError(f"demos.pool: {member.name!r} names no member: not mixed or policy, and no slash in it")
+            raise ConfigError(
+                f"demos.demonstrators: {member.name!r} names no member: not mixed or policy, and no slash in it"
+            )
         if member.name in seen:
-            raise ConfigError(f"demos.pool: {member.name} is there twice")
+            raise ConfigError(f"demos.demonstrators: {member.name} is there twice")
         seen.add(member.name)
 
 

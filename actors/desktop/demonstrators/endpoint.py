@@ -74,7 +74,7 @@ def key_of(member: EndpointMember, environment: Mapping[str, str]) -> str:
         return ""
     key = environment.get(member.key_env, "")
     if not key:
-        raise ConfigError(f"demos.pool: {member.name}: key_env names {member.key_env}, which is not set")
+        raise ConfigError(f"demos.demonstrators: {member.name}: key_env names {member.key_env}, which is not set")
     return key
 
 

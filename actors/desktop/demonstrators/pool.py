@@ -170,7 +170,7 @@ class _EndpointVoice:
 
     async def say(self, asked: Question) -> Said:
         observation, history = asked.observation, self._remembered(asked.history)
-        if self._member.form == "paper":
+        if self._member.format == "paper":
             messages = render_paper(
                 self._instruction, observation.app, history, observation, asked.last, space=self._space
             )
@@ -183,8 +183,8 @@ class _EndpointVoice:
         except EndpointDown as error:
             raise DesktopFault("demonstrator_unavailable", str(error), "sampler") from error
         self._said[asked.step] = spoken(found.text).said.strip() or NOTHING
-        action = heard(found.text, observation, asked=self._member.form, cut=found.cut)
-        told = retell(found.text, observation, asked=self._member.form, wanted=self._form, cut=found.cut)
+        action = heard(found.text, observation, asked=self._member.format, cut=found.cut)
+        told = retell(found.text, observation, asked=self._member.format, wanted=self._form, cut=found.cut)
         return Said(told, action.reason if isinstance(action, Refusal) else "")
 
     def _remembered(self, history: list[Turn]) -> list[Turn]:
@@ -192,6 +192,6 @@ class _EndpointVoice:
         turns = []
         for step, turn in enumerate(history):
             line = turn.line or "refused"
-            others = f"```python\n{line}\n```" if self._member.form == "paper" else line
+            others = f"```python\n{line}\n```" if self._member.format == "paper" else line
             turns.append(msgspec.structs.replace(turn, answer=self._said.get(step, others)))
         return turns

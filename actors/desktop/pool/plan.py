@@ -29,7 +29,7 @@ class PoolPlan:
         """How many boots to start now."""
         if now < self._not_before:
             return 0
-        lacking = self._config.spares + self.waiting - self.ready - self.booting
+        lacking = self._config.warm_pool + self.waiting - self.ready - self.booting
         if self.probing and not self.booting:
             lacking = max(1, lacking)
         # After a failure one boot tries the ground.

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from actors.desktop import events
-from actors.desktop.config import DesktopsConfig, HostsConfig, PoolConfig
+from actors.desktop.config import DesktopsConfig, PoolConfig, SshConfig
 from actors.desktop.faults import Culprit, FaultCause, fault, judge
 from actors.desktop.link import GuestLink, LinkDown, seen_of
 from actors.desktop.pool.host_quarantine import PoolQuarantine
@@ -87,7 +87,7 @@ class Pool:
     async def open(cls, config: DesktopsConfig, run_dir: Path, log: Log | None = None) -> Pool:
         """The configured provider with a pool before it. Raises ConfigError."""
         provider: Provider
-        if isinstance(config.provider, HostsConfig):
+        if isinstance(config.provider, SshConfig):
             provider = HostsProvider(config.provider)
             spec = DesktopSpec(width=config.screen.width, height=config.screen.height)
         else:

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 import asyncssh
 import msgspec
 
-from actors.desktop.config import HostsConfig, MachineConfig
+from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
@@ -203,11 +203,11 @@ class _Session(msgspec.Struct):
 class HostsProvider(Provider):
     """Spreads desktops over the configured machines, the least used first, those where a boot has just failed last."""
 
-    def __init__(self, config: HostsConfig) -> None:
+    def __init__(self, config: SshConfig) -> None:
         if not config.machines:
             raise ConfigError("desktops.provider.machines is empty")
         self._machines = [_Machine(machine) for machine in config.machines]
-        self._free = asyncio.Semaphore(config.seats)
+        self._free = asyncio.Semaphore(config.desktops)
         self._sessions: dict[str, _Session] = {}
 
     async def boot(self, spec: DesktopSpec) -> Desktop:
@@ -221,7 +221,7 @@ class HostsProvider(Provider):
         except TimeoutError:
             raise fault(FaultCause.NO_SPARE, "all seats of all machines are taken") from None
         now = asyncio.get_running_loop().time()
-        free = (one for one in self._machines if one.used < one.config.seats)
+        free = (one for one in self._machines if one.used < one.config.desktops)
         machine = min(free, key=lambda one: (now < one.failed + RESTS_S, one.used))
         machine.used += 1
         token = os.urandom(8).hex()

@@ -92,7 +92,7 @@ class Publisher:
             ranks=group.ranks,
             address=settings.address,
             backend=settings.backend,
-            bucket=settings.bucket,
+            bucket=settings.unit == "bucket",
             checksums=settings.checksums,
             form_s=settings.form_s,
             send_s=settings.send_s,

@@ -19,6 +19,7 @@ from actors.replay.rules import groups
 from actors.replay.rules.groups import Ending, GroupState, GroupStatus, Slot, SlotState
 from actors.replay.rules.staleness import Lineages
 from actors.replay.rules.strata import strata
+from actors.replay.values import Sampling
 from runtime.logs.events import Event
 from runtime.messaging.message import Version
 
@@ -79,6 +80,11 @@ class Book:
     def rows(self, sql: str, *values: Any) -> list[Row]:
         """All rows."""
         return self._connection.execute(sql, values).fetchall()
+
+    def train_sampling(self) -> Sampling:
+        """How answers of RL and of demonstrations are drawn."""
+        drawn = self.settings.sampling
+        return Sampling(temperature=drawn.temperature, max_new_tokens=drawn.max_new_tokens)
 
     def number(self, sql: str, *values: Any) -> int:
         """The first column of the first row as a number; 0 when there is none."""
@@ -172,12 +178,16 @@ class Book:
 
         All that are left of RL where the stays that follow go on with this one's optimizer, and so with its rate.
         """
-        goes_on = self.settings.keeps_optimizer and stay.phase is Phase.RL and self.settings.rl_steps is not None
+        goes_on = (
+            self.settings.pulse == "reference_reset"
+            and stay.phase is Phase.RL
+            and self.settings.rl_steps_in_all is not None
+        )
         return self._left(stay) if goes_on else self.step_limit(stay)
 
     def _left(self, stay: Stay) -> int | None:
         """Steps that other stays leave `stay` of the total; None where there is none."""
-        total = self.settings.rl_steps
+        total = self.settings.rl_steps_in_all
         if stay.phase is not Phase.RL or total is None:
             return None
         made = self.number(

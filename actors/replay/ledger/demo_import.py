@@ -27,9 +27,10 @@ from runtime.storage.segments import SegmentStore
 def label(book: Book) -> None:
     """Write down, once, what the ledger's demonstrations are made with, and which observations its desktops show."""
     observed.opened(book, labelled=book.meta("form") is not None)
-    for key in ("tokenizer", "form", "actions"):
+    made = book.settings
+    for key, value in (("tokenizer", made.tokenizer), ("form", made.format), ("actions", made.action_space)):
         if not book.meta(key):
-            book.set_meta(key, getattr(book.settings, key))
+            book.set_meta(key, value)
 
 
 def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) -> DemosMoved:
@@ -46,7 +47,7 @@ def import_demos(book: Book, path: Path, segments: SegmentStore, run_dir: Path) 
     lost: list[PayloadLost] = []
     header, found = demo_files.read(path, lost.append)
     made_for = book.settings
-    refuse_foreign(path, header, tokenizer=made_for.tokenizer, form=made_for.form, actions=made_for.actions)
+    refuse_foreign(path, header, tokenizer=made_for.tokenizer, form=made_for.format, actions=made_for.action_space)
     held = {row["digest"] for row in book.rows("SELECT digest FROM imports")}
     later = bool(held)
     if book.counter("demo_attempts"):
@@ -83,10 +84,10 @@ def refuse_foreign(path: Path, header: Header, *, tokenizer: str, form: str, act
             f"{path} was recorded with tokenizer {header.tokenizer}, the model has {tokenizer}: record anew"
         )
     if header.form and form and header.form != form:
-        raise LedgerError(f"{path} was recorded in form {header.form}, desktops.form is {form}: record anew")
+        raise LedgerError(f"{path} was recorded in form {header.form}, prompt.format is {form}: record anew")
     if header.actions and actions and header.actions != actions:
         raise LedgerError(
-            f"{path} was recorded with actions {header.actions}, desktops.actions is {actions}: record anew"
+            f"{path} was recorded with actions {header.actions}, prompt.action_space is {actions}: record anew"
         )
 
 
@@ -119,7 +120,7 @@ def _add(book: Book, demo: Demo, steps: list[StepRef]) -> None:
         slot=0,
         seed=0,
         sampling=Sampling(temperature=1.0, max_new_tokens=0),
-        max_steps=len(steps),
+        max_turns=len(steps),
         pin=None,
         phase=PhaseRef(phase=stay.phase, index=stay.idx),
         route=demo.route,

@@ -10,7 +10,7 @@ from actors.replay import events
 from actors.replay.database.transaction import Book, Row
 from actors.replay.ledger import task_quarantine
 from actors.replay.ledger.eval_rounds import Work
-from actors.replay.messages import Lane, Phase, Sampling
+from actors.replay.messages import Lane, Phase
 from actors.replay.rules import admission, cold_start, strata
 from actors.replay.rules.cold_start import Shown, Stage, Tally
 from actors.replay.rules.reservoir import nth_of_epochs
@@ -22,12 +22,12 @@ _COLUMNS = {Stage.FIRST: "first", Stage.MIXED: "mixed", Stage.POLICY: "policy"}
 def rules_of(book: Book) -> cold_start.Rules | None:
     """How tasks are tried; None where demonstrations are recorded without strata."""
     demos = book.settings.demos
-    if not demos.attempts:
+    if not demos.attempts_per_task:
         return None
     return cold_start.Rules(
-        attempts=demos.attempts,
+        attempts=demos.attempts_per_task,
         mixed=demos.mixed_attempts,
-        resamples=demos.resamples,
+        resamples=demos.resample_attempts,
         retries=book.rules.retries,
     )
 
@@ -102,7 +102,7 @@ def _openable(book: Book, rules: cold_start.Rules, live: list[Shown]) -> tuple[s
     mine = [shown for shown in able if not cold_start.set_aside(shown, rules, 0)]
     pending = sum(rules.attempts - shown.first.tries for shown in mine)
     opened = book.number("SELECT COUNT(*) FROM shown WHERE imported = 0")
-    most = int(demos.count * demos.attempts_per_demo)
+    most = demos.attempts
     if not cold_start.may_open(
         book.counter("demos"), pending, opened, count=demos.count, most=most, attempts=rules.attempts
     ):  # fmt: skip
@@ -135,7 +135,7 @@ def _attempt(book: Book, shown: Shown, stage: Stage) -> Work:
         task=shown.task,
         slot=slot,
         seed=stable_seed(seed, "demo", shown.task, stage, number),
-        sampling=Sampling(temperature=book.rules.temperature, max_new_tokens=book.rules.max_new_tokens),
+        sampling=book.train_sampling(),
         member=member,
     )
 

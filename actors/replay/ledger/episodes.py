@@ -27,7 +27,6 @@ from actors.replay.messages import (
     Release,
     Reservation,
     Reserve,
-    Sampling,
     StepRef,
 )
 from actors.replay.rules import admission, groups, strata
@@ -85,9 +84,9 @@ def _next(book: Book, wish: Reserve) -> Reservation | None:
     # A round takes what training leaves idle: between batches, and while a pulse or the end of a stay plays nothing.
     # Where training always has work, it is given a share only if the user says so: its curve then has points sooner.
     # Engines that hold one version play rounds where RL draws nothing any more, or it would wait for them.
-    apart = book.settings.eval_apart
+    single = book.settings.single_version
     waits = eval_rounds.wait(book)
-    train = stay.phase is Phase.RL and (waits or not apart)
+    train = stay.phase is Phase.RL and (waits or not single)
     train_first = train and not _rounds_turn(book)
     if train_first and (found := _next_slot(book, stay)) is not None:
         return _hand_out(book, wish, stay, found)
@@ -102,9 +101,10 @@ def _next(book: Book, wish: Reserve) -> Reservation | None:
 
 def _rounds_turn(book: Book) -> bool:
     """Whether an open round comes before training: all of the last episodes handed out were for training."""
-    run = book.settings.eval_one_in - 1
-    if run < 1:
+    share = book.settings.rollout_share
+    if not share:
         return False
+    run = round(1 / share) - 1
     last = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
     found = book.number("SELECT COUNT(*) FROM reservations WHERE token > ? AND lane = ?", last - run, Lane.TRAIN)
     return found == run
@@ -120,7 +120,7 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: eval_rounds.Work) -> 
         slot=work.slot,
         seed=work.seed,
         sampling=work.sampling,
-        max_steps=book.settings.max_steps,
+        max_turns=book.settings.max_turns,
         pin=work.pin,
         phase=stay.ref,
         route=work.route,
@@ -131,7 +131,7 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: eval_rounds.Work) -> 
         "INSERT INTO reservations(token, request_id, seat, lane, task, stay, group_id, round_id, slot, state,"
         " expires, reply) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 'out', ?, ?)",
         token, wish.request_id, wish.seat, work.lane, work.task, stay.idx, work.group, work.round_id, work.slot,
-        book.now + book.rules.reservation_s, msgspec.msgpack.encode(reservation),
+        book.now + book.rules.lease_s, msgspec.msgpack.encode(reservation),
     )  # fmt: skip
     task_quarantine.handed_out(book, work.task, token)
     return reservation
@@ -144,7 +144,7 @@ def _next_demo(book: Book) -> eval_rounds.Work | None:
     rows = book.rows("SELECT reply FROM reservations WHERE state = 'out' AND lane = ?", Lane.DEMO)
     out = [_reservation(row) for row in rows]
     attempts = book.counter("demo_attempts")
-    most = int(demos.count * demos.attempts_per_demo)
+    most = demos.attempts
     if not book.settings.demo_tasks or not admission.demos_wanted(
         demos.count, book.counter("demos"), len(out), attempts + len(out), most
     ):
@@ -168,7 +168,7 @@ def _next_demo(book: Book) -> eval_rounds.Work | None:
                 task=task,
                 slot=number,
                 seed=stable_seed(seed, "demo", number),
-                sampling=_train_sampling(book),
+                sampling=book.train_sampling(),
                 # Where a pool is declared, its members take the place of routes.
                 route="" if book.settings.demo_members else one.route,
                 member=one.route if book.settings.demo_members else "",
@@ -207,12 +207,8 @@ def _next_slot(book: Book, stay: Stay) -> eval_rounds.Work | None:
         group=group,
         slot=slot,
         seed=stable_seed(book.settings.seed, "train", group, slot),
-        sampling=_train_sampling(book),
+        sampling=book.train_sampling(),
     )
-
-
-def _train_sampling(book: Book) -> Sampling:
-    return Sampling(temperature=book.rules.temperature, max_new_tokens=book.rules.max_new_tokens)
 
 
 def commit(book: Book, msg: Commit) -> Done:
@@ -301,11 +297,11 @@ def _fill_slot(book: Book, row: Row, steps: list[StepRef]) -> None:
 def _settle(book: Book, group_id: int) -> None:
     """End or complete an open group whose slots have changed."""
     group, slots = book.group(group_id), book.slots(group_id).values()
-    if groups.is_lost(slots, book.rules.group_min):
+    if groups.is_lost(slots, book.rules.min_group_size):
         book.end_group(group, Ending.LOST)
     elif groups.is_complete(slots):
         # A trajectory's reward is its verifier's verdict; a step's also needs the step to be well formed.
-        reward = "e.success" if book.settings.signal == "trajectory" else "e.success AND s.well_formed"
+        reward = "e.success" if book.settings.advantage == "trajectory" else "e.success AND s.well_formed"
         rewards = book.rows(
             f"SELECT {reward} FROM episodes e JOIN steps s ON s.token = e.token WHERE e.group_id = ?",  # noqa: S608
             group_id,

@@ -48,9 +48,9 @@ def wait(book: Book) -> bool:
     Between two stays in RL, too: what follows a stay's last step may be another, which is not to wait for a round.
     """
     stay = book.stay()
-    if not book.settings.eval_apart or stay.phase is not Phase.RL or book.step_limit(stay) == 0:
+    if not book.settings.single_version or stay.phase is not Phase.RL or book.step_limit(stay) == 0:
         return False
-    total = book.settings.rl_steps
+    total = book.settings.rl_steps_in_all
     made = book.steps_by_phase().get(Phase.RL, 0)
     return total is None or made < total
 
@@ -101,7 +101,7 @@ def next_task(book: Book) -> Work | None:
         "SELECT t.round_id, t.n, t.task, r.name, r.version, r.temperature, r.max_new_tokens, r.tasks "
         "FROM round_tasks t JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' "
         "AND t.task NOT IN (SELECT value FROM json_each(?)) AND (? OR r.version = ?) ORDER BY t.round_id, t.n LIMIT 1",
-        json.dumps(list(unplayable)), not book.settings.eval_apart, oldest and oldest["version"],
+        json.dumps(list(unplayable)), not book.settings.single_version, oldest and oldest["version"],
     )  # fmt: skip
     if row is None:
         return None

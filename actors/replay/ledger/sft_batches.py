@@ -117,7 +117,7 @@ def _places(book: Book, stay: Stay) -> list[tuple[int, int]]:
                     unreadable += 1
                     continue
                 length = msgspec.msgpack.decode(row["ref"], type=StepRef).response_tokens
-                if length <= book.rules.max_new_tokens:
+                if length <= book.settings.sampling.max_new_tokens:
                     places.append((token, row["n"]))
                 else:
                     longest, too_long = max(longest, length), too_long + 1
@@ -127,9 +127,9 @@ def _places(book: Book, stay: Stay) -> list[tuple[int, int]]:
                 " changed (event payloads_unreadable); put them back, or begin a new run"
             )
         if too_long:
-            most = book.rules.max_new_tokens
+            most = book.settings.sampling.max_new_tokens
             if not places:
-                raise LedgerError(f"no answer to learn fits replay.max_new_tokens {most}: the longest has {longest}")
+                raise LedgerError(f"no answer to learn fits sampling.max_new_tokens {most}: the longest has {longest}")
             book.emit(events.ANSWERS_TOO_LONG, left_out=too_long, learned=len(places), longest=longest, most=most)
         book.pool = (stay.root, places)
     return book.pool[1]
@@ -142,7 +142,7 @@ def draw(book: Book, stay: Stay, batch: int) -> list[StepRef]:
         return []
     seed = stable_seed(book.settings.seed, "minibatches", stay.root)
     refs = []
-    for pick in minibatch(len(places), batch, book.rules.samples_per_step, seed):
+    for pick in minibatch(len(places), batch, book.rules.sft_batch_size, seed):
         row = book.row("SELECT ref FROM steps WHERE token = ? AND n = ?", *places[pick])
         assert row is not None
         refs.append(msgspec.msgpack.decode(row["ref"], type=StepRef))

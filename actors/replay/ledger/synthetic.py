@@ -35,7 +35,7 @@ _STEP = StepRef(
     surprisal=4.0,
 )
 _REPLY = Reservation(
-    token=1, lane=Lane.TRAIN, task=TASKS[0], group="1", slot=0, seed=1, max_steps=12, pin=None,
+    token=1, lane=Lane.TRAIN, task=TASKS[0], group="1", slot=0, seed=1, max_turns=12, pin=None,
     sampling=Sampling(temperature=1.0, max_new_tokens=96), phase=PhaseRef(phase=Phase.RL, index=1),
 )  # fmt: skip
 
@@ -43,7 +43,7 @@ _REPLY = Reservation(
 def settings() -> LedgerSettings:
     """Of the ledger, and of whoever opens it again."""
     return LedgerSettings(
-        seed=1, train_tasks=TASKS, demo_tasks=[], max_steps=12, demos=DemosConfig(count=0), rules=RULES,
+        seed=1, train_tasks=TASKS, demo_tasks=[], max_turns=12, demos=DemosConfig(count=0), rules=RULES,
         incarnation="bench",
     )  # fmt: skip
 

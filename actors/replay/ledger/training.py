@@ -151,7 +151,7 @@ def _lease(
 
 def _joined(book: Book, stay: Stay) -> int:
     """Steps of the stays of RL that `stay` follows at once, where a reset renews nothing but the reference."""
-    if not book.settings.keeps_optimizer or stay.phase is not Phase.RL:
+    if book.settings.pulse != "reference_reset" or stay.phase is not Phase.RL:
         return 0
     before = takewhile(lambda found: found.phase is Phase.RL, book.path()[1:])
     return sum(book.steps_in(found.root) for found in before)

@@ -13,7 +13,7 @@ import msgspec
 from actors.errors import EngineGone
 from actors.learner.messages import JoinGroup, PassGroup, Ticket, WriteWeights
 from actors.sampler import events
-from actors.sampler.config import SamplersConfig
+from actors.sampler.config import WeightSyncConfig
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.messages import Weights
 from actors.sampler.weights.latest import Latest, there
@@ -29,8 +29,8 @@ WRITE_S = 300.0  # as long as the learner gives its rank
 class Joining:
     """Asks for places."""
 
-    def __init__(self, ctx: Context, samplers: SamplersConfig) -> None:
-        self._ctx, self._join_s = ctx, samplers.publish_join_s
+    def __init__(self, ctx: Context, weight_sync: WeightSyncConfig) -> None:
+        self._ctx, self._join_s = ctx, weight_sync.join_s
         self._asked: Latest | None = None  # for a place in whose group was asked last
 
     def wanted(self, latest: Latest) -> bool:

@@ -67,7 +67,7 @@ class Loader:
             if written is not None:
                 latest = await written(latest)
             await check_digest(latest)
-        mode, ticket, way, missed = self._settings.updating, None, "disk", ""
+        mode, ticket, way, missed = self._settings.in_flight, None, "disk", ""
         if ask is not None and mode != "drain":  # it goes on drawing while it waits for the others
             ticket, latest = await _placed(latest, ask, written)
         async with self._drained() if mode == "drain" else contextlib.nullcontext():
@@ -131,7 +131,7 @@ class Loader:
     @property
     def _flush(self) -> bool:
         # A cache that running responses use can't be flushed; they go on with what the old weights made of it.
-        return self._settings.updating != "in_place"
+        return self._settings.in_flight != "in_place"
 
     async def _from_disk(self, client: EngineClient, latest: Latest, *, check: bool) -> None:
         if check:

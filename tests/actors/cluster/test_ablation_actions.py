@@ -12,7 +12,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.checks.tasks.live import wishes_for
 from actors.cluster.config import demonstrators, suites
-from actors.cluster.config.schema import DemonstrationsConfig, Deploy, refuse_expert_keys
+from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.demos import record
 from actors.cluster.runs import compose, experiment, recordings
@@ -43,17 +43,17 @@ def test_the_arms_differ_in_their_actions_alone_and_three_seeds_meet_each() -> N
     runs = experiment.expand(FILE)
     assert {(one.arm, one.seed) for one in runs} == {(arm, seed) for arm in SPACES for seed in (0, 1, 2)}
     for one in runs:
-        assert one.deploy.desktops.actions == one.arm
-        desktops = msgspec.structs.replace(one.deploy.desktops, actions="gui")
+        assert one.deploy.prompt.action_space == one.arm
+        prompt = msgspec.structs.replace(one.deploy.prompt, action_space="gui")
         run = msgspec.structs.replace(one.deploy.run, seed=0)
-        assert msgspec.structs.replace(one.deploy, desktops=desktops, run=run) == runs[0].deploy
+        assert msgspec.structs.replace(one.deploy, prompt=prompt, run=run) == runs[0].deploy
 
 
 def test_each_arm_demonstrates_within_its_actions_and_as_often_as_the_others() -> None:
     counts = set()
     for one in experiment.expand(FILE, seeds=[0]):
         ledger, seat = planned(one.deploy)
-        assert ledger.actions == seat.seat.actions == one.arm
+        assert ledger.action_space == seat.seat.action_space == one.arm
         assert ledger.demo_routes == dict.fromkeys(FAMILIES, ROUTES[one.arm])
         kinds = strata.strata(ledger.demo_tasks, ledger.demo_routes)
         assert ledger.demos.count % len(kinds) == 0  # each family and route as often
@@ -89,20 +89,19 @@ def test_a_dry_run_shows_each_arms_actions_and_demonstrators(capsys: pytest.Capt
     [
         ({"tasks": {"train": ["text_editor/train/1"]}}, "tasks.train: text_editor goes by gui only, .* is api"),
         ({"tasks": {"demo": ["text_editor/train/1"]}}, "tasks.demo: text_editor goes by gui only"),
-        ({"demos": {"routes": ["gui"]}}, "demos.routes: gui needs more actions than desktops.actions .api. has"),
+        ({"demos": {"routes": ["gui"]}}, "demos.routes: gui needs more actions than prompt.action_space .api. has"),
         ({"demos": {"routes": ["mixed"]}}, "demos.routes: mixed needs more actions"),
         (
-            {"demos": {"attempts": 1, "pool": [{"type": "oracle", "name": "o", "route": "gui"}]}},
-            "demos.pool: o: route gui needs more actions",
+            {"demos": {"attempts_per_task": 1, "demonstrators": [{"type": "oracle", "name": "o", "route": "gui"}]}},
+            "demos.demonstrators: o: route gui needs more actions",
         ),
-        ({"desktops": {"actions": "mouse"}}, "desktops.actions"),
+        ({"prompt": {"action_space": "mouse"}}, "prompt.action_space"),
     ],
 )
 def test_what_can_not_be_done_with_the_actions_is_refused(changes: dict[str, Any], expected: str) -> None:
     data: dict[str, Any] = {
-        "run": {"expert": True},
         "tasks": {"train": ["calc_cell/train/2"], "demo": ["calc_cell/train/1"]},
-        "desktops": {"actions": "api"},
+        "prompt": {"action_space": "api"},
         "evaluation": {"enabled": False},
     }
     for section, keys in changes.items():
@@ -111,13 +110,8 @@ def test_what_can_not_be_done_with_the_actions_is_refused(changes: dict[str, Any
         planned(build(data, Deploy, source="x"))
 
 
-def test_the_key_is_an_experts() -> None:
-    with pytest.raises(ConfigError, match=r"desktops\.actions is an expert's key"):
-        refuse_expert_keys(build({"desktops": {"actions": "gui"}}, Deploy, source="x"), "x")
-
-
 def test_a_pool_of_sound_oracles_is_one_of_each_route_within_the_actions() -> None:
-    config = DemonstrationsConfig(attempts=1)
+    config = DemonstrationsConfig(attempts_per_task=1)
     names = {space: [one.name for one in demonstrators.pool_of(config, space)] for space in SPACES}
     assert names == {"both": ["api", "gui", "by-turns"], "gui": ["gui"], "api": ["api"]}
     pool = demonstrators.pool_of(config)
@@ -140,7 +134,7 @@ def test_a_suite_is_recorded_by_the_families_and_routes_of_the_actions() -> None
     families = {entry.family for entry in deploy.tasks.demo if not isinstance(entry, str)}
     every = (tasks.FAMILIES[name] for name in suites.load("desktop").trained)
     assert families == {one.name for one in every if "api" in one.routes}
-    assert deploy.desktops.actions == "api"
+    assert deploy.prompt.action_space == "api"
     assert recorded("--routes", "mixed").demos.routes == ["mixed"]
     with pytest.raises(ConfigError, match="desktop: no family with a route mixed for actions gui"):
         recorded("--actions", "gui", "--routes", "mixed")
@@ -151,10 +145,12 @@ def test_a_recording_of_other_actions_is_refused(tmp_path: Path) -> None:
     for actions, fits in (("gui", True), ("", True), ("both", False)):
         header = demo_files.Header(format=demo_files.FORMAT, tokenizer="", form="", actions=actions, demos=0)
         demo_files.write(path, header, [])
-        data = {"desktops": {"actions": "gui"}, "tasks": {"demo": ["text_editor/train/1"]}}
+        data = {"prompt": {"action_space": "gui"}, "tasks": {"demo": ["text_editor/train/1"]}}
         deploy = build(data, Deploy, source="x")
         if fits:
             recordings.refuse_unfit(deploy, path, "t")
             continue
-        with pytest.raises(ConfigError, match=r"was recorded with actions both, desktops\.actions is gui: record anew"):
+        with pytest.raises(
+            ConfigError, match=r"was recorded with actions both, prompt\.action_space is gui: record anew"
+        ):
             recordings.refuse_unfit(deploy, path, "t")

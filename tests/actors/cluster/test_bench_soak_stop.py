@@ -32,7 +32,7 @@ async def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch, ignored: st
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "executable", str(program))
     said: list[str] = []
-    place = ["run.expert=true", "desktops.provider.type=sandbox", f"desktops.provider.state_dir={folder}"]
+    place = ["desktops.provider.type=sandbox", f"desktops.provider.state_dir={folder}"]
     soak = Soak(Wanted(runs=folder / "runs", overrides=place), said.append)
     going = asyncio.create_task(soak.go())
     async with asyncio.timeout(20):

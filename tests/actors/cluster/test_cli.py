@@ -75,7 +75,7 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
             ["demos", "record", "--deploy", "local", "--count", "3"],
             "--count: with --deploy the file says it: change it with --set demos.count=VALUE",
         ),
-        (["demos", "record", "--deploy", "local", "--max-steps", "3"], "--set tasks.max_steps=VALUE"),
+        (["demos", "record", "--deploy", "local", "--max-steps", "3"], "--set tasks.max_turns=VALUE"),
         (["demos", "record", "--deploy", "local", "--routes", "gui"], "--set demos.routes=VALUE"),
         (["demos", "record", "--deploy", "local", "--seed", "0"], "--set run.seed=VALUE"),
         (["demos", "record", "text_editor", "--resume", "--seats", "3"], "--seats: --resume goes on as"),

@@ -32,7 +32,7 @@ def specs(plan: compose.Plan) -> dict[str, object]:
 
 
 def test_seats_wait_as_long_as_samplers_and_reservations_may_last() -> None:
-    made = specs(planned("samplers.generate_timeout_s=300", "run.expert=true", "replay.reservation_s=2000"))
+    made = specs(planned("samplers.generate_timeout_s=300", "replay.lease_s=2000"))
     seat = made["desktop/3"].config  # type: ignore[attr-defined]
     assert (seat.seat.generate_timeout_s, seat.desktops.pool.lease_s) == (305.0, 2000.0)
 
@@ -51,8 +51,10 @@ def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(deploy_files.bundled()))
 def test_every_member_of_a_bundled_pool_has_something_to_show(name: str) -> None:
     deploy, _ = deploy_files.load(name, ())
-    shown = demonstrators.members_of(lanes_of(deploy.tasks).demo, deploy.demos.pool, deploy.desktops.actions)
-    assert {member.name for member in deploy.demos.pool} == {one for able in shown.values() for one in able}
+    shown = demonstrators.members_of(
+        lanes_of(deploy.tasks).demo, deploy.demos.demonstrators, deploy.prompt.action_space
+    )
+    assert {member.name for member in deploy.demos.demonstrators} == {one for able in shown.values() for one in able}
 
 
 @pytest.mark.parametrize("samplers", [1, 2])
@@ -64,7 +66,7 @@ def test_logs_can_be_followed_of_every_actor_before_it_writes(samplers: int, tmp
 
 def test_a_learner_that_waits_leaves_its_core_to_others() -> None:
     """Where OpenMP spins, cloning beside other work takes several times its processor time."""
-    rank = next(host for host in planned("learner.threads=2").hosts if host.name == compose.RANK_HOST)
+    rank = next(host for host in planned("learner.rl.threads=2").hosts if host.name == compose.RANK_HOST)
     assert (rank.env["OMP_NUM_THREADS"], rank.env["OMP_WAIT_POLICY"]) == ("2", "PASSIVE")
 
 
@@ -77,7 +79,7 @@ def test_replay_starts_first_and_desktops_stop_first() -> None:
 
 
 def test_seats_are_spread_evenly_over_processes() -> None:
-    plan = planned("desktops.seats=10", "desktops.hosts=3")
+    plan = planned("desktops.count=10", "desktops.processes=3")
     places = [spec.host for stage in plan.stages for spec in stage if spec.name.startswith("desktop/")]
     counts = {host: places.count(host) for host in set(places)}
     assert sorted(counts.values()) == [3, 3, 4]
@@ -114,30 +116,31 @@ def test_the_same_file_gives_the_same_plan() -> None:
             "tasks.train=[{suite: desktp, split: train, count: 9}]",
             "tasks.train.0.suite: desktp: .*did you mean desktop?",
         ),
-        ("tasks.demo=[{family: text_editor, split: train, count: 0}]", "at least one task"),
+        ("tasks.demo=[{family: text_editor, split: train, count: 0}]", "tasks.demo.0.count is 0: it counts from 1"),
         ("tasks.train=[]", "tasks.train is empty"),
         ("tasks.demo=[]", "tasks.demo is empty"),
         ("tasks.eval=[]", "tasks.eval is empty"),
-        ("demos.count=-1", "demos.count=-1: demos.count is -1: it counts, from 0"),
+        ("demos.count=-1", "demos.count=-1: demos.count is -1: it counts from 0"),
         ("demos.noise=1.5", "demos.noise is 1.5"),
-        ("demos.attempts_per_demo=0", "demos.attempts_per_demo is 0.0: it is above 0"),
-        ("run.limit_s=0", "run.limit_s is 0.0: it is above 0"),
+        ("demos.attempts_per_demo=0", "demos.attempts_per_demo is 0: it is above 0"),
+        ("run.limit_s=0", "run.limit_s is 0: it is above 0"),
         ("run.limit_s=.nan", "run.limit_s is nan"),
-        ("tasks.max_steps=0", "tasks.max_steps is 0: it counts from 1"),
-        ("replay.max_new_tokens=0", "replay.max_new_tokens is 0: it counts from 1"),
-        ("replay.temperature=.nan", "replay.temperature is nan: at least 1e-06"),
-        ("learner.bc_lr=.nan", "learner.bc_lr is nan: it is a finite number"),
-        ("learner.kl_coef=.inf", "learner.kl_coef is inf: it is a finite number"),
+        ("tasks.max_turns=0", "tasks.max_turns is 0: it counts from 1"),
+        ("sampling.max_new_tokens=0", "sampling.max_new_tokens is 0: it counts from 1"),
+        ("sampling.temperature=.nan", "sampling.temperature is nan: it is a finite number"),
+        ("sampling.temperature=0", "sampling.temperature is 0: it is at least 1e-06"),
+        ("learner.sft.lr=.nan", "learner.sft.lr is nan: it is a finite number"),
+        ("learner.rl.kl_coef=.inf", "learner.rl.kl_coef is inf: it is a finite number"),
         ("samplers.device=gpu", "samplers.device: expected one of cpu, cuda, got gpu$"),
         ("replay.curriculum=learnable", "expected one of learnability, none, got learnable$"),
-        ("run.require.gain=19", "run.require.gain is 19.0: a difference of shares, from -1 to 1"),
+        ("run.require.gain=19", "run.require.gain is 19: it is from -1 to 1"),
         ("run.require.gain_above=-1.5", "run.require.gain_above is -1.5"),
         ("run.require.bc_steps=901", "run.require.bc_steps is 901: the phases of entropulse have 900 such steps"),
         ("run.require.rl_steps=75", "run.require.rl_steps is 75: .* have 74 such steps"),
         ("replay.pulse_demos=-1", "replay.pulse_demos is -1: it counts from 0 to 1000000"),
-        ("desktops.seats=0", "desktops.seats is 0"),
-        ("desktops.hosts=9", "more processes than desktops.seats"),
-        ("replay.group_min=9", "--set replay.group_min=9: replay.group_min is 9"),
+        ("desktops.count=0", "desktops.count is 0"),
+        ("desktops.processes=9", "more processes than desktops.count"),
+        ("replay.min_group_size=9", "--set replay.min_group_size=9: replay.min_group_size is 9"),
         ("replay.top_p=0.9", "unknown key replay.top_p"),
         ("run.log_level=loud", "run.log_level: expected one of"),
     ],
@@ -168,39 +171,40 @@ def test_attached_servers_have_an_actor_each() -> None:
 def test_the_main_job_with_sglang_differs_in_its_engine_only() -> None:
     ours, theirs = (deploy_files.load(name)[0] for name in ("local", "local-sglang"))
     assert theirs.samplers.sglang
-    same = msgspec.structs.replace(theirs, samplers=ours.samplers)
+    same = msgspec.structs.replace(theirs, samplers=ours.samplers, weight_sync=ours.weight_sync)
     same = msgspec.structs.replace(same, run=msgspec.structs.replace(same.run, limit_s=ours.run.limit_s))
     assert same == ours
 
 
 def test_a_curriculum_gets_the_kind_of_every_train_task() -> None:
     tasks = "tasks.train=[{family: file_manager, split: train, count: 3}, text_editor/train/0]"
-    assert specs(planned(tasks, "run.expert=true", "replay.curriculum=none"))["replay"].config.train_kinds == []  # type: ignore[attr-defined]
-    found = specs(planned(tasks, "run.expert=true", "replay.curriculum=learnability"))["replay"].config
+    assert specs(planned(tasks, "replay.curriculum=none"))["replay"].config.train_kinds == []  # type: ignore[attr-defined]
+    found = specs(planned(tasks, "replay.curriculum=learnability"))["replay"].config
     assert found.train_kinds == [kind_of(task) for task in found.train_tasks]  # type: ignore[attr-defined]
     assert {kind.partition("/")[0] for kind in found.train_kinds} == {"file_manager", "text_editor"}  # type: ignore[attr-defined]
 
 
 def test_a_rounds_share_of_rls_episodes_reaches_the_ledger() -> None:
-    assert specs(planned())["replay"].config.eval_one_in == 0  # type: ignore[attr-defined]
-    assert specs(planned("evaluation.one_in=5"))["replay"].config.eval_one_in == 5  # type: ignore[attr-defined]
-    for share in (-1, 1):
-        with pytest.raises(ConfigError, match=f"evaluation.one_in is {share}: 0 for none"):
-            planned(f"evaluation.one_in={share}")
+    assert specs(planned())["replay"].config.rollout_share == 0  # type: ignore[attr-defined]
+    shared = specs(planned("evaluation.rollout_share=0.2"))["replay"].config
+    assert shared.rollout_share == 0.2  # type: ignore[attr-defined]
+    for share in (-1, 0.6):
+        with pytest.raises(ConfigError, match=f"evaluation.rollout_share is {share}: it is from 0 to 0.5"):
+            planned(f"evaluation.rollout_share={share}")
 
 
 def test_rounds_stand_apart_from_rl_on_engines_of_one_version() -> None:
-    sglang = ["run.expert=true", "samplers.engine={kind: sglang}"]
-    assert not specs(planned())["replay"].config.eval_apart  # type: ignore[attr-defined]
-    assert specs(planned(*sglang))["replay"].config.eval_apart  # type: ignore[attr-defined]
-    attached = planned("run.expert=true", "samplers.attach=['http://localhost:1']")
-    assert specs(attached)["replay"].config.eval_apart  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match=r"evaluation\.one_in is 8, and SGLang holds one version"):
-        planned(*sglang, "evaluation.one_in=8")
+    sglang = ["samplers.engine={type: sglang}"]
+    assert not specs(planned())["replay"].config.single_version  # type: ignore[attr-defined]
+    assert specs(planned(*sglang))["replay"].config.single_version  # type: ignore[attr-defined]
+    attached = planned("samplers.attach=['http://localhost:1']")
+    assert specs(attached)["replay"].config.single_version  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"evaluation\.rollout_share is 0\.125, and SGLang holds one version"):
+        planned(*sglang, "evaluation.rollout_share=0.125")
 
 
 def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> None:
-    cloning = ["run.expert=true", "demos.count=0", "demos.resample_rounds=0", "run.require.bc_steps=0"]
+    cloning = ["demos.count=0", "demos.resample_rounds=0", "run.require.bc_steps=0"]
     with pytest.raises(ConfigError, match=r"^entropulse\.bc_steps is \d+, but demos\.count is 0: it says how many"):
         planned(*cloning, "demos.source=cold")
     none = [*cloning, "entropulse.bc_steps=0"]
@@ -211,22 +215,22 @@ def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> No
 
 
 @pytest.mark.parametrize("arm", ["full", "restart", "reference_reset", "none"])
-def test_only_a_reset_of_the_reference_keeps_the_optimizer(arm: str) -> None:
+def test_the_ledger_is_told_what_a_pulse_is(arm: str) -> None:
     found = specs(planned(f"entropulse.pulse={arm}"))["replay"].config
-    assert found.keeps_optimizer == (arm == "reference_reset")  # type: ignore[attr-defined]
+    assert found.pulse == arm  # type: ignore[attr-defined]
 
 
 def test_weights_go_by_disk_or_by_collective() -> None:
     assert specs(planned())["learner"].config.groups is None  # type: ignore[attr-defined]
-    sglang = ["run.expert=true", "samplers.engine={kind: sglang}", "samplers.publish=collective"]
+    sglang = ["samplers.engine={type: sglang}", "weight_sync.transport=collective"]
     for more, expected in [
         ([], ("gloo", True, True)),
-        (["samplers.publish_unit=tensor", "learner.dtype=bfloat16"], ("gloo", False, False)),
+        (["weight_sync.unit=tensor", "learner.dtype=bfloat16"], ("gloo", False, False)),
         (["samplers.engine.options={tp-size: 2}"], ("gloo", True, False)),
         (["samplers.device=cuda"], ("nccl", True, False)),
         (["samplers.attach=[http://127.0.0.1:30000]"], ("gloo", True, False)),
     ]:
         groups = specs(planned(*sglang, *more))["learner"].config.groups  # type: ignore[attr-defined]
-        assert (groups.backend, groups.bucket, groups.checksums) == expected
-    with pytest.raises(ConfigError, match=r"samplers\.publish is collective"):
-        planned("run.expert=true", "samplers.publish=collective")
+        assert (groups.backend, groups.unit == "bucket", groups.checksums) == expected
+    with pytest.raises(ConfigError, match=r"weight_sync\.transport is collective"):
+        planned("weight_sync.transport=collective")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, typed_yaml
-from actors.cluster.config.schema import HOSTS_MOST, SEATS_MOST, SEED_MOST, Deploy, SeatsConfig
+from actors.cluster.config.schema import DESKTOPS_MOST, PROCESSES_MOST, SEED_MOST, Deploy, SeatsConfig
 from actors.cluster.runs import compose, experiment
 from actors.learner.config import EPOCHS_MOST
 from actors.replay.config import NEW_TOKENS_MOST
@@ -64,21 +64,23 @@ def test_a_message_repeats_the_beginning_of_a_long_override() -> None:
 @pytest.mark.parametrize(
     ("key", "good", "bad", "limits"),
     [
-        ("desktops.seats", [1, SEATS_MOST], [0, -1, SEATS_MOST + 1, 10**30], "from 1 to 65536"),
-        ("desktops.hosts", [1], [0, HOSTS_MOST + 1], "from 1 to 1024"),
-        ("desktops.spares", [0, SEATS_MOST], [-1, SEATS_MOST + 1], "from 0 to 65536"),
-        ("desktops.settle_ms", [0], [-1], "not below 0"),
-        ("desktops.provider.memory_mib", [128, 1500], [-1, 0, 127, 2**40], "from 128, .* to 1048576"),
+        ("desktops.count", [1, DESKTOPS_MOST], [0, -1, DESKTOPS_MOST + 1, 10**30], "from 1 to 65536"),
+        ("desktops.processes", [1], [0, PROCESSES_MOST + 1], "from 1 to 1024"),
+        ("desktops.warm_pool", [0, DESKTOPS_MOST], [-1, DESKTOPS_MOST + 1], "from 0 to 65536"),
+        ("desktops.settle_ms", [0], [-1], "from 0"),
+        ("desktops.provider.memory_mib", [128, 1500], [-1, 0, 127, 2**40], "from 128 to 1048576"),
         ("samplers.count", [1, COUNT_MOST], [0, COUNT_MOST + 1], "from 1"),
-        ("learner.epochs", [1, EPOCHS_MOST], [0, EPOCHS_MOST + 1], "from 1 to 1024"),
+        ("learner.rl.epochs", [1, EPOCHS_MOST], [0, EPOCHS_MOST + 1], "from 1 to 1024"),
         ("replay.pulse_demos", [0, 240], [-1, 10**9], "from 0 to 1000000"),
-        ("replay.max_new_tokens", [1, NEW_TOKENS_MOST], [0, NEW_TOKENS_MOST + 1], "from 1 to 131072"),
+        ("sampling.max_new_tokens", [1, NEW_TOKENS_MOST], [0, NEW_TOKENS_MOST + 1], "from 1 to 131072"),
         ("replay.group_size", [4, 64], [0, -8], "from 1"),
-        ("replay.group_size", [4], [3], r"at least replay\.group_min \(4\)"),
-        ("replay.group_min", [1, 8], [0, 9], r"from 1 to group_size \(8\)"),
+        ("replay.group_size", [4], [3], r"at least replay\.min_group_size \(4\)"),
+        ("replay.min_group_size", [1, 8], [0], "from 1"),
+        ("replay.min_group_size", [8], [9], r"from 1 to group_size \(8\)"),
         ("replay.max_staleness", [0], [-1], "from 0"),
-        ("entropulse.entropy_share", [0.01, 1], [0.0, -0.5, 1.5, ".nan"], "above 0 and up to 1"),
-        ("entropulse.plateau_gain", [0, 0.5], [-0.1, ".nan", ".inf"], "not below 0"),
+        ("entropulse.entropy_share", [0.01, 1], [0.0, -0.5, 1.5], "above 0 and up to 1"),
+        ("entropulse.plateau_gain", [0, 0.5], [-0.1], "at least 0"),
+        ("entropulse.plateau_gain", [1], [".nan", ".inf"], "a finite number"),
         ("run.seed", [0, SEED_MOST], [-1, SEED_MOST + 1], f"from 0 to {SEED_MOST}"),
     ],
 )
@@ -120,18 +122,18 @@ def test_a_seed_out_of_bounds_is_blamed_on_who_said_it(seed: int, tmp_path: Path
 
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_processes_share_seats_as_their_number_says(seats: int, hosts: int) -> None:
-    machine = {"host": "h", "user": "u", "client_key": "k", "host_key": "k", "seats": seats * hosts}
+    machine = {"host": "h", "user": "u", "client_key": "k", "host_key": "k", "desktops": seats * hosts}
     data = {
-        "seats": seats,
-        "hosts": min(seats, hosts),
-        "spares": 0,
-        "provider": {"type": "hosts", "machines": [machine]},
+        "count": seats,
+        "processes": min(seats, hosts),
+        "warm_pool": 0,
+        "provider": {"type": "ssh", "machines": [machine]},
     }
     config = typed_yaml.build({"desktops": data}, Deploy, source="f").desktops
     assert isinstance(config, SeatsConfig)
     places = [config.host_of(seat) for seat in range(seats)]
-    assert [places.count(index) for index in range(config.hosts)] == [
-        config.seats_of(index) for index in range(config.hosts)
+    assert [places.count(index) for index in range(config.processes)] == [
+        config.seats_of(index) for index in range(config.processes)
     ]
 
 
@@ -140,14 +142,16 @@ def planned(*overrides: str) -> compose.Plan:
 
 
 def test_a_plan_names_the_key_of_a_model_that_is_not_there() -> None:
-    with pytest.raises(ConfigError, match=r"^run\.base: there is no model folder .*nosuch$"):
-        planned("run.base=nosuch")
+    with pytest.raises(ConfigError, match=r"^model\.path: there is no model folder .*nosuch$"):
+        planned("model.path=nosuch")
 
 
 def test_an_answer_leaves_room_for_its_question() -> None:
-    assert planned("replay.max_new_tokens=4095")
-    with pytest.raises(ConfigError, match=r"^replay\.max_new_tokens is 4096: it counts from 1 to 4095, .* run\.base"):
-        planned("replay.max_new_tokens=4096")
+    assert planned("sampling.max_new_tokens=4095")
+    with pytest.raises(
+        ConfigError, match=r"^sampling\.max_new_tokens is 4096: it counts from 1 to 4095, .* model\.path"
+    ):
+        planned("sampling.max_new_tokens=4096")
 
 
 @pytest.mark.parametrize(

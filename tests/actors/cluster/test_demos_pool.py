@@ -19,20 +19,20 @@ from actors.replay.demos import demo_files
 STAND_IN = Path(__file__).resolve().parents[1] / "desktop" / "endpoint_stand_in.py"
 KEY = "not-to-be-found-anywhere"
 FILE = """
-run: {expert: true, seed: 2}
+run: {seed: 2}
 tasks:
   demo: [{family: files_move, split: train, count: 4}]
-  max_steps: 9
+  max_turns: 9
 demos:
   count: 8
-  attempts: 2
+  attempts_per_task: 2
   mixed_attempts: 1
   resample_rounds: 1
-  pool:
+  demonstrators:
     - {type: oracle, name: sound}
     - {type: oracle, name: hasty, haste: 0.6}
     - {type: endpoint, name: far, url: "URL", model: stand-in, key_env: FAR_KEY, timeout_s: 20}
-desktops: {seats: 2, spares: 1, screenshots: none, provider: {type: sandbox, state_dir: STATE}}
+desktops: {count: 2, warm_pool: 1, screenshots: none, provider: {type: sandbox, state_dir: STATE}}
 """
 
 

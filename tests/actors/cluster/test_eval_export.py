@@ -39,7 +39,7 @@ def runs(tmp_path: Path, state_dir: str) -> Path:
     )
     claim(run, record, resume=False).end("ok", None)
     provider = {"type": "sandbox", "state_dir": state_dir}
-    data = {"tasks": {"eval": TASKS, "max_steps": 3}, "desktops": {"seats": 2, "provider": provider}}
+    data = {"tasks": {"eval": TASKS, "max_turns": 3}, "desktops": {"count": 2, "provider": provider}}
     (run / "deploy.yaml").write_text(deploy_files.dump(build(data, Deploy, source="x")))
     for place in ("kept/0.5", "weights/0.9", "weights/0.10"):
         shutil.copytree(models.bundled(), run / place)
@@ -105,14 +105,14 @@ def arguments(*words: str) -> Any:
 def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
     mine = weights.locate("mine", runs)
     deploy = settings.deploy_of(arguments("mine", "--runs", str(runs)), mine)
-    assert (deploy.tasks.eval, deploy.tasks.max_steps, deploy.desktops.seats) == (TASKS, 3, 2)
-    assert (deploy.evaluation.temperature, deploy.evaluation.episodes, deploy.demos.count) == (0.0, 1, 0)
+    assert (deploy.tasks.eval, deploy.tasks.max_turns, deploy.desktops.count) == (TASKS, 3, 2)
+    assert (deploy.sampling.eval_temperature, deploy.evaluation.episodes, deploy.demos.count) == (0.0, 1, 0)
     words = ("mine", "--tasks", "desktop", "--untrained", "--instances", "2", "--decoding", "T=0.5", "--episodes", "3")
     wide = settings.deploy_of(arguments(*words, "--runs", str(runs), "--form", "paper"), mine)
     families = {str(task).partition("/")[0] for task in wide.tasks.eval}
     assert set(suites.load("desktop").untrained) < families
     assert len(wide.tasks.eval) == 2 * len(families)
-    assert (wide.evaluation.temperature, wide.evaluation.episodes, wide.desktops.form) == (0.5, 3, "paper")
+    assert (wide.sampling.eval_temperature, wide.evaluation.episodes, wide.prompt.format) == (0.5, 3, "paper")
     assert (
         build(json.loads(json.dumps(deploy_files.yaml.safe_load(deploy_files.dump(wide)))), Deploy, source="x") == wide
     )
@@ -148,11 +148,11 @@ def test_an_export_is_whole_described_and_never_written_over(
     assert cli.main(words) == 2
     assert "exists already" in capsys.readouterr().err
     record = run_folder.read_record(runs / "mine")
-    asked = run_folder.Asked(arms=["none", "full"], seeds=[3], overrides=["learner.rl_lr=0.1"])
+    asked = run_folder.Asked(arms=["none", "full"], seeds=[3], overrides=["learner.rl.lr=0.1"])
     record.arm, record.cloned, record.asked = "none", "local-3", asked
     (runs / "mine" / "run.json").write_bytes(msgspec.json.encode(record))
     assert cli.main(["export", "mine", str(tmp_path / "arm"), "--runs", str(runs), "--json", "--at", "final"]) == 0
-    said = "`computerrl run local --seed 3 --arm none --cloned local-3 --set learner.rl_lr=0.1`"
+    said = "`computerrl run local --seed 3 --arm none --cloned local-3 --set learner.rl.lr=0.1`"
     assert said in (tmp_path / "arm" / "README.md").read_text()
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -230,5 +230,5 @@ def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Pat
     with pytest.raises(ConfigError, match="mine has no closed round over task set"):
         show.like(deploy, runs / "mine")
     longer = msgspec.structs.replace(deploy, tasks=msgspec.structs.replace(deploy.tasks, max_steps=9))
-    with pytest.raises(ConfigError, match=r"--against: seen played with tasks\.max_steps 3, this evaluation with 9"):
+    with pytest.raises(ConfigError, match=r"--against: seen played with tasks\.max_turns 3, this evaluation with 9"):
         show.like(longer, runs / "seen")

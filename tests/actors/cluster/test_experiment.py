@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ from runtime.errors import ConfigError
 FILE = """
 arms:
   near: {replay.max_staleness: 0}
-  far: {replay.max_staleness: 4, learner.rl_lr: 0.001}
+  far: {replay.max_staleness: 4, learner.rl.lr: 0.001}
 seeds: [3, 5]
 tasks:
   train: [file_manager/train/1000]
@@ -45,16 +46,16 @@ def file(tmp_path: Path) -> str:
 
 
 def test_arms_and_seeds_become_runs_that_differ_in_nothing_else(file: str) -> None:
-    runs = experiment.expand(file, ["learner.bc_lr=0.5"])
+    runs = experiment.expand(file, ["learner.sft.lr=0.5"])
     assert [one.name("e") for one in runs] == ["e-near-3", "e-far-3", "e-near-5", "e-far-5"]
     assert [one.deploy.replay.max_staleness for one in runs] == [0, 4, 0, 4]
     assert [one.deploy.run.seed for one in runs] == [3, 3, 5, 5]
-    assert {one.deploy.learner.bc_lr for one in runs} == {0.5}
+    assert {one.deploy.learner.sft.lr for one in runs} == {0.5}
     far = runs[1].deploy
     same = msgspec.structs.replace(
         far,
         replay=msgspec.structs.replace(far.replay, max_staleness=0),
-        learner=msgspec.structs.replace(far.learner, rl_lr=runs[0].deploy.learner.rl_lr),
+        learner=msgspec.structs.replace(far.learner, rl=runs[0].deploy.learner.rl),
     )
     assert same == runs[0].deploy
 
@@ -85,9 +86,9 @@ def test_every_arm_meets_every_seed_once(seeds: list[int], arms: int) -> None:
         (("[3, 5]", "[3, 3]"), [], {}, "names one twice"),
         (("[3, 5]", "[a]"), [], {}, "seeds.0: expected int"),
         (("arms:", "armes:"), [], {}, "unknown key armes; did you mean arms"),
-        (("0.001", "fast"), [], {}, "arms.far: learner.rl_lr: expected float"),
-        (("learner.rl_lr", "learner.advantage_std"), [], {}, "expected bool"),
-        (("learner.rl_lr: 0.001", "learner.epochs: 2"), [], {}, "arms.far: learner.epochs is an expert's key"),
+        (("0.001", "fast"), [], {}, "arms.far: learner.rl.lr: expected float"),
+        (("learner.rl.lr", "learner.rl.advantage_std"), [], {}, "expected bool"),
+        (("learner.rl.lr: 0.001", "learner.epochs: 2"), [], {}, "unknown key learner.epochs; it is learner.rl.epochs"),
         (("", ""), ["replay.max_staleness=1"], {}, "arm near of .* sets replay.max_staleness"),
         (("", ""), ["replay={}"], {}, "arm near of .* sets replay.max_staleness"),
         (("", ""), ["run.seed=1"], {}, "chosen with --seed"),
@@ -133,32 +134,38 @@ def test_a_dry_run_shows_every_run(file: str, tmp_path: Path, capsys: pytest.Cap
 
 
 OWN = {  # what an ablation may say otherwise than the main job
-    "run", "entropulse", "evaluation", "tasks.eval", "replay.max_staleness", "learner.advantage",
-    "demos.resample_rounds", "demos.resamples", "demos.resample_bc_steps", "demos.source",
+    "run", "entropulse", "evaluation", "tasks.eval", "replay.max_staleness", "learner.rl.advantage",
+    "demos.resample_rounds", "demos.resample_attempts", "demos.resample_bc_steps", "demos.source",
 }  # fmt: skip
 # Calc's families cost four times as much, and a pool's members would not make as many demonstrations for each arm.
 # Its few steps of RL are plain GRPO, without pulses: half of what they learn from is what an action space does wrong.
 OF_ACTIONS = {
-    "tasks.train", "tasks.demo", "demos", "desktops.actions", "replay.groups_per_step", "replay.pulse_demos",
-    "learner.rl_lr", "learner.rl_warmup_steps", "learner.epochs", "learner.negative_scale",
+    "tasks.train", "tasks.demo", "demos", "prompt.action_space", "replay.groups_per_step", "replay.pulse_demos",
+    "learner.rl.lr", "learner.rl.warmup_steps", "learner.rl.epochs", "learner.rl.negative_scale",
 }  # fmt: skip
+
+
+def leaves(document: dict[str, Any], at: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{at}{key}.")
+        else:
+            yield f"{at}{key}", value
 
 
 @pytest.mark.parametrize("name", ["ablation-async", "ablation-entropulse", "ablation-advantage", "ablation-actions"])
 def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None:
     main, _ = deploy_files.load("local")
-    annealing = {"learner.lr_schedule", "learner.rl_cycle"}
+    annealing = {"learner.rl.lr_schedule", "learner.rl.lr_cycle_steps"}
     own = OWN | {
         "ablation-entropulse": annealing,
         "ablation-actions": OF_ACTIONS,
-        "ablation-advantage": {"learner.negative_scale"},
+        "ablation-advantage": {"learner.rl.negative_scale"},
     }.get(name, set())
     for one in experiment.expand(name):
-        for section in main.__struct_fields__:
-            ours, theirs = getattr(one.deploy, section), getattr(main, section)
-            for key in theirs.__struct_fields__ if section not in own else ():
-                if f"{section}.{key}" not in own:
-                    assert getattr(ours, key) == getattr(theirs, key), f"{name}: {section}.{key}"
+        ours, theirs = (dict(leaves(msgspec.to_builtins(each))) for each in (one.deploy, main))
+        other = {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
+        assert [key for key in other if not any(f"{key}.".startswith(f"{each}.") for each in own)] == []
 
 
 def test_arms_may_begin_where_the_main_job_had_cloned_and_are_comparable() -> None:
@@ -174,11 +181,11 @@ def test_arms_may_begin_where_the_main_job_had_cloned_and_are_comparable() -> No
 
 
 def test_arms_that_anneal_or_rehearse_otherwise_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    once = {"learner.rl_cycle": 0}
+    once = {"learner.rl.lr_cycle_steps": 0}
     for changes, said in (
         (once, "full and none have annealed otherwise before round rl18: to 0.10 and"),
         ({"learner.rehearsal": 0}, ""),
-        ({"evaluation.every_steps": 20}, "full has no round between RL step 18 and its pulse"),
+        ({"evaluation.interval": 20}, "full has no round between RL step 18 and its pulse"),
     ):
         words = [f"{key}={value}" for key, value in changes.items()]
         runs = experiment.expand("ablation-entropulse", words, arms=["full", "none"])
@@ -187,9 +194,9 @@ def test_arms_that_anneal_or_rehearse_otherwise_are_named(capsys: pytest.Capture
     full, none = (one.deploy for one in experiment.expand("ablation-entropulse", arms=["full", "none"], seeds=[0]))
     less = msgspec.structs.replace(none, learner=msgspec.structs.replace(none.learner, rehearsal=2))
     assert comparable.problems({"a": full, "b": less}) == ["a and b rehearse otherwise: learner.rehearsal is 8 and 2"]
-    by_curves = msgspec.structs.replace(full, entropulse=msgspec.structs.replace(full.entropulse, rl_steps=0))
+    by_curves = msgspec.structs.replace(full, entropulse=msgspec.structs.replace(full.entropulse, rl_steps_per_phase=0))
     assert comparable.annealed(by_curves) is None, "no plan says when such a stay ends"
-    at = ["run", "ablation-entropulse", "--dry-run", "--runs", str(tmp_path), "--set", "learner.rl_cycle=0"]
+    at = ["run", "ablation-entropulse", "--dry-run", "--runs", str(tmp_path), "--set", "learner.rl.lr_cycle_steps=0"]
     assert cli.main(at) == 0
     assert "not comparable: full and none have annealed otherwise" in capsys.readouterr().out
 
@@ -282,13 +289,13 @@ def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(
     assert (alone.run.seed, phases.bc_steps, phases.total_rl_steps, phases.pulses) == (5, 9, 0, 0)
     assert (alone.run.require.bc_steps, alone.run.require.rl_steps, alone.evaluation.enabled) == (9, 0, False)
     assert (alone.run.limit_s, arm.run.limit_s) == (None, 60.0), "the limit is for arms, and all cloning is wanted"
-    assert arm.run.base == str((runs / "e-cloning-5" / "weights" / "0.7").resolve())
+    assert arm.model.path == str((runs / "e-cloning-5" / "weights" / "0.7").resolve())
     assert (arm.demos.count, arm.demos.source, arm.entropulse.bc_steps, arm.entropulse.pulses) == (0, "", 0, 2)
     assert (arm.run.require.bc_steps, arm.run.require.rl_steps, arm.replay.max_staleness) == (0, 1, 4)
     keys = [gather.key_of(path, gather.deploy_of(path)) for path in (runs / "e-far-3", runs / "e-far-5")]
     assert keys[0] == keys[1], "a report takes the seeds of an arm together"
     elsewhere = gather.deploy_of(runs / "e-far-5")
-    elsewhere["run"]["base"] = "/models/e-cloning-3/weights"
+    elsewhere["model"]["path"] = "/models/e-cloning-3/weights"
     assert gather.key_of(runs / "e-far-5", elsewhere) != keys[0], "weights of another seed, or from elsewhere"
 
 
@@ -296,9 +303,7 @@ def test_arms_that_differ_after_cloning_begin_from_weights_cloned_once_per_seed(
 def test_pulses_that_learn_demonstrations_find_those_of_the_run_that_cloned(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pulse: str, kept: bool
 ) -> None:
-    more = (
-        f"run: {{expert: true}}\nentropulse: {{bc_steps: 9, pulses: 2, pulse: {pulse}}}\nreplay: {{pulse_demos: 8}}\n"
-    )
+    more = f"entropulse: {{bc_steps: 9, pulses: 2, pulse: {pulse}}}\nreplay: {{pulse_demos: 8}}\n"
     Path(file).write_text(FILE.replace("count: 1", "count: 30") + more)
     runs = tmp_path / "runs"
     simulated = SimulatedRuns(runs, monkeypatch)
@@ -315,12 +320,12 @@ def test_pulses_that_learn_demonstrations_find_those_of_the_run_that_cloned(
 
 @pytest.mark.parametrize(
     ("far", "shared"),
-    [("learner.kl_coef: 0.1", True), ("learner.bc_lr: 0.1", False), ("entropulse.bc_steps: 3", False),
-     ("replay.samples_per_step: 8", False), ("demos.noise: 0.1", False), ("entropulse.rl_steps: 3", True),
-     ("replay.max_new_tokens: 40", False), ("replay.temperature: 0.9", True)],
+    [("learner.rl.kl_coef: 0.1", True), ("learner.sft.lr: 0.1", False), ("entropulse.bc_steps: 3", False),
+     ("replay.sft_batch_size: 8", False), ("demos.noise: 0.1", False), ("entropulse.rl_steps_per_phase: 3", True),
+     ("sampling.max_new_tokens: 40", False), ("sampling.temperature: 0.9", True)],
 )  # fmt: skip
 def test_arms_share_cloning_unless_they_clone_otherwise(file: str, far: str, shared: bool) -> None:
-    Path(file).write_text(FILE.replace("replay.max_staleness: 4, learner.rl_lr: 0.001", far))
+    Path(file).write_text(FILE.replace("replay.max_staleness: 4, learner.rl.lr: 0.001", far))
     assert experiment.share_cloning(experiment.expand(file)) == shared
     assert not experiment.share_cloning(experiment.expand("smoke", seeds=[0, 1]))
 
@@ -328,9 +333,11 @@ def test_arms_share_cloning_unless_they_clone_otherwise(file: str, far: str, sha
 def test_arms_with_other_actions_begin_from_recordings_of_their_own(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arms = "  near: {desktops.actions: gui}\n  far: {desktops.actions: gui, demos.resample_rounds: 0}\n  all: {}\n"
+    arms = (
+        "  near: {prompt.action_space: gui}\n  far: {prompt.action_space: gui, demos.resample_rounds: 0}\n  all: {}\n"
+    )
     head, tail = FILE.split("arms:\n", maxsplit=1)[0], FILE[FILE.index("seeds:") :]
-    Path(file).write_text(f"{head}run: {{expert: true}}\narms:\n{arms}{tail}")
+    Path(file).write_text(f"{head}arms:\n{arms}{tail}")
     runs = tmp_path / "runs"
     simulated = SimulatedRuns(runs, monkeypatch)
     assert runcommand.start(arguments(file, runs, name="e", arm=["far"], seed=[5])) == 0

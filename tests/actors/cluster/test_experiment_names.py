@@ -34,7 +34,7 @@ def test_another_experiment_takes_nothing_from_one_of_its_name(
     capsys.readouterr()
     shown = refused(capsys, "run", "my file.yaml", "--name", "e", *AT, "--seed", "5")
     assert "--name e: experiment e is of my arms.yaml; give another --name" in shown
-    shown = refused(capsys, *begin, "--seed", "3", "--arm", "far", "--set", "learner.bc_lr=0.5")
+    shown = refused(capsys, *begin, "--seed", "3", "--arm", "far", "--set", "learner.sft.lr=0.5")
     assert "--name e: experiment e was begun with no --set; give another --name" in shown
     shown = refused(capsys, *begin, "--seed", "5", "--arm", "far", "--cloned", "e-cloning-3")
     assert "--name e: experiment e was begun with cloning of its own; give another --name" in shown

@@ -9,73 +9,92 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, keys, typed_yaml
-from actors.cluster.config.schema import EXPERT, Deploy
-from actors.cluster.config.typed_yaml import build
+from actors.cluster.config.schema import DeployFile
 from actors.sampler.config import SglangConfig
 from runtime.errors import ConfigError
 
 KNOWN = keys.of_deploy()
+FEW = 60  # that are told without --all
+LONGEST = 22  # words of a sentence
 
 
 def test_every_key_that_a_file_may_set_is_told_and_no_other() -> None:
-    settable = set(typed_yaml.paths(Deploy))
+    settable = set(typed_yaml.paths(DeployFile))
     told = {one.key for one in KNOWN if "[]" not in one.key}
-    tags = {"desktops.provider.type", "samplers.engine.kind"}
+    tags = {"desktops.provider.type", "samplers.engine.type"}
     assert told - tags == settable - tags
-    assert {one.key for one in KNOWN if one.expert} == EXPERT
 
 
 @pytest.mark.parametrize("one", KNOWN, ids=lambda one: one.key)
 def test_each_has_a_meaning_and_the_default_that_a_file_without_it_gets(one: keys.Key) -> None:
-    assert one.meaning
     if one.default is None or "[]" in one.key:
         return
     word = f"{one.key}={one.default}"
-    if re.match(r"samplers\.engine\.(?!kind)", one.key):  # of the engine that is not the default one
+    if re.match(r"samplers\.engine\.(?!type)", one.key):  # of the engine that is not the default one
         with pytest.raises(ConfigError, match="sglang"):
-            build({}, Deploy, [word], source="x")
-        word = f"samplers.engine={{kind: sglang, {one.key.rpartition('.')[2]}: {one.default}}}"
-        assert build({}, Deploy, [word], source="x").samplers.engine == SglangConfig()
+            deploy_files.build({}, DeployFile, [word], source="x")
+        word = f"samplers.engine={{type: sglang, {one.key.rpartition('.')[2]}: {one.default}}}"
+        assert deploy_files.build({}, DeployFile, [word], source="x").samplers.engine == SglangConfig()
         return
-    made = build({}, Deploy, [word], source="x")
-    assert made == Deploy()
-    assert deploy_files.dump(made) == deploy_files.dump(Deploy())
+    made = deploy_files.build({}, DeployFile, [word], source="x")
+    assert made == DeployFile()
+    assert deploy_files.dump(made) == deploy_files.dump(DeployFile())
+
+
+@pytest.mark.parametrize("one", KNOWN, ids=lambda one: one.key)
+def test_a_meaning_begins_with_a_verb_and_its_sentences_are_short(one: keys.Key) -> None:
+    meaning = re.sub(r"^\((sandbox|ssh|oracle|endpoint|embedded|sglang)\) ", "", one.meaning)
+    assert re.match(r"[A-Z][a-z]+s ", meaning), meaning
+    for sentence in re.split(r"(?<=[.;:]) ", meaning):
+        assert len(sentence.split()) <= LONGEST, sentence
+    if re.search(r"_(s|ms|mib|gib)$", one.key):
+        assert re.search(r"second|\bms\b|MiB|GiB", meaning), "it names its unit"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """The heads of what `keys` prints, entries of lists included."""
+    assert cli.main(["keys", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    return [line.split()[0] for line in lines if line and not line.startswith(" ") and "--all" not in line]
+
+
+def test_few_keys_are_told_and_all_the_rest_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    few, every = printed(capsys), printed(capsys, "--all")
+    assert len(few) <= FEW
+    assert len(set(every)) > len(few)
+    assert set(few) < set(every)
+    assert every == [one.key for one in KNOWN]
 
 
 def test_a_word_is_looked_for_in_names_and_meanings(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["keys", "STALENESS"]) == 0
     assert capsys.readouterr().out == (
-        "replay.max_staleness = 1   whole number\n    S, versions; 0 gives no overlap of acting and learning\n"
+        "replay.max_staleness = 1   whole number\n"
+        "    Limits how many versions old a batch may be. 0 lets acting and learning not overlap.\n"
     )
     assert cli.main(["keys", "samplers.engine", "--json"]) == 0
     kind, *rest = json.loads(capsys.readouterr().out)
-    assert (kind["key"], kind["type"], kind["default"]) == ("samplers.engine.kind", "embedded | sglang", "embedded")
-    assert {one["expert"] for one in rest} == {True}
-    assert cli.main(["keys", "demos.pool[].url"]) == 0
-    assert "demos.pool[].url (no default)   text\n    (endpoint) up to" in capsys.readouterr().out
-    assert cli.main(["keys", "lerner.rl_lr"]) == 2
-    assert "did you mean learner.rl_lr?" in capsys.readouterr().err
+    assert (kind["key"], kind["type"], kind["default"]) == ("samplers.engine.type", "embedded | sglang", "embedded")
+    assert {one["advanced"] for one in rest} == {True}
+    assert cli.main(["keys", "demos.demonstrators[].url"]) == 0
+    assert "demos.demonstrators[].url (no default)   text\n    (endpoint) Gives" in capsys.readouterr().out
+    assert cli.main(["keys", "lerner.rl.lr"]) == 2
+    assert "did you mean learner.rl.lr?" in capsys.readouterr().err
     assert cli.main(["keys", "stale.max"]) == 2
-    assert "all are listed without a word" in capsys.readouterr().err
+    assert "--all lists them all" in capsys.readouterr().err
 
 
-def test_a_comment_stands_beside_its_field_or_right_above_it() -> None:
-    source = '''class A(B):
-    """Doc: of it."""
-
-    one: int = 1  # of one
-    # of two,
-    # and more
-    two: str = "#"
-    three: dict[str, int] = {  # of three
-        "a": 1,
-    }
-    four: int = 4
-
-    def five(self) -> None:
-        x: int = 1  # of none
-'''
-    found = keys._read(source)
-    assert {name: found.get(name) for name in ("one", "two", "three", "four")} == {
-        "one": "of one", "two": "of two, and more", "three": "of three", "four": None,
+def test_the_schema_of_the_bundled_files_is_that_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["keys", "--schema"]) == 0
+    folder = deploy_files.bundled()["local"].parent
+    made = capsys.readouterr().out
+    assert (folder / "schema.json").read_text("utf-8") == made, "computerrl keys --schema > deploy/schema.json"
+    for file in deploy_files.bundled().values():
+        assert file.read_text("utf-8").startswith("# yaml-language-server: $schema=schema.json\n"), file
+    schema = json.loads(made)
+    learner = schema["$defs"]["RlConfig"]["properties"]["lr"]
+    assert learner == {
+        "description": "Sets the learning rate of RL.", "type": "number", "exclusiveMinimum": 0, "default": 0.0002
     }  # fmt: skip
+    assert schema["$defs"]["SandboxConfig"]["required"] == []
+    assert schema["$defs"]["SshConfig"]["required"] == ["type", "machines"]

@@ -33,7 +33,7 @@ SETTINGS = {
 }
 PATIENCE_S = 240.0
 LEDGER = LedgerSettings(
-    seed=0, train_tasks=[], demo_tasks=[], max_steps=6, demos=DemosConfig(), rules=ReplayConfig(), incarnation="test"
+    seed=0, train_tasks=[], demo_tasks=[], max_turns=6, demos=DemosConfig(), rules=ReplayConfig(), incarnation="test"
 )
 
 

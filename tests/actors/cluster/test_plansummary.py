@@ -25,7 +25,7 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     rounds = "after cloning, after each pulse and at the end: 200 instances at temperature 1; "
     assert local["evaluation"] == rounds + "on seats RL leaves idle"
     assert said("local-sglang")["evaluation"] == rounds + "while RL draws nothing"
-    assert said("local", "evaluation.one_in=8")["evaluation"] == rounds + "one of RL's episodes in 8 meanwhile"
+    assert said("local", "evaluation.rollout_share=0.125")["evaluation"] == rounds + "12.5% of RL's episodes meanwhile"
     assert said("sglang-gpu")["engine"] == "sglang on cuda"
     assert said("sglang-gpu", "samplers.attach=[http://a:1]")["engine"] == "sglang, 1 attached server"
     alone = said("bc-alone")
@@ -42,12 +42,15 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
             "56 steps of RL in 4 stays, 3 x 200 steps of pulse with 240 demonstrations each, no room for 1 more pulse",
         ),
         (
-            ["entropulse.rl_steps=0", "entropulse.total_rl_steps=30", "entropulse.pulses=1"],
+            ["entropulse.rl_steps_per_phase=0", "entropulse.total_rl_steps=30", "entropulse.pulses=1"],
             "30 steps of RL in up to 2 stays, up to 1 x 200 steps of pulse with 240 demonstrations each",
         ),
-        (["entropulse.rl_steps=0", "entropulse.total_rl_steps=20"], "20 steps of RL in 1 stay, no room for 4 pulses"),
+        (
+            ["entropulse.rl_steps_per_phase=0", "entropulse.total_rl_steps=20"],
+            "20 steps of RL in 1 stay, no room for 4 pulses",
+        ),
         (["replay.pulse_demos=9"], "4 x 200 steps of pulse with 9 demonstrations each"),
-        (["run.expert=true", "entropulse.pulse=none"], "874 steps of RL in 1 stay"),
+        (["entropulse.pulse=none"], "874 steps of RL in 1 stay"),
     ],
 )
 def test_phases_that_the_total_leaves_no_room_for_are_not_announced(overrides: list[str], expected: str) -> None:
@@ -55,5 +58,5 @@ def test_phases_that_the_total_leaves_no_room_for_are_not_announced(overrides: l
 
 
 def test_an_end_for_want_of_signal_may_come_at_once() -> None:
-    assert pulses(EntropulseConfig(total_rl_steps=9, pulses=3, max_waste=5)) == (0, 3)
+    assert pulses(EntropulseConfig(total_rl_steps=9, pulses=3, max_unused_groups=5)) == (0, 3)
     assert pulses(EntropulseConfig(total_rl_steps=9, pulses=3)) == (0, 0)

@@ -50,17 +50,17 @@ def test_smoothing_keeps_length_and_range(values: list[float], window: int) -> N
 
 
 def test_what_a_file_asks_for_and_keys_that_came_later_do_not_part_runs() -> None:
-    older = {"run": {"seed": 1, "require": {"gain": 0.01}}, "learner": {"bc_lr": 0.5}}
+    older = {"run": {"seed": 1, "require": {"gain": 0.01}}, "learner": {"sft": {"lr": 0.5}}}
     newer = msgspec.to_builtins(Deploy())
-    newer["run"] |= {"expert": True, "require": {"gain_above": 0.0}}
-    newer["learner"]["bc_lr"] = 0.5
+    newer["run"] |= {"require": {"gain_above": 0.0}}
+    newer["learner"]["sft"]["lr"] = 0.5
     assert key(older) == key(newer)
-    newer["learner"]["negative_scale"] = 0.5
+    newer["learner"]["rl"]["negative_scale"] = 0.5
     assert key(older) != key(newer)
 
 
 def test_only_seed_and_recording_are_left_out_of_what_runs_share() -> None:
-    deploy = {"run": {"seed": 1, "base": ""}, "demos": {"source": "a", "count": 4}}
-    assert key(deploy) == key({"demos": {"count": 4, "source": "b"}, "run": {"base": "", "seed": 2}})
-    assert key(deploy) != key({"run": {"seed": 1, "base": ""}, "demos": {"source": "a", "count": 5}})
+    deploy = {"run": {"seed": 1}, "model": {"path": ""}, "demos": {"source": "a", "count": 4}}
+    assert key(deploy) == key({"demos": {"count": 4, "source": "b"}, "model": {"path": ""}, "run": {"seed": 2}})
+    assert key(deploy) != key({"run": {"seed": 1}, "demos": {"source": "a", "count": 5}})
     assert deploy["run"]["seed"] == 1

@@ -97,7 +97,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_an_experiment_goes_on_by_the_line_that_is_printed(
     broken: Broken, words: list[str], runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sets = ["--set", "learner.bc_lr=0.5", "--set", "run.require={bc_steps: 2, rl_steps: 1}"]
+    sets = ["--set", "learner.sft.lr=0.5", "--set", "run.require={bc_steps: 2, rl_steps: 1}"]
     status, line = cli.main(["run", *words, *sets, "--name", "e", *AT]), told(capsys)
     for number, run in enumerate(runs, 1):
         assert status == 130
@@ -109,7 +109,7 @@ def test_an_experiment_goes_on_by_the_line_that_is_printed(
     assert broken.begun == [f"e-{run}" for run in runs for _ in range(2)]
     for run in runs:
         deploy = typed_yaml.read(Path("my runs") / f"e-{run}" / "deploy.yaml", Deploy)
-        assert deploy.learner.bc_lr == 0.5
+        assert deploy.learner.sft.lr == 0.5
         assert deploy.run.require.rl_steps == (0 if "cloning" in run else 1)
 
 
@@ -119,15 +119,15 @@ def test_what_a_resume_does_not_say_is_as_it_was_begun(
 ) -> None:
     begin = ["run", "my file.yaml", *AT]
     assert cli.main([*begin, "--name", "older"]) == 130
-    assert cli.main([*begin, "--seed", "3", "5", "--set", "learner.bc_lr=0.5", "--name", "e"]) == 130
+    assert cli.main([*begin, "--seed", "3", "5", "--set", "learner.sft.lr=0.5", "--name", "e"]) == 130
     while cli.main([*begin, "--resume", *named]) == 130:
         pass
     assert broken.begun == ["older", "e-demos", "e-demos", "e-3", "e-3", "e-5", "e-5"]
-    assert typed_yaml.read(Path("my runs/e-5/deploy.yaml"), Deploy).learner.bc_lr == 0.5
+    assert typed_yaml.read(Path("my runs/e-5/deploy.yaml"), Deploy).learner.sft.lr == 0.5
     while cli.main([*begin, "--resume", "--name", "e", "--seed", "7"]) == 130:
         pass
     assert broken.begun[-2:] == ["e-7", "e-7"], "more seeds of the same"
-    assert typed_yaml.read(Path("my runs/e-7/deploy.yaml"), Deploy).learner.bc_lr == 0.5
+    assert typed_yaml.read(Path("my runs/e-7/deploy.yaml"), Deploy).learner.sft.lr == 0.5
 
 
 def test_what_is_newest_goes_on_whatever_was_there_before(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,17 +152,17 @@ def test_a_recording_is_finished_as_it_was_begun(broken: Broken) -> None:
 @pytest.mark.parametrize(
     ("begun", "said", "expected"),
     [
-        ([], ["learner.bc_lr=0.5"], "--set learner.bc_lr=0.5: experiment e was begun with no --set: leave it out"),
-        (["learner.bc_lr=0.5"], ["learner.bc_lr=0.50"], ""),
-        (["learner.bc_lr=0.5"], ["learner.bc_lr=0.1"], "begun with --set learner.bc_lr=0.5: leave it out"),
-        (["run.require={bc_steps: 2}", "learner.bc_lr=0.5"], ["run.require.bc_steps=2"], ""),
+        ([], ["learner.sft.lr=0.5"], "--set learner.sft.lr=0.5: experiment e was begun with no --set: leave it out"),
+        (["learner.sft.lr=0.5"], ["learner.sft.lr=0.50"], ""),
+        (["learner.sft.lr=0.5"], ["learner.sft.lr=0.1"], "begun with --set learner.sft.lr=0.5: leave it out"),
+        (["run.require={bc_steps: 2}", "learner.sft.lr=0.5"], ["run.require.bc_steps=2"], ""),
         (
             ["run.require={bc_steps: 2}"],
             ["run.require.bc_steps=2", "replay.max_staleness=3"],
             "--set replay.max_staleness=3: experiment e was begun with --set 'run.require={bc_steps: 2}': leave it out",
         ),
-        ([], ["learner.bc_rl=1"], "did you mean learner.bc_lr?"),
-        (["learner.bc_lr=0.1", "learner.bc_lr=0.5"], ["learner.bc_lr=0.1", "learner.bc_lr=0.5"], ""),
+        ([], ["learner.sft.lrr=1"], "did you mean learner.sft.lr?"),
+        (["learner.sft.lr=0.1", "learner.sft.lr=0.5"], ["learner.sft.lr=0.1", "learner.sft.lr=0.5"], ""),
     ],
 )
 def test_another_set_is_refused_and_the_same_otherwise_said_is_not(
@@ -181,15 +181,15 @@ def test_another_set_is_refused_and_the_same_otherwise_said_is_not(
 
 
 def test_a_resume_that_says_something_else_is_refused(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
-    begin = ["run", "my file.yaml", *AT, "--set", "learner.bc_lr=0.5"]
+    begin = ["run", "my file.yaml", *AT, "--set", "learner.sft.lr=0.5"]
     assert cli.main([*begin, "--name", "alone"]) == 130
     assert cli.main([*begin, "--name", "e", "--seed", "3"]) == 130
     line = told(capsys)
     assert cli.main(line) == 130  # its recording is done, its run is begun
     capsys.readouterr()
     on = ["run", "my file.yaml", "--resume", *AT]
-    shown = refused(capsys, *on, "--name", "e", "--set", "learner.bc_lr=0.1")
-    assert "--set learner.bc_lr=0.1: experiment e was begun with --set learner.bc_lr=0.5" in shown
+    shown = refused(capsys, *on, "--name", "e", "--set", "learner.sft.lr=0.1")
+    assert "--set learner.sft.lr=0.1: experiment e was begun with --set learner.sft.lr=0.5" in shown
     shown = refused(capsys, *on, "--name", "e-3")
     assert "--name e-3: it is a run of experiment e: continue that with" in shown
     assert shlex.join(line) in shown
@@ -204,22 +204,23 @@ def test_a_run_goes_on_with_what_it_was_made_with(broken: Broken, capsys: pytest
     assert cli.main(["run", "my file.yaml", *AT, "--name", "e"]) == 130
     on = ["run", "my file.yaml", "--resume", "--name", "e", *AT, "--set"]
     assert "--set run.seed: run e has 0, which it keeps" in refused(capsys, *on, "run.seed=5")
-    shown = refused(capsys, *on, "learner.advantage=trajectory", "--set", "run.expert=true")
-    assert "--set learner.advantage: run e has step, which it keeps" in shown
-    assert "replay.curriculum is an expert's key" in refused(capsys, *on, "replay.curriculum=learnability")
+    shown = refused(capsys, *on, "learner.rl.advantage=trajectory")
+    assert "--set learner.rl.advantage: run e has step, which it keeps" in shown
+    shown = refused(capsys, *on, "learner.advantage=trajectory")
+    assert "unknown key learner.advantage; it is learner.rl.advantage now" in shown
     connection, _ = connect(Path("my runs/e/ledger.sqlite"))
-    for key, value, was in (("run.base", "other", ""), ("desktops.form", "paper", "compact")):
+    for key, value, was in (("model.path", "other", ""), ("prompt.format", "paper", "compact")):
         assert f"--set {key}: run e has {was}, which it keeps" in refused(capsys, *on, f"{key}={value}")
     assert cli.main([*on, "entropulse.bc_steps=90"]) == 0, "cloning has not begun"
     connection.execute("INSERT INTO stays VALUES(0, 0, 'rl', NULL, '0.0', 0, 'begin', '{}', 1.0)")
-    shown = refused(capsys, *on, "learner.bc_lr=0.5")
-    assert "--set learner.bc_lr: run e has begun to clone as it was told" in shown
+    shown = refused(capsys, *on, "learner.sft.lr=0.5")
+    assert "--set learner.sft.lr: run e has begun to clone as it was told" in shown
     assert cli.main([*on, "entropulse.total_rl_steps=60"]) == 0
     connection.execute("INSERT INTO stays VALUES(1, 1, 'done', NULL, '0.0', 0, 'counted', '{}', 2.0)")
     connection.close()
-    shown = refused(capsys, *on, "desktops.seats=3", "--set", "entropulse.total_rl_steps=61")
+    shown = refused(capsys, *on, "desktops.count=3", "--set", "entropulse.total_rl_steps=61")
     assert "--set entropulse.total_rl_steps=61: run e has begun its last evaluation" in shown
-    assert cli.main([*on, "desktops.seats=2", "--set", "run.log_level=debug"]) == 0, "of what is left"
+    assert cli.main([*on, "desktops.count=2", "--set", "run.log_level=debug"]) == 0, "of what is left"
 
 
 def record(name: str, file: str, **more: Any) -> RunRecord:
@@ -336,11 +337,11 @@ def test_arms_begin_where_another_run_has_cloned(broken: Broken, capsys: pytest.
     assert broken.begun[-4:] == ["f-far-3", "f-far-3", "f-near-3", "f-near-3"]
     for name in ("f-far-3", "f-near-3"):
         deploy = typed_yaml.read(Path("my runs") / name / "deploy.yaml", Deploy)
-        assert (deploy.run.base, deploy.demos.count, deploy.entropulse.bc_steps) == (weights, 0, 0)
+        assert (deploy.model.path, deploy.demos.count, deploy.entropulse.bc_steps) == (weights, 0, 0)
     alone = ["run", "my file.yaml", "--cloned", "e-cloning-3", "--name", "alone", *AT]
     assert "it was cloned with seed 3, not 0" in refused(capsys, *alone)
     assert cli.main([*alone, "--set", "run.seed=3"]) == 130
-    assert typed_yaml.read(Path("my runs/alone/deploy.yaml"), Deploy).run.base == weights
+    assert typed_yaml.read(Path("my runs/alone/deploy.yaml"), Deploy).model.path == weights
     line = told(capsys)
     assert "--cloned" not in line
     assert "--cloned: a run goes on with what it has: leave it out" in refused(capsys, *line, "--cloned", "e-cloning-3")
@@ -372,12 +373,12 @@ def test_last_stays_what_it_was_when_an_experiment_began(broken: Broken, capsys:
     [
         (["--seed", "5", "--cloned", "e-cloning-3"], "it was cloned with seed 3, not 5: say --seed 3"),
         (
-            ["--seed", "3", "--cloned", "e-cloning-3", "--set", "learner.bc_lr=0.5"],
-            "--cloned e-cloning-3: it was cloned with another learner.bc_lr than the deploy file says",
+            ["--seed", "3", "--cloned", "e-cloning-3", "--set", "learner.sft.lr=0.5"],
+            "--cloned e-cloning-3: it was cloned with another learner.sft.lr than the deploy file says",
         ),
         (
-            ["--seed", "3", "--cloned", "e-cloning-3", "--set", "tasks.max_steps=5"],
-            "it was cloned with another tasks.max_steps than",
+            ["--seed", "3", "--cloned", "e-cloning-3", "--set", "tasks.max_turns=5"],
+            "it was cloned with another tasks.max_turns than",
         ),
         (["--seed", "3", "--cloned", "e-clonin-3"], "did you mean e-cloning-3?"),
         (["--seed", "3", "--cloned", "e-demos"], "run e-demos holds no weights"),

@@ -83,7 +83,7 @@ def test_one_whose_marker_is_broken_is_refused(run: Path) -> None:
 
 
 def test_without_any_it_begins_from_the_base_model(tmp_path: Path) -> None:
-    assert resume.checkpoint(tmp_path) == "none: begins from run.base"
+    assert resume.checkpoint(tmp_path) == "none: begins from model.path"
 
 
 def test_all_files_of_a_run_are_its_owners_alone(run: Path, tmp_path: Path) -> None:

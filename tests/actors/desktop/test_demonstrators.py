@@ -51,7 +51,7 @@ def seen() -> Observation:
 
 def work(member: str, seed: int = 1, task: str = TASK) -> Reservation:
     return Reservation(
-        token=1, lane=Lane.DEMO, task=task, group="", slot=0, seed=seed, max_steps=9, pin=None, member=member,
+        token=1, lane=Lane.DEMO, task=task, group="", slot=0, seed=seed, max_turns=9, pin=None, member=member,
         sampling=Sampling(temperature=1.0, max_new_tokens=0), phase=PhaseRef(phase=Phase.DEMO, index=0),
     )  # fmt: skip
 
@@ -323,10 +323,9 @@ async def test_a_member_that_is_down_breaks_the_attempt_as_a_fault(tokenizer: To
 
 def test_a_pool_is_declared_in_the_deploy_file() -> None:
     data = {
-        "run": {"expert": True},
         "demos": {
-            "attempts": 2,
-            "pool": [
+            "attempts_per_task": 2,
+            "demonstrators": [
                 {"type": "oracle", "name": "api", "route": "api"},
                 {"type": "endpoint", "name": "far", "url": "https://x/v1", "model": "m", "key_env": "NO_SUCH_KEY"},
             ],
@@ -334,12 +333,12 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
     }
     deploy = build(data, Deploy, source="x")
     assert [one.name for one in demonstrators.pool_of(deploy.demos)] == ["api", "far"]
-    assert fitting(deploy.demos.pool, "calc_sum/train/1") == ["api", "far"]
-    assert fitting(deploy.demos.pool, TASK) == ["far"]
+    assert fitting(deploy.demos.demonstrators, "calc_sum/train/1") == ["api", "far"]
+    assert fitting(deploy.demos.demonstrators, TASK) == ["far"]
     with pytest.raises(ConfigError, match="no member can show text_editor"):
-        demonstrators.members_of([TASK], deploy.demos.pool[:1])
+        demonstrators.members_of([TASK], deploy.demos.demonstrators[:1])
     with pytest.raises(ConfigError, match="NO_SUCH_KEY, which is not set"):
-        demonstrators.refuse_missing_keys(deploy.demos.pool, {})
+        demonstrators.refuse_missing_keys(deploy.demos.demonstrators, {})
 
     def refused(*pool: dict[str, object]) -> str:
         with pytest.raises(ConfigError) as caught:
@@ -352,5 +351,9 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
     assert "haste is 1" in refused({**oracle, "haste": 1.0})
     assert "there is no route apl" in refused({**oracle, "route": "apl"})
     assert "url is 'x'" in refused({"type": "endpoint", "name": "e", "url": "x", "model": "m"})
-    assert "unknown key demos.pool.0.nois" in refused({**oracle, "nois": 1.0})
-    assert [one.name for one in demonstrators.pool_of(DemonstrationsConfig(attempts=1))] == ["api", "gui", "by-turns"]
+    assert "unknown key demos.demonstrators.0.nois" in refused({**oracle, "nois": 1.0})
+    assert [one.name for one in demonstrators.pool_of(DemonstrationsConfig(attempts_per_task=1))] == [
+        "api",
+        "gui",
+        "by-turns",
+    ]

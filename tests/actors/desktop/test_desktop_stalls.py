@@ -39,7 +39,7 @@ def processes(booted: BootedDesktop, word: bytes) -> list[int]:
 
 @pytest.fixture
 async def pool(sandbox: SandboxProvider):
-    pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=1))
+    pool = Pool(sandbox, DesktopSpec(), PoolConfig(warm_pool=1))
     yield pool
     await pool.close()
     sandbox._folder.mkdir()  # the fixture closes it once more

@@ -114,7 +114,7 @@ def reservation(max_steps: int = 8) -> Reservation:
         slot=0,
         seed=1,
         sampling=Sampling(temperature=1.0, max_new_tokens=64),
-        max_steps=max_steps,
+        max_turns=max_steps,
         pin=None,
         phase=PhaseRef(phase=Phase.DEMO, index=0),
     )
@@ -122,7 +122,7 @@ def reservation(max_steps: int = 8) -> Reservation:
 
 @pytest_asyncio.fixture
 async def stand(tmp_path: Path, state_dir: str) -> AsyncIterator[Stand]:
-    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
     pool = await Pool.open(desktops, tmp_path / "episodes")
     made = Stand(pool, tmp_path)
     yield made

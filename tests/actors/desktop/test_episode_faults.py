@@ -36,7 +36,7 @@ from runtime.storage.segments import SegmentStore
 FRAME = {"windows": [{"id": 7, "class": "Mousepad", "title": "plum.txt", "active": True}], "elements": []}
 WORK = Reservation(
     token=1, lane=Lane.DEMO, task="text_editor/train/100", group="", slot=0, seed=1,
-    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_steps=3, pin=None, phase=PhaseRef(Phase.DEMO, 0),
+    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_turns=3, pin=None, phase=PhaseRef(Phase.DEMO, 0),
 )  # fmt: skip
 WAIT, CLAIM = "Agent.wait()", "Agent.exit(success=True)"
 

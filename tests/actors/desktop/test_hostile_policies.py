@@ -38,7 +38,7 @@ LOOK_S = 1.5  # of looking at the bystander before the attack
 FAULTS = (events.DESKTOP_BOOT_FAILED, events.DESKTOP_SPARE_DIED, events.DESKTOP_NOT_REMOVED, events.HOST_RESTS)
 WORK = Reservation(
     token=1, lane=Lane.DEMO, task="text_editor/train/100", group="", slot=0, seed=1,
-    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_steps=40, pin=None, phase=PhaseRef(Phase.DEMO, 0),
+    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_turns=40, pin=None, phase=PhaseRef(Phase.DEMO, 0),
 )  # fmt: skip
 
 
@@ -117,9 +117,9 @@ class Street:
 
 @pytest_asyncio.fixture
 async def street(state_dir: str, tmp_path: Path) -> AsyncIterator[Street]:
-    small = SandboxConfig(state_dir=state_dir, memory_mib=400, disk_mib=64, processes=200)
+    small = SandboxConfig(state_dir=state_dir, memory_mib=400, disk_mib=64, max_processes=200)
     heard = Heard()
-    pool = await Pool.open(DesktopsConfig(provider=small, pool=PoolConfig(spares=1)), tmp_path, heard)
+    pool = await Pool.open(DesktopsConfig(provider=small, pool=PoolConfig(warm_pool=1)), tmp_path, heard)
     street = Street(pool, heard, tmp_path)
     yield street
     await street.recorder.close()

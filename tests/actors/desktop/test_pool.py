@@ -31,7 +31,7 @@ class PlanMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.config = PoolConfig(spares=2, boots_at_once=2, first_backoff_s=0.5, longest_backoff_s=4.0)
+        self.config = PoolConfig(warm_pool=2, boots_at_once=2, first_backoff_s=0.5, longest_backoff_s=4.0)
         self.plan = PoolPlan(self.config)
         self.now = 0.0
         self.silent_until = 0.0
@@ -104,7 +104,7 @@ class PlanMachine(RuleBasedStateMachine):
         assert 0 <= plan.booting <= self.config.boots_at_once
         assert plan.ready >= 0
         if self.now >= self.silent_until and not self.failures and not plan.probing:
-            lacking = self.config.spares + plan.waiting - plan.ready - plan.booting
+            lacking = self.config.warm_pool + plan.waiting - plan.ready - plan.booting
             assert lacking <= 0 or plan.booting == self.config.boots_at_once  # nobody waits for nothing
 
 
@@ -114,7 +114,7 @@ TestPlan.settings = settings(max_examples=60, stateful_step_count=25, deadline=N
 
 async def test_spares_are_handed_out_once_and_replaced(state_dir: str):
     heard = Heard()
-    config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1))
+    config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
     pool = await Pool.open(config, Path("run-7"), heard)
     first, second = await asyncio.gather(pool.acquire(30), pool.acquire(30))
     assert first.desktop.name != second.desktop.name
@@ -134,7 +134,7 @@ async def test_spares_are_handed_out_once_and_replaced(state_dir: str):
 
 async def test_a_spare_that_died_is_not_handed_out(sandbox: SandboxProvider):
     heard = Heard()
-    pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=1), heard)
+    pool = Pool(sandbox, DesktopSpec(), PoolConfig(warm_pool=1), heard)
     first = await pool.acquire(30)
     pool.retire(first)
     await until(lambda: bool(pool._spares))
@@ -175,7 +175,7 @@ async def test_what_a_busy_host_did_not_let_go_is_removed_again(
     monkeypatch.setattr(Box, "remove", removed)
     monkeypatch.setattr("actors.desktop.pool.pool.REMOVE_AGAIN_S", (0.05,))
     heard = Heard()
-    pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=0), heard)
+    pool = Pool(sandbox, DesktopSpec(), PoolConfig(warm_pool=0), heard)
     booted = await pool.acquire(60.0)
     folder = sandbox._boxes[booted.desktop.name].folder
     pool.retire(booted)
@@ -225,7 +225,7 @@ class OneSpare(Broken):
 
     def pool(self) -> Pool:
         """A pool with the desktop as its spare."""
-        pool = Pool(self, DesktopSpec(), PoolConfig(spares=0))
+        pool = Pool(self, DesktopSpec(), PoolConfig(warm_pool=0))
         nobody = {"username": "", "host_key": b"", "client_key": b"", "agent": (), "home": ""}
         desktop = Desktop(name="spare", provider="none", endpoint=Endpoint(), **nobody)
         pool.lives.begin("spare")
@@ -279,7 +279,7 @@ async def test_a_boot_that_is_over_while_it_cleans_up_leaves_nothing(monkeypatch
 
     monkeypatch.setattr(GuestLink, "open", refused)
     provider = Late(stuck=False)
-    config = PoolConfig(spares=1, boots_at_once=1, boot_timeout_s=0.2, first_backoff_s=30.0)
+    config = PoolConfig(warm_pool=1, boots_at_once=1, boot_timeout_s=0.2, first_backoff_s=30.0)
     pool = Pool(provider, DesktopSpec(), config)
     await until(lambda: provider.destroyed == ["late"])
     await until(lambda: len(pool.lives) == 0)
@@ -298,7 +298,7 @@ async def test_a_spare_that_refuses_is_no_error_of_its_acquirer():
 async def test_failing_boots_back_off_and_tell_their_cause():
     heard = Heard()
     provider = Broken(fault(FaultCause.SANDBOX_REFUSED, "no"))
-    pool = Pool(provider, DesktopSpec(), PoolConfig(spares=2, boots_at_once=2, first_backoff_s=0.1), heard)
+    pool = Pool(provider, DesktopSpec(), PoolConfig(warm_pool=2, boots_at_once=2, first_backoff_s=0.1), heard)
     with pytest.raises(DesktopFault) as refused:
         await pool.acquire(0.75)
     assert refused.value.cause == FaultCause.SANDBOX_REFUSED
@@ -338,7 +338,7 @@ async def test_a_removal_that_takes_too_long_does_not_keep_the_provider_open(mon
 
 
 async def test_a_pool_closes_while_it_boots(sandbox: SandboxProvider):
-    pool = Pool(sandbox, DesktopSpec(), PoolConfig(spares=3, boots_at_once=3))
+    pool = Pool(sandbox, DesktopSpec(), PoolConfig(warm_pool=3, boots_at_once=3))
     await asyncio.sleep(0.05)
     await pool.close()
     assert sandbox._boxes == {}
@@ -348,6 +348,6 @@ async def test_a_pool_closes_while_it_boots(sandbox: SandboxProvider):
 def test_more_processors_boot_more_desktops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for processors, boots in ((1, 2), (2, 2), (15, 3), (64, 16)):
         monkeypatch.setattr("os.sched_getaffinity", lambda _, count=processors: set(range(count)))
-        plan = PoolPlan(PoolConfig(spares=100))
+        plan = PoolPlan(PoolConfig(warm_pool=100))
         assert plan.to_start(0.0) == boots
-        assert PoolPlan(PoolConfig(spares=100, boots_at_once=5)).to_start(0.0) == 5
+        assert PoolPlan(PoolConfig(warm_pool=100, boots_at_once=5)).to_start(0.0) == 5

@@ -25,7 +25,7 @@ SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.
 
 async def test_a_lease_past_its_deadline_is_taken_back_under_a_call(state_dir: str, tmp_path: Path) -> None:
     heard = Heard()
-    config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1, lease_s=1.5))
+    config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1, lease_s=1.5))
     pool = await Pool.open(config, tmp_path, heard)
     booted = await pool.acquire(30.0, "desktop/7")
     body = Body(booted)
@@ -68,7 +68,7 @@ async def test_a_host_that_can_not_boot_rests_until_one_does(state_dir: str, tmp
     template = tmp_path / "home"
     config = DesktopsConfig(
         provider=SandboxConfig(state_dir=state_dir),
-        pool=PoolConfig(spares=1, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON),
+        pool=PoolConfig(warm_pool=1, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON),
         screen=ScreenConfig(home_template=str(template)),
     )
     pool = await Pool.open(config, tmp_path, heard)
@@ -101,7 +101,7 @@ async def test_an_image_that_does_not_come_up_rests(sandbox: SandboxProvider) ->
     heard = Heard()
     guest = sandbox._folder / "guest"
     shutil.move(guest / "agent.py", guest / "agent.kept")
-    policy = PoolConfig(spares=1, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON)
+    policy = PoolConfig(warm_pool=1, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON)
     pool = Pool(sandbox, DesktopSpec(), policy, heard)
     await until(lambda: heard.of(events.IMAGE_RESTS))
     (rests,) = heard.of(events.IMAGE_RESTS)
@@ -116,7 +116,7 @@ async def test_an_image_that_does_not_come_up_rests(sandbox: SandboxProvider) ->
 
 
 async def test_an_agent_that_answers_every_call_late_is_the_policys_doing(state_dir: str, tmp_path: Path) -> None:
-    config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(spares=1, lease_s=8.0))
+    config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1, lease_s=8.0))
     pool = await Pool.open(config, tmp_path)
     booted = await pool.acquire(30.0)
     body = Body(booted)

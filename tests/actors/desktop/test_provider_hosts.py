@@ -16,7 +16,7 @@ import asyncssh
 import msgspec
 import pytest
 
-from actors.desktop.config import HostsConfig, MachineConfig
+from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, cause_of
 from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal
 from actors.desktop.link import GuestLink, LinkDown, seen_of
@@ -85,7 +85,7 @@ def machine(state_dir: str) -> Iterator[MachineConfig]:
         user="worker",
         client_key=str(base / "id"),
         host_key=host_key.export_public_key().decode(),
-        seats=2,
+        desktops=2,
     )
     server.kill()
     server.wait()
@@ -105,7 +105,7 @@ async def provider(machine: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> A
         else:
             writer.close()
             break
-    hosts = HostsProvider(HostsConfig(machines=[machine]))
+    hosts = HostsProvider(SshConfig(machines=[machine]))
     yield hosts
     await hosts.close()
 
@@ -262,8 +262,8 @@ async def test_a_policy_that_stops_what_holds_its_session_has_failed_and_leaves_
 
 
 async def test_a_dead_machine_keeps_no_boot_from_the_others(provider: HostsProvider, machine: MachineConfig):
-    dead = msgspec.structs.replace(machine, port=free_port(), seats=4)
-    hosts = HostsProvider(HostsConfig(machines=[dead, machine]))
+    dead = msgspec.structs.replace(machine, port=free_port(), desktops=4)
+    hosts = HostsProvider(SshConfig(machines=[dead, machine]))
     with pytest.raises(DesktopFault, match="machine_unreachable"):
         await hosts.boot(DesktopSpec())
     for _ in range(2):
@@ -304,7 +304,7 @@ async def test_a_lost_owner_takes_its_sessions_along(provider: HostsProvider, ma
 
 async def test_an_unreachable_machine_is_a_fault(provider: HostsProvider, machine: MachineConfig):
     desktop = await provider.boot(DesktopSpec())
-    nowhere = HostsProvider(HostsConfig(machines=[msgspec.structs.replace(machine, port=free_port())]))
+    nowhere = HostsProvider(SshConfig(machines=[msgspec.structs.replace(machine, port=free_port())]))
     with pytest.raises(DesktopFault) as fault:
         await nowhere.boot(DesktopSpec())
     assert (fault.value.cause, fault.value.culprit) == ("machine_unreachable", "host")
@@ -319,7 +319,7 @@ async def test_an_unreachable_machine_is_a_fault(provider: HostsProvider, machin
 
 async def test_another_host_key_is_refused(machine: MachineConfig, provider: HostsProvider):
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
-    imposter = HostsProvider(HostsConfig(machines=[msgspec.structs.replace(machine, host_key=other)]))
+    imposter = HostsProvider(SshConfig(machines=[msgspec.structs.replace(machine, host_key=other)]))
     with pytest.raises(DesktopFault, match="Host key is not trusted"):
         await imposter.boot(DesktopSpec())
 
@@ -329,4 +329,4 @@ def test_bad_settings_are_told(tmp_path: Path):
     machine = MachineConfig(host="nowhere", user="u", client_key=str(tmp_path / "none"), host_key=key)
     for machines in ([], [machine], [msgspec.structs.replace(machine, host_key="not a key")]):
         with pytest.raises(ConfigError):
-            HostsProvider(HostsConfig(machines=machines))
+            HostsProvider(SshConfig(machines=machines))

@@ -67,7 +67,7 @@ async def test_what_a_sandbox_said_before_it_ended_is_told() -> None:
         provider = await SandboxProvider.start(SandboxConfig(state_dir=folder), "broken")
         heard = Heard()
         (provider._folder / "etc" / "chromium.d").rename(provider._folder / "moved")  # what it is to mount
-        pool = Pool(provider, DesktopSpec(), PoolConfig(spares=1, longest_backoff_s=0.2), heard)
+        pool = Pool(provider, DesktopSpec(), PoolConfig(warm_pool=1, longest_backoff_s=0.2), heard)
         await until(lambda: heard.of(events.DESKTOP_BOOT_FAILED))
         assert "Can't find source path" in heard.of(events.DESKTOP_BOOT_FAILED)[0]["detail"]
         (provider._folder / "moved").rename(provider._folder / "etc" / "chromium.d")

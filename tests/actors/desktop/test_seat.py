@@ -64,10 +64,10 @@ def seat_config(state_dir: str, *, spares: int = 0, template: str = "") -> Deskt
         seat=SeatConfig(screenshots="none", lease_timeout_s=1.0, quarantine=SOON),
         desktops=DesktopsConfig(
             provider=SandboxConfig(state_dir=state_dir),
-            pool=PoolConfig(spares=spares, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON),
+            pool=PoolConfig(warm_pool=spares, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON),
             screen=ScreenConfig(home_template=template),
         ),
-        tokenizer=str(MODEL),
+        model=str(MODEL),
         samplers=[],
     )
 
@@ -138,7 +138,7 @@ async def test_while_the_host_rests_no_work_is_taken(tmp_path, state_dir):
 def reserved(token: int = 1, lane: Lane = Lane.TRAIN) -> Reservation:
     """An episode in RL."""
     return Reservation(
-        token=token, lane=lane, task=TASK, group="1", slot=0, seed=7, max_steps=8, pin=None,
+        token=token, lane=lane, task=TASK, group="1", slot=0, seed=7, max_turns=8, pin=None,
         sampling=Sampling(temperature=1.0, max_new_tokens=8), phase=PhaseRef(phase=Phase.RL, index=1),
     )  # fmt: skip
 
@@ -257,7 +257,7 @@ async def test_a_round_draws_with_the_same_numbers_as_any_other_and_training_by_
 async def test_a_stopped_desktop_host_is_replaced_and_its_work_done_again(tmp_path, state_dir):
     rules = ReplayConfig(retries=2)
     ledger = LedgerSettings(
-        seed=1, train_tasks=[], demo_tasks=[TASK], max_steps=8, demos=DemosConfig(count=2), rules=rules, incarnation="x"
+        seed=1, train_tasks=[], demo_tasks=[TASK], max_turns=8, demos=DemosConfig(count=2), rules=rules, incarnation="x"
     )
     host = HostSpec(
         name="desktops/0", heartbeat_s=0.5, silent_limit_s=10.0, restart=RestartPolicy(first_delay_s=0.0),
@@ -267,7 +267,7 @@ async def test_a_stopped_desktop_host_is_replaced_and_its_work_done_again(tmp_pa
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
         config = seat_config(state_dir, spares=1)
         config = DesktopSeat(
-            seat=SeatConfig(screenshots="none"), desktops=config.desktops, tokenizer=str(MODEL), samplers=[]
+            seat=SeatConfig(screenshots="none"), desktops=config.desktops, model=str(MODEL), samplers=[]
         )
         await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=config, host="desktops/0"))
         (started,) = lines(tmp_path, "host_started")

@@ -22,7 +22,7 @@ ROOMS = st.builds(
 CONFIGS = st.builds(
     SandboxConfig,
     memory_mib=st.integers(MEMORY_LEAST_MIB, 1 << 20),
-    processes=st.integers(PROCESSES_LEAST, 1 << 22),
+    max_processes=st.integers(PROCESSES_LEAST, 1 << 22),
     open_files=st.integers(OPEN_FILES_LEAST, 1 << 20),
 )
 SMALL = Room(memory_mib=2048, processes=27_000, open_files=340_000, terminals=3072)  # one of 4 GiB
@@ -32,19 +32,19 @@ SMALL = Room(memory_mib=2048, processes=27_000, open_files=340_000, terminals=30
 def test_the_sum_never_passes_what_is_there(config: SandboxConfig, seats: int, spares: int, there: Room) -> None:
     desktops = seats + spares
     if there.memory_mib // desktops < MEMORY_LEAST_MIB or there.processes // desktops < PROCESSES_LEAST:
-        with pytest.raises(ConfigError, match=f"^desktops.seats is {seats}: "):
+        with pytest.raises(ConfigError, match=f"^desktops.count is {seats}: "):
             fitted(config, seats, spares, there)
         return
     each = fitted(config, seats, spares, there)
     assert each.memory_mib * desktops <= there.memory_mib
-    assert each.processes * desktops <= there.processes
+    assert each.max_processes * desktops <= there.processes
     assert MEMORY_LEAST_MIB <= each.memory_mib <= config.memory_mib
-    assert PROCESSES_LEAST <= each.processes <= config.processes
+    assert PROCESSES_LEAST <= each.max_processes <= config.max_processes
     files, terminals = sums(config, seats, spares, there)[2:]
     assert files.fits or each.open_files == OPEN_FILES_LEAST
     assert terminals.fits or terminals.each == 4
-    if config.memory_mib * desktops <= there.memory_mib and config.processes * desktops <= there.processes:
-        assert (each.memory_mib, each.processes) == (config.memory_mib, config.processes)
+    if config.memory_mib * desktops <= there.memory_mib and config.max_processes * desktops <= there.processes:
+        assert (each.memory_mib, each.max_processes) == (config.memory_mib, config.max_processes)
 
 
 @given(st.integers(1, 60_000), st.integers(0, 500), ROOMS)
@@ -74,7 +74,7 @@ def test_ten_desktops_on_a_small_machine() -> None:
     ]
     assert [one.fits for one in sums(SandboxConfig(), 8, 2, SMALL)] == [True, True, False, True]
     assert fitted(SandboxConfig(), 1, 0, SMALL) == SandboxConfig()
-    said = "desktops.seats is 20: this machine has 2048 MiB of memory for desktops, which take at least 128 each: it is"
+    said = "desktops.count is 20: this machine has 2048 MiB of memory for desktops, which take at least 128 each: it is"
     with pytest.raises(ConfigError, match=f"^{said} at most 14, beside 2 that stand ready$"):
         fitted(SandboxConfig(), 20, 2, SMALL)
 

@@ -10,6 +10,7 @@ import msgspec
 from actors.entropulse.actor import EntropulseActor
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.learner.messages import GetLearnerState, LearnerState, WriteWeights
+from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -30,13 +31,12 @@ from runtime.messaging.message import Done, Request, Version
 from tests.actors.replay.ledger_tools import step
 
 SETTINGS = EntropulseSettings(
-    phases=EntropulseConfig(bc_steps=2, total_rl_steps=2, rl_steps=1, pulses=1, pulse_steps=1),
+    entropulse=EntropulseConfig(bc_steps=2, total_rl_steps=2, rl_steps_per_phase=1, pulses=1, pulse_steps=1),
     evaluation=EvaluationConfig(greedy=True),
     eval_tasks=["e0", "e1"],
     task_set="e",
-    demos=2,
-    demo_attempts=8,
-    max_new_tokens=16,
+    sampling=SamplingConfig(max_new_tokens=16),
+    demos=DemosConfig(count=2),
     samplers=["sampler/0"],
 )
 

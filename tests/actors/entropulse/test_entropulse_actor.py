@@ -97,7 +97,7 @@ class Slow(Sampler):
 
     @handles(Pin)
     async def pin(self, msg: Pin) -> Done:
-        if not self.lost and msg.version.step > SETTINGS.phases.bc_steps:
+        if not self.lost and msg.version.step > SETTINGS.entropulse.bc_steps:
             self.lost = str(msg.version)
             await self.ctx.ref("learner").ask(Die(), timeout_s=20)
         return await super().pin(msg)
@@ -107,10 +107,10 @@ async def test_a_round_whose_weights_are_lost_while_they_are_pinned_opens_on_lat
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
-    phases = msgspec.structs.replace(SETTINGS.phases, total_rl_steps=6, rl_steps=0, pulses=0)
-    beside = msgspec.structs.replace(SETTINGS, phases=phases, evaluation=EvaluationConfig(every_steps=1))
+    phases = msgspec.structs.replace(SETTINGS.entropulse, total_rl_steps=6, rl_steps_per_phase=0, pulses=0)
+    beside = msgspec.structs.replace(SETTINGS, entropulse=phases, evaluation=EvaluationConfig(interval=1))
     async with ActorSystem(tmp_path) as system:
-        ledger = ledger_settings(demos=2, incarnation="test", rl_steps=6)
+        ledger = ledger_settings(demos=2, incarnation="test", rl_steps_in_all=6)
         await system.spawn(ActorSpec(name="replay", factory=ReplayActor, config=ledger))
         await system.spawn(
             ActorSpec(name="sampler/0", factory=Slow),
@@ -128,7 +128,7 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
-    config = ledger_settings(demos=2, incarnation="test", rl_steps=SETTINGS.phases.rl_steps_in_all)
+    config = ledger_settings(demos=2, incarnation="test", rl_steps_in_all=SETTINGS.entropulse.rl_steps_in_all)
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="replay", factory=ReplayActor, config=config))
         await system.spawn(
@@ -162,12 +162,12 @@ async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weigh
     monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
     beside = msgspec.structs.replace(
         SETTINGS,
-        phases=msgspec.structs.replace(SETTINGS.phases, total_rl_steps=8, rl_steps=0, pulses=0),
-        evaluation=EvaluationConfig(greedy=True, every_steps=1),
+        entropulse=msgspec.structs.replace(SETTINGS.entropulse, total_rl_steps=8, rl_steps_per_phase=0, pulses=0),
+        evaluation=EvaluationConfig(greedy=True, interval=1),
     )
     async with ActorSystem(tmp_path) as system:
         replay = ActorSpec(
-            name="replay", factory=ReplayActor, config=ledger_settings(demos=2, incarnation="test", rl_steps=8)
+            name="replay", factory=ReplayActor, config=ledger_settings(demos=2, incarnation="test", rl_steps_in_all=8)
         )
         await system.spawn(replay)
         half = tmp_path / "pinned" / ".0.9.part"  # of a supervisor that was killed
@@ -186,7 +186,13 @@ async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weigh
     assert all(versions[name] == versions[f"{name}.greedy"] for name in names), versions
 
 
-PLATEAU = {"total_rl_steps": 240, "rl_steps": 0, "min_stay": 4, "window": 4, "patience": 1}
+PLATEAU = {
+    "total_rl_steps": 240,
+    "rl_steps_per_phase": 0,
+    "min_phase_steps": 4,
+    "plateau_window": 4,
+    "plateau_patience": 1,
+}
 
 
 @pytest.mark.parametrize(
@@ -204,14 +210,14 @@ async def test_every_way_into_and_around_a_pulse_with_a_supervisor_that_keeps_cr
     monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
     arm = msgspec.structs.replace(
         SETTINGS,
-        phases=msgspec.structs.replace(SETTINGS.phases, **changed),
+        entropulse=msgspec.structs.replace(SETTINGS.entropulse, **changed),
         evaluation=EvaluationConfig(enabled=False),
     )
     async with ActorSystem(tmp_path) as system:
         replay = ActorSpec(
             name="replay",
             factory=ReplayActor,
-            config=ledger_settings(demos=2, incarnation="test", rl_steps=arm.phases.rl_steps_in_all),
+            config=ledger_settings(demos=2, incarnation="test", rl_steps_in_all=arm.entropulse.rl_steps_in_all),
         )
         await system.spawn(replay)
         await system.spawn(
@@ -225,7 +231,7 @@ async def test_every_way_into_and_around_a_pulse_with_a_supervisor_that_keeps_cr
     assert [line["phase"] for line in changes] == phases
     assert changes[2]["cause"] == cause
     made = sum(figures.steps[phase] for phase in figures.steps if phase != "bc")
-    assert made == arm.phases.total_rl_steps + arm.phases.pulse_steps
+    assert made == arm.entropulse.total_rl_steps + arm.entropulse.pulse_steps
     assert figures.evidence is not None
     shown = list(read_logs(tmp_path, event="rl_evidence"))
     assert [line["rl_step"] for line in shown] == list(range(1, figures.steps["rl"] + 1))

@@ -8,18 +8,18 @@ import msgspec
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.entropulse.decide import OpenRound, Stay, decide
+from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.messages import EvalFigures, Phase, PhaseRef
 from runtime.messaging.message import Version
 from tests.actors.replay.ledger_tools import Play
 
 CONFIG = EntropulseSettings(
-    phases=EntropulseConfig(bc_steps=2, total_rl_steps=6, pulses=0),
-    evaluation=EvaluationConfig(greedy=True, every_steps=1),
+    entropulse=EntropulseConfig(bc_steps=2, total_rl_steps=6, pulses=0),
+    evaluation=EvaluationConfig(greedy=True, interval=1),
     eval_tasks=["e0", "e1"],
     task_set="e",
-    demos=2,
-    demo_attempts=8,
-    max_new_tokens=32,
+    sampling=SamplingConfig(max_new_tokens=32),
+    demos=DemosConfig(count=2),
     samplers=["sampler/0"],
 )
 RL1 = EvalFigures(

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.cluster.config.schema import Deploy
 from actors.entropulse.config import EvaluationConfig
 from actors.entropulse.decide import MOST_PINNED, OpenRound, Stay, Switch, decide
 from actors.errors import LedgerError
-from actors.replay.config import DemosConfig
+from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.ledger import demo_tasks as shown
 from actors.replay.messages import EvalFigures, Lane, Phase, PhaseRef, Reservation
 from runtime.errors import ConfigError
@@ -20,9 +21,13 @@ from runtime.messaging.message import Version
 from tests.actors.entropulse.world import Busy, World, settings
 from tests.actors.replay.ledger_tools import Play, step
 
+BY_PLATEAU: dict[str, Any] = {
+    "pulses": 1, "total_rl_steps": 12, "min_phase_steps": 4, "plateau_window": 4, "plateau_patience": 2
+}  # fmt: skip
+
 
 def test_counted_run_with_a_pulse(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(pulses=1, rl_steps=2, total_rl_steps=5))
+    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=2, total_rl_steps=5))
     world.run()
     assert world.causes == [
         ("bc", "demos_complete"),
@@ -39,7 +44,10 @@ def test_counted_run_with_a_pulse(tmp_path: Path) -> None:
 
 def test_rounds_on_engines_of_one_version_take_nothing_from_rl(tmp_path: Path) -> None:
     world = World(
-        tmp_path, settings(every_steps=2, pulses=1, rl_steps=2, total_rl_steps=4), eval_apart=True, max_staleness=0
+        tmp_path,
+        settings(interval=2, pulses=1, rl_steps_per_phase=2, total_rl_steps=4),
+        single_version=True,
+        max_staleness=0,
     )
     world.run()
     lanes = [(left > 0, lane) for phase, left, lane in world.lanes if phase is Phase.RL]
@@ -49,13 +57,13 @@ def test_rounds_on_engines_of_one_version_take_nothing_from_rl(tmp_path: Path) -
 
 
 def test_a_round_due_at_a_stays_last_step_sees_that_stays_weights(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(every_steps=2, pulses=1, rl_steps=2, total_rl_steps=4))
+    world = World(tmp_path, settings(interval=2, pulses=1, rl_steps_per_phase=2, total_rl_steps=4))
     world.run()
     assert world.rounds == [("after_bc", "0.2"), ("rl2", "0.4"), ("after_pulse1", "0.6"), ("final", "0.8")]
 
 
 def test_a_round_that_found_no_room_in_its_stay_is_left_out(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(every_steps=2, pulses=1, rl_steps=2, total_rl_steps=4))
+    world = World(tmp_path, settings(interval=2, pulses=1, rl_steps_per_phase=2, total_rl_steps=4))
     pulsed = msgspec.structs.replace(
         world.play.figures(), phase=PhaseRef(phase=Phase.RL, index=4), phase_limit=2, phase_steps=1,
         steps={"bc": 2, "rl": 3, "pulse": 2}, stays={"bc": 1, "rl": 2, "pulse": 1},
@@ -64,7 +72,7 @@ def test_a_round_that_found_no_room_in_its_stay_is_left_out(tmp_path: Path) -> N
 
 
 def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(every_steps=1, total_rl_steps=6))
+    world = World(tmp_path, settings(interval=1, total_rl_steps=6))
     figures = world.play.figures()
     rl = msgspec.structs.replace(
         figures, phase=PhaseRef(phase=Phase.RL, index=2), phase_limit=6, phase_steps=5, steps={"bc": 2, "rl": 5}
@@ -100,7 +108,7 @@ def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None
 
 
 def test_greedy_twins_see_the_same_weights(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(greedy=True, every_steps=1, total_rl_steps=2))
+    world = World(tmp_path, settings(greedy=True, interval=1, total_rl_steps=2))
     world.run()
     names = dict(world.rounds)
     assert names["after_bc"] == names["after_bc.greedy"] == "0.2"
@@ -110,17 +118,20 @@ def test_greedy_twins_see_the_same_weights(tmp_path: Path) -> None:
 
 def test_a_round_that_is_greedy_already_has_no_twin(tmp_path: Path) -> None:
     config = settings(total_rl_steps=2)
-    config = msgspec.structs.replace(config, evaluation=EvaluationConfig(greedy=True, temperature=0.0))
+    config = msgspec.structs.replace(
+        config, evaluation=EvaluationConfig(greedy=True), sampling=SamplingConfig(eval_temperature=0.0)
+    )
     world = World(tmp_path, config)
     world.run()
     assert sorted(dict(world.rounds)) == ["after_bc", "final"]
-    with pytest.raises(ConfigError, match=r"evaluation\.episodes is 4: at temperature 0 they would repeat"):
-        EvaluationConfig(temperature=0, episodes=4)
+    with pytest.raises(
+        ConfigError, match=r"evaluation\.episodes is 4: at sampling\.eval_temperature 0 they would repeat"
+    ):
+        Deploy(sampling=SamplingConfig(eval_temperature=0), evaluation=EvaluationConfig(episodes=4))
 
 
 def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:
-    phases_: dict[str, Any] = {"pulses": 1, "total_rl_steps": 12, "min_stay": 4, "window": 4, "patience": 2}
-    world = World(tmp_path, settings(**phases_))
+    world = World(tmp_path, settings(**BY_PLATEAU))
     world.run()
     assert ("pulse", "plateau") in world.causes
     (pulse,) = [line for line in world.play.events("phase_changed") if line["phase"] == "pulse"]
@@ -133,7 +144,7 @@ def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("arm", "stays"), [("restart", 2), ("reference_reset", 2), ("none", 1)])
 def test_arms_without_a_pulse_take_as_many_steps(tmp_path: Path, arm: str, stays: int) -> None:
-    world = World(tmp_path, settings(pulses=1, rl_steps=2, total_rl_steps=5, pulse=arm))
+    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=2, total_rl_steps=5, pulse=arm))
     world.run()
     figures = world.play.figures()
     assert figures.steps == {"bc": 2, "rl": 7}, "as many in all as with 5 of RL and 2 of pulse"
@@ -144,15 +155,14 @@ def test_arms_without_a_pulse_take_as_many_steps(tmp_path: Path, arm: str, stays
 
 @pytest.mark.parametrize("arm", ["reference_reset", "none"])
 def test_or_as_many_rl_steps_as_a_pulse_is_said_to_be_worth(tmp_path: Path, arm: str) -> None:
-    world = World(tmp_path, settings(pulses=1, rl_steps=2, total_rl_steps=5, pulse=arm, rl_steps_for_pulse=1))
+    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=2, total_rl_steps=5, pulse=arm, rl_steps_for_pulse=1))
     world.run()
     assert world.play.figures().steps == {"bc": 2, "rl": 6}
 
 
 @pytest.mark.parametrize("arm", ["full", "reference_reset"])
 def test_a_step_under_way_at_a_plateau_is_one_of_those_planned(tmp_path: Path, arm: str) -> None:
-    phases_: dict[str, Any] = {"pulses": 1, "total_rl_steps": 12, "min_stay": 4, "window": 4, "patience": 2}
-    world = Busy(tmp_path, settings(**phases_, pulse=arm))
+    world = Busy(tmp_path, settings(**BY_PLATEAU, pulse=arm))
     world.run()
     assert [cause for _, cause in world.causes] == [
         "demos_complete", "bc_complete", "plateau", *["pulse_complete"] * (arm == "full"), "counted",
@@ -165,7 +175,7 @@ def test_a_step_under_way_at_a_plateau_is_one_of_those_planned(tmp_path: Path, a
 def test_a_run_without_signal_ends_on_the_weights_of_the_step_under_way(tmp_path: Path) -> None:
     world = Busy(tmp_path, settings(total_rl_steps=5))
     world.run_until(lambda: world.step is not None and world.play.figures().phase.phase is Phase.RL)
-    world.config = settings(total_rl_steps=5, max_waste=1)
+    world.config = settings(total_rl_steps=5, max_unused_groups=1)
     waste = world.play.figures().groups_wasted
     while world.play.figures().groups_wasted == waste:
         work = world.play.reserve()
@@ -185,7 +195,7 @@ def test_a_run_without_signal_ends_on_the_weights_of_the_step_under_way(tmp_path
 def test_a_reset_renews_the_reference_and_a_restart_the_optimizer_too(
     tmp_path: Path, arm: str, fresh: list[int], places: list[int]
 ) -> None:
-    world = World(tmp_path, settings(pulses=2, rl_steps=2, total_rl_steps=5, pulse=arm))
+    world = World(tmp_path, settings(pulses=2, rl_steps_per_phase=2, total_rl_steps=5, pulse=arm))
     world.run()
     rl = [batch for batch in world.taken if batch.phase.phase is Phase.RL]
     firsts = [n for n, batch in enumerate(rl) if batch.new_reference]
@@ -198,7 +208,7 @@ def test_a_reset_renews_the_reference_and_a_restart_the_optimizer_too(
 
 
 def test_the_pulse_begins_with_a_fresh_optimizer_and_its_result_is_the_new_reference(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(pulses=1, rl_steps=2, total_rl_steps=4, pulse_steps=3))
+    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=2, total_rl_steps=4, pulse_steps=3))
     world.run()
     found = [(str(b.phase.phase), b.fresh_optimizer, b.new_reference) for b in world.taken]
     assert found == [
@@ -217,7 +227,9 @@ HALVES = {"success_first_half", "success_second_half", "entropy_first_half", "en
     ("window", "shown"), [(4, FITTED), (20, HALVES)]
 )  # the main job's stays are too short for a fit
 def test_a_counted_switch_says_what_the_curves_showed(tmp_path: Path, window: int, shown: set[str]) -> None:
-    world = World(tmp_path, settings(pulses=1, rl_steps=6, total_rl_steps=7, window=window, min_stay=7))
+    world = World(
+        tmp_path, settings(pulses=1, rl_steps_per_phase=6, total_rl_steps=7, plateau_window=window, min_phase_steps=7)
+    )
     world.run()
     (pulse,) = [line for line in world.play.events("phase_changed") if line["phase"] == "pulse"]
     assert pulse["cause"] == "counted"
@@ -239,7 +251,7 @@ def test_supervision_only(tmp_path: Path) -> None:
 
 
 def test_no_signal_ends_the_run(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(max_waste=3, total_rl_steps=5))
+    world = World(tmp_path, settings(max_unused_groups=3, total_rl_steps=5))
     world.supervise()
     while world.play.figures().phase.phase is not Phase.RL:
         world.act()
@@ -281,7 +293,7 @@ def test_a_counted_stay_waits_for_its_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arm", ["full", "reference_reset", "none"])
 def test_the_supervisor_may_be_killed_between_any_two_decisions(tmp_path: Path, arm: str) -> None:
     # The machine has no state, so deciding twice from the same figures is what a restart does.
-    world = World(tmp_path, settings(pulses=1, rl_steps=1, total_rl_steps=2, pulse=arm))
+    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=1, total_rl_steps=2, pulse=arm))
     for _ in range(200):
         first = decide(world.play.figures(), world.config)
         world.play.reopen()
@@ -299,13 +311,11 @@ class Resampled(World):
     """Every second first attempt at a task succeeds, all the policy's do."""
 
     def __init__(self, folder: Path, rounds: int, bc_steps: int = 0, *, always: bool = False) -> None:
-        base = settings(demos=4, total_rl_steps=1)
-        super().__init__(
-            folder, msgspec.structs.replace(base, resample_rounds=rounds, resample_bc_steps=bc_steps, demos=4)
-        )
+        plain, strata = {"count": 4, "resample_rounds": rounds}, {"attempts_per_task": 2, "resample_attempts": 1}
+        demos = DemosConfig(**plain, **strata, resample_bc_steps=bc_steps)  # type: ignore[arg-type]
+        super().__init__(folder, msgspec.structs.replace(settings(demos=4, total_rl_steps=1), demos=demos))
         self.always = always
         self.made: Counter[str] = Counter()
-        demos = DemosConfig(count=4, attempts=2, resample_rounds=rounds, resamples=1)
         more = {"demos": demos, "demo_members": {"": ["one", "two"]}, "demo_tasks": [f"d{n}" for n in range(9)]}
         folder = folder / "stratified"
         folder.mkdir()

@@ -147,7 +147,9 @@ async def test_engines_of_one_version_are_told_the_oldest_open_rounds_alone(
             ActorSpec(name="replay", factory=Script),
             ActorSpec(name="sampler/0", factory=Ordered),
             ActorSpec(
-                name="entropulse", factory=EntropulseActor, config=msgspec.structs.replace(SETTINGS, apart=apart)
+                name="entropulse",
+                factory=EntropulseActor,
+                config=msgspec.structs.replace(SETTINGS, single_version=apart),
             ),
         )
         async with asyncio.timeout(20):

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.entropulse.plateau import fit, measured, plateau, quantile, successive_noise
+from actors.replay.config import SamplingConfig
 from runtime.errors import ConfigError
 
 CONFIG = EntropulseConfig()
@@ -109,7 +110,7 @@ def simulated(
 
 def fires_at(curves: Curves, config: EntropulseConfig = CONFIG) -> int | None:
     """The first step at which a supervisor would begin a pulse."""
-    for end in range(config.min_stay, len(curves.success) + 1):
+    for end in range(config.min_phase_steps, len(curves.success) + 1):
         if plateau(curves.success[:end], curves.entropy[:end], config) is not None:
             return end
     return None
@@ -117,7 +118,7 @@ def fires_at(curves: Curves, config: EntropulseConfig = CONFIG) -> int | None:
 
 def ever(curves: Curves, every: int = 3) -> bool:
     """As `fires_at`, at every third step: a plateau holds for longer than that."""
-    ends = range(CONFIG.min_stay, len(curves.success) + 1, every)
+    ends = range(CONFIG.min_phase_steps, len(curves.success) + 1, every)
     return any(plateau(curves.success[:end], curves.entropy[:end], CONFIG) is not None for end in ends)
 
 
@@ -137,12 +138,12 @@ def steady(_step: int) -> float:
 
 def fallen_at_once(step: int) -> float:
     """So that success alone decides."""
-    return math.log(0.1) - math.log(5) * (step >= CONFIG.window // 2)
+    return math.log(0.1) - math.log(5) * (step >= CONFIG.plateau_window // 2)
 
 
 def at_the_margin(step: int) -> float:
     """Still gaining exactly as much as ends a plateau."""
-    return 0.15 + CONFIG.plateau_gain * step / CONFIG.window
+    return 0.15 + CONFIG.plateau_gain * step / CONFIG.plateau_window
 
 
 # -- what must fire
@@ -176,7 +177,7 @@ def test_the_evidence_names_every_number_that_decided() -> None:
     }  # fmt: skip
     assert found["rise"] < found["plateau_gain"]
     assert found["entropy_ratio"] < 1.15 * found["entropy_share"]
-    assert (found["stay_steps"], found["held"]) == (at, CONFIG.patience)
+    assert (found["stay_steps"], found["held"]) == (at, CONFIG.plateau_patience)
     assert 0.05 < found["noise"] < 0.15
 
 
@@ -231,19 +232,20 @@ def test_false_alarms_are_as_rare_as_is_aimed_for() -> None:
 
 def test_entropy_at_its_threshold_does_not_fire() -> None:
     runs = [
-        simulated(f"entropy {n}", lambda _: 0.7, lambda n: -math.log(2) * min(1, n / CONFIG.window)) for n in range(40)
+        simulated(f"entropy {n}", lambda _: 0.7, lambda n: -math.log(2) * min(1, n / CONFIG.plateau_window))
+        for n in range(40)
     ]
     assert sum(map(ever, runs)) <= 2
 
 
-@given(st.integers(0, CONFIG.min_stay + CONFIG.patience - 2))
+@given(st.integers(0, CONFIG.min_phase_steps + CONFIG.plateau_patience - 2))
 def test_minimum_stay_and_patience(steps: int) -> None:
     assert plateau([0.5] * steps, ([1.0] * 10 + [0.1] * steps)[:steps], CONFIG) is None
 
 
 def test_hysteresis() -> None:
     """One step that no longer refutes chance does not end a plateau; a fitted rise of `plateau_gain` does."""
-    config = EntropulseConfig(patience=4)
+    config = EntropulseConfig(plateau_patience=4)
     entropy = [1.0] * 10 + [0.1] * 40
     success = [0.5] * 40
     jolted = [*success, 0.6]
@@ -299,9 +301,9 @@ def test_quantile_of_students_t(freedom: int, known: float) -> None:
 @pytest.mark.parametrize(
     ("settings", "key", "value"),
     [
-        (EntropulseConfig, "window", 1), (EntropulseConfig, "patience", 0), (EntropulseConfig, "bc_steps", -1),
-        (EvaluationConfig, "every_steps", -1), (EvaluationConfig, "temperature", -0.5),
-        (EvaluationConfig, "episodes", 0),
+        (EntropulseConfig, "plateau_window", 1), (EntropulseConfig, "plateau_patience", 0),
+        (EntropulseConfig, "bc_steps", -1), (EvaluationConfig, "interval", -1),
+        (SamplingConfig, "eval_temperature", -0.5), (EvaluationConfig, "episodes", 0),
     ],
 )  # fmt: skip
 def test_settings_are_checked(settings: Callable[..., object], key: str, value: float) -> None:

@@ -69,13 +69,14 @@ def fires(success: list[float], seed: int) -> bool:
     rng = random.Random(seed)
     entropy = [0.15 * math.exp(-0.02 * n + rng.gauss(0, 0.1)) for n in range(len(success))]
     return any(
-        plateau(success[:end], entropy[:end], CONFIG) is not None for end in range(CONFIG.min_stay, len(success) + 1, 4)
+        plateau(success[:end], entropy[:end], CONFIG) is not None
+        for end in range(CONFIG.min_phase_steps, len(success) + 1, 4)
     )
 
 
 @pytest.mark.parametrize("start", [0.15, 0.4])
 def test_success_that_gains_the_margin_fires_nothing_under_a_curriculum(start: float) -> None:
-    mean = [start + CONFIG.plateau_gain * n / CONFIG.window for n in range(100)]
+    mean = [start + CONFIG.plateau_gain * n / CONFIG.plateau_window for n in range(100)]
     assert not [seed for seed in range(8) if fires(told(seed, mean), seed)]
 
 
@@ -84,6 +85,6 @@ def test_what_steps_say_is_right_on_average_and_errs_independently() -> None:
     errors = [value - wanted for seed in range(6) for value, wanted in zip(told(seed, mean), mean, strict=True)]
     assert abs(sum(errors) / len(errors)) < 0.03
     slope, _, noise, correlation = fit(errors[:150])
-    assert abs(slope) * CONFIG.window < 0.03
+    assert abs(slope) * CONFIG.plateau_window < 0.03
     assert noise > 0.05
     assert correlation < 0.25

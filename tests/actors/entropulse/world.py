@@ -8,20 +8,20 @@ from typing import Any
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.entropulse.decide import GREEDY, Finished, OpenRound, Stay, Switch, decide
+from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.ledger import phases
 from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation
 from tests.actors.replay.ledger_tools import Play, step
 
 
-def settings(*, demos: int = 2, greedy: bool = False, every_steps: int = 0, **config: Any) -> EntropulseSettings:
+def settings(*, demos: int = 2, greedy: bool = False, interval: int = 0, **config: Any) -> EntropulseSettings:
     return EntropulseSettings(
-        phases=EntropulseConfig(**({"bc_steps": 2, "total_rl_steps": 3, "pulses": 0, "pulse_steps": 2} | config)),
-        evaluation=EvaluationConfig(greedy=greedy, every_steps=every_steps),
+        entropulse=EntropulseConfig(**({"bc_steps": 2, "total_rl_steps": 3, "pulses": 0, "pulse_steps": 2} | config)),
+        evaluation=EvaluationConfig(greedy=greedy, interval=interval),
         eval_tasks=["e0", "e1"],
+        sampling=SamplingConfig(max_new_tokens=32),
+        demos=DemosConfig(count=demos),
         task_set="e",
-        demos=demos,
-        demo_attempts=demos * 4,
-        max_new_tokens=32,
         samplers=["sampler/0"],
     )
 
@@ -31,9 +31,10 @@ class World:
 
     def __init__(self, folder: Path, config: EntropulseSettings, **rules: Any) -> None:
         self.config = config
-        keeps = config.phases.pulse == "reference_reset"  # as `compose` says it to the ledger
-        total = config.phases.rl_steps_in_all
-        self.play = Play(folder, demos=config.demos, rl_steps=total, keeps_optimizer=keeps, **rules)
+        of = config.entropulse
+        # As `compose` says it to the ledger.
+        told: dict[str, Any] = {"rl_steps_in_all": of.rl_steps_in_all, "pulse": of.pulse}
+        self.play = Play(folder, demos=config.demos.count, **told, **rules)
         self.lanes: list[tuple[Phase, int, Lane]] = []  # of what was handed out: phase, steps left to it, lane
         self.causes: list[tuple[str, str]] = []
         self.rounds: list[tuple[str, str]] = []

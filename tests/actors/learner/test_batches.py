@@ -1,12 +1,14 @@
 """From the ledger's batches to plans."""
 
+import math
 import random
+import re
 
 import msgspec
 import pytest
 
 from actors.learner.batches import blobs, plan
-from actors.learner.config import LearnerConfig, Schedule
+from actors.learner.config import LearnerConfig, RlConfig, Schedule, SftConfig
 from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef, VersionSpan
 from policy.advantage import Level
 from policy.errors import LearnerError
@@ -68,7 +70,7 @@ def test_rl_batches_carry_advantages_and_the_papers_weights() -> None:
     bad = (False, [stored.step(4)])
     even = group("even", (True, [stored.step(9)]), (True, [stored.step(9)]))
     taken = batch(Phase.RL, [group("g", good, bad), even], [], first=True)
-    config = LearnerConfig(loss_aggregation=Aggregation.STEP_MEAN, kl_coef=0.5, rl_lr=1e-3, warmup_steps=0)
+    config = LearnerConfig(loss_aggregation=Aggregation.STEP_MEAN, rl=RlConfig(kl_coef=0.5, lr=1e-3, warmup_steps=0))
     planned = plan(taken, stored.payloads, config, plan_id="p", version=V1)
     assert planned.without_signal == ["even"]
     made = planned.plan
@@ -99,11 +101,13 @@ def test_trajectory_level_advantages_are_shared_by_all_steps() -> None:
     bad = (False, [stored.step(4)])
     malformed = group("m", (True, [stored.step(5, well_formed=False)]), (True, [stored.step(6)]))
     taken = batch(Phase.RL, [group("g", good, bad), malformed], [])
-    planned = plan(taken, stored.payloads, LearnerConfig(advantage=Level.TRAJECTORY), plan_id="p", version=V1)
+    planned = plan(
+        taken, stored.payloads, LearnerConfig(rl=RlConfig(advantage=Level.TRAJECTORY)), plan_id="p", version=V1
+    )
     samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
     assert {n: s.advantage for n, s in samples.items()} == {2: 1.0, 3: 1.0, 4: -1.0}
     assert planned.without_signal == ["m"]
-    unscaled = LearnerConfig(advantage=Level.TRAJECTORY, advantage_std=False)
+    unscaled = LearnerConfig(rl=RlConfig(advantage=Level.TRAJECTORY, advantage_std=False))
     planned = plan(taken, stored.payloads, unscaled, plan_id="p", version=V1)
     samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
     assert {n: s.advantage for n, s in samples.items()} == {2: 0.5, 3: 0.5, 4: -0.5}
@@ -113,7 +117,9 @@ def test_negative_advantages_may_count_for_less() -> None:
     stored = Stored()
     taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(4)]))], [])
     for scale, expected in ((1.0, -1.0), (0.25, -0.25), (0.0, 0.0)):
-        planned = plan(taken, stored.payloads, LearnerConfig(negative_scale=scale), plan_id="p", version=V1)
+        planned = plan(
+            taken, stored.payloads, LearnerConfig(rl=RlConfig(negative_scale=scale)), plan_id="p", version=V1
+        )
         samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
         assert {n: s.advantage for n, s in samples.items()} == {2: 1.0, 4: expected}
 
@@ -125,7 +131,7 @@ def test_steps_without_any_loss_are_not_computed_and_still_count(aggregation: Ag
     taken = msgspec.structs.replace(taken, new_reference=True)
     found = {}
     for kl_coef in (0.0, 0.01):
-        config = LearnerConfig(negative_scale=0.0, kl_coef=kl_coef, loss_aggregation=aggregation)
+        config = LearnerConfig(rl=RlConfig(negative_scale=0.0, kl_coef=kl_coef), loss_aggregation=aggregation)
         planned = plan(taken, stored.payloads, config, plan_id="p", version=V1)
         found[kl_coef] = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
         assert planned.figures["steps_not_computed"] == 3 - len(found[kl_coef])
@@ -167,15 +173,18 @@ def test_how_stale_a_batch_is_stands_in_its_figures() -> None:
 
 def test_the_objective_s_settings_reach_the_plan() -> None:
     stored = Stored()
-    config = LearnerConfig(
-        epochs=3, dual_clip=4.0, mismatch_cap=5.0, clip_low=0.1, clip_high=0.4, policy="decoupled",
-        lr_schedule=Schedule.LINEAR, rl_lr=1.0, bc_lr=1.0, warmup_steps=0, lr_floor=0.0,
+    said = RlConfig(
+        epochs=3, dual_clip=4.0, tis_cap=5.0, clip_ratio_low=0.1, clip_ratio_high=0.4, importance_ratio="decoupled",
+        lr_schedule=Schedule.LINEAR, lr=1.0, warmup_steps=0,
     )  # fmt: skip
+    sft = SftConfig(lr=1.0, warmup_steps=0, lr_schedule=Schedule.LINEAR)
+    config = LearnerConfig(rl=said, sft=sft, lr_floor=0.0)
     rl = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))], [])
     rl = msgspec.structs.replace(rl, stay_step=3, stay_limit=5)
     made = plan(rl, stored.payloads, config, plan_id="p", version=V1).plan
-    assert (made.epochs, made.dual_clip, made.mismatch_cap, made.clip_low, made.clip_high) == (3, 4.0, 5.0, 0.1, 0.4)
-    assert (made.policy, made.lr) == ("decoupled", 0.25)
+    for name in ("epochs", "dual_clip", "tis_cap", "clip_ratio_low", "clip_ratio_high", "importance_ratio"):
+        assert getattr(made, name) == getattr(said, name)
+    assert made.lr == 0.25
     joined = msgspec.structs.replace(rl, stay_step=1, stay_limit=5, steps_joined=12)  # steps 12 to 16 of 17
     assert plan(joined, stored.payloads, config, plan_id="p", version=V1).plan.lr == 1 - 13 / 16
     cloning = msgspec.structs.replace(batch(Phase.BC, [], [stored.step(4)]), stay_step=1, stay_limit=3)
@@ -187,7 +196,9 @@ def test_the_objective_s_settings_reach_the_plan() -> None:
 def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float) -> None:
     stored = Stored()
     steps = [stored.step(2, drawn=False), stored.step(6, drawn=False)]
-    config = LearnerConfig(bc_lr=3e-3, pulse_lr=4e-3, warmup_steps=0, loss_aggregation=Aggregation.TOKEN_MEAN)
+    config = LearnerConfig(
+        sft=SftConfig(lr=3e-3, pulse_lr=4e-3, warmup_steps=0), loss_aggregation=Aggregation.TOKEN_MEAN
+    )
     made = plan(batch(phase, [], steps), stored.payloads, config, plan_id="p", version=V1).plan
     assert (made.kind, made.lr, made.kl_coef) == ("cross_entropy", lr, 0.0)
     samples = flat([s for micro in made.micro_batches for s in micro.samples])
@@ -215,13 +226,15 @@ def test_a_batch_without_any_signal_is_refused() -> None:
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("ranks", 2), ("policy", "other"), ("dtype", "float16"), ("rl_lr", 0.0), ("token_budget", 0),
-        ("checkpoint_every", 0), ("kl_coef", -0.1), ("threads", 0), ("clip_grad", 0.0), ("epochs", 0),
-        ("dual_clip", 1.0), ("mismatch_cap", 0.9), ("lr_floor", 1.5), ("rehearsal", -1), ("rehearsal_coef", 0.0),
-        ("betas", (0.9, 1.5)), ("betas", (-0.1, 0.9)), ("weight_decay", -1.0), ("warmup_steps", -1), ("sft_threads", 0),
-        ("rl_warmup_steps", -1), ("negative_scale", 1.5),
+        ("ranks", 2), ("token_budget", 0), ("checkpoint_every", 0), ("clip_grad", 0.0), ("lr_floor", 1.5),
+        ("rehearsal", -1), ("rehearsal_coef", 0.0), ("weight_decay", -1.0), ("weight_decay", math.inf),
+        ("betas.1", (0.9, 1.5)), ("betas.0", (-0.1, 0.9)), ("rl.lr", 0.0), ("rl.kl_coef", -0.1), ("rl.threads", 0),
+        ("rl.epochs", 0), ("rl.dual_clip", 1.0), ("rl.tis_cap", 0.9), ("rl.warmup_steps", -1), ("rl.lr", math.nan),
+        ("rl.negative_scale", 1.5), ("sft.threads", 0), ("sft.warmup_steps", -1), ("sft.pulse_lr", -1.0),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_train_are_refused_by_name(setting: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=rf"^learner\.{setting} is "):
-        LearnerConfig(**{setting: value})  # type: ignore[arg-type]
+    section, _, name = setting.rpartition(".")
+    of = {"rl": RlConfig, "sft": SftConfig}.get(section, LearnerConfig)
+    with pytest.raises(ConfigError, match=rf"^learner\.{re.escape(setting)} is "):
+        of(**{name if section in ("rl", "sft") else section or name: value})  # type: ignore[operator]

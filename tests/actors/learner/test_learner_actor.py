@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
+from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.folders import RunFolders
 from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
@@ -76,15 +76,16 @@ async def running(folder: Path, base: Path, groups: GroupSettings | None = None,
         seed=1,
         train_tasks=["t0", "t1", "t2"],
         demo_tasks=["d0"],
-        max_steps=4,
+        max_turns=4,
         demos=DemosConfig(count=2),
-        rules=ReplayConfig(group_size=2, group_min=2, groups_per_step=1, samples_per_step=2, max_staleness=1),
+        rules=ReplayConfig(group_size=2, min_group_size=2, groups_per_step=1, sft_batch_size=2, max_staleness=1),
         incarnation=str(id(settings)),
     )
-    learner = LearnerConfig(warmup_steps=0, rl_lr=1e-3, bc_lr=3e-3, kl_coef=0.01, **settings)
+    rl, sft = RlConfig(lr=1e-3, warmup_steps=0, kl_coef=0.01), SftConfig(lr=3e-3, warmup_steps=0)
+    learner = LearnerConfig(rl=rl, sft=sft, **settings)
     spec = LearnerSettings(
         learner=learner,
-        base=str(base),
+        model=str(base),
         samplers=["sampler/0", "sampler/1"],
         groups=groups,
         keep_weights=2,
@@ -94,7 +95,7 @@ async def running(folder: Path, base: Path, groups: GroupSettings | None = None,
     async with ActorSystem(folder, hosts=hosts) as system:
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
         await system.spawn(ActorSpec(name="sampler/0", factory=Sampler))
-        rank = RankSettings(optim=learner.optim())
+        rank = RankSettings(learner=learner)
         await system.spawn(
             ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=rank, host="rank", restart=FAST),
             ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),

@@ -8,14 +8,13 @@ import msgspec
 import pytest
 import torch
 
-from actors.learner.config import RankSettings
+from actors.learner.config import LearnerConfig, RankSettings, RlConfig, SftConfig
 from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
 from actors.learner.rank import _written
 from policy import checkpoints, hf_folder
 from policy.broadcast import checksums
 from policy.errors import LearnerError, NoModel
 from policy.megatron.trainer import Trainer
-from policy.optim import OptimConfig
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
 from runtime.errors import ConfigError, DiskRefuses, StoreError
 from runtime.messaging.message import Version
@@ -78,7 +77,7 @@ async def test_cloning_takes_its_own_number_of_threads(
 
     monkeypatch.setattr(Trainer, "cross_entropy_step", noting("cross_entropy"))
     monkeypatch.setattr(Trainer, "grpo_step", noting("grpo"))
-    config = RankSettings(threads=1, sft_threads=2)
+    config = RankSettings(learner=LearnerConfig(rl=RlConfig(threads=1), sft=SftConfig(threads=2)))
     async with ActorSystem(tmp_path / "run") as system:
         await system.spawn(ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=config))
         rank = system.ref("rank/0")
@@ -169,7 +168,7 @@ async def test_it_answers_while_it_computes(rank: Ref, model: Path) -> None:
 
 
 async def test_settings_reach_the_optimizer(tmp_path: Path, model: Path) -> None:
-    config = RankSettings(optim=OptimConfig(weight_decay=50.0))
+    config = RankSettings(learner=LearnerConfig(weight_decay=50.0))
     async with ActorSystem(tmp_path / "run") as system:
         await system.spawn(ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=config))
         await load(system.ref("rank/0"), model)

@@ -2,15 +2,21 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.learner.config import LearnerConfig, Schedule
+from actors.learner.config import LearnerConfig, RlConfig, Schedule, SftConfig
 from actors.learner.schedule import learning_rate
 from actors.replay.messages import Batch, Phase
 from tests.actors.replay.ledger_tools import Play, settings
+
+
+def of_rl(lr_floor: float = 0.1, **rl: Any) -> LearnerConfig:
+    return LearnerConfig(rl=RlConfig(**rl), lr_floor=lr_floor)
 
 
 def rates(config: LearnerConfig, limit: int | None, count: int = 9, phase: Phase = Phase.RL) -> list[float]:
@@ -18,56 +24,59 @@ def rates(config: LearnerConfig, limit: int | None, count: int = 9, phase: Phase
 
 
 def test_it_rises_and_then_stays() -> None:
-    config = LearnerConfig(rl_lr=1.0, warmup_steps=3)
+    config = of_rl(lr=1.0, warmup_steps=3)
     assert rates(config, 8, 6) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
 
 
 def test_rl_may_rise_within_fewer_steps_than_cloning_and_pulses() -> None:
-    config = LearnerConfig(bc_lr=1.0, rl_lr=1.0, pulse_lr=1.0, warmup_steps=3, rl_warmup_steps=1)
+    sft = SftConfig(lr=1.0, pulse_lr=1.0, warmup_steps=3)
+    config = LearnerConfig(rl=RlConfig(lr=1.0, warmup_steps=1), sft=sft)
     assert rates(config, 4, 4) == [0.5, 1.0, 1.0, 1.0]
     assert rates(config, 4, 4, Phase.BC) == rates(config, 4, 4, Phase.PULSE) == [0.25, 0.5, 0.75, 1.0]
-    at_once = LearnerConfig(rl_lr=1.0, rl_warmup_steps=0)
-    assert rates(at_once, 4, 4) == [1.0, 1.0, 1.0, 1.0], "none is not the same as unset"
+    assert rates(of_rl(lr=1.0, warmup_steps=0), 4, 4) == [1.0, 1.0, 1.0, 1.0]
 
 
 def test_it_falls_along_a_line() -> None:
-    config = LearnerConfig(rl_lr=1.0, warmup_steps=1, lr_schedule=Schedule.LINEAR, lr_floor=0.2)
+    config = of_rl(0.2, lr=1.0, warmup_steps=1, lr_schedule=Schedule.LINEAR)
     # The top is step 1, the last of 6 is step 5: a fifth of the fall a step.
     assert rates(config, 6, 7) == pytest.approx([0.5, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
 
 
 def test_the_last_of_two_steps_is_at_the_floor() -> None:
-    config = LearnerConfig(rl_lr=1.0, warmup_steps=0, lr_schedule=Schedule.LINEAR, lr_floor=0.2)
+    config = of_rl(0.2, lr=1.0, warmup_steps=0, lr_schedule=Schedule.LINEAR)
     assert rates(config, 2, 3) == pytest.approx([1.0, 0.2, 0.2])
     assert rates(config, 1, 2) == [1.0, 1.0], "the only one has nowhere to fall"
 
 
 def test_rl_may_rise_and_fall_anew_within_a_stay() -> None:
-    config = LearnerConfig(rl_lr=1.0, warmup_steps=1, lr_schedule=Schedule.LINEAR, lr_floor=0.2, rl_cycle=6)
+    config = of_rl(0.2, lr=1.0, warmup_steps=1, lr_schedule=Schedule.LINEAR, lr_cycle_steps=6)
     cycle = [0.5, 1.0, 0.8, 0.6, 0.4, 0.2]
     for limit in (None, 6, 12, 99):
         assert rates(config, limit, 18) == pytest.approx(cycle * 3)
-    assert rates(config, 12, 12, Phase.PULSE)[6] > cycle[0] * config.pulse_lr, "pulses go by their stay"
+    pulses = msgspec.structs.replace(config, sft=SftConfig(lr_schedule=Schedule.LINEAR, warmup_steps=1))
+    assert rates(pulses, 12, 12, Phase.PULSE)[6] > cycle[0] * pulses.sft.pulse_lr, "pulses go by their stay"
 
 
 def test_it_falls_along_half_a_cosine() -> None:
-    config = LearnerConfig(rl_lr=2.0, warmup_steps=0, lr_schedule=Schedule.COSINE, lr_floor=0.0)
+    config = of_rl(0.0, lr=2.0, warmup_steps=0, lr_schedule=Schedule.COSINE)
     # cos(0), cos(60 deg), cos(120 deg), cos(180 deg) = 1, 1/2, -1/2, -1.
     assert rates(config, 4, 4) == pytest.approx([2.0, 1.5, 0.5, 0.0])
 
 
 @pytest.mark.parametrize("schedule", list(Schedule))
 def test_each_phase_has_its_rate_and_no_limit_means_no_fall(schedule: Schedule) -> None:
-    config = LearnerConfig(bc_lr=1.0, rl_lr=2.0, pulse_lr=3.0, warmup_steps=0, lr_schedule=schedule)
+    config = LearnerConfig(
+        rl=RlConfig(lr=2.0, warmup_steps=0, lr_schedule=schedule),
+        sft=SftConfig(lr=1.0, pulse_lr=3.0, warmup_steps=0, lr_schedule=schedule),
+    )
     for phase, rate in ((Phase.BC, 1.0), (Phase.RL, 2.0), (Phase.PULSE, 3.0)):
         assert learning_rate(config, phase, 0, 10) == rate
         assert learning_rate(config, phase, 7, None) == rate
 
 
 def test_cloning_and_pulses_may_fall_while_rl_does_not() -> None:
-    config = LearnerConfig(
-        bc_lr=2.0, rl_lr=2.0, pulse_lr=2.0, warmup_steps=0, sft_lr_schedule=Schedule.COSINE, lr_floor=0.0
-    )
+    sft = SftConfig(lr=2.0, pulse_lr=2.0, warmup_steps=0, lr_schedule=Schedule.COSINE)
+    config = LearnerConfig(rl=RlConfig(lr=2.0, warmup_steps=0), sft=sft, lr_floor=0.0)
     for phase in (Phase.BC, Phase.PULSE):
         assert rates(config, 4, 4, phase) == pytest.approx([2.0, 1.5, 0.5, 0.0])
     assert rates(config, 4, 4) == [2.0, 2.0, 2.0, 2.0]
@@ -79,7 +88,7 @@ def test_cloning_and_pulses_may_fall_while_rl_does_not() -> None:
 def test_it_stays_between_nothing_and_the_rate(
     schedule: Schedule, warmup: int, floor: float, limit: int, step: int
 ) -> None:
-    config = LearnerConfig(rl_lr=0.5, warmup_steps=warmup, lr_schedule=schedule, lr_floor=floor)
+    config = of_rl(floor, lr=0.5, warmup_steps=warmup, lr_schedule=schedule)
     here, after = (learning_rate(config, Phase.RL, n, limit) for n in (step, step + 1))
     assert 0.0 <= here <= 0.5
     assert math.isfinite(here)
@@ -99,7 +108,10 @@ def next_batch(play: Play) -> Batch | None:
 
 
 def test_a_resume_in_any_phase_goes_on_with_the_same_rates(tmp_path: Path) -> None:
-    config = LearnerConfig(warmup_steps=2, lr_schedule=Schedule.COSINE, bc_lr=1.0, rl_lr=2.0, pulse_lr=3.0)
+    config = LearnerConfig(
+        rl=RlConfig(lr=2.0, warmup_steps=2, lr_schedule=Schedule.COSINE),
+        sft=SftConfig(lr=1.0, pulse_lr=3.0, warmup_steps=2, lr_schedule=Schedule.COSINE),
+    )
     play = Play(tmp_path, settings(demos=1))
     play.demonstrate(1)
     for phase in (Phase.BC, Phase.RL, Phase.PULSE, Phase.RL):

@@ -97,10 +97,10 @@ class LedgerMachine(RuleBasedStateMachine):
             max_staleness=staleness,
             groups_per_step=per_step,
             group_size=slots,
-            group_min=2,
+            min_group_size=2,
             retries=1,
-            reservation_s=100.0,
-            rl_steps=total,
+            lease_s=100.0,
+            rl_steps_in_all=total,
         )
         self.play.rl()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig, SamplingConfig
 from actors.replay.ledger import episodes, eval_rounds, figures, phases, training, unreadable
 from actors.replay.ledger.store import Job, Ledger
 from actors.replay.messages import (
@@ -47,26 +47,28 @@ def settings(
     *,
     demos: int = 0,
     incarnation: str = "",
-    rl_steps: int | None = None,
-    eval_one_in: int = 0,
-    eval_apart: bool = False,
-    keeps_optimizer: bool = False,
+    rl_steps_in_all: int | None = None,
+    rollout_share: float = 0.0,
+    single_version: bool = False,
+    pulse: str = "full",
+    max_new_tokens: int = 96,
     **rules: Any,
 ) -> LedgerSettings:
     """Small groups: G = 2, one group per step, S = 1 unless said otherwise."""
-    small = {"group_size": 2, "group_min": 2, "groups_per_step": 1, "retries": 1, "samples_per_step": 4} | rules
+    small = {"group_size": 2, "min_group_size": 2, "groups_per_step": 1, "retries": 1, "sft_batch_size": 4} | rules
     return LedgerSettings(
         seed=7,
         train_tasks=["t0", "t1", "t2"],
         demo_tasks=["d0", "d1"],
-        max_steps=5,
+        max_turns=5,
         demos=DemosConfig(count=demos),
         rules=ReplayConfig(**small),
         incarnation=incarnation,
-        rl_steps=rl_steps,
-        eval_one_in=eval_one_in,
-        eval_apart=eval_apart,
-        keeps_optimizer=keeps_optimizer,
+        sampling=SamplingConfig(max_new_tokens=max_new_tokens),
+        rl_steps_in_all=rl_steps_in_all,
+        rollout_share=rollout_share,
+        single_version=single_version,
+        pulse=pulse,
     )
 
 

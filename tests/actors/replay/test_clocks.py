@@ -36,7 +36,7 @@ def reserve(ledger: Ledger, seat: str) -> Reservation:
 
 @pytest.mark.parametrize("jump_s", [1e7, -1e7])
 def test_whoever_sets_the_clock_revokes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite", settings(reservation_s=100.0))
+    ledger = Ledger(tmp_path / "ledger.sqlite", settings(lease_s=100.0))
     rl(ledger)
     work = reserve(ledger, "desktop/0")
     real = time.time

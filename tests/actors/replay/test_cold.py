@@ -127,7 +127,9 @@ def test_opening_is_bounded(stored: int, pending: int, opened: int) -> None:
 
 
 def stratified(**more: object) -> DemosConfig:
-    plain: dict[str, object] = {"count": 6, "attempts": 2, "mixed_attempts": 1, "resample_rounds": 1, "resamples": 2}
+    plain: dict[str, object] = {
+        "count": 6, "attempts_per_task": 2, "mixed_attempts": 1, "resample_rounds": 1, "resample_attempts": 2
+    }  # fmt: skip
     return msgspec.convert(plain | more, DemosConfig)
 
 
@@ -336,7 +338,9 @@ def test_tallies_equal_what_happened(happenings: list[str]) -> None:
         assert sum(row.out for row in rows) == len(out)
 
 
-@pytest.mark.parametrize("wrong", [{"attempts": -1}, {"resample_rounds": 1, "attempts": 0}, {"resamples": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"attempts_per_task": -1}, {"resample_rounds": 1, "attempts_per_task": 0}, {"resample_attempts": 0}]
+)
 def test_numbers_that_do_not_fit_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=r"demos\.(attempts|resample_rounds)"):
-        DemosConfig(**({"attempts": 2, "resample_rounds": 1} | wrong))  # type: ignore[arg-type]
+        DemosConfig(**({"attempts_per_task": 2, "resample_rounds": 1} | wrong))  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ def test_an_evaluation_drawn_from_other_weights_than_its_pin_is_refused(start: S
 
 
 def test_an_episode_that_ends_after_its_phase_is_kept_and_taught_from_no_more(start: Start) -> None:
-    play = start(samples_per_step=4)
+    play = start(sft_batch_size=4)
     play.rl()
     play.group([True, False])
     late = play.reserve(), play.reserve()
@@ -78,7 +78,7 @@ def test_a_step_that_does_not_follow_the_newest_is_refused(start: Start, made: s
 
 
 def test_what_a_seat_gives_up_or_says_nothing_of_is_a_try_and_what_a_killed_run_held_is_none(start: Start) -> None:
-    play = start(retries=0, reservation_s=30.0)
+    play = start(retries=0, lease_s=30.0)
     play.rl()
     first = play.reserve("desktop/0")
     second = play.reserve("desktop/0")
@@ -97,7 +97,7 @@ def test_what_a_seat_gives_up_or_says_nothing_of_is_a_try_and_what_a_killed_run_
 
 
 def test_a_round_takes_every_second_episode_while_it_has_some_and_training_the_rest(start: Start) -> None:
-    play = start(max_staleness=3, groups_per_step=4, group_size=8, eval_one_in=2)
+    play = start(max_staleness=3, groups_per_step=4, group_size=8, rollout_share=0.5)
     play.rl()
     play.open_eval("rl1", "0.0", ["e0", "e1"])
     lanes = [str(play.reserve().lane) for _ in range(7)]

@@ -178,7 +178,7 @@ def test_a_seat_holds_one_reservation(start: Start) -> None:
 def test_overdue_reservations_are_taken_back(start: Start) -> None:
     from actors.replay.ledger import episodes
 
-    play = start(reservation_s=30.0)
+    play = start(lease_s=30.0)
     play.rl()
     work = play.reserve()
     assert play.do(episodes.expire) == 1030.0
@@ -255,7 +255,7 @@ def test_demo_attempts_are_bounded(start: Start) -> None:
 
 
 def test_evaluation_takes_seats_that_training_leaves_and_delays_no_batch(start: Start) -> None:
-    play = start(retries=1, max_staleness=0, groups_per_step=1, group_size=2, group_min=2)
+    play = start(retries=1, max_staleness=0, groups_per_step=1, group_size=2, min_group_size=2)
     play.rl()
     play.open_eval("after_bc", "0.0", ["e0", "e1"])
     works = [play.reserve() for _ in range(3)]
@@ -276,7 +276,7 @@ def test_evaluation_takes_seats_that_training_leaves_and_delays_no_batch(start: 
 def test_a_round_takes_of_training_what_the_user_gives_it_and_else_nothing(
     start: Start, one_in: int, turns: list[int]
 ) -> None:
-    play = start(max_staleness=3, groups_per_step=4, group_size=8, eval_one_in=one_in)
+    play = start(max_staleness=3, groups_per_step=4, group_size=8, rollout_share=1 / one_in if one_in else 0.0)
     play.rl()
     play.open_eval("rl20", "0.0", ["e0", "e1", "e2"])
     lanes = [play.reserve().lane for _ in range(30)]
@@ -285,7 +285,7 @@ def test_a_round_takes_of_training_what_the_user_gives_it_and_else_nothing(
 
 
 def test_rounds_on_engines_of_one_version_are_played_while_rl_draws_nothing(start: Start) -> None:
-    play = start(max_staleness=0, group_size=2, group_min=2, eval_apart=True, retries=0, rl_steps=1)
+    play = start(max_staleness=0, group_size=2, min_group_size=2, single_version=True, retries=0, rl_steps_in_all=1)
     play.open_eval("after_bc", "0.0", ["e0", "e1"])
     early = play.reserve()
     assert (early.lane, play.figures().rounds_wait) == (Lane.EVAL, False)
@@ -320,7 +320,7 @@ def test_rounds_on_engines_of_one_version_are_played_while_rl_draws_nothing(star
 
 
 def test_between_two_stays_in_rl_rounds_of_engines_of_one_version_go_on_waiting(start: Start) -> None:
-    play = start(max_staleness=0, group_size=2, group_min=2, eval_apart=True, rl_steps=2)
+    play = start(max_staleness=0, group_size=2, min_group_size=2, single_version=True, rl_steps_in_all=2)
     play.open_eval("after_bc", "0.0", ["e0"])
     play.rl(steps=1)
     play.group([True, False])

@@ -75,7 +75,7 @@ def test_step_limit_of_a_stay(start: Start) -> None:
 
 
 def test_a_total_over_all_stays_of_a_phase(start: Start) -> None:
-    play = start(rl_steps=3)
+    play = start(rl_steps_in_all=3)
     play.rl()
     play.group([True, False])
     under_way = play.batch()
@@ -100,21 +100,21 @@ def test_a_total_over_all_stays_of_a_phase(start: Start) -> None:
 
 
 def test_a_resume_that_says_another_total_has_it_from_there_on(start: Start) -> None:
-    play = start(rl_steps=2)
+    play = start(rl_steps_in_all=2)
     play.rl()
     for version in ("0.0", "0.1"):
         play.group([True, False], version)
         play.trained(play.batch())
         play.serving(str(play.ledger.book.trained))
     assert (play.figures().phase_limit, play.ask()) == (2, None)
-    play.reopen("later", rl_steps=3)
+    play.reopen("later", rl_steps_in_all=3)
     play.serving("0.2")
     play.group([True, False], "0.2")
     assert (play.batch().stay_step, play.figures().phase_limit) == (2, 3)
 
 
 def test_a_step_that_never_comes_about_leaves_the_total_as_it_was(start: Start) -> None:
-    play = start(rl_steps=1)
+    play = start(rl_steps_in_all=1)
     play.rl()
     play.group([True, False])
     play.batch()
@@ -247,7 +247,7 @@ def test_a_stay_knows_what_was_played_before_it_and_its_limit(start: Start) -> N
 
 @pytest.mark.parametrize("way", ["phase", "close"])
 def test_what_demonstrations_came_to_is_said_once_when_they_end(tmp_path: Path, way: str) -> None:
-    demos = DemosConfig(count=2, attempts=2, mixed_attempts=1)
+    demos = DemosConfig(count=2, attempts_per_task=2, mixed_attempts=1)
     config = msgspec.structs.replace(settings(), demos=demos, demo_members={"d0": ["gui"]}, tokenizer="t")
     play = Play(tmp_path, config=config)
     if way == "phase":

@@ -65,7 +65,7 @@ def test_a_pool_of_nothing_but_long_answers_is_an_error(tmp_path: Path) -> None:
     play = Play(tmp_path, demos=1, max_new_tokens=2)
     play.commit(play.reserve(), True, [step(None)])
     play.phase(Phase.BC, steps=3)
-    with pytest.raises(LedgerError, match=r"replay\.max_new_tokens 2: the longest has 3"):
+    with pytest.raises(LedgerError, match=r"sampling\.max_new_tokens 2: the longest has 3"):
         play.take()
 
 

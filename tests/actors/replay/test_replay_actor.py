@@ -140,7 +140,7 @@ async def test_figures_wake_their_reader(run: Run) -> None:
 
 
 async def test_overdue_work_is_taken_back(run: Run) -> None:
-    await run.start(reservation_s=0.2)
+    await run.start(lease_s=0.2)
     await run.rl()
     works = [await run.reserve(f"desktop/{n}") for n in range(4)]
     assert all(isinstance(work, Reservation) for work in works)

@@ -8,9 +8,9 @@ import pytest
 from tests.actors.replay.ledger_tools import Play, settings, step
 
 
-@pytest.mark.parametrize(("signal", "ready"), [("step", 1), ("trajectory", 0)])
-def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path, signal: str, ready: int) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(), signal=signal))
+@pytest.mark.parametrize(("advantage", "ready"), [("step", 1), ("trajectory", 0)])
+def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path, advantage: str, ready: int) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=advantage))
     play.rl()
     first, second = play.reserve(), play.reserve()
     play.commit(first, True, [step(), step(well_formed=False)])
@@ -20,9 +20,9 @@ def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path
     assert figures.endings.get("zero_variance", 0) == 1 - ready
 
 
-@pytest.mark.parametrize("signal", ["step", "trajectory"])
-def test_a_success_beside_a_failure_is_a_signal_for_both(tmp_path: Path, signal: str) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(), signal=signal))
+@pytest.mark.parametrize("advantage", ["step", "trajectory"])
+def test_a_success_beside_a_failure_is_a_signal_for_both(tmp_path: Path, advantage: str) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=advantage))
     play.rl()
     play.group([True, False])
     batch = play.batch()
@@ -30,9 +30,9 @@ def test_a_success_beside_a_failure_is_a_signal_for_both(tmp_path: Path, signal:
     assert (batch.stay_step, batch.stay_limit) == (0, None)
 
 
-@pytest.mark.parametrize("signal", ["step", "trajectory"])
-def test_an_action_that_broke_its_desktop_at_once_is_a_signal(tmp_path: Path, signal: str) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(group_size=8, group_min=4), signal=signal))
+@pytest.mark.parametrize("advantage", ["step", "trajectory"])
+def test_an_action_that_broke_its_desktop_at_once_is_a_signal(tmp_path: Path, advantage: str) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(group_size=8, min_group_size=4), advantage=advantage))
     play.rl()
     killer, *others = [play.reserve() for _ in range(8)]
     for work in others:

@@ -136,7 +136,7 @@ def test_cloning_plays_nothing_and_tells_its_own_entropy(start: Start) -> None:
 def test_a_stay_of_rl_goes_on_with_the_optimizer_of_the_one_before_it_where_a_reset_keeps_it(
     start: Start, keeps: bool
 ) -> None:
-    play = start(max_staleness=9, keeps_optimizer=keeps)
+    play = start(max_staleness=9, pulse="reference_reset" if keeps else "full")
     seen = []
     for stay in range(3):
         play.rl()

@@ -22,9 +22,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     opened: list[Play] = []
 
     def make(tasks: list[str] | None = None, demos: int = 0, **rules: Any) -> Play:
-        small = {"group_size": 3, "group_min": 2, "groups_per_step": 2, "retries": 5} | rules
+        small = {"group_size": 3, "min_group_size": 2, "groups_per_step": 2, "retries": 5} | rules
         config = LedgerSettings(
-            seed=7, train_tasks=tasks or ["t0", "t1"], demo_tasks=["d0", "d1"], max_steps=5,
+            seed=7, train_tasks=tasks or ["t0", "t1"], demo_tasks=["d0", "d1"], max_turns=5,
             demos=DemosConfig(count=demos), rules=ReplayConfig(**small), incarnation="test",
         )  # fmt: skip
         opened.append(Play(tmp_path, config))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from actors.errors import EngineGone
 from actors.learner.messages import Part, Ticket
-from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
+from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.engine.gate import Gate
 from actors.sampler.engine.wire import ModelInfo
@@ -121,24 +121,25 @@ class Server(EngineClient):
         self.calls.append("resume")
 
 
-def loader(**options: object) -> Loader:
+def loader(in_flight: str | None = None, **options: float) -> Loader:
+    sync = WeightSyncConfig(in_flight=in_flight)  # type: ignore[arg-type]
     samplers = SamplersConfig(attach=["http://127.0.0.1:1"], **options)  # type: ignore[arg-type]
-    settings = SamplerSettings(samplers=samplers, model="", attach="http://127.0.0.1:1")
+    settings = SamplerSettings(samplers=samplers, weight_sync=sync, model="", attach="http://127.0.0.1:1")
     return Loader(settings, Gate())
 
 
 @pytest.mark.parametrize(
-    ("update", "calls"),
+    ("in_flight", "calls"),
     [
         (None, ["update True"]),
         ("retract", ["retract", "update True", "resume"]),
         ("in_place", ["in_place", "update False", "resume"]),
     ],
 )
-async def test_what_sglang_is_told(update: str | None, calls: list[str]) -> None:
+async def test_what_sglang_is_told(in_flight: str | None, calls: list[str]) -> None:
     server = Server({"0.1": [-1.0]})
     latest = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
-    verdict = await loader(update=update).load(server, latest)
+    verdict = await loader(in_flight).load(server, latest)
     assert server.calls == calls
     assert (verdict.version, verdict.off_by, verdict.sound) == (ONE, 0.0, True)
 
@@ -254,11 +255,11 @@ async def no_place() -> Ticket | None:
 LATEST = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
 
 
-@pytest.mark.parametrize("update", [None, "in_place"])
-async def test_weights_come_from_a_group(update: str | None) -> None:
-    server, one = Member(), loader(update=update)
+@pytest.mark.parametrize("in_flight", [None, "in_place"])
+async def test_weights_come_from_a_group(in_flight: str | None) -> None:
+    server, one = Member(), loader(in_flight)
     verdict = await one.load(server, LATEST, place)
-    assert server.calls == (WHOLE if update is None else ["in_place", *WHOLE, "resume"])
+    assert server.calls == (WHOLE if in_flight is None else ["in_place", *WHOLE, "resume"])
     assert (verdict.way, verdict.missed, verdict.sound, one.mixed) == ("collective", "", True, False)
 
 
@@ -299,13 +300,13 @@ async def test_without_a_place_nothing_is_joined() -> None:
     assert (verdict.way, verdict.missed, server.calls) == ("disk", "", ["update True"])
 
 
-@pytest.mark.parametrize("update", [None, "in_place"])
+@pytest.mark.parametrize("in_flight", [None, "in_place"])
 @pytest.mark.parametrize(
     ("ask", "late", "writes"),
     [(place, False, False), (no_place, False, True), (None, False, True), (place, True, True)],
 )
 async def test_weights_are_written_only_for_who_reads_them_from_disk(
-    update: str | None, ask: Asking | None, late: bool, writes: bool
+    in_flight: str | None, ask: Asking | None, late: bool, writes: bool
 ) -> None:
     server, asked = Member({"join": [EngineError("late")]} if late else {}), list[str]()
 
@@ -313,7 +314,7 @@ async def test_weights_are_written_only_for_who_reads_them_from_disk(
         asked.append(",".join(server.calls))
         return msgspec.structs.replace(latest, location="written")
 
-    verdict = await loader(update=update).load(server, LATEST, ask, written)
+    verdict = await loader(in_flight).load(server, LATEST, ask, written)
     assert verdict.way == ("disk" if writes else "collective")
     assert bool(asked) == bool(writes)
     if not late:
@@ -335,14 +336,18 @@ async def test_an_engine_that_broke_in_the_middle_may_hold_parts_of_two_versions
 @pytest.mark.parametrize(
     ("options", "key"),
     [
-        ({}, r"samplers\.publish is collective.*samplers\.engine\.kind"),
-        ({"attach": ["http://gpu-1:30000"]}, r"samplers\.publish_address is 127\.0\.0\.1.*gpu-1"),
+        ({}, r"weight_sync\.transport is collective.*samplers\.engine\.type"),
+        ({"attach": ["http://gpu-1:30000"]}, r"weight_sync\.address is 127\.0\.0\.1.*gpu-1"),
         ({"engine": SglangConfig(options={"dp-size": 2})}, r"samplers\.engine\.options\.dp-size is 2"),
-        ({"engine": SglangConfig(), "publish_join_s": 0.0}, r"samplers\.publish_join_s is 0\.0"),
     ],
 )
 def test_where_weights_can_not_go_by_collective(options: dict[str, object], key: str) -> None:
+    sync = WeightSyncConfig(transport="collective")
     with pytest.raises(ConfigError, match=key):
-        SamplersConfig(publish="collective", **options)  # type: ignore[arg-type]
-    SamplersConfig(publish="collective", attach=["http://gpu-1:30000"], publish_address="10.0.0.1")
-    SamplersConfig(publish="collective", attach=["http://127.0.0.1:30000"])
+        SamplersConfig(**options).refuse_unreachable(sync)  # type: ignore[arg-type]
+    SamplersConfig(**options).refuse_unreachable(WeightSyncConfig())  # type: ignore[arg-type]
+    far = SamplersConfig(attach=["http://gpu-1:30000"])
+    far.refuse_unreachable(WeightSyncConfig(transport="collective", address="10.0.0.1"))
+    SamplersConfig(attach=["http://127.0.0.1:30000"]).refuse_unreachable(sync)
+    with pytest.raises(ConfigError, match=r"weight_sync\.join_s is 0\.0"):
+        WeightSyncConfig(join_s=0.0)

@@ -80,7 +80,7 @@ class Soak:
         self.said = said
         self.state_dir = provider.state_dir
         seats = deploy.desktops
-        self.desktops = seats.seats + seats.hosts * (seats.spares + 1)  # leased, spare, one that is thrown away
+        self.desktops = seats.count + seats.processes * (seats.warm_pool + 1)  # leased, spare, one that is thrown away
         self.run = wanted.runs.resolve() / f"soak-{time.strftime('%Y%m%d-%H%M%S')}"
         self.watch = LogWatch(self.run)
         self.lines: list[dict[str, Any]] = []  # the newest; pruned by time

@@ -103,7 +103,7 @@ def audited(ledger: Path) -> str:
     """Compare the ledger's counters with its rows; what differs."""
     deploy = deploy_files.load("soak")[0]
     settings = LedgerSettings(
-        seed=0, train_tasks=[], demo_tasks=[], max_steps=1, demos=deploy.demos.ledger(), rules=deploy.replay,
+        seed=0, train_tasks=[], demo_tasks=[], max_turns=1, demos=deploy.demos.ledger(), rules=deploy.replay,
         incarnation="audit",
     )  # fmt: skip
     if not ledger.is_file():

@@ -28,6 +28,7 @@ from actors.desktop.answers import Answer, Answerer, Prompt
 from actors.desktop.player import Play, Player, demonstrated
 from actors.desktop.pool.pool import Pool
 from actors.desktop.providers.sandbox import shares
+from actors.desktop.seat_config import PromptConfig
 from actors.replay.messages import Reservation
 from apis.observation import Observation
 from apis.prompts.compact import Turn
@@ -94,7 +95,7 @@ async def _all(
 ) -> bool:
     """Play every wish; False when it was interrupted."""
     tokenizer = Tokenizer.load(models.locate(""))
-    config = SeatsConfig(seats=seats, spares=min(2, seats)).within(shares.free(), "--seats")
+    config = SeatsConfig(count=seats, warm_pool=min(2, seats), screenshots="none").within(shares.free(), "--seats")
     pool = await Pool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
     try:
         with stop_event() as stop:
@@ -124,8 +125,7 @@ async def _one(pool: Pool, config: SeatsConfig, wish: Wish, tokenizer: Tokenizer
     def heard(one: Tried) -> None:
         found[one.cheat] = one
 
-    seat = msgspec.structs.replace(config.seat(), screenshots="none")
-    player = Player(pool, seat, body=lambda booted: AttackedBody(booted, task, cheats, heard))
+    player = Player(pool, config.seat(PromptConfig()), body=lambda booted: AttackedBody(booted, task, cheats, heard))
     number = int(wish.task.split("/")[2])
     play = await player.play(wish.task, _answers(wish, tokenizer), seed=number)
     return [*found.values()], _judged(wish, play)

@@ -20,6 +20,7 @@ from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.player import MAX_STEPS, Play, Player, demonstrated
 from actors.desktop.pool.pool import Pool
 from actors.desktop.providers.sandbox import shares
+from actors.desktop.seat_config import PromptConfig
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.prompts.compact import Form
 from apis.tasks import registry as tasks
@@ -72,14 +73,13 @@ async def check(
     Returns False when it was interrupted; what was under way is finished then. Raises ConfigError.
     """
     tokenizer = Tokenizer.load(models.locate(""))
-    seats = SeatsConfig(
-        seats=settings.seats, spares=min(2, settings.seats), form=settings.form, actions=settings.actions
-    )
+    seats = SeatsConfig(count=settings.seats, warm_pool=min(2, settings.seats), screenshots="none")
     seats = seats.within(shares.free(), "--seats")
+    prompt = PromptConfig(format=settings.form, action_space=settings.actions)
     troubles = Troubles()
     pool = await Pool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
     try:
-        player = Player(pool, msgspec.structs.replace(seats.seat(), screenshots="none"))
+        player = Player(pool, seats.seat(prompt))
         left = iter(wishes)
         with stop_event() as stop:
 
@@ -107,7 +107,7 @@ async def _one(player: Player, wish: Wish, tokenizer: Tokenizer, settings: Setti
     )
     family, split, number = wish.task.split("/")
     try:
-        play = await player.play(wish.task, answers, route=wish.route, seed=int(number), max_steps=settings.max_steps)
+        play = await player.play(wish.task, answers, route=wish.route, seed=int(number), max_turns=settings.max_steps)
     except DEFECTS as error:
         said = f"{type(error).__name__}: {error}"
         return Result(

@@ -95,7 +95,7 @@ def memory_for_desktops(total_bytes: int) -> int:
 
 
 def fitted(
-    config: SandboxConfig, seats: int, spares: int, there: Room, *, key: str = "desktops.seats"
+    config: SandboxConfig, seats: int, spares: int, there: Room, *, key: str = "desktops.count"
 ) -> SandboxConfig:
     """The limits of each of `seats` and `spares` desktops: those of `config`, or less where together they pass what is
     `there`.
@@ -112,12 +112,12 @@ def fitted(
         ready = f", beside {spares} that stand ready" if spares else ""
         mend = f"it is at most {most}{ready}" if most > 0 else f"too few for one{ready}"
         raise ConfigError(f"{key} is {seats}: {has}: {mend}")
-    processes = min(config.processes, there.processes // desktops)
+    processes = min(config.max_processes, there.processes // desktops)
     files = max(OPEN_FILES_LEAST, there.open_files // (desktops * processes))
     return msgspec.structs.replace(
         config,
         memory_mib=min(config.memory_mib, there.memory_mib // desktops),
-        processes=processes,
+        max_processes=processes,
         open_files=min(config.open_files, files),
         terminals=min(config.terminals, max(TERMINALS_LEAST, there.terminals // desktops)),
     )
@@ -128,7 +128,7 @@ def sums(config: SandboxConfig, seats: int, spares: int, there: Room) -> list[Su
     one = fitted(config, seats, spares, there)
     parts = [
         ("memory", "memory_mib", "MiB", one.memory_mib, config.memory_mib, there.memory_mib),
-        ("processes", "processes", "", one.processes, config.processes, there.processes),
+        ("processes", "max_processes", "", one.max_processes, config.max_processes, there.processes),
         ("open files", "open_files", "", _files(one), _files(config), there.open_files),
         ("terminals", "terminals", "", one.terminals, config.terminals, there.terminals),
     ]
@@ -139,4 +139,4 @@ def sums(config: SandboxConfig, seats: int, spares: int, there: Room) -> list[Su
 
 
 def _files(config: SandboxConfig) -> int:
-    return config.processes * config.open_files
+    return config.max_processes * config.open_files

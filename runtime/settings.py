@@ -1,0 +1,87 @@
+"""Sections of settings: each key says once what it means and which numbers it takes.
+
+Invariant: a section never holds a number outside its annotation's bounds, whether a file, a flag or code made it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import inspect
+
+from runtime.errors import ConfigError
+
+ADVANCED = "advanced"
+
+
+def key(description: str, *, advanced: bool = False, **bounds: Any) -> msgspec.Meta:
+    """What a key's annotation says: its meaning, its bounds (ge, gt, le, lt), and whether few users need it."""
+    return msgspec.Meta(description=description, extra={ADVANCED: advanced}, **bounds)
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings that stand together. Raises ConfigError for a number out of bounds, naming its key by its path."""
+
+    AT: ClassVar[str] = ""  # the section's own path in a deploy file
+
+    def __post_init__(self) -> None:
+        for name, shape in _shapes(type(self)):
+            for at, value, why in out_of_bounds(getattr(self, name), shape, f"{self.AT}.{name}".removeprefix(".")):
+                raise ConfigError(f"{at} is {value}: {why}")
+
+
+@lru_cache(maxsize=64)
+def _shapes(section: type[Section]) -> tuple[tuple[str, inspect.Type], ...]:
+    shape = inspect.type_info(section)
+    return tuple((field.name, field.type) for field in shape.fields) if isinstance(shape, inspect.StructType) else ()
+
+
+def parts(shape: inspect.Type) -> tuple[inspect.Type, ...]:
+    """What a value of this type may be, type by type."""
+    if isinstance(shape, inspect.Metadata):
+        return parts(shape.type)
+    if isinstance(shape, inspect.UnionType):
+        return tuple(part for each in shape.types for part in parts(each))
+    return (shape,)
+
+
+def out_of_bounds(value: Any, shape: inspect.Type, at: str) -> Iterator[tuple[str, Any, str]]:
+    """Path, value and reason of each number in `value` that its type's bounds exclude."""
+    for part in parts(shape):
+        if isinstance(part, inspect.IntType | inspect.FloatType) and isinstance(value, int | float):
+            if not isinstance(value, bool) and (why := _excluded(value, part)):
+                yield at, value, why
+        elif isinstance(value, list | tuple):
+            if isinstance(part, inspect.TupleType):
+                inner = list(zip(value, part.item_types, strict=False))
+            elif isinstance(part, inspect.ListType | inspect.VarTupleType):
+                inner = [(one, part.item_type) for one in value]
+            else:
+                continue
+            for index, (one, its) in enumerate(inner):
+                yield from out_of_bounds(one, its, f"{at}.{index}")
+
+
+def _excluded(value: float, part: inspect.IntType | inspect.FloatType) -> str:
+    """Why a number is out of bounds; empty where it is not."""
+    if not math.isfinite(value):
+        return "it is a finite number"
+    low, high = part.ge if part.ge is not None else part.gt, part.le if part.le is not None else part.lt
+    inside = (
+        (part.ge is None or value >= part.ge)
+        and (part.gt is None or value > part.gt)
+        and (part.le is None or value <= part.le)
+        and (part.lt is None or value < part.lt)
+    )
+    if inside:
+        return ""
+    if isinstance(part, inspect.IntType):
+        return f"it counts from {low}" + (f" to {high}" if high is not None else "")
+    if high is None:
+        return f"it is at least {low:g}" if part.ge is not None else f"it is above {low:g}"
+    below = f"{high:g}" if part.le is not None else f"below {high:g}"
+    return f"it is from {low:g} to {below}" if part.ge is not None else f"it is above {low:g} and up to {below}"
