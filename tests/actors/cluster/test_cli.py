@@ -210,12 +210,13 @@ def test_nobody_moves_the_readers_cursor() -> None:
 def test_a_reader_that_leaves_ends_no_run(tmp_path: Path) -> None:
     work = """
 import sys, time
-from actors.cluster import progress, say
+from actors.cluster import output
+from actors.cluster.runs import progress
 from pathlib import Path
 for n in range(30):
     progress.PlainLines().note("going on")
     time.sleep(0.01)
-say.line("done")
+output.line("done")
 Path("done").touch()
 """
     script = f"{sys.executable} -P -c '{work}' | head -1; exit ${{PIPESTATUS[0]}}"

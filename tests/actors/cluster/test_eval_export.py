@@ -229,6 +229,6 @@ def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Pat
     assert criterion.told(same).startswith("held-out success ")
     with pytest.raises(ConfigError, match="mine has no closed round over task set"):
         show.like(deploy, runs / "mine")
-    longer = msgspec.structs.replace(deploy, tasks=msgspec.structs.replace(deploy.tasks, max_steps=9))
+    longer = msgspec.structs.replace(deploy, tasks=msgspec.structs.replace(deploy.tasks, max_turns=9))
     with pytest.raises(ConfigError, match=r"--against: seen played with tasks\.max_turns 3, this evaluation with 9"):
         show.like(longer, runs / "seen")

@@ -25,7 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_processes_of_one_plan_share_what_is_there(tmp_path: Path) -> None:
-    deploy = deploy_files.load("local", ["desktops.seats=7", "desktops.hosts=2", "desktops.spares=2"])[0]
+    deploy = deploy_files.load("local", ["desktops.count=7", "desktops.processes=2", "desktops.warm_pool=2"])[0]
     plan = compose.plan(deploy, run_dir=tmp_path / "x", incarnation="i")
     seats = {spec.host: spec.config for stage in plan.stages for spec in stage if isinstance(spec.config, DesktopSeat)}
     assert len(seats) == 2
@@ -33,27 +33,27 @@ def test_processes_of_one_plan_share_what_is_there(tmp_path: Path) -> None:
     for index, seat in enumerate(seats.values()):
         assert isinstance(seat, DesktopSeat)
         assert isinstance(seat.desktops.provider, SandboxConfig)
-        total += seat.desktops.provider.memory_mib * (deploy.desktops.seats_of(index) + seat.desktops.pool.spares)
+        total += seat.desktops.provider.memory_mib * (deploy.desktops.seats_of(index) + seat.desktops.pool.warm_pool)
     assert SMALL.memory_mib - 11 < total <= SMALL.memory_mib
 
 
 def test_a_dry_run_says_each_sum_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.spares=2"]) == 0
+    assert cli.main(["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.warm_pool=2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "memory        at most 204 instead of 1500 for each of 10 desktops: 2040 of 2048 MiB" in lines
     assert [line.split()[0] for line in lines[-4:]] == ["memory", "processes", "open", "terminals"]
 
 
 def test_what_has_no_room_for_the_least_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.spares=2"]
-    assert cli.main([*words, "--set", "desktops.seats=15"]) == 2
-    assert "desktops.seats is 15: " in (said := capsys.readouterr().err)
+    words = ["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.warm_pool=2"]
+    assert cli.main([*words, "--set", "desktops.count=15"]) == 2
+    assert "desktops.count is 15: " in (said := capsys.readouterr().err)
     assert said.rstrip().endswith("it is at most 14, beside 2 that stand ready")
-    assert cli.main([*words, "--set", "desktops.seats=14"]) == 0
+    assert cli.main([*words, "--set", "desktops.count=14"]) == 0
 
 
 def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    deploy = deploy_files.load("local", ["desktops.spares=2"])[0]
+    deploy = deploy_files.load("local", ["desktops.warm_pool=2"])[0]
     found = {check.name: check for check in doctor.check_sums(deploy)}
     assert list(found) == ["all memory", "all processes", "all open files", "all terminals"]
     assert [check.ok for check in found.values()] == [True, True, False, True]
@@ -63,6 +63,6 @@ def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch)
     others = next(doctor.check_sums(deploy))
     assert not others.ok
     assert others.found.endswith("; desktops that are there now hold 1500")
-    (refused,) = doctor.check_sums(deploy_files.load("local", ["desktops.seats=99"])[0])
+    (refused,) = doctor.check_sums(deploy_files.load("local", ["desktops.count=99"])[0])
     assert refused.fatal
-    assert "desktops.seats is 99" in refused.found
+    assert "desktops.count is 99" in refused.found
