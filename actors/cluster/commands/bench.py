@@ -20,6 +20,7 @@ EXAMPLES = (
     "  computerrl bench publish --widths 128,512 --run last\n"
     "  computerrl bench learner --run last\n"
     "  computerrl bench ledger --episodes 1000000\n"
+    "  computerrl bench typing --apps text_editor,libreoffice_writer --tries 5\n"
 )
 STARTUP = "Run a deploy file and print the seconds from the command to the first optimizer step of RL, by part."
 DESKTOPS = (
@@ -56,6 +57,12 @@ LEDGER = (
     "the same requests to a small ledger. Exit status 1 when a request takes more than 20 ms at the median or 100 ms\n"
     "at the 99th percentile. A million episodes take 1.5 GB of the folder for temporary files."
 )
+TYPING = (
+    "Type texts of distinct signs that no keyboard has into real applications while busy programs hold the processor,\n"
+    "and read back what stands there; before that a Latin text, for what a keystroke costs. Prints per application\n"
+    "how many texts were exact, were not and typing said so, or were wrong. Exit status 1 when a text was wrong.\n"
+    "Needs root."
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +76,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("publish", "seconds to new weights", PUBLISH, _publish),
         ("learner", "seconds of a step of RL", LEARNER, _learner),
         ("ledger", "milliseconds of requests", LEDGER, _ledger),
+        ("typing", "exactness under load", TYPING, _typing),
     ):
         kind = kinds.add_parser(name, help=summary, description=description, epilog=EXAMPLES)
         add(kind)
@@ -127,6 +135,17 @@ def _publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
 
+def _typing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--apps", metavar="LIST", help="applications (default: all that are installed)")
+    parser.add_argument("--signs", type=int, default=1000, metavar="N", help="distinct ones in each text (1000)")
+    parser.add_argument("--tries", type=int, default=20, metavar="N", help="texts in each application (20)")
+    parser.add_argument("--load", type=int, default=10, metavar="N", help="busy programs beside it (10)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the signs (0)")
+    parser.add_argument(
+        "--state-dir", default="/run/computerrl", metavar="DIR", help="where sandboxes are kept (/run/computerrl)"
+    )
+
+
 def _learner(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", default="last", metavar="RUN", help="a run's name or folder, or `last` (the default)")
     parser.add_argument("--times", type=int, default=3, metavar="N", help="steps of each way, in turns (3)")
@@ -166,6 +185,12 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.bench import ledger
 
         return ledger.run(args.episodes, args.steps, as_json=args.json)
+    if args.kind == "typing":
+        from actors.cluster.bench import typing
+
+        names = ("signs", "tries", "load", "seed", "state_dir")
+        given = {name: getattr(args, name) for name in names}
+        return typing.run(typing.Wanted(apps=args.apps or "", **given), as_json=args.json)
     if args.kind == "startup":
         from actors.cluster.runs import startup
 

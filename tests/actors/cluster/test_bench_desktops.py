@@ -1,17 +1,19 @@
-"""`bench desktops` on one real desktop, and what it refuses."""
+"""`bench desktops` and `bench typing` on one real desktop, and what they refuse."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.bench import lives, reference, stage
+from actors.cluster.bench import lives, reference, stage, typing
 from actors.desktop.providers.sandbox import grouping
+from actors.errors import GuestRefused
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="processes of other users are measured")
@@ -42,6 +44,30 @@ def test_a_desktop_is_measured(state_dir: str) -> None:
     assert "2 x click" in done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="processor time of other users is measured")
+async def test_what_is_typed_is_read_back_and_what_differs_is_wrong(
+    state_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = typing.Wanted(apps="text_editor", signs=60, tries=1, load=1, state_dir=state_dir)
+    found = await typing.measure(wanted, lambda _: None)
+    (one,) = found.apps
+    assert (one.exact, one.told, one.wrong, found.met) == (1, 0, [], True)
+    assert one.latin_cpu_ms is not None
+    assert one.latin_keys_s > 0
+    monkeypatch.setattr(typing, "text_of", lambda rng, signs, lines: "ab\x0bc" if lines else "")
+    with pytest.raises(GuestRefused, match="no key types"):
+        await typing.measure(wanted, lambda _: None)
+
+
+def test_texts_have_distinct_signs_and_their_first_difference_is_told() -> None:
+    text = typing.text_of(random.Random(1), 100, lines=True)
+    assert len(set(text) - {"\n"}) == 100
+    assert [len(line) for line in text.split("\n")] == [40, 40, 20]
+    assert "\n" not in typing.text_of(random.Random(1), 100, lines=False)
+    assert typing.difference("abc", "abd") == "at 2: 'c' became 'd', 3 and 3 characters"
+    assert typing.difference("abc", "ab") == "at 2: 'c' became '', 3 and 2 characters"
+
+
 async def test_where_nothing_counts_processor_time_no_target_is_met(
     state_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,6 +90,8 @@ async def test_where_nothing_counts_processor_time_no_target_is_met(
         (["soak", "--file", "soka"], "did you mean soak?"),
         (["soak", "--minutes", "0.1"], "--minutes"),
         (["soak", "--set", "run.limit_s=60"], "run.limit_s"),
+        (["typing", "--apps", "text_edit"], "did you mean text_editor?"),
+        (["typing", "--signs", "0"], "--signs is 1 to"),
         (["desktop"], "did you mean desktops?"),
     ],
 )
