@@ -15,7 +15,8 @@ from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig
-from actors.cluster.runs import recordings, run_folder
+from actors.cluster.runs import recordings, run, run_folder
+from actors.cluster.runs.requests import Request
 from actors.desktop.seat_config import PromptConfig
 from actors.replay.actor import LEDGER, SEGMENTS
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
@@ -25,7 +26,6 @@ from actors.replay.ledger.store import Ledger
 from apis.actions.spaces import SPACES
 from apis.prompts.compact import FORMS
 from runtime.errors import ComputerRLError, ConfigError
-from runtime.origin import check_origin
 from runtime.storage.segments import SegmentStore
 
 ALL = 10**9  # demonstrations: an import by hand takes in what the file holds
@@ -33,7 +33,7 @@ ALL = 10**9  # demonstrations: an import by hand takes in what the file holds
 
 def take_in(args: argparse.Namespace) -> int:
     """Take a file's demonstrations into a run, or into a new one of that name."""
-    begun, runs = time.time(), Path(args.runs)
+    runs = Path(args.runs)
     source = recordings.locate(args.file, runs)
     header = recordings.header_of(source)
     recordings.refuse_leaks(source, "FILE")
@@ -78,18 +78,10 @@ def take_in(args: argparse.Namespace) -> int:
         output.line(caution, to=sys.stderr)
     try:
         if fresh:
-            record = run_folder.RunRecord(
-                name=folder.name,
-                file=f"{run_folder.IMPORT} {args.file}",
-                seed=deploy.run.seed,
-                build=check_origin().build,
-                versions={},
-                started=run_folder.iso(begun),
-                started_s=begun,
-            )
-            moved = _into_new(folder, record, deploy, source, settings)
+            request = Request(folder=folder, deploy=deploy, file=f"{run_folder.IMPORT} {args.file}")
+            moved = _into_new(request, source, settings)
         else:  # what it was and how it ended stays as it is
-            with run_folder.held(folder, run_folder.iso(begun)):
+            with run_folder.held(folder, run_folder.iso(time.time())):
                 moved = _into_ledger(folder, source, settings)
     except ComputerRLError as error:
         raise ConfigError(str(error)) from None
@@ -101,21 +93,18 @@ def take_in(args: argparse.Namespace) -> int:
     return 0
 
 
-def _into_new(
-    folder: Path, record: run_folder.RunRecord, deploy: Deploy, source: Path, settings: LedgerSettings
-) -> int:
+def _into_new(request: Request, source: Path, settings: LedgerSettings) -> int:
     """Make the run, and take the demonstrations in."""
-    run = run_folder.claim(folder, record, resume=False)
-    (folder / "deploy.yaml").write_text(deploy_files.dump(deploy), encoding="utf-8")
+    claimed = run.claim(request, request.deploy)
     verdict, reason = "failed", "the import was broken off"
     try:
-        moved = _into_ledger(folder, source, settings)
+        moved = _into_ledger(request.folder, source, settings)
         verdict, reason = "ok", f"{moved} demonstrations from {source.name}"
     except ComputerRLError as error:
         reason = str(error)
         raise
     finally:
-        run.end(verdict, reason)
+        claimed.end(verdict, reason)
     return moved
 
 

@@ -21,7 +21,7 @@ from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import comparable, compose, execute, ledgers, resume, run_folder
 from actors.cluster.runs.requests import Request, resolve
-from actors.cluster.runs.run_folder import CLONING, RECORDING, RunRecord
+from actors.cluster.runs.run_folder import CLONING, RECORDING, RunFolder, RunRecord
 from actors.replay.database.ledger_file import LEDGER
 from runtime import system
 from runtime.errors import ConfigError
@@ -197,9 +197,7 @@ def carry_out(request: Request, job: execute.Job) -> int:
     plan = job.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():
         output.line(caution, to=sys.stderr)
-    record = _record(request, deploy.run.seed)
-    run = run_folder.claim(folder, record, resume=request.resume)
-    run.write("deploy.yaml", deploy_files.dump(deploy).encode())
+    run = claim(request, deploy)
     named = f"{folder.name}{run_folder.runs_flag(folder.parent)}"
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"
@@ -219,18 +217,18 @@ def carry_out(request: Request, job: execute.Job) -> int:
     if verdict in ("crashed", "stopped") and (wrong := ledgers.damage(folder)):
         output.news(f"it can't go on: {wrong}")
     elif verdict in ("crashed", "stopped"):
-        output.news(f"continue with  {run_folder.to_continue(record, folder)}")
+        output.news(f"continue with  {run_folder.to_continue(run.record, folder)}")
     return STATUS[verdict]
 
 
-def _record(request: Request, seed: int) -> RunRecord:
-    """`run.json` of what begins, or goes on, now."""
-    begun = time.time()
-    return RunRecord(
-        name=request.folder.name,
+def claim(request: Request, deploy: Deploy) -> RunFolder:
+    """The folder of a run that begins, or goes on, now with the settings `deploy`. Raises ConfigError."""
+    folder, begun = request.folder.resolve(), time.time()
+    record = RunRecord(
+        name=folder.name,
         file=request.file,
         path=deploy_files.lasting(request.file),
-        seed=seed,
+        seed=deploy.run.seed,
         build=check_origin().build,
         versions=_versions(),
         started=run_folder.iso(begun),
@@ -241,6 +239,9 @@ def _record(request: Request, seed: int) -> RunRecord:
         settings=request.settings,
         asked=request.asked,
     )
+    run = run_folder.claim(folder, record, resume=request.resume)
+    run.write("deploy.yaml", deploy_files.dump(deploy).encode())
+    return run
 
 
 def _tell_ended(request: Request, record: RunRecord) -> None:

@@ -64,9 +64,9 @@ def test_a_run_is_continued_from_any_folder(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_killed_owner_leaves_a_killed_run(tmp_path: Path) -> None:
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom actors.cluster import runfolder\n"
-        "r = runfolder.RunRecord(name='k', file='f', seed=0, build='', versions={}, started='', started_s=0)\n"
-        "run = runfolder.claim(Path(sys.argv[1]), r, resume=False)\nprint('held', flush=True)\nsys.stdin.read()\n"
+        "import sys, time\nfrom pathlib import Path\nfrom actors.cluster.runs import run_folder\n"
+        "r = run_folder.RunRecord(name='k', file='f', seed=0, build='', versions={}, started='', started_s=0)\n"
+        "run = run_folder.claim(Path(sys.argv[1]), r, resume=False)\nprint('held', flush=True)\nsys.stdin.read()\n"
     )
     path = tmp_path / "k"
     with subprocess.Popen(
