@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from apis.applications import app_named
 from apis.tasks.osworld import (
@@ -77,8 +77,8 @@ class Family:
     name: str  # ids are NAME/SPLIT/SEED
     app: str  # the application it is reported under (a name of apis.applications)
     apps: tuple[str, ...]  # all applications an episode needs
-    goal: Callable[[str], Goal]
-    task: Callable[[str], Task]
+    drawn: Callable[[Random, str], Goal]  # what an instance of a split asks for, by the generator of its id
+    built: Callable[[str, Any], Task]  # the task of an id and its goal
     solved: Callable[[Goal], Files]  # the files that tell a done instance; folders know their names from these paths
     routes: Mapping[str, Decide]  # ways to do it: "gui" always, "api" where tools can; both make "mixed"
     templates: Templates
@@ -86,6 +86,14 @@ class Family:
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of
     leaves: Leaves = lambda _goal, _before: ()  # files that its program writes when it does what is asked
     may: Allows | None = None  # what an episode may change in HOME beside programs' own files; None: as `ITS_END`
+
+    def goal(self, task_id: str) -> Goal:
+        """What instance `family/split/seed` asks for."""
+        return self.drawn(_seeded(task_id), task_id.split("/")[1])
+
+    def task(self, task_id: str) -> Task:
+        """The instance in OSWorld's form."""
+        return self.built(task_id, self.goal(task_id))
 
     @property
     def optional(self) -> bool:
@@ -101,7 +109,7 @@ def words_of(goal: Goal) -> set[str]:
     return {found for token in tokens for found in _VALUE.findall(token)}
 
 
-def seeded(task_id: str) -> Random:
+def _seeded(task_id: str) -> Random:
     """The generator that makes instance `task_id`."""
     return Random(hashlib.blake2b(task_id.encode(), digest_size=8).digest())  # noqa: S311 - instances, not secrets
 
@@ -170,7 +178,7 @@ def exactly(files: Mapping[str, str | None]) -> Evaluator:
 def of_files(
     name: str,
     apps: tuple[str, ...],
-    goal: Callable[[str], Goal],
+    goal: Callable[[Random, str], Goal],
     *,
     opened: Callable[[Goal], Sequence[str]],
     decide: Decide,
@@ -179,8 +187,7 @@ def of_files(
 ) -> Family:
     """A family that is done when Documents holds exactly the goal's `end`; `opened` is what `setup` opens."""
 
-    def task(task_id: str) -> Task:
-        made = goal(task_id)
+    def task(task_id: str, made: Goal) -> Task:
         return in_osworld_form(task_id, made, setup(made, *opened(made)), exactly(dict(made.end)), apps)
 
     def solved(made: Goal) -> Files:

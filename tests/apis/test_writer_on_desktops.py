@@ -9,7 +9,7 @@ import pytest
 from actors.desktop.pool.pool import Pool
 from apis.actions.gui import line
 from apis.apps.catalogue import call
-from apis.tasks.families.writer import writer_text
+from apis.tasks import registry as tasks
 from tests.apis.plays import Form, oracle_solves, told
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
@@ -33,8 +33,8 @@ async def test_oracles_solve_their_tasks_by_each_route(family: str, route: str, 
 
 
 async def test_a_change_that_was_not_saved_fails(pool: Pool) -> None:
-    seed = next(n for n in range(99) if writer_text.goal(f"writer_text/train/{n}").kind == "replace")
-    old, new = writer_text.goal(f"writer_text/train/{seed}").words
+    seed = next(n for n in range(99) if tasks.goal(f"writer_text/train/{n}").kind == "replace")
+    old, new = tasks.goal(f"writer_text/train/{seed}").words
     replaced = call("WriterTools", "find_and_replace", pattern=old, replacement=new)
     played = await told(pool, f"writer_text/train/{seed}", line(replaced), "Agent.exit(success=True)")
     assert not played.success

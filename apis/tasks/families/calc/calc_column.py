@@ -5,10 +5,11 @@ Invariant: only the held-out split exists, and its words and numbers are split b
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.guest.addresses import address
 from apis.tasks.families import calc_column_oracle
 from apis.tasks.families.calc.common import Cell, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "calc_column"
@@ -24,10 +25,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> SheetGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> SheetGoal:
+    """What an instance of `split` asks for."""
     columns, rows = random.choice((2, 2, 3)), random.choice((3, 3, 4))
     grid = table(random, split, columns, rows)
     stem, name = fresh_word(random, split, grid, 2)

@@ -5,10 +5,11 @@ Invariant: the two splits share no wording and, since words and numbers are spli
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "calc_lookup"
@@ -31,10 +32,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> SheetGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> SheetGoal:
+    """What an instance of `split` asks for."""
     columns, rows = random.choice((2, 3, 3, 4)), random.choice((3, 4, 5))
     grid = table(random, split, columns, rows)
     stem = fresh_word(random, split, grid)[0]

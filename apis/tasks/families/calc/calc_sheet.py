@@ -5,9 +5,10 @@ Invariant: the two splits share no wording and, since words and numbers are spli
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families import calc_sheet_oracle
 from apis.tasks.families.calc.common import SheetGoal, fresh_word, of_sheets, table
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "calc_sheet"
@@ -30,10 +31,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> SheetGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> SheetGoal:
+    """What an instance of `split` asks for."""
     grid = table(random, split, random.choice((2, 3)), random.choice((3, 4)))
     stem, old, new = fresh_word(random, split, grid, 3)
     return SheetGoal(

@@ -8,10 +8,11 @@ at the start the rows are never in the order that is asked for.
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.guest.addresses import address
 from apis.tasks.families import calc_sort_oracle
 from apis.tasks.families.calc.common import SheetGoal, fresh_word, of_sheets, put, table
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "calc_sort"
@@ -49,10 +50,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> SheetGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> SheetGoal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     columns, rows = random.choice((2, 3, 3)), random.choice((4, 5, 6))
     column = random.randint(1, columns - 1)

@@ -6,11 +6,12 @@ the totals belong to the split, too. A number typed in place of the formula is n
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.guest.addresses import address
 from apis.tasks import numbers
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import SheetGoal, Write, fresh_word, of_sheets, table
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "calc_sum"
@@ -33,10 +34,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> SheetGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> SheetGoal:
+    """What an instance of `split` asks for."""
     columns, rows = random.choice((2, 3, 3)), random.choice((4, 5, 6))
     column = random.randint(1, columns - 1)
     while True:

@@ -102,7 +102,7 @@ def fresh_numbers(random: Random, split: str, grid: Grid, count: int = 1) -> lis
 
 def of_sheets(
     name: str,
-    goal: Callable[[str], SheetGoal],
+    goal: Callable[[Random, str], SheetGoal],
     *,
     routes: Mapping[str, Decide],
     templates: Templates,
@@ -112,8 +112,7 @@ def of_sheets(
 ) -> Family:
     """A family that is done when the workbook says what its goal wants; of `opened`, the last is in front."""
 
-    def task(task_id: str) -> Task:
-        made = goal(task_id)
+    def task(task_id: str, made: SheetGoal) -> Task:
         config: list[Step] = [workbook_step(made)]
         config += setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))
         kept = [("file_text_is", path, _rule(text)) for path, text in made.files]

@@ -6,10 +6,11 @@ share no wording and, since words and numbers are split by their hash, no name a
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.guest.addresses import address
 from apis.tasks.families import sheet_from_note_oracle
 from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "sheet_from_note"
@@ -33,10 +34,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> SheetGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> SheetGoal:
+    """What an instance of `split` asks for."""
     columns, rows = random.choice((2, 2, 3)), random.choice((3, 4))
     grid = table(random, split, columns, rows)
     stem, note = fresh_word(random, split, grid, 2)

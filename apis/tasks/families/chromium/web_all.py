@@ -5,10 +5,12 @@ Invariant: solved only if the profile holds one folder of that name with exactly
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.actions.gui import Exit, Hotkey, Type, Wait
 from apis.tasks.families.chromium import web
 from apis.tasks.families.chromium.web_bookmark import of_bookmarks, pages
-from apis.tasks.family import Goal, seeded
+from apis.tasks.family import Goal
 from apis.tasks.oracles import Move, View, pointed
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -27,10 +29,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     made = pages(random, split, random.choice((2, 2, 3)))
     folder = " ".join(words(random, split, random.choice((1, 2, 2))))
     return Goal(

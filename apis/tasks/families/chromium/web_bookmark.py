@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from apis.tasks.families.chromium import web, web_bookmark_oracle
-from apis.tasks.family import ITS_END, Family, Files, Goal, Templates, in_osworld_form, seeded
+from apis.tasks.family import ITS_END, Family, Files, Goal, Templates, in_osworld_form
 from apis.tasks.oracles import Decide
 from apis.tasks.osworld import Evaluator, Task
 from apis.tasks.verify.verify import GUEST_HOME
@@ -66,17 +66,15 @@ def asked(family: str, kind: str, template: str, page: Page, shown: Sequence[Pag
     )
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     made = pages(random, split, random.choice((1, 1, 2, 3)))
     return asked(NAME, "open", random.choice(TEMPLATES["open"][split]), made[0], made)
 
 
 def of_bookmarks(
     name: str,
-    goal: Callable[[str], Goal],
+    goal: Callable[[Random, str], Goal],
     *,
     marks: Callable[[Goal], list[web.Mark]],
     routes: Mapping[str, Decide],
@@ -85,8 +83,7 @@ def of_bookmarks(
 ) -> Family:
     """A family that is done when the profile's bookmarks are `marks`; of the goal's files the first one shows."""
 
-    def task(task_id: str) -> Task:
-        made = goal(task_id)
+    def task(task_id: str, made: Goal) -> Task:
         expected = {"type": "rule", "rules": {"expected": [list(mark) for mark in marks(made)]}}
         evaluator = Evaluator(func="bookmarks_are", result=web.bookmarks_getter(), expected=expected)
         return in_osworld_form(task_id, made, web.show(made.files, made.words[0]), evaluator, (web.CHROME,))

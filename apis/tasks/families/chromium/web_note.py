@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html import escape
+from random import Random
 
 from apis.actions.gui import Exit, Quote, Type, Wait
 from apis.tasks.families.calc.common import Grid, table
@@ -23,7 +24,6 @@ from apis.tasks.family import (
     exactly,
     in_documents,
     in_osworld_form,
-    seeded,
     setup,
 )
 from apis.tasks.oracles import Move, View, keys, pointed, switch
@@ -50,10 +50,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     grid = table(random, split, random.choice((2, 2, 3)), random.choice((3, 4)))
     row, column = random.randint(1, len(grid) - 1), random.randint(1, len(grid[0]) - 1)
     title, name, stem, old = words(random, split, 4)
@@ -79,9 +77,8 @@ def _table(grid: Grid) -> str:
     return f"<table><tr>{''.join(f'<th>{escape(str(name))}' for name in head)}{rows}</table>"
 
 
-def task(task_id: str) -> Task:
+def task(task_id: str, made: Goal) -> Task:
     """The instance in OSWorld's form."""
-    made = goal(task_id)
     note, page = made.files
     config = setup(replace(made, files=(note,)), f"{DOCUMENTS}/{made.target}")
     config += web.show([page], made.words[1].capitalize())
@@ -131,8 +128,8 @@ FAMILY = Family(
     name=NAME,
     app=web.CHROME,
     apps=(web.CHROME, EDITOR),
-    goal=goal,
-    task=task,
+    drawn=goal,
+    built=task,
     solved=solved,
     routes={"gui": decide},
     templates=TEMPLATES,

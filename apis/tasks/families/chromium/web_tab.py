@@ -6,9 +6,11 @@ has failed; the two splits share no wording and, since words are split by their 
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.chromium import web_bookmark_oracle
 from apis.tasks.families.chromium.web_bookmark import asked, of_bookmarks, one_mark, pages
-from apis.tasks.family import Goal, seeded
+from apis.tasks.family import Goal
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "web_tab"
@@ -31,10 +33,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     made = pages(random, split, random.choice((2, 3, 3)))
     page = random.choice(made[1:])
     return asked(NAME, "tab", random.choice(TEMPLATES["tab"][split]), page, made)

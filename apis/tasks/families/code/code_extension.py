@@ -7,12 +7,13 @@ held at first; the two splits share no wording and, since words are split by the
 from __future__ import annotations
 
 import json
+from random import Random
 
 from apis.documents.zip import zipped
 from apis.guest.code.start import EXTENSIONS
 from apis.tasks.families import code_extension_oracle
 from apis.tasks.families.code import code
-from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, data_url, in_osworld_form, rule, seeded
+from apis.tasks.family import DOCUMENTS, Family, Files, Goal, all_of, data_url, in_osworld_form, rule
 from apis.tasks.osworld import HOME, Evaluator, Source, Task
 from apis.tasks.verify import code as verify_code
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
@@ -75,10 +76,8 @@ def file_of(extension: str) -> str:
     return extension.partition(".")[2] + ".vsix"
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for: `words` are extensions, first those in Documents, then the others."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for: `words` are extensions, first those in Documents, then the others."""
     kind = random.choice(sorted(TEMPLATES))
     drawn = words(random, split, 12)
     names = [drawn[4 + at] + random.choice(("", f"-{drawn[8 + at]}")) for at in range(4)]
@@ -102,9 +101,8 @@ def listed(made: Goal) -> list[str]:
     return sorted(there | {made.wanted} if made.kind == "install" else there - {made.wanted})
 
 
-def task(task_id: str) -> Task:
+def task(task_id: str, made: Goal) -> Task:
     """The instance in OSWorld's form."""
-    made = goal(task_id)
     offered, there = made.words[: len(made.files)], made.words[len(made.files) :]
     sources = [Source(url=data_url(packed(each), MIME), path=f"{DOCUMENTS}/{file_of(each)}") for each in offered]
     # VS Code makes its list of those that lie in their places when it starts for the first time.
@@ -153,8 +151,8 @@ FAMILY = Family(
     name=NAME,
     app=code.CODE,
     apps=(code.CODE,),
-    goal=goal,
-    task=task,
+    drawn=goal,
+    built=task,
     solved=solved,
     routes={"gui": code_extension_oracle.by_gui, "api": code_extension_oracle.by_tools},
     templates=TEMPLATES,

@@ -5,11 +5,13 @@ Invariant: what the note says stands in no instruction; solved only if that line
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.code import code_text_oracle
 from apis.tasks.families.code.code import CODE
 from apis.tasks.families.code.code_text import content, of_documents, texts
 from apis.tasks.families.note import EDITOR, noted, read
-from apis.tasks.family import Goal, seeded
+from apis.tasks.family import Goal
 from apis.tasks.oracles import Decide, Move, View, switch
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -27,10 +29,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     files, fresh = texts(random, split, random.choice((2, 3)))
     note, *others = files
     target, says = random.choice(others), " ".join(fresh)

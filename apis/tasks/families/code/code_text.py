@@ -20,7 +20,6 @@ from apis.tasks.family import (
     exactly,
     in_documents,
     in_osworld_form,
-    seeded,
 )
 from apis.tasks.oracles import Decide
 from apis.tasks.osworld import Open, OpenParameters, Source, Task
@@ -95,10 +94,8 @@ def content(lines: list[str]) -> str:
     return "".join(f"{text}\n" for text in lines)
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     files, fresh = texts(random, split, random.choice((2, 3)))
     target, new = random.choice(sorted(files)), " ".join(fresh)
@@ -122,7 +119,7 @@ def goal(task_id: str) -> Goal:
 def of_documents(
     name: str,
     apps: tuple[str, ...],
-    goal: Callable[[str], Goal],
+    goal: Callable[[Random, str], Goal],
     *,
     routes: Mapping[str, Decide],
     templates: Templates,
@@ -134,8 +131,7 @@ def of_documents(
     `front` names the file that lies open before it in the text editor, where there is one.
     """
 
-    def task(task_id: str) -> Task:
-        made = goal(task_id)
+    def task(task_id: str, made: Goal) -> Task:
         sources = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{file}") for file, text in made.files]
         note = front(made)
         opened = [Open(parameters=OpenParameters(path=f"{DOCUMENTS}/{note}"))] if note else []

@@ -5,8 +5,10 @@ Invariant: solved only if both files are there with the same text, and nothing e
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.actions.gui import Exit, Type
-from apis.tasks.family import DOCUMENTS, Goal, of_files, seeded
+from apis.tasks.family import DOCUMENTS, Goal, of_files
 from apis.tasks.oracles import Move, View, click, keys, pointed
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -26,10 +28,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     old, new, *text = words(random, split, 2 + random.choice((2, 3, 4)))
     names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in (old, new)]
     content = f"{' '.join(text)}\n"

@@ -5,8 +5,10 @@ Invariant: the old word stands in the text twice or more, inside no other word, 
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families import editor_find_oracle
-from apis.tasks.family import DOCUMENTS, Goal, of_files, seeded
+from apis.tasks.family import DOCUMENTS, Goal, of_files
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "editor_find"
@@ -41,10 +43,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     old, new, *others = _apart(words(random, split, 9))
     text = [old] * random.choice((2, 2, 3)) + others[: random.choice((2, 3))]
     random.shuffle(text)

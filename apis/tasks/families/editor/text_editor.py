@@ -8,6 +8,8 @@ solved only if no file was added.
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.editor import text_editor_oracle
 from apis.tasks.family import (
     DOCUMENTS,
@@ -18,7 +20,6 @@ from apis.tasks.family import (
     exactly,
     in_documents,
     in_osworld_form,
-    seeded,
     setup,
 )
 from apis.tasks.osworld import Task
@@ -103,10 +104,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     drawn = words(random, split, 8)
     name = f"{drawn[0]}.{random.choice(EXTENSIONS)}"
@@ -123,9 +122,8 @@ def goal(task_id: str) -> Goal:
     )
 
 
-def task(task_id: str) -> Task:
+def task(task_id: str, made: Goal) -> Task:
     """The instance in OSWorld's form."""
-    made = goal(task_id)
     end: dict[str, str | None] = {made.target: made.wanted}
     return in_osworld_form(task_id, made, setup(made, f"{DOCUMENTS}/{made.target}"), exactly(end))
 
@@ -139,8 +137,8 @@ FAMILY = Family(
     name=NAME,
     app="text_editor",
     apps=("text_editor",),
-    goal=goal,
-    task=task,
+    drawn=goal,
+    built=task,
     solved=solved,
     routes={"gui": text_editor_oracle.decide},
     templates=TEMPLATES,

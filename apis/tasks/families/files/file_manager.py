@@ -6,6 +6,8 @@ solved only if every other file is as it was and none was added.
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.files import file_manager_oracle
 from apis.tasks.family import (
     DOCUMENTS,
@@ -16,7 +18,6 @@ from apis.tasks.family import (
     exactly,
     in_documents,
     in_osworld_form,
-    seeded,
     setup,
 )
 from apis.tasks.osworld import Task
@@ -102,10 +103,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     count = random.choice((3, 4, 5))
     drawn = words(random, split, 2 * count + 1)
@@ -122,9 +121,8 @@ def goal(task_id: str) -> Goal:
     )
 
 
-def task(task_id: str) -> Task:
+def task(task_id: str, made: Goal) -> Task:
     """The instance in OSWorld's form."""
-    made = goal(task_id)
     return in_osworld_form(task_id, made, setup(made, DOCUMENTS), exactly(_end(made)))
 
 
@@ -147,8 +145,8 @@ FAMILY = Family(
     name=NAME,
     app="file_manager",
     apps=("file_manager",),
-    goal=goal,
-    task=task,
+    drawn=goal,
+    built=task,
     solved=solved,
     routes={"gui": file_manager_oracle.decide},
     templates=TEMPLATES,

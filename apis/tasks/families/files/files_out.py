@@ -5,8 +5,10 @@ Invariant: solved only if the file lies beside the folder as it was, and every o
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.files import files_move_oracle
-from apis.tasks.family import DOCUMENTS, Goal, of_files, seeded
+from apis.tasks.family import DOCUMENTS, Goal, of_files
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "files_out"
@@ -24,10 +26,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     count = random.choice((2, 3))
     folder, beside, text, *drawn = words(random, split, 2 * count + 3)
     names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]

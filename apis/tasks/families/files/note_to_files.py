@@ -7,10 +7,11 @@ as it was.
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from apis.tasks.families.files import file_manager_oracle
 from apis.tasks.families.note import EDITOR, noted, read
-from apis.tasks.family import DOCUMENTS, Goal, of_files, seeded
+from apis.tasks.family import DOCUMENTS, Goal, of_files
 from apis.tasks.oracles import Move, View, switch
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -62,10 +63,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     stems = words(random, split, 7)
     note, *others = (f"{stem}.{random.choice(EXTENSIONS)}" for stem in stems[:3])

@@ -68,7 +68,7 @@ def written(goal_slides: tuple[Texts, ...], slide: int, box: int, text: str) -> 
 
 def of_slides(
     name: str,
-    goal: Callable[[str], DeckGoal],
+    goal: Callable[[Random, str], DeckGoal],
     *,
     routes: Mapping[str, Decide],
     templates: Templates,
@@ -76,8 +76,7 @@ def of_slides(
 ) -> Family:
     """A family that is done when the presentation's slides are its goal's `finish`."""
 
-    def task(task_id: str) -> Task:
-        made = goal(task_id)
+    def task(task_id: str, made: DeckGoal) -> Task:
         config = [_file_step(made), *setup(made, f"{DOCUMENTS}/{made.target}")]
         expected = [{"boxes": [list(pair) for pair in zip(KINDS, texts, strict=True)]} for texts in made.finish]
         rules: dict[str, object] = {"type": "rule", "rules": {"expected": expected}}

@@ -5,9 +5,10 @@ Invariant: the two splits share no wording and, since words are split by their h
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.impress import slides_pages_oracle
 from apis.tasks.families.impress.common import ORDINALS, DeckGoal, of_slides, slides
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "slides_copy"
@@ -29,10 +30,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> DeckGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> DeckGoal:
+    """What an instance of `split` asks for."""
     (stem, _), start = slides(random, split, random.choice((2, 3)))
     slide = random.randint(1, len(start))
     title = start[slide - 1][0]

@@ -6,9 +6,10 @@ has no function for either, so they are done by mouse and keyboard; only saving 
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.impress import slides_pages_oracle
 from apis.tasks.families.impress.common import ORDINALS, DeckGoal, of_slides, slides
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "slides_order"
@@ -51,10 +52,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> DeckGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> DeckGoal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     (stem, _), start = slides(random, split, random.choice((3, 4)))
     # By the menu a move takes three clicks, so only slides near the first are moved.

@@ -5,9 +5,10 @@ Invariant: only the held-out split exists, its words are split by their hash, an
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.impress import slides_oracle
 from apis.tasks.families.impress.common import ORDINALS, DeckGoal, of_slides, slides, written
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "slides_same"
@@ -23,10 +24,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> DeckGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> DeckGoal:
+    """What an instance of `split` asks for."""
     (stem, _), start = slides(random, split, random.choice((2, 3)))
     slide, other = random.sample(range(1, len(start) + 1), 2)
     old, title = start[slide - 1][0], start[other - 1][0]

@@ -5,9 +5,10 @@ Invariant: the two splits share no wording and, since words are split by their h
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.impress import slides_oracle
 from apis.tasks.families.impress.common import ORDINALS, OUTLINE, TITLE, DeckGoal, of_slides, slides, written
-from apis.tasks.family import seeded
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "slides_text"
@@ -53,10 +54,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> DeckGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> DeckGoal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     (stem, new), start = slides(random, split, random.choice((2, 3)))
     slide = random.randint(1, len(start) if kind == "title" else 2)  # by mouse and keyboard the others take more steps

@@ -6,10 +6,12 @@ of it, the note as it was.
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.actions.gui import Exit, Wait
 from apis.tasks.families.note import EDITOR, noted, read
 from apis.tasks.families.terminal.shell import FOLDER, PROMPT, enter, ran, screen
-from apis.tasks.family import DOCUMENTS, TERMINAL, Goal, of_files, seeded
+from apis.tasks.family import DOCUMENTS, TERMINAL, Goal, of_files
 from apis.tasks.oracles import Move, View, switch
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -80,10 +82,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     stems = words(random, split, 7)
     note, other, third, new = (f"{stem}.{random.choice(EXTENSIONS)}" for stem in stems[:4])

@@ -5,9 +5,11 @@ Invariant: solved only if the line stands last in that file and nothing else in 
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.actions.gui import Exit, Wait
 from apis.tasks.families.terminal.shell import PROMPT, at, enter, go_in, ran, screen
-from apis.tasks.family import TERMINAL, Goal, of_files, seeded
+from apis.tasks.family import TERMINAL, Goal, of_files
 from apis.tasks.oracles import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -26,10 +28,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     count = random.choice((2, 3))
     drawn = words(random, split, 2 * count + 2)
     names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]

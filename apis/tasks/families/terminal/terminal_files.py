@@ -5,8 +5,10 @@ Invariant: solved only if Documents holds exactly what the one command makes of 
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families import terminal_files_oracle
-from apis.tasks.family import TERMINAL, Goal, of_files, seeded
+from apis.tasks.family import TERMINAL, Goal, of_files
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "terminal_files"
@@ -116,10 +118,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     count = random.choice((2, 3))
     drawn = words(random, split, 2 * count + 3)

@@ -7,9 +7,10 @@ and, since words are split by their hash, no name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 
 from apis.tasks.families.vlc import music, vlc_playlist_oracle
-from apis.tasks.family import ITS_END, Family, Files, Goal, Templates, in_osworld_form, seeded
+from apis.tasks.family import ITS_END, Family, Files, Goal, Templates, in_osworld_form
 from apis.tasks.oracles import Decide
 from apis.tasks.osworld import Evaluator, Task
 from apis.tasks.words import HELD_OUT, TRAIN, words
@@ -34,10 +35,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     saved, new, *others = words(random, split, 5)
     count = random.choice((1, 2, 2))
     file, media = f"{saved}.m3u", f"{new}.wav"
@@ -55,7 +54,7 @@ def goal(task_id: str) -> Goal:
 
 def of_playlists(
     name: str,
-    goal: Callable[[str], Goal],
+    goal: Callable[[Random, str], Goal],
     *,
     opened: Callable[[Goal], Sequence[str]],
     routes: Mapping[str, Decide],
@@ -64,8 +63,7 @@ def of_playlists(
 ) -> Family:
     """A family that is done when the file `wanted` of Music lists the goal's words, in this order."""
 
-    def task(task_id: str) -> Task:
-        made = goal(task_id)
+    def task(task_id: str, made: Goal) -> Task:
         expected = {"type": "rule", "rules": {"expected": [f"{music.FOLDER}/{entry}" for entry in made.words]}}
         evaluator = Evaluator(func="playlist_is", result=music.playlist_getter(made.wanted), expected=expected)
         return in_osworld_form(task_id, made, music.listed(made.words, opened(made)), evaluator, (music.VLC,))

@@ -5,9 +5,11 @@ Invariant: solved only if the saved file lists what VLC lists, in its order; onl
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.vlc import music, vlc_playlist_oracle
 from apis.tasks.families.vlc.vlc_playlist import of_playlists
-from apis.tasks.family import Goal, seeded
+from apis.tasks.family import Goal
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "vlc_save"
@@ -23,10 +25,8 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     first, second, *others = words(random, split, 5)
     file = f"{random.choice((first, f'{first}-{second}', f'{first}-{second}'))}.m3u8"
     return Goal(

@@ -6,10 +6,12 @@ the two splits share no wording and, since words are split by their hash, no val
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families import vlc_setting_oracle
 from apis.tasks.families.vlc import music
 from apis.tasks.families.vlc_setting_oracle import PLACES
-from apis.tasks.family import ITS_END, Family, Files, Goal, in_osworld_form, seeded
+from apis.tasks.family import ITS_END, Family, Files, Goal, in_osworld_form
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.verify.verify import FileView
 from apis.tasks.verify.vlc_files import written_settings
@@ -57,10 +59,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> Goal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     value = "-".join(words(random, split, random.choice((1, 2, 2))))
     return Goal(
@@ -71,9 +71,8 @@ def goal(task_id: str) -> Goal:
     )
 
 
-def task(task_id: str) -> Task:
+def task(task_id: str, made: Goal) -> Task:
     """The instance in OSWorld's form."""
-    made = goal(task_id)
     expected = {name: made.wanted if name == made.kind else "" for name in PLACES}
     evaluator = Evaluator(
         func="settings_are",
@@ -93,8 +92,8 @@ FAMILY = Family(
     name=NAME,
     app=music.VLC,
     apps=(music.VLC,),
-    goal=goal,
-    task=task,
+    drawn=goal,
+    built=task,
     solved=solved,
     routes={"gui": vlc_setting_oracle.by_gui, "api": vlc_setting_oracle.by_tools},
     templates=TEMPLATES,

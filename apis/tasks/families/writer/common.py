@@ -78,7 +78,7 @@ def drawn(random: Random, split: str, sizes: Sequence[int], others: int = 0) -> 
 
 def of_papers(
     name: str,
-    goal: Callable[[str], PaperGoal],
+    goal: Callable[[Random, str], PaperGoal],
     *,
     routes: Mapping[str, Decide],
     templates: Templates,
@@ -88,8 +88,7 @@ def of_papers(
 ) -> Family:
     """A family that is done when the document says and looks what its goal wants; of `opened`, the last is in front."""
 
-    def task(task_id: str) -> Task:
-        made = goal(task_id)
+    def task(task_id: str, made: PaperGoal) -> Task:
         config: list[Step] = [_paper_step(made), *map(sheets.workbook_step, made.books)]
         config += setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))
         kept = [("file_text_is", path, _rule(text)) for path, text in made.files]

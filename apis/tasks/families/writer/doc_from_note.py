@@ -6,10 +6,11 @@ were quoted in this very episode.
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.note import EDITOR, noted, read
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import WRITER, PaperGoal, drawn, of_papers, plain
-from apis.tasks.family import seeded
 from apis.tasks.oracles import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -30,10 +31,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> PaperGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> PaperGoal:
+    """What an instance of `split` asks for."""
     texts, (stem, note) = drawn(random, split, [random.choice((1, 2)), 2, random.choice((1, 2))], 2)
     *start, says = texts
     return PaperGoal(

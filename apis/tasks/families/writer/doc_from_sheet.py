@@ -7,6 +7,7 @@ written before it was quoted in this very episode; solved only if the sheet says
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from apis.actions.gui import Quote, Wait, line
 from apis.apps.catalogue import call
@@ -16,7 +17,6 @@ from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_word, table
 from apis.tasks.families.note import noted
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import WRITER, PaperGoal, drawn, of_papers, paper_goal, plain
-from apis.tasks.family import seeded
 from apis.tasks.oracles import Decide, Move, View, pointed, switch
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -40,10 +40,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> PaperGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> PaperGoal:
+    """What an instance of `split` asks for."""
     grid = table(random, split, random.choice((2, 2, 3)), random.choice((3, 4, 5)))
     row, column = random.randint(1, len(grid) - 1), random.randint(1, len(grid[0]) - 1)
     item, asked, says = grid[row][0], grid[0][column], str(grid[row][column])

@@ -5,9 +5,10 @@ Invariant: only the held-out split exists, and its words are split by their hash
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import PaperGoal, drawn, of_papers, plain
-from apis.tasks.family import seeded
 from apis.tasks.oracles import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -24,10 +25,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> PaperGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> PaperGoal:
+    """What an instance of `split` asks for."""
     texts, (stem,) = drawn(random, split, [random.choice((1, 2)) for _ in range(random.choice((3, 4)))], 1)
     text = random.choice(texts)
     return PaperGoal(

@@ -5,11 +5,12 @@ Invariant: the two splits share no wording and, since words and numbers are spli
 
 from __future__ import annotations
 
+from random import Random
+
 from apis.actions.gui import Tool, Type
 from apis.apps.catalogue import call
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import Line, PaperGoal, drawn, of_papers, paper_goal
-from apis.tasks.family import seeded
 from apis.tasks.numbers import number
 from apis.tasks.oracles import Move, View, click, pointed
 from apis.tasks.words import HELD_OUT, TRAIN
@@ -45,10 +46,8 @@ TEMPLATES = {
 }
 
 
-def goal(task_id: str) -> PaperGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> PaperGoal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     texts, (stem,) = drawn(random, split, [random.choice((1, 2)) for _ in range(random.choice((3, 4)))], 1)
     text = random.choice(texts)

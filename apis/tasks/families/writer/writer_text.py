@@ -10,7 +10,6 @@ from random import Random
 
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import PaperGoal, drawn, of_papers, plain
-from apis.tasks.family import seeded
 from apis.tasks.oracles import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -62,10 +61,8 @@ def _replace(random: Random, split: str) -> tuple[str, str, str, list[str], list
     return stem, old, new, texts, [text.replace(old, new) for text in texts]
 
 
-def goal(task_id: str) -> PaperGoal:
-    """What instance `family/split/seed` asks for."""
-    _, split, _ = task_id.split("/")
-    random = seeded(task_id)
+def goal(random: Random, split: str) -> PaperGoal:
+    """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     if kind == "replace":
         stem, old, new, start, after = _replace(random, split)
