@@ -160,7 +160,7 @@ class Ticket(Message):
     size: int  # of the group, the sender included
     backend: str  # gloo or nccl
     parts: list[Part]  # in this order
-    bucket: bool  # each part's bytes as one broadcast, else one per tensor
+    unit: str  # "bucket": each part's bytes as one broadcast, or "tensor": one per tensor
     form_s: float  # after so long the sender gives up waiting for engines to join
     send_s: float  # after so long the sender gives up sending
     checksums: dict[str, str]  # what engines on CPUs say they hold afterwards, by their names; may be empty
@@ -206,7 +206,7 @@ class Broadcast(Request[Broadcasting]):
     ranks: int  # of all engines together
     address: str
     backend: str
-    bucket: bool
+    unit: str
     checksums: bool  # say what engines hold afterwards
     form_s: float
     send_s: float

@@ -167,7 +167,7 @@ async def test_a_member_that_is_lost_costs_the_publication_alone(models: list[Pa
         client = EngineClient(server.url, aiohttp.TCPConnector())
         ticket = Ticket(
             group=name, address="127.0.0.1", port=group.port, rank=rank, size=4, backend="gloo", parts=[part],
-            bucket=False, form_s=form_s, send_s=20.0, checksums=checksums(tensors),
+            unit="tensor", form_s=form_s, send_s=20.0, checksums=checksums(tensors),
         )  # fmt: skip
 
         async def ask() -> Ticket | None:

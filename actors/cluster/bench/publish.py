@@ -150,9 +150,10 @@ class _Publisher:
             group.join()
             group.send(list(tensors.values()), bucket=bucket)
 
+        unit = "bucket" if bucket else "tensor"
         part = Part(names=told.names, dtypes=told.dtypes, shapes=told.shapes)
         ticket = Ticket(
-            group=name, address=ADDRESS, port=group.port, rank=1, size=2, backend="gloo", parts=[part], bucket=bucket,
+            group=name, address=ADDRESS, port=group.port, rank=1, size=2, backend="gloo", parts=[part], unit=unit,
             form_s=TIMEOUT_S, send_s=TIMEOUT_S, checksums={},
         )  # fmt: skip
 

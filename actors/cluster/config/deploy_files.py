@@ -138,7 +138,9 @@ def resolved(name: str, overrides: Sequence[str] = ()) -> str:
     Raises ConfigError.
     """
     data, _ = parsed(name)
-    return _yaml(msgspec.to_builtins(build(data, DeployFile, overrides, source=name)))
+    plain = msgspec.to_builtins(build(data, DeployFile, overrides, source=name))
+    unsaid = ("extends", *(key for key in ("arms", "seeds") if not plain[key]))
+    return _yaml({key: value for key, value in plain.items() if key not in unsaid})
 
 
 def _yaml(plain: Any) -> str:

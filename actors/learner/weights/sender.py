@@ -97,7 +97,7 @@ def _carry_out(group: SendingGroup, tensors: Tensors, parts: list[list[str]], ms
         joined = time.monotonic()
         for names in parts:
             left_s = max(1.0, joined + msg.send_s - time.monotonic())
-            group.send([tensors[name] for name in names], bucket=msg.bucket, timeout_s=left_s)
+            group.send([tensors[name] for name in names], bucket=msg.unit == "bucket", timeout_s=left_s)
         return joined - began
     finally:
         group.close()

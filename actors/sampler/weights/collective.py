@@ -49,7 +49,7 @@ async def take(client: EngineClient, ticket: Ticket, version: str, *, flush: boo
                     "group_name": ticket.group,
                     "flush_cache": False,
                 }
-                if ticket.bucket:
+                if ticket.unit == "bucket":
                     body["load_format"] = "flattened_bucket"
                 if place == len(ticket.parts) - 1:
                     body |= {"weight_version": version, "flush_cache": flush}

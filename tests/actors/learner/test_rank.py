@@ -182,7 +182,7 @@ async def test_settings_reach_the_optimizer(tmp_path: Path, model: Path) -> None
 
 def sending(step: int, group: str) -> Broadcast:
     return Broadcast(
-        version=v(step), group=group, ranks=1, address="127.0.0.1", backend="gloo", bucket=True, checksums=True,
+        version=v(step), group=group, ranks=1, address="127.0.0.1", backend="gloo", unit="bucket", checksums=True,
         form_s=20.0, send_s=20.0,
     )  # fmt: skip
 

@@ -208,7 +208,7 @@ def test_a_tolerance_is_above_nothing() -> None:
 
 
 TICKET = Ticket(
-    group="g", address="127.0.0.1", port=1, rank=1, size=2, backend="gloo", bucket=True, form_s=1.0, send_s=1.0,
+    group="g", address="127.0.0.1", port=1, rank=1, size=2, backend="gloo", unit="bucket", form_s=1.0, send_s=1.0,
     parts=[Part(names=["a"], dtypes=["float32"], shapes=[[1]]), Part(names=["b"], dtypes=["float32"], shapes=[[2]])],
     checksums={"a": "1"},
 )  # fmt: skip
