@@ -5,26 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
+from importlib import import_module
 
 from apis.actions.spaces import ActionSpace, routes_in
-from apis.tasks import programs
-from apis.tasks.families.calc import (
-    calc_cell,
-    calc_column,
-    calc_lookup,
-    calc_sheet,
-    calc_sort,
-    calc_sum,
-    sheet_from_note,
-)
-from apis.tasks.families.chromium import web_all, web_bookmark, web_note, web_tab
-from apis.tasks.families.code import code_extension, code_from_note, code_text
-from apis.tasks.families.editor import editor_copy, editor_find, text_editor
-from apis.tasks.families.files import file_manager, files_move, files_out, note_to_files
-from apis.tasks.families.impress import slides_copy, slides_order, slides_same, slides_text
-from apis.tasks.families.terminal import note_to_terminal, terminal_append, terminal_files, terminal_read
-from apis.tasks.families.vlc import vlc_playlist, vlc_save, vlc_setting
-from apis.tasks.families.writer import doc_from_note, doc_from_sheet, writer_case, writer_look, writer_text
+from apis.tasks import families, programs
 from apis.tasks.family import Family, Files, Goal
 from apis.tasks.oracles import Oracle, with_mixed
 from apis.tasks.osworld import Task, dump
@@ -42,45 +26,17 @@ from apis.tasks.verify.workbooks import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
 from runtime.errors import ConfigError
 
+# Modules of `apis.tasks.families`, each with a `FAMILY`. Suites that name no family take them in this order.
 _MODULES = (
-    text_editor,
-    file_manager,
-    editor_find,
-    files_move,
-    terminal_files,
-    terminal_read,
-    note_to_terminal,
-    note_to_files,
-    editor_copy,
-    files_out,
-    terminal_append,
-    calc_cell,
-    calc_lookup,
-    calc_sum,
-    calc_sort,
-    calc_sheet,
-    sheet_from_note,
-    calc_column,
-    writer_text,
-    writer_look,
-    doc_from_note,
-    doc_from_sheet,
-    writer_case,
-    slides_text,
-    slides_copy,
-    slides_order,
-    slides_same,
-    web_bookmark,
-    web_tab,
-    web_note,
-    web_all,
-    vlc_playlist,
-    vlc_setting,
-    vlc_save,
-    code_text,
-    code_extension,
-    code_from_note,
-)
+    "editor.text_editor", "files.file_manager", "editor.editor_find", "files.files_move", "terminal.terminal_files",
+    "terminal.terminal_read", "terminal.note_to_terminal", "files.note_to_files", "editor.editor_copy",
+    "files.files_out", "terminal.terminal_append", "calc.calc_cell", "calc.calc_lookup", "calc.calc_sum",
+    "calc.calc_sort", "calc.calc_sheet", "calc.sheet_from_note", "calc.calc_column", "writer.writer_text",
+    "writer.writer_look", "writer.doc_from_note", "writer.doc_from_sheet", "writer.writer_case",
+    "impress.slides_text", "impress.slides_copy", "impress.slides_order", "impress.slides_same",
+    "chromium.web_bookmark", "chromium.web_tab", "chromium.web_note", "chromium.web_all", "vlc.vlc_playlist",
+    "vlc.vlc_setting", "vlc.vlc_save", "code.code_text", "code.code_extension", "code.code_from_note",
+)  # fmt: skip
 CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
 CHECKS.update(
     folder_holds=folder_holds,
@@ -90,7 +46,8 @@ CHECKS.update(
     paper_is=OnDocument("paper", paper_is),
     deck_is=OnDocument("deck", deck_is),
 )
-FAMILIES: dict[str, Family] = {module.FAMILY.name: with_mixed(module.FAMILY) for module in _MODULES}
+_MADE: list[Family] = [import_module(f"{families.__name__}.{name}").FAMILY for name in _MODULES]
+FAMILIES: dict[str, Family] = {made.name: with_mixed(made) for made in _MADE}
 
 
 def is_number(text: str) -> bool:

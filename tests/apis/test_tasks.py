@@ -1,6 +1,8 @@
 """Tasks: OSWorld's form, generated families, their split, their verifiers."""
 
 import dataclasses
+import importlib
+import pkgutil
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.plans.action import setup
-from apis.tasks import osworld
+from apis.tasks import families, osworld
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family, data_url
 from apis.tasks.osworld import data_of, in_home
@@ -144,7 +146,7 @@ def test_another_verifier_makes_another_set_of_tasks(monkeypatch: pytest.MonkeyP
     assert tasks.digest(ids[1:]) != before
     of = tasks.FAMILIES["file_manager"]
     lax = osworld.Evaluator(func="file_contains")
-    changed = dataclasses.replace(of, task=lambda one: msgspec.structs.replace(of.task(one), evaluator=lax))
+    changed = dataclasses.replace(of, built=lambda *one: msgspec.structs.replace(of.built(*one), evaluator=lax))
     monkeypatch.setitem(tasks.FAMILIES, "file_manager", changed)
     tasks.task.cache_clear()
     assert tasks.digest(ids) != before
@@ -209,3 +211,9 @@ def test_paths_and_urls() -> None:
     assert data_of("data:,a%20b") == b"a b"
     assert data_url(b"hi") == "data:text/plain;base64,aGk="
     assert data_of(data_url(b"\xff\0", "audio/wav")) == b"\xff\0"
+
+
+def test_no_family_is_left_out_of_the_list() -> None:
+    modules = [found.name for found in pkgutil.walk_packages(families.__path__, f"{families.__name__}.")]
+    made = {module.FAMILY.name for name in modules if hasattr(module := importlib.import_module(name), "FAMILY")}
+    assert made == set(tasks.FAMILIES)
