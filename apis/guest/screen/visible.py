@@ -64,8 +64,9 @@ def showing(node: Any, count: int, view: Box | None, shift: Shift, late: Callabl
     if not hits:
         return list(range(CHILDREN_MAX))
     found = set(_headers(node)) | hits
+    columns = _columns(node)
     for hit in sorted(hits):
-        for step in (-1, 1):
+        for step in (-1, 1) if columns < 2 else (-columns, columns, -1, 1):
             misses, at = 0, hit + step
             while 0 <= at < count and misses < _MISSES and len(found) < SHOWN_MAX and not late():
                 if at in hits:
@@ -82,6 +83,11 @@ def _shows(node: Any, at: int, view: Box | None, shift: Shift) -> bool:
     child = node.get_child_at_index(at)
     box = box_of(child) if child is not None else None
     return bool(box and view and common((box[0] - shift[0], box[1] - shift[1], box[2], box[3]), view))
+
+
+def _columns(node: Any) -> int:
+    """How many columns a table has, hidden ones among them: its next row begins so many children further."""
+    return int(Atspi.Table.get_n_columns(node)) if node.get_table_iface() is not None else 0
 
 
 def _headers(node: Any) -> range:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from typing import Any
+
+import pytest
 
 from apis.applications import OFFICE
 from apis.observation import Observation, from_guest
@@ -144,3 +147,14 @@ async def test_a_page_tells_values_names_states_and_what_is_scrolled_to(guest: G
     assert look.unread == ""
     assert "link 149" in labels(look, "link") + labels(look, "static")
     assert "link 0" not in labels(look, "link")
+
+
+@pytest.mark.skipif(shutil.which("vlc") is None, reason="VLC is not installed")
+async def test_every_row_of_a_scrolled_playlist_is_seen(guest: Guest) -> None:
+    songs = [f"/home/agent/song{number:03}.wav" for number in range(120)]
+    await guest.open("vlc", "--no-playlist-autostart", *songs, title="VLC")
+    await guest.act("hotkey", keys=["ctrl", "l"])
+    for notches, first, last in ((0, 0, 20), (50, 100, 119)):
+        await guest.act("scroll", x=700, y=350, dy=notches)
+        rows = labels(await seen(guest), "table-cell")
+        assert {f"song{number:03}.wav" for number in range(first, last + 1)} <= set(rows), rows
