@@ -37,7 +37,9 @@ class DesktopFault(ComputerRLError):
 
 
 class LeaseLost(DesktopFault):
-    """A desktop was called on a lease that is over: the pool took it back, so whatever it does is nobody's doing."""
+    """A desktop was called on a lease that is over: the pool took it back, and what it does now counts for no
+    episode.
+    """
 
     def __init__(self, detail: str) -> None:
         super().__init__("lease_expired", detail, "seat")

@@ -252,7 +252,7 @@ class EngineKeeper:
             self._newer.set()  # told while it was starting
 
     async def _pin_again(self) -> None:
-        """Pin what the engine's predecessor had pinned; whoever needs a version that is gone pins it anew or fails."""
+        """Pin what the engine's predecessor had pinned. A round whose version is gone pins it anew, or fails."""
         for version, location in list(self.pins.held.items()):
             try:
                 await self.engine.client.pin(str(version), location, self._settings.load_timeout_s)

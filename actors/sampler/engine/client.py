@@ -19,7 +19,7 @@ from actors.sampler.engine import wire
 from actors.sampler.engine.limits import Limits
 from policy.architecture import read_architecture
 from policy.errors import EngineBusy, EngineError
-from runtime.http import joined
+from runtime.http import AnswerTooLongError, NoAnswerError, request_json
 
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 32 << 20
@@ -120,26 +120,16 @@ class EngineClient:
             raise EngineGone(f"{path}: the engine is down")
         data = None if body is None else msgspec.json.encode(body)
         try:
-            async with (
-                asyncio.timeout(timeout_s),
-                self._session.request(
-                    method,
-                    self._base + path,
-                    data=data,
-                    headers={"Content-Type": "application/json"},
-                    timeout=aiohttp.ClientTimeout(total=None),
-                ) as response,
-            ):
-                raw = await joined(response.content.iter_any(), MAX_ANSWER_BYTES)
-                if raw is None:
-                    raise EngineError(f"{path}: the engine's answer is longer than {MAX_ANSWER_BYTES} bytes")
-        except TimeoutError as error:
-            raise EngineGone(f"{path} was not answered within {timeout_s:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise EngineGone(f"{path}: {type(error).__name__}: {error}") from error
+            response = await request_json(
+                self._session, method, self._base + path, data, timeout_s=timeout_s, most=MAX_ANSWER_BYTES
+            )
+        except AnswerTooLongError as error:
+            raise EngineError(f"{path}: {error}") from error
+        except NoAnswerError as error:
+            raise EngineGone(f"{path}: " + ": ".join(filter(None, (str(error), error.detail)))) from error
         if response.status == 200:
-            return _decode(raw, kind, path)
-        text = f"{path}: status {response.status}: {raw[:500].decode(errors='replace')}"
+            return _decode(response.body, kind, path)
+        text = f"{path}: status {response.status}: {response.body[:500].decode(errors='replace')}"
         if response.status in (429, 503):
             raise EngineBusy(text)
         raise EngineError(text) if response.status < 500 else EngineGone(text)

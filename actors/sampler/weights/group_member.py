@@ -58,7 +58,7 @@ class Joining:
         return None
 
     async def written(self, latest: Latest) -> Latest:
-        """`latest` once its folder is there. Raises EngineGone where nobody can write it any more, or not now."""
+        """`latest` once its folder is there. Raises EngineGone where the learner can't write it now."""
         if latest.digest or not latest.gatherer:
             return latest
         wish = WriteWeights(version=latest.version)

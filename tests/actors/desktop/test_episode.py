@@ -11,8 +11,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from actors.desktop.answers import Answer, DemonstratedAnswers, Prompt, PromptTooLong
+from actors.desktop.answers import Answer, Prompt, PromptTooLong
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.demonstrators.pool import PoolAnswers, of_oracle
 from actors.desktop.episode import Episode, Played
 from actors.desktop.pool.leased import Body
 from actors.desktop.pool.pool import Pool
@@ -55,9 +56,7 @@ class Stand:
         self.segments = folder / "segments"
         self.recorder = Recorder(SegmentStore(self.segments, "test"))
 
-    async def play(
-        self, answerer: Scripted | DemonstratedAnswers, work: Reservation, body: type[Body] = Body
-    ) -> Played:
+    async def play(self, answerer: Scripted | PoolAnswers, work: Reservation, body: type[Body] = Body) -> Played:
         booted = await self.pool.acquire(60.0)
         clock = StageClock(0.0)
         try:
@@ -132,7 +131,7 @@ async def stand(tmp_path: Path, state_dir: str) -> AsyncIterator[Stand]:
 
 async def test_a_demonstrator_succeeds_and_its_steps_can_be_read_back(stand: Stand) -> None:
     tokenizer = Tokenizer.load(MODEL)
-    played = await stand.play(DemonstratedAnswers(reservation(), tokenizer, "compact", 0.0), reservation())
+    played = await stand.play(of_oracle(reservation(), tokenizer, "compact", 0.0), reservation())
     assert played.outcome.success, played.detail
     assert all(step.well_formed and step.oldest is None for step in played.steps)
     last = stand.payload(played, -1)

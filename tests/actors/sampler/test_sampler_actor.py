@@ -275,7 +275,7 @@ async def test_a_stopped_engine_is_named_replaced_and_its_requests_answered(tmp_
     assert (silent["rid"], silent["waited_s"], silent["pid"]) == ("b", 3.0, ready["pid"])
     (died,) = events(tmp_path, "engine_died")
     assert died["exit_code"] == -signal.SIGKILL
-    assert "no answer to b for 3 s; then: /generate was not answered within 1 s" in died["cause"]
+    assert "no answer to b for 3 s; then: /generate: no answer within 1 s" in died["cause"]
     (back,) = events(tmp_path, "engine_restarted")
     assert back["pid"] != ready["pid"]
 

@@ -1,0 +1,134 @@
+"""Docstrings are plain, the glossary is short, and a public class's name has one meaning.
+
+Invariant: what is counted here needs no import of what it counts, so it takes a second.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TOPS = ("actors", "apis", "deploy", "policy", "runtime")
+GUEST = "apis/guest"  # runs on desktops, imports no host module and has short names of its own
+MOST_WORDS = 25  # in nine of ten sentences of a package's module docstrings
+MOST_TERMS = 40
+BANNED = re.compile(r"\b(?:whoever|nobody)\b", re.IGNORECASE)
+
+# Packages whose docstrings are still to be rewritten. A package leaves this list, and none comes onto it.
+UNFINISHED = {
+    "actors/cluster", "actors/desktop", "actors/entropulse", "actors/learner", "actors/replay", "apis", "apis/guest",
+    "apis/tasks", "policy", "runtime",
+}  # fmt: skip
+
+# Names that two public classes of the host side share. A name leaves this list, and none comes onto it.
+SHARED = {
+    "Bounds", "Box", "Change", "Checked", "Child", "Control", "Ending", "Endpoint", "Engine", "Episode", "Episodes",
+    "Figures", "Found", "Generate", "Handler", "Health", "Level", "Log", "Lost", "Outcome", "Owner", "Part", "Plan",
+    "Planned", "Played", "Point", "Pool", "Refusal", "Request", "Round", "Seen", "Snapshot", "Span", "Spread", "Stage",
+    "State", "Stay", "Stratum", "Switch", "Tally", "Target", "Text", "Ticket", "Timed", "Tried", "Verdict", "Version",
+    "Wait", "Wanted", "Weights", "Window", "Wish", "Work",
+}  # fmt: skip
+
+
+@functools.cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the program by its path."""
+    paths = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in paths}
+
+
+def package(path: str) -> str:
+    """The package that a module's docstring counts for."""
+    parts = path.split("/")
+    of_two = parts[0] == "actors" or parts[:2] in (["apis", "guest"], ["apis", "tasks"])
+    return "/".join(parts[:2]) if of_two and len(parts) > 2 else parts[0]
+
+
+PACKAGES = sorted({package(path) for path in modules()})
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a docstring. A paragraph and an entry of a list each end the sentence before."""
+    blocks = re.split(r"\n\s*\n|\n\s*(?=[-*] |\d+\. )", text)
+    found = itertools.chain.from_iterable(re.split(r"(?<=[.!?])\s+", block.strip()) for block in blocks)
+    return [sentence for sentence in found if sentence]
+
+
+def ninetieth(counts: list[int]) -> int:
+    """The 90th percentile: nine of ten counts are at most that."""
+    return sorted(counts)[max(0, -(-9 * len(counts) // 10) - 1)]
+
+
+def docstrings(tree: ast.Module) -> list[str]:
+    """The docstrings of a module, its classes and its functions."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Where the host side's public classes of each name stand."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path, tree in modules().items():
+        if package(path) == GUEST:
+            continue
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(path)
+    return places
+
+
+def test_sentences_and_percentiles_are_counted_as_the_rules_mean() -> None:
+    assert sentences("One. Two?\n\nThree\nlines:\n- four\n- five. Six") == [
+        "One.", "Two?", "Three\nlines:", "- four", "- five.", "Six",
+    ]  # fmt: skip
+    assert ninetieth([5]) == 5
+    assert ninetieth([*range(1, 10), 99]) == 9
+    assert ninetieth([*range(1, 9), 98, 99]) == 98
+
+
+@pytest.mark.parametrize("name", [name for name in PACKAGES if name not in UNFINISHED])
+def test_module_docstrings_have_short_sentences(name: str) -> None:
+    texts = {path: ast.get_docstring(tree) or "" for path, tree in modules().items() if package(path) == name}
+    counts = {(path, text): len(text.split()) for path in texts for text in sentences(texts[path])}
+    longest = sorted(counts, key=lambda key: -counts[key])[:5]
+    listed = "\n".join(f"{counts[key]:3d} words, {key[0]}: {' '.join(key[1].split())}" for key in longest)
+    assert ninetieth(list(counts.values()) or [0]) <= MOST_WORDS, f"the longest sentences of {name}:\n{listed}"
+
+
+@pytest.mark.parametrize("name", [name for name in PACKAGES if name not in UNFINISHED])
+def test_docstrings_name_their_subjects(name: str) -> None:
+    said = [
+        f"{path}: {' '.join(text.split())}"
+        for path, tree in modules().items()
+        if package(path) == name
+        for text in docstrings(tree)
+        if BANNED.search(text)
+    ]
+    assert not said, "say who does it, in place of whoever and nobody:\n" + "\n".join(said)
+
+
+def test_the_list_of_unfinished_packages_names_packages() -> None:
+    assert set(PACKAGES) >= UNFINISHED
+
+
+def test_two_public_classes_share_no_name() -> None:
+    shared = {name: places for name, places in public_classes().items() if len(places) > 1}
+    new = {name: places for name, places in shared.items() if name not in SHARED}
+    assert not new, f"a name has one meaning; rename all of each but one: {new}"
+    gone = SHARED - set(shared)
+    assert not gone, f"no two classes have these names now; take them from SHARED: {sorted(gone)}"
+
+
+def test_the_glossary_is_short_and_has_one_row_for_each_term() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Glossary\n")[2]
+    rows = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")][1:]
+    terms = [term.strip() for row in rows for term in row.split(",")]
+    assert 0 < len(terms) <= MOST_TERMS
+    assert len(set(terms)) == len(terms)
