@@ -104,8 +104,12 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
     ] = []
     threads: Annotated[int, key("Sets the CPU threads of each engine.", advanced=True, ge=1)] = 1
     nice: Annotated[int, key("Adds this to the niceness of each engine.", advanced=True)] = 0
-    max_running: Annotated[int, key("Limits the answers computed in one forward pass.", advanced=True, ge=1)] = 32
-    max_waiting: Annotated[int, key("Limits the answers that wait in an engine's line.", advanced=True, ge=1)] = 256
+    max_running_requests: Annotated[
+        int, key("Limits the answers computed in one forward pass.", advanced=True, ge=1)
+    ] = 32
+    max_queued_requests: Annotated[
+        int, key("Limits the answers that wait in an engine's line.", advanced=True, ge=1)
+    ] = 256
     cache_tokens: Annotated[
         int, key("Limits the prompt tokens kept for requests that share a prefix.", advanced=True, ge=1)
     ] = 32_768

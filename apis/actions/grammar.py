@@ -52,9 +52,9 @@ def parse(
     """The action of `space` that `answer` asks for while `app` is active.
 
     `elements` and `windows` are the names in the current observation ("e1", "w2", or window numbers in the paper's
-    form); None means that there is no observation and any well-formed name will do. `form` "paper" insists on a fenced
-    block; "compact" takes the last line where there is none. `cut` says why the answer is not whole, where it is not:
-    then it is no action, for what it would have gone on with is not known. Raises nothing.
+    form); None means that there is no observation and any well-formed name will do. `form` "published" insists on a
+    fenced block; "compact" takes the last line where there is none. `cut` says why the answer is not whole, where it is
+    not: then it is no action, for what it would have gone on with is not known. Raises nothing.
     """
     try:
         if cut:
@@ -101,9 +101,9 @@ def _code_line(answer: str, form: str) -> str:
     if len(answer) > MAX_ANSWER or len(answer.encode("utf-8", "surrogatepass")) > MAX_ANSWER:
         raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
     opening = _OPENING.search(answer)
-    start = opening.end() if opening else answer.find("```") + 3 if form == "paper" and "```" in answer else -1
+    start = opening.end() if opening else answer.find("```") + 3 if form == "published" and "```" in answer else -1
     if start < 0:
-        if form == "paper":
+        if form == "published":
             raise _Refused("there is no ```python block with the action")
         lines = _lines(answer)
         if not lines:

@@ -20,8 +20,8 @@ from apis.apps.impress.ranking import slide_first
 from apis.apps.writer.ranking import paper_first
 from apis.observation import Element, Observation, Window
 
-Form = Literal["compact", "paper"]
-FORMS: tuple[Form, ...] = ("compact", "paper")
+Form = Literal["compact", "published"]
+FORMS: tuple[Form, ...] = ("compact", "published")
 MAX_TASK = 2000
 ESCAPED_MAX = 20_000  # longer than any label, however it is escaped
 LAST_TURNS_COMPACT, LAST_TURNS_PAPER = 8, 30

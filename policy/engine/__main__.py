@@ -39,8 +39,8 @@ def _arguments() -> argparse.Namespace:
     where.add_argument("--fd", type=int, help="a listening socket inherited from the parent")
     parser.add_argument("--weight-version", default=defaults["weight_version"])
     parser.add_argument("--device", default=defaults["device"])
-    parser.add_argument("--max-running-requests", type=int, default=defaults["max_running"])
-    parser.add_argument("--max-queued-requests", type=int, default=defaults["max_waiting"])
+    parser.add_argument("--max-running-requests", type=int, default=defaults["max_running_requests"])
+    parser.add_argument("--max-queued-requests", type=int, default=defaults["max_queued_requests"])
     parser.add_argument("--context-length", type=int, default=None)
     parser.add_argument("--max-total-tokens", type=int, default=defaults["cache_tokens"], help="prefix cache, tokens")
     parser.add_argument("--block-tokens", type=int, default=defaults["block_tokens"])
@@ -67,8 +67,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
         model_path=arguments.model_path,
         weight_version=arguments.weight_version,
         device=arguments.device,
-        max_running=arguments.max_running_requests,
-        max_waiting=arguments.max_queued_requests,
+        max_running_requests=arguments.max_running_requests,
+        max_queued_requests=arguments.max_queued_requests,
         context_length=arguments.context_length,
         cache_tokens=arguments.max_total_tokens,
         block_tokens=arguments.block_tokens,

@@ -45,12 +45,12 @@ class EngineCore:
         block = options.block_tokens
         blocks = max(1, options.cache_tokens // block)
         self.cache = KeyValueCache(
-            arch, rows=options.max_running, length=self.length, blocks=blocks, block=block, device=device
+            arch, rows=options.max_running_requests, length=self.length, blocks=blocks, block=block, device=device
         )
         self.prefix = PrefixIndex(blocks, block)
         self.scheduler = Scheduler(
-            rows=options.max_running,
-            max_waiting=options.max_waiting,
+            rows=options.max_running_requests,
+            max_queued_requests=options.max_queued_requests,
             prefill_tokens=options.prefill_tokens,
             block=block,
         )

@@ -17,7 +17,7 @@ def loads(core: EngineCore) -> dict[str, Any]:
     """Body of /v1/loads; `forward` holds batch sizes: passes, sequences in them, the largest."""
     scheduler, figures = core.scheduler, core.figures
     used = sum(sequence.computed for sequence in scheduler.running)
-    capacity = core.options.max_running * core.length
+    capacity = core.options.max_running_requests * core.length
     load = {
         "num_running_reqs": len(scheduler.running),
         "num_waiting_reqs": len(scheduler.waiting),
@@ -42,7 +42,8 @@ def metrics_text(core: EngineCore) -> str:
     gauges = {
         "num_running_reqs": len(scheduler.running),
         "num_queue_reqs": len(scheduler.waiting),
-        "token_usage": sum(one.computed for one in scheduler.running) / (core.options.max_running * core.length),
+        "token_usage": sum(one.computed for one in scheduler.running)
+        / (core.options.max_running_requests * core.length),
         "gen_throughput": figures.generated_tokens / figures.pass_s if figures.pass_s else 0.0,
         "cache_hit_rate": figures.cached_tokens / figures.prompt_tokens if figures.prompt_tokens else 0.0,
         "max_forward_sequences": figures.max_pass_sequences,

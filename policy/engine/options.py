@@ -14,8 +14,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     model_path: str
     weight_version: str = "default"
     device: str = "cpu"
-    max_running: int = 32  # sequences in one forward pass
-    max_waiting: int = 256  # sequences in the line; more are refused with status 503
+    max_running_requests: int = 32  # sequences in one forward pass
+    max_queued_requests: int = 256  # sequences in the line; more are refused with status 503
     context_length: int | None = None  # tokens; None: the model's own
     cache_tokens: int = 32_768  # tokens in the prefix pool
     block_tokens: int = 8  # granularity of prefix reuse

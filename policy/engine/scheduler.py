@@ -28,9 +28,9 @@ class Work(NamedTuple):
 class Scheduler:
     """Continuous batching over `rows` rows."""
 
-    def __init__(self, *, rows: int, max_waiting: int, prefill_tokens: int, block: int) -> None:
+    def __init__(self, *, rows: int, max_queued_requests: int, prefill_tokens: int, block: int) -> None:
         self._free = list(range(rows))
-        self._max_waiting = max_waiting
+        self._max_queued_requests = max_queued_requests
         self._prefill_tokens = prefill_tokens
         self._block = block
         self._turns: dict[int, int] = {}  # lane -> number of the pass it was last served in
@@ -46,7 +46,7 @@ class Scheduler:
 
     def submit(self, sequences: list[Sequence]) -> None:
         """Put sequences at the end of the line, all or none. Raises EngineBusy when it would grow too long."""
-        if len(self.waiting) + len(sequences) > self._max_waiting:
+        if len(self.waiting) + len(sequences) > self._max_queued_requests:
             raise EngineBusy("The request queue is full.")
         self.waiting.extend(sequences)
 

@@ -21,10 +21,10 @@ MOST_CHARS = 2500  # of a compact prompt
     ("family", "route", "form"),
     [
         ("calc_cell", "gui", "compact"),
-        ("calc_sort", "gui", "paper"),
+        ("calc_sort", "gui", "published"),
         ("calc_sheet", "gui", "compact"),
         ("calc_column", "gui", "compact"),
-        ("sheet_from_note", "gui", "paper"),
+        ("sheet_from_note", "gui", "published"),
         ("calc_sum", "api", "compact"),
         ("sheet_from_note", "api", "compact"),
     ],

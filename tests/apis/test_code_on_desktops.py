@@ -94,6 +94,6 @@ async def test_without_the_editor_its_functions_say_so(state_dir: str, monkeypat
 
 
 @without
-@pytest.mark.parametrize(("family", "form"), [("code_text", "paper"), ("code_extension", "compact")])
+@pytest.mark.parametrize(("family", "form"), [("code_text", "published"), ("code_extension", "compact")])
 async def test_oracles_solve_their_tasks_by_mouse_and_keyboard(family: str, form: Form, pool: Pool) -> None:
     await oracle_solves(pool, f"{family}/held-out/4", form=form, route="gui", most_steps=8, most_chars=MOST_CHARS)

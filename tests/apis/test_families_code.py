@@ -53,7 +53,7 @@ def test_what_an_oracle_leaves_is_what_was_asked_for(family: str, route: str) ->
 
 
 @pytest.mark.parametrize(("family", "route"), ROUTES)
-@pytest.mark.parametrize("form", ["compact", "paper"])
+@pytest.mark.parametrize("form", ["compact", "published"])
 def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, route: str, form: str) -> None:
     for seed in range(20):
         task_id = f"{family}/{split_of(family)}/{seed}"

@@ -60,7 +60,7 @@ def turn(action: Action) -> Turn:
 
 
 @pytest.mark.parametrize(("family", "route"), ROUTES)
-@pytest.mark.parametrize("form", ["compact", "paper"])
+@pytest.mark.parametrize("form", ["compact", "published"])
 def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, route: str, form: str) -> None:
     split = TRAIN if tasks.FAMILIES[family].trained else HELD_OUT
     for seed in range(30):

@@ -87,7 +87,7 @@ def test_only_what_is_wanted_may_change(part: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("form", ["compact", "paper"])
+@pytest.mark.parametrize("form", ["compact", "published"])
 def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form: str) -> None:
     for seed in range(20):
         task_id = f"{name}/{HELD_OUT}/{seed}"
@@ -186,7 +186,7 @@ def test_a_forged_number_of_a_slide_stops_no_oracle(part: str) -> None:
         assert tasks.oracle(task_id, seed=0, route=route).answer(forged, [])
 
 
-@pytest.mark.parametrize("form", ["compact", "paper"])
+@pytest.mark.parametrize("form", ["compact", "published"])
 def test_a_box_is_entered_and_then_typed_into_in_every_form(form: str) -> None:
     """The second step knows the first again, whose place the published form tells in pixels."""
     for seed in range(10):

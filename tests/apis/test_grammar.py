@@ -167,8 +167,8 @@ def test_says_why_it_refuses(answer: str, said: str) -> None:
 
 
 def test_the_paper_form_insists_on_a_block() -> None:
-    assert isinstance(parsed("Agent.wait()", "paper"), Refusal)
-    assert parsed("```python\nAgent.wait()\n```", "paper") == Wait()
+    assert isinstance(parsed("Agent.wait()", "published"), Refusal)
+    assert parsed("```python\nAgent.wait()\n```", "published") == Wait()
 
 
 WORDS = st.sampled_from(

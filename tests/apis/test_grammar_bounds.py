@@ -113,11 +113,11 @@ def test_what_a_line_means(code: str, action: Action) -> None:
 @pytest.mark.parametrize(
     ("answer", "form"),
     [
-        ("it's ```Agent.wait()``` now", "paper"),
+        ("it's ```Agent.wait()``` now", "published"),
         ("```Agent.wait()``` then\n```Agent.exit(True)```", "compact"),
-        ("```Agent.wait()``` then\n```Agent.exit(True)```", "paper"),
-        ("```\n\n  Agent.wait()  \n\n```", "paper"),
-        ("```python\nAgent.wait()\n``` and so on", "paper"),
+        ("```Agent.wait()``` then\n```Agent.exit(True)```", "published"),
+        ("```\n\n  Agent.wait()  \n\n```", "published"),
+        ("```python\nAgent.wait()\n``` and so on", "published"),
     ],
 )
 def test_which_block_is_taken(answer: str, form: str) -> None:
@@ -125,8 +125,8 @@ def test_which_block_is_taken(answer: str, form: str) -> None:
 
 
 def test_a_paper_form_without_a_block_and_a_block_without_an_end_say_so() -> None:
-    assert reason("Agent.wait()", "paper") == "there is no ```python block with the action"
-    assert reason("it's ```Agent.wait()", "paper") == "the code block is not closed with ```"
+    assert reason("Agent.wait()", "published") == "there is no ```python block with the action"
+    assert reason("it's ```Agent.wait()", "published") == "the code block is not closed with ```"
     assert reason("``````") == "the code block holds 0 lines: write exactly one"
 
 

@@ -17,12 +17,12 @@ MOST_CHARS = 2800  # of a compact prompt
 @pytest.mark.parametrize(
     ("family", "route", "form"),
     [
-        ("web_tab", "gui", "paper"),
+        ("web_tab", "gui", "published"),
         ("web_bookmark", "api", "compact"),
         ("web_note", "gui", "compact"),
         ("web_all", "gui", "compact"),
         ("vlc_playlist", "gui", "compact"),
-        ("vlc_playlist", "mixed", "paper"),
+        ("vlc_playlist", "mixed", "published"),
         ("vlc_setting", "gui", "compact"),
         ("vlc_setting", "api", "compact"),
         ("vlc_save", "gui", "compact"),

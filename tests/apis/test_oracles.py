@@ -61,7 +61,7 @@ def split_of(family: str) -> str:
 
 
 @pytest.mark.parametrize("family", LIGHT)
-@pytest.mark.parametrize("form", ["compact", "paper"])
+@pytest.mark.parametrize("form", ["compact", "published"])
 def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, form: str) -> None:
     seen = set()
     for seed in range(60):

@@ -16,7 +16,7 @@ from tests.apis.plays import Form, Said, oracle_finds_back, oracle_solves
 LIGHT = sorted(
     name for name, family in tasks.FAMILIES.items() if {*family.apps} <= {"text_editor", "file_manager", "terminal"}
 )
-FORMS: tuple[Form, Form] = ("compact", "paper")
+FORMS: tuple[Form, Form] = ("compact", "published")
 
 
 @pytest.mark.parametrize("family", LIGHT)

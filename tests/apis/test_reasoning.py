@@ -44,9 +44,9 @@ def test_what_is_drafted_between_marks_is_not_said(pair: tuple[str, str]) -> Non
         f"Maybe\n{DRAFT}\nno{end}\n{REAL}",  # it began inside
         f"{begin}a {begin}b{end}\n{DRAFT}\n{end}{REAL}",
     ):
-        assert parse(text, "files", form="paper") == Click(coordinates=(20, 15)), text
+        assert parse(text, "files", form="published") == Click(coordinates=(20, 15)), text
     for text in (f"{begin}Maybe\n{DRAFT}\nbut first", f"{begin}Maybe\n{DRAFT}", f"Well. {begin}Maybe\n{DRAFT}\n{end}"):
-        for form in ("paper", "compact"):
+        for form in ("published", "compact"):
             assert isinstance(parse(text, "files", form=form), Refusal), text
 
 
@@ -60,7 +60,7 @@ def test_what_is_drafted_between_marks_is_not_said(pair: tuple[str, str]) -> Non
     ],
 )
 def test_reasoning_that_does_not_end_is_refused_by_its_mark(text: str) -> None:
-    refusal = parse(text, "files", form="paper")
+    refusal = parse(text, "files", form="published")
     assert isinstance(refusal, Refusal)
     assert "does not end" in refusal.reason
 
@@ -77,7 +77,7 @@ def test_reasoning_that_does_not_end_is_refused_by_its_mark(text: str) -> None:
     ],
 )
 def test_marks_that_do_not_fit_and_labelled_blocks(text: str) -> None:
-    assert parse(text, "files", form="paper") == Click(coordinates=(20, 15))
+    assert parse(text, "files", form="published") == Click(coordinates=(20, 15))
 
 
 @pytest.mark.parametrize("typed", ["<think>", "</think>", "a <analysis> b", "[THINK]", "◁/think▷"])

@@ -20,11 +20,11 @@ MOST_CHARS = 2500  # of a compact prompt
     ("family", "route", "form"),
     [
         ("writer_text", "gui", "compact"),
-        ("writer_look", "gui", "paper"),
+        ("writer_look", "gui", "published"),
         ("writer_look", "api", "compact"),
-        ("writer_case", "api", "paper"),
+        ("writer_case", "api", "published"),
         ("doc_from_note", "mixed", "compact"),
-        ("doc_from_sheet", "gui", "paper"),
+        ("doc_from_sheet", "gui", "published"),
         ("doc_from_sheet", "api", "compact"),
     ],
 )

@@ -29,7 +29,7 @@ def prompts(count: int) -> list[list[int]]:
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_sampler_and_learner_agree(tmp_path, style, temperature):
     model = write_model(tmp_path / "model", style, tied=style == "qwen2")
-    core = make_core(model, max_running=3)
+    core = make_core(model, max_running_requests=3)
     first, *others = [response(str(i), ids, 12 + i, temperature=temperature) for i, ids in enumerate(prompts(6))]
     run_core(core, first)
     run_core(core, *others)

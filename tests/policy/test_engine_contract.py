@@ -352,7 +352,7 @@ async def test_what_it_says_about_itself(fresh):
     _, cards = await fresh.get("/v1/models")
     assert cards["data"][0]["max_model_len"] == CONTEXT
     _, info = await fresh.get("/server_info")
-    assert info["max_waiting"] == 40
+    assert info["max_queued_requests"] == 40
     assert info["figures"]["generated_tokens"] > 0
     assert (await fresh.get("/get_weight_version"))[0] == 404
 

@@ -48,7 +48,7 @@ def check(folder, one, temperature=0.0):
 
 
 def test_a_mixed_batch_equals_transformers(model):
-    core = make_core(model, prefill_tokens=16, max_running=4)
+    core = make_core(model, prefill_tokens=16, max_running_requests=4)
     many = [response(str(i), prompt(3 + 7 * i, i), 4 + i, temperature=0.7 * (i % 2)) for i in range(7)]
     run_core(core, *many)
     assert core.figures.max_pass_sequences >= 2

@@ -19,7 +19,7 @@ def sequence(rid: str, prompt: int, tokens: int, lane: int = FOLLOW, first: int 
 
 
 def make() -> Scheduler:
-    return Scheduler(rows=ROWS, max_waiting=WAITING, prefill_tokens=BUDGET, block=BLOCK)
+    return Scheduler(rows=ROWS, max_queued_requests=WAITING, prefill_tokens=BUDGET, block=BLOCK)
 
 
 def one_pass(scheduler: Scheduler) -> list[Sequence]:
@@ -97,7 +97,7 @@ def test_no_lane_starves():
 
 
 def test_a_request_steps_aside_for_its_twin_and_no_one_else():
-    scheduler = Scheduler(rows=3, max_waiting=6, prefill_tokens=100, block=2)
+    scheduler = Scheduler(rows=3, max_queued_requests=6, prefill_tokens=100, block=2)
     scheduler.submit([sequence("a", 8, 2), sequence("twin", 8, 2), sequence("other", 8, 2, first=50)])
     assert [one.rid for one in scheduler.admit()] == ["a", "other"]
     for work in scheduler.plan():

@@ -58,7 +58,7 @@ async def sampling(folder: Path, model: Path, in_flight: str | None = None) -> A
     samplers = SamplersConfig(
         engine=SglangConfig(),
         nice=10,
-        max_running=8,
+        max_running_requests=8,
         cache_tokens=16_384,
         generate_timeout_s=WAIT_S,
     )

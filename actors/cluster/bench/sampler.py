@@ -99,7 +99,9 @@ class Episodes:
 async def by_engine(kind: str, wanted: Wanted, model: Path, vocabulary: int) -> Drawn:
     """All episodes at once on an engine of its own process."""
     engine: Any = SglangConfig() if kind == "sglang" else EmbeddedConfig()
-    samplers = SamplersConfig(engine=engine, max_running=max(32, wanted.episodes), generate_timeout_s=TIMEOUT_S)
+    samplers = SamplersConfig(
+        engine=engine, max_running_requests=max(32, wanted.episodes), generate_timeout_s=TIMEOUT_S
+    )
     settings = SamplerSettings(samplers=samplers, model=str(model), replay="")
     with tempfile.TemporaryDirectory(prefix="crl-bench-") as folder:
         started = StartedEngine(settings, f"bench-{kind}", Path(folder), RealClock())

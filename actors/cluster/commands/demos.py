@@ -75,7 +75,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--noise", type=float, nargs="?", const=0.15, metavar="SHARE",
         help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
     )  # fmt: skip
-    record.add_argument("--form", choices=("compact", "paper"), help="of prompts and answers (default: compact)")
+    record.add_argument("--form", choices=("compact", "published"), help="of prompts and answers (default: compact)")
     record.add_argument("--base", metavar="FOLDER", help="model whose tokenizer is used (default: bundled)")
     record.add_argument("--max-steps", type=int, metavar="N", help="answers per episode (default: 12)")
     record.add_argument("--name", metavar="NAME", help="name of the run (default: demos and the time)")

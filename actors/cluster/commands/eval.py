@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--decoding", metavar="D", help=decoding)
     parser.add_argument("--seats", type=int, metavar="N", help="desktops at the same time (default: 4, or the run's)")
     form = "of prompts and answers (default: compact, or the run's)"
-    parser.add_argument("--form", choices=("compact", "paper"), help=form)
+    parser.add_argument("--form", choices=("compact", "published"), help=form)
     parser.add_argument("--max-steps", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
     parser.add_argument("--seed", type=int, metavar="N", help="of the run (default: 0)")
     parser.add_argument(

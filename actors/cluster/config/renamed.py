@@ -29,6 +29,8 @@ KEYS: dict[str, str] = {
     "desktops.form": "prompt.format",
     "desktops.actions": "prompt.action_space",
     "samplers.engine.kind": "samplers.engine.type",
+    "samplers.max_running": "samplers.max_running_requests",
+    "samplers.max_waiting": "samplers.max_queued_requests",
     "samplers.update": "weight_sync.in_flight",
     "samplers.publish": "weight_sync.transport",
     "samplers.publish_unit": "weight_sync.unit",
@@ -69,7 +71,11 @@ KEYS: dict[str, str] = {
     "evaluation.one_in": "evaluation.rollout_share",
 }
 GONE = {"run.expert": "every key may be set without it"}
-VALUES = {("desktops.provider.type", "hosts"): "ssh"}
+VALUES = {
+    ("desktops.provider.type", "hosts"): "ssh",
+    ("prompt.format", "paper"): "published",
+    ("demos.demonstrators[].format", "paper"): "published",
+}
 _CONVERT: dict[str, Callable[[Any], Any]] = {"evaluation.one_in": lambda every: 1 / every if every else 0.0}
 _BACK: dict[str, Callable[[Any], Any]] = {"evaluation.one_in": lambda share: round(1 / share) if share else 0}
 
@@ -109,6 +115,9 @@ def translated(document: Mapping[str, Any]) -> dict[str, Any]:
 def before(document: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse, for digests that older builds made: plain content under the names that keys had first."""
     found = copy.deepcopy(dict(document))
+    for (path, was), now in VALUES.items():
+        for owner, value in _taken(found, path):
+            owner[path.rpartition(".")[2]] = was if value == now else value
     for old, new in reversed(KEYS.items()):
         for path in new.split():
             for owner, value in _taken(found, path):
@@ -120,9 +129,6 @@ def before(document: Mapping[str, Any]) -> dict[str, Any]:
     for part in ("rl", "sft"):
         if learner.get(part) == {}:
             del learner[part]
-    for (path, was), now in VALUES.items():
-        for owner, value in _taken(found, path):
-            owner[path.rpartition(".")[2]] = was if value == now else value
     return found
 
 

@@ -311,7 +311,7 @@ def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, told: _To
     optional = any(isinstance(part, inspect.NoneType) for part in parts)
     if choices and str(data) not in choices and not (data is None and optional):
         now = told.instead(at, data)
-        said = f"expected one of {', '.join(choices)}, got {data}{now and '; ' + now}"
+        said = f"expected one of {', '.join(one or repr(one) for one in choices)}, got {data}{now and '; ' + now}"
         raise ConfigError(f"{told.blame(at)}: {at}: {said}")
 
 

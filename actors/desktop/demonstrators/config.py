@@ -50,7 +50,7 @@ class EndpointMember(Section, frozen=True, kw_only=True, tag="endpoint"):
     format: Annotated[
         Form,
         key("Chooses the format of its prompts. Its answers are put into prompt.format.", advanced=True),
-    ] = "paper"
+    ] = "published"
     max_tokens: Annotated[int, key("Limits one answer, in tokens.", advanced=True, ge=1)] = 1024
     length_key: Annotated[
         Literal["max_tokens", "max_completion_tokens"],

@@ -170,7 +170,7 @@ class _EndpointVoice:
 
     async def say(self, asked: Question) -> Said:
         observation, history = asked.observation, self._remembered(asked.history)
-        if self._member.format == "paper":
+        if self._member.format == "published":
             messages = render_paper(
                 self._instruction, observation.app, history, observation, asked.last, space=self._space
             )
@@ -192,6 +192,6 @@ class _EndpointVoice:
         turns = []
         for step, turn in enumerate(history):
             line = turn.line or "refused"
-            others = f"```python\n{line}\n```" if self._member.format == "paper" else line
+            others = f"```python\n{line}\n```" if self._member.format == "published" else line
             turns.append(msgspec.structs.replace(turn, answer=self._said.get(step, others)))
         return turns

@@ -27,12 +27,12 @@ def heard(text: str, observation: Observation, *, asked: str, cut: str = "") -> 
 
 
 def retell(text: str, observation: Observation, *, asked: str, wanted: str, cut: str = "") -> str:
-    """`text`, an answer to a prompt of form `asked`, as an answer of form `wanted` ("compact" or "paper")."""
+    """`text`, an answer to a prompt of form `asked`, as an answer of form `wanted` ("compact" or "published")."""
     action = heard(text, observation, asked=asked, cut=cut)
     if isinstance(action, Refusal):
         return _refused(text, observation, wanted)
     thought = escaped(_thought(text), MAX_THOUGHT).replace("`", "'").strip() or "go on"
-    if wanted == "paper":
+    if wanted == "published":
         return f"<think>{thought}</think>\n```python\n{line(on_screen(action, observation))}\n```"
     return f"{thought}\n{line(by_name(action, observation))}"
 

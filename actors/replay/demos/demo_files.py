@@ -32,16 +32,23 @@ class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     mixed_wins: int = 0
 
 
+RENAMED_FORMS = {"paper": "published"}  # as recordings of before name them
+
+
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a recording says of itself: the first line, or Parquet's metadata."""
 
     format: str
     tokenizer: str  # fingerprint of what made the token ids, "" when unknown
-    form: str  # of prompts and answers: compact or paper, "" when unknown
+    form: str  # of prompts and answers: compact or published, "" when unknown
     actions: str = ""  # that the demonstrators had: both, gui or api, "" when unknown
     observations: observed.Versions = observed.FIRST  # versions that its desktops showed, smallest first
     demos: int
     tasks: list[Tried] = []  # all that were tried, solved or not; [] where tasks have no strata
+
+    def __post_init__(self) -> None:
+        if self.form in RENAMED_FORMS:
+            msgspec.structs.force_setattr(self, "form", RENAMED_FORMS[self.form])
 
 
 class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -64,8 +64,13 @@ class EngineProcess(Child):
         argv = ["nice", "-n", str(config.nice)] if config.nice else []
         argv += [sys.executable, "-P", "-m", "policy.engine", "--model-path", location, "--weight-version", version]
         argv += ["--fd", str(fd), "--die-with-parent", str(os.getpid()), "--device", config.device]
-        argv += ["--threads", str(config.threads), "--max-running-requests", str(config.max_running)]
-        argv += ["--max-queued-requests", str(config.max_waiting), "--max-total-tokens", str(config.cache_tokens)]
+        argv += ["--threads", str(config.threads), "--max-running-requests", str(config.max_running_requests)]
+        argv += [
+            "--max-queued-requests",
+            str(config.max_queued_requests),
+            "--max-total-tokens",
+            str(config.cache_tokens),
+        ]
         return argv
 
     def _environment(self) -> dict[str, str]:

@@ -80,9 +80,9 @@ class SglangProcess(Child):
         argv += [python, "-P", str(launcher), str(os.getpid()), "--model-path", location, "--weight-version", version]
         argv += ["--host", _HOST, "--port", str(self._port), "--dtype", engine.dtype, "--grammar-backend", "none"]
         # "openai": a model folder's generation_config.json must not set top-p and penalties behind our back.
-        argv += ["--sampling-defaults", "openai", "--max-running-requests", str(config.max_running)]
+        argv += ["--sampling-defaults", "openai", "--max-running-requests", str(config.max_running_requests)]
         # Its own warm-up is a text of which a small tokenizer may make no token at all, and it dies of that.
-        argv += ["--max-queued-requests", str(config.max_waiting), "--skip-server-warmup"]
+        argv += ["--max-queued-requests", str(config.max_queued_requests), "--skip-server-warmup"]
         argv += [*_ON_CPU, "--max-total-tokens", str(config.cache_tokens)] if config.device == "cpu" else []
         argv += ["--device", config.device] if config.device != "cpu" else []
         for option, value in engine.options.items():

@@ -62,7 +62,7 @@ def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) ->
         ({"task": "text_editor/train/01"}, "01 is no number"),
         ({"tokenizer": "0123"}, "was recorded with tokenizer 0123"),
         ({"actions": "foo"}, "names actions 'foo'; known: both, gui, api"),
-        ({"form": "papre"}, "names form 'papre'; did you mean paper?"),
+        ({"form": "publishd"}, "names form 'publishd'; did you mean published?"),
     ],
 )
 def test_an_import_that_is_refused_has_not_happened(

@@ -108,11 +108,11 @@ def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
     assert (deploy.tasks.eval, deploy.tasks.max_turns, deploy.desktops.count) == (TASKS, 3, 2)
     assert (deploy.sampling.eval_temperature, deploy.evaluation.episodes, deploy.demos.count) == (0.0, 1, 0)
     words = ("mine", "--tasks", "desktop", "--untrained", "--instances", "2", "--decoding", "T=0.5", "--episodes", "3")
-    wide = settings.deploy_of(arguments(*words, "--runs", str(runs), "--form", "paper"), mine)
+    wide = settings.deploy_of(arguments(*words, "--runs", str(runs), "--form", "published"), mine)
     families = {str(task).partition("/")[0] for task in wide.tasks.eval}
     assert set(suites.load("desktop").untrained) < families
     assert len(wide.tasks.eval) == 2 * len(families)
-    assert (wide.sampling.eval_temperature, wide.evaluation.episodes, wide.prompt.format) == (0.5, 3, "paper")
+    assert (wide.sampling.eval_temperature, wide.evaluation.episodes, wide.prompt.format) == (0.5, 3, "published")
     assert (
         build(json.loads(json.dumps(deploy_files.yaml.safe_load(deploy_files.dump(wide)))), Deploy, source="x") == wide
     )

@@ -17,6 +17,7 @@ from actors.cluster.config.schema import Deploy, DeployFile
 from actors.cluster.report import bands, gather
 from actors.cluster.runs import experiment, resume, run_folder
 from actors.desktop.config import SshConfig
+from actors.replay.demos import demo_files
 from runtime.errors import ConfigError
 
 STORED = Path(__file__).resolve().parents[2] / "data" / "deploy_before_renames.yaml"  # written by the build before
@@ -52,6 +53,7 @@ def test_an_old_name_is_refused_by_the_new_one(old: str) -> None:
             "demos: {demonstrators: [{type: oracle, name: a}, {type: endpoint, name: b, form: compact}]}",
             "unknown key demos.demonstrators.1.form; it is demos.demonstrators.1.format now",
         ),
+        ("prompt: {format: paper}", "expected one of compact, published, got paper; it is published now"),
         ("desktops: {provider: {type: hosts}}", "expected one of sandbox, ssh, got hosts; it is ssh now"),
     ],
 )
@@ -110,6 +112,11 @@ def test_a_resume_says_what_the_run_was_begun_with_under_todays_names(run: Path)
         "run.require={rl_steps: 2}",
     ]
     deploy_files.load("local", asked.overrides)
+
+
+def test_a_recording_of_before_is_of_todays_format() -> None:
+    header = {"format": demo_files.FORMAT, "tokenizer": "t", "form": "paper", "demos": 0}
+    assert msgspec.json.decode(msgspec.json.encode(header), type=demo_files.Header).form == "published"
 
 
 def plain(name: str) -> dict[str, Any]:

@@ -209,7 +209,7 @@ def test_a_run_goes_on_with_what_it_was_made_with(broken: Broken, capsys: pytest
     shown = refused(capsys, *on, "learner.advantage=trajectory")
     assert "unknown key learner.advantage; it is learner.rl.advantage now" in shown
     connection, _ = connect(Path("my runs/e/ledger.sqlite"))
-    for key, value, was in (("model.path", "other", ""), ("prompt.format", "paper", "compact")):
+    for key, value, was in (("model.path", "other", ""), ("prompt.format", "published", "compact")):
         assert f"--set {key}: run e has {was}, which it keeps" in refused(capsys, *on, f"{key}={value}")
     assert cli.main([*on, "entropulse.bc_steps=90"]) == 0, "cloning has not begun"
     connection.execute("INSERT INTO stays VALUES(0, 0, 'rl', NULL, '0.0', 0, 'begin', '{}', 1.0)")

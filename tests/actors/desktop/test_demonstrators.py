@@ -140,10 +140,10 @@ async def test_of_its_own_answers_it_is_told_without_their_reasoning(tokenizer: 
     assert server.bodies[1]["messages"][2] == {"role": "assistant", "content": "```python\nAgent.wait()\n```"}
 
 
-@pytest.mark.parametrize("asked_form", ["paper", "compact"])
+@pytest.mark.parametrize("asked_form", ["published", "compact"])
 def test_a_draft_is_not_retold_as_an_action(asked_form: str) -> None:
     for text in (f"<think>One could\n{DRAFT}\nbut first", f"<think>Perhaps\n{DRAFT}\nno</think>"):
-        for wanted in ("paper", "compact"):
+        for wanted in ("published", "compact"):
             told = retell(text, seen(), asked=asked_form, wanted=wanted)
             assert "Agent.exit" not in told
 
@@ -231,11 +231,11 @@ def test_a_key_is_taken_from_the_environment_alone() -> None:
 
 def test_pixels_become_names_and_names_pixels() -> None:
     text = "<think>press OK\nnow</think>\n```python\nAgent.click([60, 35])\n```"
-    assert retell(text, seen(), asked="paper", wanted="compact") == "press OK\nAgent.click(coordinates=e1)"
+    assert retell(text, seen(), asked="published", wanted="compact") == "press OK\nAgent.click(coordinates=e1)"
     compact = "press OK\nAgent.click('e1')"
-    assert "Agent.click(coordinates=[60, 35])" in retell(compact, seen(), asked="compact", wanted="paper")
+    assert "Agent.click(coordinates=[60, 35])" in retell(compact, seen(), asked="compact", wanted="published")
     window = "```python\nAgent.switch_window('0x00000007')\n```"
-    assert retell(window, seen(), asked="paper", wanted="compact").endswith("Agent.switch_window(window_id=w1)")
+    assert retell(window, seen(), asked="published", wanted="compact").endswith("Agent.switch_window(window_id=w1)")
 
 
 hostile = st.text(max_size=300) | st.sampled_from(
@@ -252,9 +252,9 @@ hostile = st.text(max_size=300) | st.sampled_from(
 
 
 @hypothesis_settings(max_examples=60, deadline=None)
-@example("Agent.wait()", "paper", "compact")  # no action in the form that was asked for, and one in the other
-@example("WAIT", "paper", "compact")
-@given(hostile, st.sampled_from(["paper", "compact"]), st.sampled_from(["paper", "compact"]))
+@example("Agent.wait()", "published", "compact")  # no action in the form that was asked for, and one in the other
+@example("WAIT", "published", "compact")
+@given(hostile, st.sampled_from(["published", "compact"]), st.sampled_from(["published", "compact"]))
 def test_whatever_it_says_is_an_action_or_refused(tokenizer: Tokenizer, text: str, asked: str, wanted: str) -> None:
     observation = seen()
     told = retell(text, observation, asked=asked, wanted=wanted)
@@ -311,7 +311,7 @@ async def test_a_mixed_attempt_says_who_made_which_step(tokenizer: Tokenizer) ->
 
 async def test_a_member_that_is_down_breaks_the_attempt_as_a_fault(tokenizer: Tokenizer) -> None:
     far = msgspec.structs.replace(MEMBER, retries=0)
-    pool = Pool([far], "paper", {})
+    pool = Pool([far], "published", {})
     with pytest.raises(DesktopFault) as caught:
         await pool.answers(work("far"), tokenizer).answer(0, Prompt(user="p"), seen(), [], None)
     assert (caught.value.cause, caught.value.culprit) == ("demonstrator_unavailable", "sampler")
@@ -342,14 +342,14 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
 
     def refused(*pool: dict[str, object]) -> str:
         with pytest.raises(ConfigError) as caught:
-            demonstrators.pool_of(build({"demos": {"pool": list(pool)}}, Deploy, source="x").demos)
+            demonstrators.pool_of(build({"demos": {"demonstrators": list(pool)}}, Deploy, source="x").demos)
         return str(caught.value)
 
     oracle: dict[str, object] = {"type": "oracle", "name": "o"}
     assert "o is there twice" in refused(oracle, oracle)
     assert "names no member" in refused({**oracle, "name": "policy"})
     assert "haste is 1" in refused({**oracle, "haste": 1.0})
-    assert "there is no route apl" in refused({**oracle, "route": "apl"})
+    assert "route: expected one of '', api, gui, mixed, got apl" in refused({**oracle, "route": "apl"})
     assert "url is 'x'" in refused({"type": "endpoint", "name": "e", "url": "x", "model": "m"})
     assert "unknown key demos.demonstrators.0.nois" in refused({**oracle, "nois": 1.0})
     assert [one.name for one in demonstrators.pool_of(DemonstrationsConfig(attempts_per_task=1))] == [
