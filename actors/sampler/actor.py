@@ -17,7 +17,7 @@ from actors.sampler import events
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine import wire
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
-from actors.sampler.supervisor import EngineKeeper
+from actors.sampler.supervisor import EngineSupervisor
 from actors.sampler.weights.latest import Latest
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Actor, handles
@@ -33,7 +33,7 @@ class SamplerActor(Actor):
     """One engine behind one mailbox."""
 
     config: SamplerSettings
-    _keeper: EngineKeeper
+    _supervisor: EngineSupervisor
 
     def __init__(self, config: SamplerSettings) -> None:
         super().__init__(config)
@@ -41,40 +41,40 @@ class SamplerActor(Actor):
         self._asked: dict[str, asyncio.Event] = {}
 
     async def on_start(self) -> None:
-        self._keeper = EngineKeeper(self.config, self.ctx)
-        await self._keeper.start()
+        self._supervisor = EngineSupervisor(self.config, self.ctx)
+        await self._supervisor.start()
 
     async def on_stop(self) -> None:
-        if hasattr(self, "_keeper"):
-            await self._keeper.stop()
+        if hasattr(self, "_supervisor"):
+            await self._supervisor.stop()
 
     def doing(self) -> str:
-        if not hasattr(self, "_keeper"):
+        if not hasattr(self, "_supervisor"):
             return "starting"
-        health = self._keeper.health
-        return f"{health.state}, serving {health.served}, {self._keeper.gate.inside} in flight"
+        health = self._supervisor.record.health
+        return f"{health.state}, serving {health.served}, {self._supervisor.gate.inside} in flight"
 
     @handles(Weights)
     async def weights(self, msg: Weights) -> None:
         """Remember newer weights; they are loaded beside generation."""
-        self._keeper.announce(msgspec.convert(msg, Latest, from_attributes=True))
+        self._supervisor.weights.announce(msgspec.convert(msg, Latest, from_attributes=True))
 
     @handles(Pin)
     async def pin(self, msg: Pin) -> Done:
         """Keep a version resident. Raises SamplerError."""
-        await self._keeper.pin(msg.version, msg.location)
+        await self._supervisor.weights.pin(msg.version, msg.location)
         return Done()
 
     @handles(Unpin)
     async def unpin(self, msg: Unpin) -> Done:
         """Let a version go."""
-        await self._keeper.unpin(msg.version)
+        await self._supervisor.weights.unpin(msg.version)
         return Done()
 
     @handles(Generate, concurrent=True)
     async def generate(self, msg: Generate) -> Generated | Refused:
         """Draw a response. Raises SamplerError when no engine gives a sound one in time."""
-        if (reason := self._keeper.limits.refusal(msg.prompt_ids, msg.sampling)) is not None:
+        if (reason := self._supervisor.limits.refusal(msg.prompt_ids, msg.sampling)) is not None:
             return Refused(reason=reason)
         try:
             async with waiting(self.ctx.name, "engine", f"response {msg.rid}", self.config.samplers.generate_timeout_s):
@@ -102,16 +102,17 @@ class SamplerActor(Actor):
     async def _draw(self, msg: Generate) -> Generated:
         began, attempt = time.monotonic(), 0
         while True:
-            if msg.elsewhere and not self._keeper.takes(msg.pin) and not self._keeper.pins.deferred(msg.pin):
-                up = self._keeper.takes(None)
+            supervisor = self._supervisor
+            if msg.elsewhere and not supervisor.takes(msg.pin) and not supervisor.weights.pins.deferred(msg.pin):
+                up = supervisor.takes(None)
                 raise (EngineBusy if up else EngineGone)(f"{self.ctx.name} is {self.doing()}")
-            await self._keeper.ready(msg.pin)
+            await supervisor.ready(msg.pin)
             attempt += 1
             try:
                 generated = await self._ask_engine(msg, attempt)
                 break
             except EngineGone as error:
-                self._keeper.suspect(error)
+                supervisor.suspect(error)
                 if msg.elsewhere:
                     raise
                 cause = str(error)
@@ -141,22 +142,22 @@ class SamplerActor(Actor):
         # A broken-off attempt may still be known to the engine for a moment: each has an id of its own.
         rid = msg.rid if attempt == 1 else f"{msg.rid}~{attempt}"
         pin = None if msg.pin is None or self.config.sglang else str(msg.pin)
-        keeper, hung_s = self._keeper, self.config.hung_after_s
-        async with keeper.gate.through():
-            doubts, served = keeper.doubts, str(keeper.health.served)
+        supervisor, record, hung_s = self._supervisor, self._supervisor.record, self.config.hung_after_s
+        async with supervisor.gate.through():
+            doubts, served = record.doubts, str(record.health.served)
             # In place SGLang keeps its prefix cache: what old weights made of a prompt must not be found by new ones.
             cache = served if self.config.sglang else None
             body = wire.generate_body(
                 rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache, seed=msg.seed
             )
-            hung = asyncio.get_running_loop().call_later(hung_s, keeper.unanswered, msg.rid, hung_s)
+            hung = asyncio.get_running_loop().call_later(hung_s, supervisor.unanswered, msg.rid, hung_s)
             try:
-                answer = await keeper.engine.client.generate(body, self.config.samplers.generate_timeout_s)
+                answer = await record.engine.client.generate(body, self.config.samplers.generate_timeout_s)
             finally:
                 hung.cancel()
         versions = [span.version for span in answer.meta_info.weight_versions]
         if answer.meta_info.finish_reason.type != "abort":
-            await keeper.vouch(versions, doubts)
+            await supervisor.weights.vouch(versions, doubts)
             if self.config.sglang and self.config.in_flight == "in_place" and versions[:1] != [served]:
                 raise EngineBusy(f"{msg.rid} met new weights with what {served} made of its prompt")
         generated = wire.read_generated(answer)

@@ -26,8 +26,8 @@ TELL_TIMEOUT_S = 5.0
 WRITE_S = 300.0  # as long as the learner gives its rank
 
 
-class Joining:
-    """Asks for places."""
+class GroupMember:
+    """One sampler's part: it asks for a place, or declines."""
 
     def __init__(self, ctx: Context, weight_sync: WeightSyncConfig) -> None:
         self._ctx, self._join_s = ctx, weight_sync.join_s
@@ -45,9 +45,9 @@ class Joining:
             cause = f"the engine has dp_size {shape.dp_size} and pp_size {shape.pp_size}: SGLang takes weights at 1"
             await self.decline(latest)
         else:
-            wish = JoinGroup(version=latest.version, sampler=self._ctx.name, ranks=shape.tp_size)
+            request = JoinGroup(version=latest.version, sampler=self._ctx.name, ranks=shape.tp_size)
             try:
-                answer = await self._ctx.ref(latest.gatherer).ask(wish, timeout_s=self._join_s + ANSWER_S)
+                answer = await self._ctx.ref(latest.gatherer).ask(request, timeout_s=self._join_s + ANSWER_S)
             except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull) as error:
                 cause = str(error)
             else:
@@ -61,9 +61,9 @@ class Joining:
         """`latest` once its folder is there. Raises EngineGone where the learner can't write it now."""
         if latest.digest or not latest.gatherer:
             return latest
-        wish = WriteWeights(version=latest.version)
+        request = WriteWeights(version=latest.version)
         try:
-            found: Weights = await self._ctx.ref(latest.gatherer).ask(wish, timeout_s=WRITE_S)
+            found: Weights = await self._ctx.ref(latest.gatherer).ask(request, timeout_s=WRITE_S)
         except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, NoModel) as error:
             if there(latest.location):  # written for somebody else, before the learner went on
                 return latest

@@ -265,7 +265,7 @@ async def test_weights_whose_file_is_torn_start_no_engine(tmp_path, models):
 
 
 async def test_a_stopped_engine_is_named_replaced_and_its_requests_answered(tmp_path, models, monkeypatch):
-    monkeypatch.setattr("actors.sampler.probing.PROBE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("actors.sampler.supervisor.PROBE_TIMEOUT_S", 1.0)
     async with sampling(tmp_path, settings(models, hung_after_s=3.0)) as ref:
         (ready,) = events(tmp_path, "sampler_ready")
         check(models[0], await ask(ref, "a"), BASE)

@@ -1,0 +1,326 @@
+"""Keeps the weights of one engine the newest.
+
+Invariant: the newest announced weights are loaded next, and older ones are skipped. Pinned weights of an engine that
+holds one version come first. Nothing is handed on that was drawn from weights not found sound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable
+
+from actors.errors import EngineGone, SamplerError
+from actors.learner.messages import Ticket
+from actors.sampler import events
+from actors.sampler.config import SamplerSettings
+from actors.sampler.engine.gate import Gate
+from actors.sampler.engine.health import ReadBack, Refusal, Target
+from actors.sampler.engine.record import EngineRecord
+from actors.sampler.weights.group_member import GroupMember
+from actors.sampler.weights.latest import Latest, recall, remember, there
+from actors.sampler.weights.loader import Loader, Verdict, check_digest
+from actors.sampler.weights.pins import Pins
+from policy.errors import EngineBusy, EngineError
+from runtime.actor import Context
+from runtime.messaging.message import Version
+
+
+class _OvertakenError(Exception):
+    """Newer weights are wanted now than those that a place in a group was asked for."""
+
+
+class WeightsKeeper:
+    """What the engine of one sampler is to hold, and its way there. `suspect` takes the errors of calls that broke."""
+
+    def __init__(
+        self,
+        settings: SamplerSettings,
+        ctx: Context,
+        record: EngineRecord,
+        gate: Gate,
+        suspect: Callable[[Exception], None],
+    ) -> None:
+        self._settings, self._ctx, self._record, self._suspect = settings, ctx, record, suspect
+        self._memory = ctx.run_dir / "samplers" / f"{ctx.name.replace('/', '-')}.json"
+        self._base = Latest(version=settings.version, location=settings.model)
+        self._latest, pinned = recall(self._memory, self._base)
+        self.pins = Pins(pinned, single=settings.sglang)
+        self.loader = Loader(settings, gate)
+        self._member = GroupMember(ctx, settings.weight_sync)
+        self._last_sound: Latest | None = None  # what was last found to be in an engine whole
+        self._newer = asyncio.Event()
+        self._skipped = 0
+        record.see(Target(self._latest.version, exact=True))
+
+    # --- what is to be held --------------------------------------------------------------------------------------
+
+    def announce(self, latest: Latest) -> None:
+        """Newer weights exist. Older ones than known are ignored."""
+        known, health = self._latest, self._record.health
+        if latest.version == known.version and known.canary is None and latest.canary is not None:
+            self._latest = latest  # the weights it began with: the learner now says how they score
+            self._remember()
+            self._ctx.spawn(self._compare(), "compare with the learner")
+        elif latest.version == known.version and health.target != self._wanted().version:
+            self._aim()  # they were refused; what was wrong may have passed
+        if latest.version <= known.version:
+            return
+        self._skipped += known.version != health.served
+        self._latest = latest
+        self._remember()
+        self._aim()
+        if self._wanted() != latest or not self._record.alive:  # an evaluation round holds another version
+            self.decline()
+
+    async def pin(self, version: Version, location: str) -> None:
+        """Keep a version resident, in this engine and in its successors. Raises SamplerError.
+
+        An SGLang server holds one version: it goes to the pinned one, the one pinned first before others. It takes
+        newer weights only when nothing is pinned any more.
+        """
+        new = self.pins.take(version, location)
+        self._remember()
+        if self._settings.sglang:
+            self._aim()
+        elif not await self._pin_resident(version, location):
+            return
+        if new:
+            self._ctx.log.emit(events.WEIGHTS_PINNED, version=str(version), location=location)
+
+    async def _pin_resident(self, version: Version, location: str) -> bool:
+        try:
+            await self._record.engine.client.pin(str(version), location, self._settings.load_timeout_s)
+        except EngineGone as error:
+            self._suspect(error)  # its successor pins before it takes requests
+        except EngineError as error:
+            self.pins.drop(version)
+            raise SamplerError(f"{version} can't be pinned: {error}") from error
+        else:
+            self._record.holds(version)
+        return True
+
+    async def unpin(self, version: Version) -> None:
+        """Let a version go; unknown ones are no error. What still asks an engine of one version for it is deferred."""
+        dropped = self.pins.drop(version)
+        self._remember()
+        self._record.wake()
+        if not dropped:
+            return
+        if self._settings.sglang:
+            self._aim()
+        else:
+            try:
+                await self._record.engine.client.unpin(str(version))
+            except (EngineGone, EngineError) as error:
+                self._suspect(error)
+        self._ctx.log.emit(events.WEIGHTS_UNPINNED, version=str(version))
+
+    def decline(self) -> None:
+        """This engine comes into no group for the newest weights."""
+        if self._latest.gatherer and self._settings.weight_sync.transport == "collective":
+            self._ctx.spawn(self._member.decline(self._latest), "pass a group by")
+
+    def load_again(self) -> None:
+        """Try anew to load what is wanted."""
+        self._newer.set()
+
+    def _wanted(self) -> Latest:
+        """The weights that the engine is to hold."""
+        return self.pins.wanted(self._latest)
+
+    def _remember(self) -> None:
+        remember(self._memory, self._latest, self.pins.held)
+
+    def _aim(self) -> None:
+        self._record.see(Target(self._wanted().version, exact=self._settings.sglang))
+        self._newer.set()
+
+    # --- a new engine --------------------------------------------------------------------------------------------
+
+    async def first(self) -> Latest:
+        """What an engine starts with: the wanted weights, or the last sound ones where those on the disk are torn.
+
+        Raises EngineError where both are.
+        """
+        latest = await self._whole()
+        self._record.see(Target(latest.version, exact=True))  # refused by its predecessor, perhaps
+        return latest
+
+    async def _whole(self) -> Latest:
+        wanted = self._wanted()
+        try:
+            wanted = await self._member.written(wanted)
+            await check_digest(wanted)
+        except (EngineError, EngineGone) as error:
+            last = self._last_sound
+            sound = self._base if last is None or not there(last.location) else last
+            if sound == wanted:
+                raise
+            self._refused(wanted, error)
+            await check_digest(sound)
+            return sound
+        return wanted
+
+    async def begin(self, latest: Latest) -> None:
+        """Judge, and load into a server that is not ours, what a new engine is to hold.
+
+        Raises EngineError where the engine refuses, SamplerError where its weights are wrong.
+        """
+        client = self._record.engine.client
+        verdict = await (self.loader.load if self._settings.attach else self.loader.judge)(client, latest)
+        if not self._settings.sglang:
+            await self._pin_again()
+        if not self._judge(verdict, "start", latest):
+            raise SamplerError(f"the engine came up with wrong weights: it is off by {verdict.off_by}")
+        if self._record.behind:
+            self._newer.set()  # announced while it was starting
+
+    async def _pin_again(self) -> None:
+        """Pin what the engine's predecessor had pinned. A round whose version is gone pins it anew, or fails."""
+        for version, location in list(self.pins.held.items()):
+            try:
+                await self._record.engine.client.pin(str(version), location, self._settings.load_timeout_s)
+            except EngineError as error:
+                self.pins.drop(version)
+                self._refused(Latest(version=version, location=location), error)
+            else:
+                self._record.holds(version)
+
+    # --- newer weights -------------------------------------------------------------------------------------------
+
+    async def keep_loaded(self) -> None:
+        """Load what was announced last, whenever that is not what is served."""
+        while True:
+            await self._newer.wait()
+            self._newer.clear()
+            while self._record.alive and self._record.behind:
+                if not await self._load_newest():
+                    break
+
+    async def _load_newest(self) -> bool:
+        """Whether it was loaded; a refusal leaves the old weights serving."""
+        began, latest = time.monotonic(), self._wanted()
+        self._record.see(Target(latest.version, exact=True))
+        skipped, self._skipped = self._skipped, 0
+        try:
+            verdict = await self._load_sound(latest)
+        except _OvertakenError:
+            return True
+        except (EngineGone, EngineError) as error:
+            await self._not_loaded(latest, error)
+            return False
+        if verdict is None:
+            return False
+        self._record.broken_loads = 0
+        self._ctx.log.emit(
+            events.WEIGHTS_LOADED, version=str(latest.version), load_s=round(time.monotonic() - began, 3),
+            skipped=skipped, location=latest.location, way=verdict.way, off_by=verdict.off_by,
+        )  # fmt: skip
+        return True
+
+    async def _load_sound(self, latest: Latest) -> Verdict | None:
+        """The verdict on `latest`, loaded a second time where it was off; None where the engine was given up for it."""
+        client = self._record.engine.client
+        ask = functools.partial(self._ask, latest) if self._member.wanted(latest) else None
+        verdict = await self.loader.load(client, latest, ask, self._written)
+        if verdict.missed:
+            self._member.not_received(latest, verdict.missed)
+        if self._judge(verdict, "load", latest):
+            return verdict
+        verdict = await self.loader.load(self._record.engine.client, latest, None, self._written)
+        if self._judge(verdict, "second load", latest):
+            return verdict
+        await self._record.condemn(f"its weights are off by {verdict.off_by}")
+        return None
+
+    async def _not_loaded(self, latest: Latest, error: EngineGone | EngineError) -> None:
+        """Try again where the engine may be alive; refuse what it can't load; give up what may hold a mixture."""
+        if self.loader.mixed and self._record.alive:
+            self._record.doubts += 1
+            await self._record.condemn(f"it may hold parts of two versions: {error}")
+            return
+        if isinstance(error, EngineGone):
+            self._record.broken_loads += 1
+            self._ctx.log.emit(
+                events.WEIGHTS_NOT_LOADED, version=str(latest.version), attempt=self._record.broken_loads,
+                cause=str(error),
+            )  # fmt: skip
+            if self._record.broken_loads <= self._settings.restart.max_restarts:
+                self._suspect(error)
+                return
+        self._record.broken_loads = 0
+        if latest.version in self.pins.held and self._settings.sglang:
+            del self.pins.held[latest.version]  # refused, not deferred: what asks for it waits for its deadline
+            self._remember()
+            self._aim()
+        self._record.see(Refusal(latest.version))
+        self._refused(latest, error)
+        if self._record.health.served is None and self._record.alive:
+            # It serves nothing to go back to, so no request would ever find it at fault.
+            await self._record.condemn(f"it serves nothing, and {latest.version} can't be loaded: {error}")
+
+    async def _ask(self, latest: Latest) -> Ticket | None:
+        """A place in the group for `latest`; not for what has been overtaken meanwhile."""
+        ticket = await self._member.place(latest, self._record.engine.client)
+        if ticket is None and self._wanted().version != latest.version:
+            raise _OvertakenError
+        return ticket
+
+    async def _written(self, latest: Latest) -> Latest:
+        """`latest` on disk. Raises _OvertakenError where it can't be had and others are wanted now, else EngineGone."""
+        try:
+            return await self._member.written(latest)
+        except EngineGone as error:
+            if self._wanted().version != latest.version and not self.loader.mixed:
+                raise _OvertakenError from error
+            raise
+
+    # --- what is held --------------------------------------------------------------------------------------------
+
+    async def vouch(self, versions: list[str], doubts: int) -> None:
+        """Return once what was drawn from `versions` may be handed on; `doubts` is from before it was asked.
+
+        Raises EngineBusy where it may not, because the engine's weights were not found to be those.
+        """
+        await self.loader.judged.wait()
+        strange = self._record.strange(versions)
+        if strange and not self._record.probing:
+            self._ctx.spawn(self._compare(), "read the version back")
+        if strange or self._record.doubts != doubts:
+            raise EngineBusy(f"drawn from weights that were not found sound: {strange or versions}")
+        self._record.succeeded()
+
+    async def _compare(self) -> None:
+        """Judge the weights that the engine holds now."""
+        if not self._record.alive or self._record.probing:
+            return
+        latest = self._wanted()
+        self._record.see(Target(latest.version, exact=True))
+        try:
+            sound = self._judge(await self.loader.judge(self._record.engine.client, latest), "comparison", latest)
+        except (EngineGone, EngineError) as error:
+            self._suspect(error)
+            return
+        if not sound or self._record.behind:
+            self._newer.set()
+
+    def _judge(self, verdict: Verdict, when: str, asked: Latest) -> bool:
+        """Take a verdict on what the engine was `asked` to hold into the machine; whether the weights are sound."""
+        if not verdict.sound:
+            self._record.distrust(verdict.version)
+            self._ctx.log.emit(
+                events.WEIGHTS_SUSPECT, version=str(verdict.version), off_by=verdict.off_by, when=when,
+                tolerance=self._settings.samplers.canary_tolerance,
+            )  # fmt: skip
+        elif verdict.version == asked.version:
+            self._last_sound = asked
+        self._record.see(ReadBack(verdict.version, verdict.sound, asked.version))
+        return verdict.sound
+
+    def _refused(self, weights: Latest, error: EngineGone | EngineError) -> None:
+        self._ctx.log.emit(
+            events.WEIGHTS_REFUSED, version=str(weights.version), location=weights.location, cause=str(error),
+            served=str(self._record.health.served),
+        )  # fmt: skip
