@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.desktop.answers import POLICY, Answerer, DemonstratedAnswers, SampledAnswers
+from actors.desktop.answers import POLICY, Answerer, SampledAnswers
 from actors.desktop.config import DesktopsConfig
 from actors.desktop.demonstrators import pool as demonstrators
 from actors.desktop.demonstrators.config import Member
@@ -27,7 +27,6 @@ from actors.desktop.events import (
     SEAT_RESTS,
     SEAT_TIME,
 )
-from actors.desktop.messages import GetSeat, SeatState
 from actors.desktop.pool.leased import Body
 from actors.desktop.pool.pool import Pool
 from actors.desktop.recorder import Recorder
@@ -47,7 +46,7 @@ from actors.replay.messages import (
     Reserve,
 )
 from policy.tokenizer import Tokenizer
-from runtime.actor import Actor, handles
+from runtime.actor import Actor
 from runtime.errors import ComputerRLError, StoreError
 from runtime.messaging.refs import TRANSIENT
 from runtime.quarantine import Quarantine
@@ -94,7 +93,7 @@ class DesktopController(Actor):
         self._work: Reservation | None = None
         self._held = False  # whether the episode got a desktop
         self._episode: Episode | None = None
-        self._episodes = self._faults = 0
+        self._faults = 0
         self._silent_since: float | None = None  # since when the ledger has not answered
         self._life = f"{name}-{uuid.uuid4().hex[:8]}"
         self.ctx.spawn(self._live(), "work")
@@ -122,19 +121,6 @@ class DesktopController(Actor):
             return f"{self._clock.stage} ({rests} rests)" if rests else str(self._clock.stage)
         step = self._episode.step if self._episode else 0
         return f"{self._clock.stage} step {step} of {self._work.task} ({self._work.lane})"
-
-    @handles(GetSeat, concurrent=True)
-    async def state(self, _: GetSeat) -> SeatState:
-        """How the seat spends its time."""
-        return SeatState(
-            stage=self._clock.stage,
-            task=self._work.task if self._work else None,
-            step=self._episode.step if self._episode else 0,
-            episodes=self._episodes,
-            faults=self._faults,
-            quarantined=self._quarantine.quarantined,
-            seconds={str(stage): seconds for stage, seconds in self._clock.seconds.items()},
-        )
 
     def _enter(self, stage: Stage) -> None:
         self._clock.enter(stage, self.ctx.clock.now())
@@ -201,7 +187,6 @@ class DesktopController(Actor):
             if self._quarantine.quarantined:
                 self.ctx.log.emit(SEAT_RESTS, cause=fault.cause, faults=self._faults)
         else:
-            self._episodes += 1
             self._quarantine = self._quarantine.ended(EPISODE, policy)
             self._pool.succeeded()
             now = self.ctx.clock.now()
@@ -242,7 +227,9 @@ class DesktopController(Actor):
             if work.member:
                 return self._demonstrators.answers(work, self._tokenizer)
             seat = self.config.seat
-            return DemonstratedAnswers(work, self._tokenizer, seat.format, self.config.noise, space=seat.action_space)
+            return demonstrators.of_oracle(
+                work, self._tokenizer, seat.format, self.config.noise, space=seat.action_space
+            )
         timeout_s = self.config.seat.generate_timeout_s
         return SampledAnswers(self._samplers, self._tokenizer, work, trace, timeout_s)
 

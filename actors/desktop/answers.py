@@ -13,10 +13,8 @@ import msgspec
 from actors.errors import Deferred, DesktopFault, SamplerError
 from actors.replay.messages import PUT_OFF, Lane, Reservation, VersionSpan
 from actors.sampler.messages import Generate, Refused
-from apis.actions.spaces import ActionSpace
 from apis.observation import Observation
 from apis.prompts.compact import Turn
-from apis.tasks.registry import oracle
 from policy.tokenizer import Tokenizer
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 from runtime.messaging.refs import Ref
@@ -102,40 +100,4 @@ class SampledAnswers:
             seconds=time.monotonic() - start,
             by=POLICY if self._work.lane is Lane.DEMO else "",
             cut=f"it was cut at {len(reply.output_ids)} tokens" if reply.finish == "length" else "",
-        )
-
-
-class DemonstratedAnswers:
-    """An oracle's answers within an action space, in the words and ids that the policy is to learn.
-
-    `route` is the way it goes ("gui", "api", "mixed"); without one the reservation says, or its seed chooses.
-    """
-
-    def __init__(
-        self,
-        work: Reservation,
-        tokenizer: Tokenizer,
-        form: str,
-        noise: float,
-        route: str = "",
-        *,
-        space: ActionSpace = "both",
-    ) -> None:
-        self._oracle = oracle(work.task, seed=work.seed, noise=noise, route=route or work.route, space=space)
-        self._tokenizer = tokenizer
-        self._form = form
-
-    async def answer(
-        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
-    ) -> Answer:
-        """What the demonstrator does now."""
-        text = self._oracle.answer(observation, history, self._form)
-        return Answer(
-            text=text,
-            prompt_ids=self._tokenizer.prompt_ids(prompt.user, prompt.system),
-            response_ids=self._tokenizer.response_ids(text),
-            logprobs=[],
-            spans=[],
-            seconds=0.0,
-            by="oracle",
         )

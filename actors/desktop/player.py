@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.desktop.answers import Answerer, DemonstratedAnswers
+from actors.desktop.answers import Answerer
+from actors.desktop.demonstrators.pool import of_oracle
 from actors.desktop.episode import Episode, Played
 from actors.desktop.pool.leased import Body
 from actors.desktop.pool.pool import BootedDesktop, Pool
@@ -134,7 +135,7 @@ def demonstrated(
     space: ActionSpace = "both",
 ) -> Answers:
     """The task's own oracle by `route` ("": chosen by the seed) within `space`, as the answers of `Player.play`."""
-    return lambda work: DemonstratedAnswers(work, tokenizer, form, noise, route, space=space)
+    return lambda work: of_oracle(work, tokenizer, form, noise, route, space=space)
 
 
 class _Steps(Recorder):

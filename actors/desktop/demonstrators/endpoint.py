@@ -17,7 +17,7 @@ import msgspec
 from actors.desktop.demonstrators.config import EndpointMember
 from runtime.backoff import Backoff
 from runtime.errors import ConfigError
-from runtime.http import joined
+from runtime.http import AnswerTooLongError, NoAnswerError, request_json
 
 MAX_ANSWER_BYTES = 1 << 20
 MAX_SAID = 200  # characters of a refusal's body that an error repeats
@@ -90,12 +90,8 @@ class Endpoint:
     def __init__(self, member: EndpointMember, key: str) -> None:
         self._member = member
         self._key = key
-        headers = {"Content-Type": "application/json"}
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
-        self._session = aiohttp.ClientSession(
-            headers=headers, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
-        )
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._session = aiohttp.ClientSession(headers=headers, auto_decompress=False)
         self._free = asyncio.Semaphore(member.concurrent)
 
     async def close(self) -> None:
@@ -131,27 +127,20 @@ class Endpoint:
         member = self._member
         url = member.url.rstrip("/") + "/chat/completions"
         try:
-            async with (
-                asyncio.timeout(member.timeout_s),
-                self._session.post(
-                    url, data=body, allow_redirects=False, headers={"Accept-Encoding": "identity"}
-                ) as reply,
-            ):
-                raw = await joined(reply.content.iter_any(), MAX_ANSWER_BYTES)
-                if raw is None:
-                    raise EndpointDown(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
-        except TimeoutError as error:
-            raise _AgainError(f"no answer within {member.timeout_s:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            # The error's own text may hold what was sent.
-            raise _AgainError(f"connection failed ({type(error).__name__})") from error
+            reply = await request_json(
+                self._session, "POST", url, body, timeout_s=member.timeout_s, most=MAX_ANSWER_BYTES
+            )
+        except AnswerTooLongError as error:
+            raise EndpointDown(str(error)) from error
+        except NoAnswerError as error:
+            raise _AgainError(str(error)) from error  # without its detail, which may hold what was sent
         if reply.status in AGAIN:
             raise _AgainError(f"status {reply.status}", _retry_after_s(reply.headers))
         if reply.status != 200:
-            told = raw.decode("utf-8", "replace")  # some servers tell the key that they refuse
+            told = reply.body.decode("utf-8", "replace")  # some servers tell the key that they refuse
             said = ascii((told.replace(self._key, "***") if self._key else told)[:MAX_SAID])
             raise EndpointDown(f"{member.name}: status {reply.status}: {said}")
-        return _completed(raw, member)
+        return _completed(reply.body, member)
 
 
 def _retry_after_s(headers: Mapping[str, Any]) -> float:

@@ -92,7 +92,8 @@ class Pool:
 
     def _voice(self, member: Member, work: Reservation) -> _Voice:
         if isinstance(member, OracleMember):
-            return _OracleVoice(member, work, self._form, self._space)
+            oracle = tasks.oracle(work.task, seed=work.seed, noise=member.noise, route=member.route, space=self._space)
+            return _OracleVoice(oracle, member.haste, work.seed, self._form)
         if member.name not in self._endpoints:
             self._endpoints[member.name] = Endpoint(member, key_of(member, self._environment))
         return _EndpointVoice(member, self._endpoints[member.name], work, self._form, self._space)
@@ -139,14 +140,20 @@ class PoolAnswers:
         )
 
 
+def of_oracle(
+    work: Reservation, tokenizer: Tokenizer, form: str, noise: float, route: str = "", *, space: ActionSpace = "both"
+) -> PoolAnswers:
+    """A pool of the task's own oracle alone, within an action space.
+
+    `route` is the way it goes ("gui", "api", "mixed"); without one the reservation says, or its seed chooses.
+    """
+    oracle = tasks.oracle(work.task, seed=work.seed, noise=noise, route=route or work.route, space=space)
+    return PoolAnswers({"oracle": _OracleVoice(oracle, 0.0, work.seed, form)}, work.seed, tokenizer)
+
+
 class _OracleVoice:
-    def __init__(self, member: OracleMember, work: Reservation, form: str, space: ActionSpace) -> None:
-        self._oracle: Oracle = tasks.oracle(
-            work.task, seed=work.seed, noise=member.noise, route=member.route, space=space
-        )
-        self._haste = member.haste
-        self._seed = work.seed
-        self._form = form
+    def __init__(self, oracle: Oracle, haste: float, seed: int, form: str) -> None:
+        self._oracle, self._haste, self._seed, self._form = oracle, haste, seed, form
 
     async def say(self, asked: Question) -> Said:
         if hasty(self._haste, self._seed, asked.step):
