@@ -167,7 +167,7 @@ class SandboxProvider(abc.Provider):
             await self._limit(box, spec)
             init_pid = await self._launch(box, spec)
         except TimeoutError:
-            raise fault(FaultCause.BOOT_TIMEOUT, f"folders took over {START_S:g} s") from None
+            raise fault(FaultCause.BOOT_TIMEOUT, f"folders and control groups took over {START_S:g} s") from None
         except OSError as error:
             said = box.last_words() or f"{error.strerror}: {error.filename or ''}"
             raise fault(FaultCause.SANDBOX_REFUSED, said) from error
@@ -188,19 +188,20 @@ class SandboxProvider(abc.Provider):
         """Its control groups, once desktops of this provider that are leaving have made room, and what dead runs left
         is gone. Raises DesktopFault where others hold all that the machine has for desktops."""
         reaped = False
-        while True:
-            box.preparing = asyncio.ensure_future(asyncio.to_thread(lambda: box.limit(spec, shares.room())))
-            try:
-                await asyncio.shield(box.preparing)
-                return
-            except grouping.Full as full:
-                if leaving := [task for name, task in self._leaving.items() if name != box.name]:
-                    await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
-                elif not reaped:
-                    await asyncio.to_thread(leftovers.reap, self._config.state_dir)
-                    reaped = True
-                else:
-                    raise fault(FaultCause.SANDBOX_REFUSED, f"{full}; desktops of other runs have to end") from full
+        async with asyncio.timeout(START_S):
+            while True:
+                box.preparing = asyncio.ensure_future(asyncio.to_thread(lambda: box.limit(spec, shares.room())))
+                try:
+                    await asyncio.shield(box.preparing)
+                    return
+                except grouping.Full as full:
+                    if leaving := [task for name, task in self._leaving.items() if name != box.name]:
+                        await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
+                    elif not reaped:
+                        await asyncio.to_thread(leftovers.reap, self._config.state_dir)
+                        reaped = True
+                    else:
+                        raise fault(FaultCause.SANDBOX_REFUSED, f"{full}; desktops of other runs have to end") from full
 
     async def _launch(self, box: Box, spec: abc.DesktopSpec) -> int:
         """Start bwrap, put it into its groups while it waits, let it go on; the process id of its init."""
