@@ -6,8 +6,7 @@ Invariant: what the note says is acted on only after it was quoted, since the no
 from __future__ import annotations
 
 from apis.actions.gui import Quote, line
-from apis.tasks.oracle import keys, pointed, switch
-from apis.tasks.view import Move, View
+from apis.tasks.oracles import Move, View, keys, pointed, switch
 
 EDITOR = "text_editor"
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from apis.actions.gui import Exit, Hotkey, Tool, Wait, line
-from apis.tasks.oracle import click
-from apis.tasks.view import Move, View
+from apis.tasks.oracles import Move, View, click
 
 SAVE = Hotkey(keys=("ctrl", "s"))
 _HARMLESS = (line(Wait()), line(Hotkey(keys=("esc",))))

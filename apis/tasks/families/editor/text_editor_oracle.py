@@ -7,8 +7,7 @@ unsaved changes.
 from __future__ import annotations
 
 from apis.actions.gui import Exit, Hotkey, Type
-from apis.tasks.oracle import click, keys
-from apis.tasks.view import Move, View
+from apis.tasks.oracles import Move, View, click, keys
 
 UNSAVED = "*"  # the title begins with it
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from apis.apps.catalogue import call
 from apis.tasks.families.impress.slides_oracle import SAVING, blocked, current, goal_of, shown, told
-from apis.tasks.oracle import click, keys
-from apis.tasks.view import Decide, Move, View
+from apis.tasks.oracles import Decide, Move, View, click, keys
 
 BUTTONS = {"copy": "Duplicate Slide", "delete": "Delete Slide"}
 ENTRIES = {"start": "Slide to Start", "end": "Slide to End"}

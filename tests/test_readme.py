@@ -1,0 +1,217 @@
+"""What READMEs say is there: links lead somewhere, paths, keys and commands exist, and each README keeps its length.
+
+A stranger finds behaviours from the top README alone: the walk in deploy/results/found.md is held row by row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+import shlex
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from actors.cluster import cli
+from actors.cluster.config import deploy_files, renamed
+from actors.cluster.config import keys as declared
+from actors.cluster.config.schema import Deploy
+
+ROOT = Path(__file__).resolve().parents[1]
+TOP = ROOT / "README.md"
+TRACKED = tuple(
+    ROOT / name
+    for name in subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()
+    if (ROOT / name).exists()
+)  # fmt: skip
+DOCUMENTS = [path for path in TRACKED if path.suffix == ".md"]
+PACKAGES = [path for path in DOCUMENTS if path.name == "README.md" and path != TOP]
+# Results say what was so at their commits: their commands and keys are those of then.
+OF_TODAY = [path for path in DOCUMENTS if ROOT / "deploy/results" not in path.parents]
+KEYS = {key.key for key in declared.of_deploy()}
+SECTIONS = {key.split(".")[0] for key in KEYS}
+LARGE = 12  # modules: a folder of as many has a README of its own
+# What a run's folder or a guest's HOME holds, and ids: nothing of the source tree.
+NOT_OF_THE_TREE = re.compile(
+    r"(?:\d|/|~|\.|runs/|[\d/]*[A-Z]|family/split|apis\.|run\.json|deploy\.yaml|desktop/|desktop-|ledger\.sqlite"
+    r"|segments/|logs/|tensorboard/|checkpoints/|weights/LINEAGE|kept/|model\.safetensors|config\.json|RUN)"
+)
+ENDING = re.compile(r"\.(py|md|ya?ml|sh|txt|json|js|sqlite|safetensors|parquet|gz|png|jpg|patch|toml)$")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def prose(path: Path) -> str:
+    return FENCE.sub("", path.read_text())
+
+
+def spans(path: Path) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", prose(path))
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def folder(path: Path) -> str:
+    return named(path.parent)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_links_lead_somewhere(path):
+    for target in LINK.findall(path.read_text()):
+        if "://" in target:
+            continue
+        where, _, anchor = target.partition("#")
+        found = (path.parent / where).resolve() if where else path
+        assert found.exists(), f"{target} leads nowhere"
+        assert not anchor or anchor in anchors(found), f"{target}: there is no such heading"
+
+
+def looks_like_a_path(span: str) -> bool:
+    plain = re.fullmatch(r"[\w./*\[\]-]+", span) is not None
+    return plain and (ENDING.search(span) is not None or "/" in span) and not NOT_OF_THE_TREE.match(span)
+
+
+def in_the_tree(span: str, path: Path) -> bool:
+    """Whether it is a path from the document's folder or one above it, or a bare name that the document places."""
+    if any(any(above.glob(span)) for above in (path.parent, *path.parent.parents) if above.is_relative_to(ROOT)):
+        return True
+    placed = {Path(other).name for other in spans(path) if "/" in other}
+    return "/" not in span and (
+        span in placed or any(path.parent in one.parents for one in TRACKED if one.name == span)
+    )
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_paths_exist(path):
+    missing = [span for span in spans(path) if looks_like_a_path(span) and not in_the_tree(span, path)]
+    assert not missing, f"no such path: {missing}"
+
+
+def said_key(span: str) -> str | None:
+    """The key that a span like `a.b` or `a.b: 1` names."""
+    found = re.match(r"([a-z_]+(?:\.[a-z_]+)+)(?:: .*|=.*)?$", span)
+    return found[1] if found and found[1].split(".")[0] in SECTIONS and not ENDING.search(found[1]) else None
+
+
+@pytest.mark.parametrize("path", OF_TODAY, ids=named)
+def test_keys_exist(path):
+    said = [key for span in spans(path) if (key := said_key(span))]
+    said += re.findall(r"--set ([a-z_.]+)=", path.read_text())
+    for key in said:
+        known = key in KEYS or any(one.startswith((f"{key}.", f"{key}[]")) for one in KEYS)
+        assert known, f"there is no key {key}; {renamed.instead(key)}"
+
+
+def command_lines(path: Path) -> list[list[str]]:
+    """The words after `computerrl` in the lines of shell blocks."""
+    lines = [line for body in blocks(path, "sh") for line in body.splitlines()]
+    found = [re.search(r"(?:^|\| )(?:\.venv/bin/)?computerrl (.*)", line) for line in lines]
+    return [shlex.split(match[1], comments=True) for match in found if match]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return [body for found, body in FENCE.findall(path.read_text()) if found == language]
+
+
+@pytest.mark.parametrize("path", OF_TODAY, ids=named)
+def test_commands_exist(path):
+    for words in command_lines(path):
+        _, rest = cli.build_parser().parse_known_args(words)
+        assert not rest, f"computerrl {' '.join(words)}: unknown {rest}"
+    for command, more in re.findall(r"`computerrl ([a-z]+)([^`\n]*)`", prose(path)):
+        assert command in cli.COMMANDS
+        source = (ROOT / f"actors/cluster/commands/{command}.py").read_text()
+        assert all(f'"{flag}"' in source for flag in re.findall(r"--[a-z-]+", more)), f"computerrl {command}{more}"
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(), re.MULTILINE)) <= targets
+
+
+def test_lengths():
+    assert len(TOP.read_text().splitlines()) <= 250
+    assert len(TOP.read_bytes()) <= 20_480
+    for path in PACKAGES:
+        assert 20 <= len(path.read_text().splitlines()) <= 60, named(path)
+
+
+def test_large_folders_have_a_readme():
+    modules = [path for path in TRACKED if path.suffix == ".py" and not named(path).startswith("tests")]
+    sizes = {place: sum(path.parent == place for path in modules) for place in {path.parent for path in modules}}
+    lacking = [named(place) for place, size in sizes.items() if size >= LARGE and not (place / "README.md").exists()]
+    assert not lacking
+
+
+def test_every_package_readme_is_reached():
+    """From the top README by links from page to page."""
+    reached, open_ = {TOP}, [TOP]
+    while open_:
+        page = open_.pop()
+        for target in LINK.findall(page.read_text()):
+            found = (page.parent / target.partition("#")[0]).resolve()
+            if found.suffix == ".md" and found.exists() and found not in reached:
+                reached.add(found)
+                open_.append(found)
+    assert set(DOCUMENTS) <= reached
+
+
+def test_top_names_no_commit_and_no_processor_time():
+    text = TOP.read_text()
+    assert not re.search(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", text)
+    assert not re.search(r"CPU-?\s?seconds?", text, re.IGNORECASE)
+
+
+def test_the_deploy_file_is_good():
+    (text,) = blocks(TOP, "yaml")
+    assert len(text.splitlines()) == 18
+    assert isinstance(deploy_files.build(yaml.safe_load(text), Deploy, source="README.md"), Deploy)
+
+
+def test_the_example_actor_runs(tmp_path, monkeypatch):
+    (text,) = blocks(ROOT / "runtime/README.md", "python")
+    imports = (
+        "from pathlib import Path\nfrom runtime.actor import Actor, handles\n"
+        "from runtime.messaging.message import Message, Request\nfrom runtime.system import ActorSpec, ActorSystem\n"
+    )
+    (tmp_path / "readme_counter.py").write_text(imports + text)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("readme_counter")
+    assert asyncio.run(module.main(tmp_path / "run")) == 5
+
+
+@cache
+def walk() -> list[tuple[str, list[str], str, str]]:
+    rows = []
+    for line in (ROOT / "deploy/results/found.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and "`" in cells[1]:
+            (file,), (function,) = (re.findall(r"`([^`]+)`", cell) for cell in cells[2:])
+            rows.append((cells[0], re.findall(r"`([^`]+)`", cells[1]), file, function))
+    return rows
+
+
+def test_a_stranger_finds_twenty_behaviours():
+    assert len(walk()) >= 20
+    for question, pages, file, function in walk():
+        page = TOP
+        for name in pages:
+            following = ROOT / name / "README.md"
+            assert following in {(page.parent / target).resolve() for target in LINK.findall(page.read_text())}, (
+                question
+            )
+            page = following
+        said = {(above / span) for span in spans(page) for above in (page.parent, ROOT)}
+        assert ROOT / file in said, f"{question}: {named(page)} does not name {file}"
+        assert re.search(rf"\b(def|class) {function}\b", (ROOT / file).read_text()), f"{question}: no {function}"
