@@ -14,7 +14,7 @@ from actors.errors import Deferred, DesktopFault, SamplerError
 from actors.replay.messages import PUT_OFF, Lane, Reservation, VersionSpan
 from actors.sampler.messages import Generate, Refused
 from apis.observation import Observation
-from apis.prompts.compact import Turn
+from apis.prompts.text import Turn
 from policy.tokenizer import Tokenizer
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 from runtime.messaging.refs import Ref

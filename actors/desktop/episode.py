@@ -22,8 +22,12 @@ from actors.replay.messages import Outcome, Reservation, StepPayload, StepRef
 from apis.actions.grammar import Refusal, parse
 from apis.actions.gui import Action, line
 from apis.observation import Observation, from_guest
-from apis.plans.action import Call, Plan, plan, setup
-from apis.prompts.compact import Turn, element_names, render_compact, render_paper, window_names
+from apis.plans.action import Call, Plan, plan
+from apis.plans.setup import setup
+from apis.prompts.compact import render_compact
+from apis.prompts.names import element_names, window_names
+from apis.prompts.published import render_published
+from apis.prompts.text import Turn
 from apis.tasks.osworld import Task
 from apis.tasks.registry import judged
 from apis.tasks.registry import task as task_of
@@ -150,7 +154,7 @@ class Episode:
         instruction = self._task.instruction
         if self._config.format == "compact":
             return Prompt(user=render_compact(instruction, self._history, observation, last, self._config.action_space))
-        messages = render_paper(
+        messages = render_published(
             instruction, observation.app, self._history, observation, last, space=self._config.action_space
         )
         turns = [f"{m['role']}: {m['content']}" for m in messages[1:-1]]

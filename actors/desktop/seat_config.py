@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from apis.actions.spaces import ActionSpace
-from apis.prompts.compact import Form
+from apis.prompts import Form
 from runtime.quarantine import QuarantinePolicy
 from runtime.settings import Section, key
 

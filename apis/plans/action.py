@@ -1,4 +1,4 @@
-"""What a typed action, or a task's set-up, asks of the guest agent.
+"""What a typed action asks of the guest agent.
 
 Invariant: pure. Values of the model reach the guest only as arguments of the agent's declared methods: never inside a
 command line, a program or a format string.
@@ -24,27 +24,17 @@ from apis.actions.gui import (
     Type,
     Wait,
 )
-from apis.applications import PROGRAMS, app_named, app_of_class, app_published
+from apis.applications import app_of_class, app_published
 from apis.apps.code.ranking import of_menu
 from apis.functions.keys import KEYS
 from apis.observation import Observation
-from apis.prompts.compact import place, window_names
-from apis.tasks.osworld import ActivateWindow, Download, Launch, Open, Sleep, Step, Task, data_of, in_home
-from runtime.errors import ConfigError
+from apis.prompts.names import place, window_names
 
 SCROLL_NOTCHES = 5
 BUTTONS = {"left": 1, "middle": 2, "right": 3}
 MAX_RESULT = 2000  # characters
 OPEN_MS = 10_000  # for a window to come and to be accessible
-SETUP_MS = 25_000  # for one that a set-up waits for, on a busy machine; less than a call of a set-up may take
-OPENS = {  # the application that opens a file, by the end of its name
-    **dict.fromkeys(("xlsx", "xls", "ods", "csv"), "libreoffice_calc"),
-    **dict.fromkeys(("docx", "doc", "odt"), "libreoffice_writer"),
-    **dict.fromkeys(("pptx", "ppt", "odp"), "libreoffice_impress"),
-}
 LATE = {"google_chrome"}  # applications that write what was changed a while later, which is waited for at the end
-# A text file of numbers opens without the dialog that asks about its form: commas, quotes, UTF-8, from the first line.
-CSV_FILTER = "--infilter=Text - txt - csv (StarCalc):44,34,76,1"
 
 
 @dataclass(frozen=True)
@@ -90,17 +80,17 @@ def _(action: Type, observation: Observation) -> Plan:
         calls += [Call("click", {"x": x, "y": y}), BRIEFLY]
     on_cell = _on_cell(action, observation)
     if action.overwrite and on_cell and not action.text:
-        calls.append(_keys("delete"))
+        calls.append(pressed("delete"))
     if action.overwrite and not on_cell:
         # LibreOffice selects after it has taken the next key; that would delete one character and then select the rest.
         pause = (BRIEFLY,) if observation.app.startswith("libreoffice") else ()
-        calls += [_keys("ctrl", "a"), *pause, _keys("backspace")]
+        calls += [pressed("ctrl", "a"), *pause, pressed("backspace")]
     answer = None
     if action.text:
         answer = len(calls)
         calls.append(Call("type_text", {"text": action.text}))
     if action.enter:
-        calls += [BRIEFLY, _keys("enter")]
+        calls += [BRIEFLY, pressed("enter")]
     return Plan((*calls, SETTLE), "Type Success", answer=answer)
 
 
@@ -150,13 +140,13 @@ def _(action: SwitchWindow, observation: Observation) -> Plan:
     number = window_names(observation)[action.window_id]
     # An open menu holds the keyboard; elsewhere Escape would undo what is being typed.
     menu = any(map(of_menu, observation.elements))
-    shut = (_keys("esc"), BRIEFLY) if menu else ()
+    shut = (pressed("esc"), BRIEFLY) if menu else ()
     return Plan((*shut, Call("activate", {"number": number, "maximize": True}), SETTLE), "Switch Window Success")
 
 
 @plan.register
 def _(action: Hotkey, _: Observation) -> Plan:
-    return Plan((_keys(*action.keys), SETTLE), "Hotkey Success")
+    return Plan((pressed(*action.keys), SETTLE), "Hotkey Success")
 
 
 @plan.register
@@ -181,51 +171,6 @@ def _(action: Exit, observation: Observation) -> Plan:
     return Plan((Call("keep"),) if late else (), "Exit", ends=action.success)
 
 
-def _keys(*names: str) -> Call:
+def pressed(*names: str) -> Call:
+    """Press keys by their names together."""
     return Call("hotkey", {"keys": [KEYS[name] for name in names]})
-
-
-def setup(task: Task, home: str) -> list[Call]:
-    """The calls that prepare `task` on a desktop whose HOME is `home`.
-
-    Raises ConfigError for a step that needs the network or that nothing here carries out: the task is at fault.
-    """
-    calls: list[Call] = []
-    for step in task.config:
-        try:
-            calls += _setup_step(step, home)
-        except ValueError as error:
-            raise ConfigError(f"task {task.id}: {error}") from error
-    return [*calls, Call("settle", {"timeout_ms": 3000, "quiet_ms": 200})]
-
-
-def _setup_step(step: Step, home: str) -> list[Call]:
-    match step:
-        case Download():
-            files = step.parameters.files
-            return [Call("write_file", {"path": in_home(f.path), "data": data_of(f.url)}) for f in files]
-        case Open():
-            return _open(in_home(step.parameters.path), home)
-        case Launch() if isinstance(step.parameters.command, list) and not step.parameters.shell:
-            argv = list(step.parameters.command)
-            if argv[:1] and argv[0] in PROGRAMS:
-                return [Call("open_window", {"argv": argv, "timeout_ms": SETUP_MS}), SETTLE]
-            return [Call("launch", {"argv": argv}), SETTLE]
-        case ActivateWindow():
-            wanted = step.parameters
-            args = {"title": wanted.window_name, "strict": wanted.strict, "by_class": wanted.by_class}
-            return [Call("raise_window", {**args, "timeout_ms": SETUP_MS}), SETTLE]
-        case Sleep():
-            return [SETTLE]
-    raise ValueError(f"the set-up step {type(step).__name__} can't be carried out")
-
-
-def _open(path: str, home: str) -> list[Call]:
-    """Open a file or folder of HOME by its name's ending; a spreadsheet fills the screen with the caret in A1."""
-    name = path.rpartition("/")[2]
-    stem, dot, ending = name.rpartition(".")
-    app = app_named(OPENS.get(ending.lower(), "text_editor") if stem and dot else "file_manager")
-    filters = [CSV_FILTER] if ending.lower() == "csv" else []
-    argv = [*app.argv, *filters, f"{home}/{path}"]
-    calls = [Call("open_window", {"argv": argv, "title": name, "timeout_ms": SETUP_MS}), SETTLE]
-    return [*calls, _keys("ctrl", "home"), SETTLE] if app.name == "libreoffice_calc" else calls

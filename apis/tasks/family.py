@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from apis.applications import app_named
+from apis.tasks.data_url import data_url
+from apis.tasks.goal import Goal
 from apis.tasks.osworld import (
     HOME,
     CommandParameters,
@@ -31,27 +32,10 @@ from apis.tasks.osworld import (
 from apis.tasks.verify.allowed import May
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import FileView
-
-if TYPE_CHECKING:
-    from apis.tasks.oracles import Decide
+from apis.tasks.view import Decide
 
 DOCUMENTS = f"{HOME}/Documents"
 TERMINAL = "terminal"  # what `setup` opens without a path
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What an instance asks for. `kind` is the family's own word for the manner of task."""
-
-    family: str
-    kind: str
-    instruction: str
-    target: str = ""  # file or folder name the task is about
-    wanted: str = ""  # text or name that shall be there in the end
-    files: tuple[tuple[str, str], ...] = ()  # what lies in Documents at the start: name, content
-    end: tuple[tuple[str, str | None], ...] = ()  # all that lies there in the end, where a family says so; None: folder
-    words: tuple[str, ...] = ()  # what else its oracle needs, in an order of the family's own
-    front: str = ""  # the application whose window is in front at the start, where there are two
 
 
 _ENDING = re.compile(r"\.(txt|md|log|xlsx|ods|csv|docx|odt|odp)$")
@@ -125,11 +109,6 @@ def _opening(path: str) -> Step:
     if path == TERMINAL:
         return Launch(parameters=CommandParameters(command=list(app_named(TERMINAL).argv)))
     return Open(parameters=OpenParameters(path=path))
-
-
-def data_url(data: bytes, mime: str = "text/plain") -> str:
-    """A URL that carries its content."""
-    return f"data:{mime};base64,{b64encode(data).decode('ascii')}"
 
 
 def in_osworld_form(

@@ -5,9 +5,7 @@ Invariant: a file of OSWorld loads unchanged, and one with a key or a step that 
 
 from __future__ import annotations
 
-from base64 import b64decode
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -19,14 +17,6 @@ def in_home(path: str) -> str:
     if path != HOME and not path.startswith(HOME + "/"):
         raise ValueError(f"{path!r} is not below {HOME}")
     return path[len(HOME) + 1 :]
-
-
-def data_of(url: str) -> bytes:
-    """The content of a `data:` URL. Raises ValueError for any other URL."""
-    head, comma, body = url.partition(",")
-    if not head.startswith("data:") or not comma:
-        raise ValueError(f"{url[:60]!r} does not carry its content, and desktops have no network")
-    return b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
-from importlib import import_module
 
 from apis.actions.spaces import ActionSpace, routes_in
+from apis.discovery import declaring
 from apis.tasks import families, programs
-from apis.tasks.family import Family, Files, Goal
-from apis.tasks.oracles import Oracle, with_mixed
+from apis.tasks.family import Family, Files
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import Oracle, with_mixed
 from apis.tasks.osworld import Task, dump
 from apis.tasks.verify import ends
 from apis.tasks.verify.allowed import collateral
@@ -26,17 +27,6 @@ from apis.tasks.verify.workbooks import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
 from runtime.errors import ConfigError
 
-# Modules of `apis.tasks.families`, each with a `FAMILY`. Suites that name no family take them in this order.
-_MODULES = (
-    "editor.text_editor", "files.file_manager", "editor.editor_find", "files.files_move", "terminal.terminal_files",
-    "terminal.terminal_read", "terminal.note_to_terminal", "files.note_to_files", "editor.editor_copy",
-    "files.files_out", "terminal.terminal_append", "calc.calc_cell", "calc.calc_lookup", "calc.calc_sum",
-    "calc.calc_sort", "calc.calc_sheet", "calc.sheet_from_note", "calc.calc_column", "writer.writer_text",
-    "writer.writer_look", "writer.doc_from_note", "writer.doc_from_sheet", "writer.writer_case",
-    "impress.slides_text", "impress.slides_copy", "impress.slides_order", "impress.slides_same",
-    "chromium.web_bookmark", "chromium.web_tab", "chromium.web_note", "chromium.web_all", "vlc.vlc_playlist",
-    "vlc.vlc_setting", "vlc.vlc_save", "code.code_text", "code.code_extension", "code.code_from_note",
-)  # fmt: skip
 CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
 CHECKS.update(
     folder_holds=folder_holds,
@@ -46,8 +36,16 @@ CHECKS.update(
     paper_is=OnDocument("paper", paper_is),
     deck_is=OnDocument("deck", deck_is),
 )
-_MADE: list[Family] = [import_module(f"{families.__name__}.{name}").FAMILY for name in _MODULES]
-FAMILIES: dict[str, Family] = {made.name: with_mixed(made) for made in _MADE}
+
+
+def declared() -> dict[str, Family]:
+    """The families below `apis.tasks.families`, by name and in its order; a module declares its family as `FAMILY`."""
+    by_name = {module.FAMILY.name: with_mixed(module.FAMILY) for module in declaring(families, "FAMILY")}
+    first = [name for name in families.ORDER if name in by_name]
+    return {name: by_name[name] for name in (*first, *sorted(by_name.keys() - set(first)))}
+
+
+FAMILIES = declared()
 
 
 def is_number(text: str) -> bool:

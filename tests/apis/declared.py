@@ -18,7 +18,7 @@ from apis.functions.declaration import Function, Param
 from apis.functions.values import COLOURS, Unfit, fit
 from apis.observation import Observation
 from apis.plans.action import SETTLE, Call, plan
-from apis.prompts.compact import render_paper
+from apis.prompts.published import render_published
 
 Functions = Mapping[str, Function]  # an application's, by name
 Strategies = dict[str, st.SearchStrategy[Any]]  # by kind of parameter
@@ -75,7 +75,7 @@ def methods_of(app: str, owner: str = "") -> dict[str, list[tuple[str, str]]]:
 
 def prompt(app: str) -> str:
     """The system's part of a prompt with that application in front."""
-    return str(render_paper("t", app, [], NOTHING, None)[0]["content"])
+    return str(render_published("t", app, [], NOTHING, None)[0]["content"])
 
 
 def prompt_shows(app: str, functions: Functions) -> None:

@@ -10,7 +10,8 @@ from actors.desktop.pool.pool import Pool
 from actors.desktop.seat_config import SeatConfig
 from apis.actions.spaces import ActionSpace
 from apis.observation import Observation
-from apis.prompts.compact import Form, Turn
+from apis.prompts import Form
+from apis.prompts.text import Turn
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 

@@ -11,12 +11,13 @@ import pytest
 from apis.actions.gui import Exit, line
 from apis.guest.addresses import address
 from apis.observation import Observation, from_guest
-from apis.prompts.compact import Turn, element_names
+from apis.prompts.names import element_names
+from apis.prompts.text import Turn
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
+from apis.tasks.data_url import data_of
 from apis.tasks.families.calc import calc_oracle, sheet_from_note
 from apis.tasks.families.calc.common import CALC, SheetGoal
-from apis.tasks.osworld import data_of
 from apis.tasks.verify.verify import FileView, Sheet, Workbook, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from apis.actions.gui import Action, Exit, Hotkey, Tool, Type, Wait, line
-from apis.plans.action import SETUP_MS, Call, setup
-from apis.prompts.compact import Turn
+from apis.plans.action import Call
+from apis.plans.setup import SETUP_MS, setup
+from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families import code_extension_oracle
+from apis.tasks.families.code import code_extension
 from apis.tasks.families.code.code_extension import listed, packed
 from apis.tasks.verify import static
 from apis.tasks.verify.verify import FileView, verify
@@ -96,14 +97,14 @@ def test_an_answer_about_another_extension_does_not_end_the_task(route: str) -> 
     for seed in range(20):
         task_id = f"code_extension/train/{seed}"
         goal, name = tasks.goal(task_id), f"{tasks.goal(task_id).kind}_extension"
-        asked = code_extension_oracle.wish(goal)
+        asked = code_extension.wish(goal)
         history = [
             Turn("", line(Tool(owner="CodeTools", name=name, arguments={"extension_id": "fox"})), result)
             for result in ("Failed: extension_id: fox is not installed; there are: a.b", "a.fox 1.0.0 is installed")
         ]
         look = window_of(goal).look()
         assert not isinstance(moved(task_id, look, history, route), Exit)
-        done = Turn("", line(asked), f"{goal.wanted} 1.0.0 {code_extension_oracle.DONE[goal.kind][0]}")
+        done = Turn("", line(asked), f"{goal.wanted} 1.0.0 {code_extension.DONE[goal.kind][0]}")
         assert moved(task_id, look, [*history, done], route) == Exit(success=True)
 
 

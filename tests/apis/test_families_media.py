@@ -9,11 +9,11 @@ import pytest
 from apis.actions.gui import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Tool, Type, Wait, line
 from apis.observation import Observation, from_guest
 from apis.plans.action import Call, plan
-from apis.prompts.compact import Turn, element_names
+from apis.prompts.names import element_names
+from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families import vlc_setting_oracle
 from apis.tasks.families.chromium import web_bookmark_oracle
-from apis.tasks.families.vlc import music
+from apis.tasks.families.vlc import music, vlc_setting
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, moved
 
@@ -133,12 +133,12 @@ def test_a_setting_is_confirmed_by_the_step_that_types_it() -> None:
     for seed in range(12):
         task_id = f"vlc_setting/train/{seed}"
         goal = tasks.goal(task_id)
-        tab, named = vlc_setting_oracle.PLACES[goal.kind]
+        tab, named = vlc_setting.PLACES[goal.kind]
         assert moved(task_id, player(()), [], "gui") == Hotkey(keys=("ctrl", "p"))
-        preferences = player((), vlc_setting_oracle.DIALOG, ("check-box", tab, ""))
+        preferences = player((), vlc_setting.DIALOG, ("check-box", tab, ""))
         chosen = moved(task_id, preferences, [], "gui")
         assert element_names(preferences)[chosen.coordinates].label == tab  # type: ignore[attr-defined]
-        typed = moved(task_id, player((), vlc_setting_oracle.DIALOG, ("text", named, "")), [], "gui")
+        typed = moved(task_id, player((), vlc_setting.DIALOG, ("text", named, "")), [], "gui")
         assert isinstance(typed, Type)
         assert typed.enter
         assert moved(task_id, player(()), [turn(typed)], "gui") == Exit(success=True)

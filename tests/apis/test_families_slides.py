@@ -12,11 +12,13 @@ import pytest
 from apis.actions.grammar import parse
 from apis.actions.gui import Action, Exit, Type, line
 from apis.observation import Observation, from_guest
-from apis.prompts.compact import COMPACT_TEXT, Turn, element_names, escaped, window_names
+from apis.prompts.compact import COMPACT_TEXT
+from apis.prompts.names import element_names, window_names
+from apis.prompts.text import Turn, escaped
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
+from apis.tasks.data_url import data_of
 from apis.tasks.families.impress.common import IMPRESS, KINDS, DeckGoal, Texts, of_deck
-from apis.tasks.osworld import data_of
 from apis.tasks.verify.verify import Box, Deck, FileView, Slide, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts

@@ -11,7 +11,8 @@ import pytest
 from apis.actions.gui import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Type, line
 from apis.apps.catalogue import call
 from apis.observation import Observation, Window, from_guest
-from apis.prompts.compact import Turn, element_names
+from apis.prompts.names import element_names
+from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.writer import writer_look, writer_oracle
 from apis.tasks.families.writer.common import WRITER, PaperGoal

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from actors.cluster.commands.parse import verdict
 from apis.actions.grammar import MAX_ANSWER, Refusal, parse
 from apis.actions.gui import (
     GUI,
@@ -26,7 +27,6 @@ from apis.actions.gui import (
 )
 from apis.applications import APP_NAMES
 from apis.functions.keys import KEYS
-from apis.parse import verdict
 
 ELEMENTS = {"e1": None, "e2": None}
 WINDOWS = {"w1": 7, "0x00000007": 7}

@@ -22,7 +22,7 @@ from apis.apps.check.odp import DeckFile
 from apis.apps.impress.cases import SOUND, TABLE
 from apis.documents.odp import make_odp
 from apis.observation import Element, Observation, from_guest
-from apis.plans.action import setup
+from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
 from tests.folders import desk_folder
 

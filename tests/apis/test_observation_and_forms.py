@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from apis.actions.grammar import Refusal, parse
 from apis.observation import MAX_ELEMENTS, MAX_TEXT, MAX_WINDOWS, Observation, from_guest
-from apis.prompts.compact import Turn, around, element_names, escaped, place, render_compact, render_paper, window_names
+from apis.prompts.compact import around, render_compact
+from apis.prompts.names import element_names, place, window_names
+from apis.prompts.published import render_published
+from apis.prompts.text import Turn, escaped
 from runtime.errors import ProtocolError
 
 STATES = ["sen"]
@@ -89,14 +92,14 @@ def test_a_refusal_stands_in_the_very_next_prompt() -> None:
     assert isinstance(refusal, Refusal)
     history = [Turn("Agent.clik(e1)", None, refusal.reason)]
     assert render_compact("Go", history, observation, refusal.reason).endswith(f"last: {refusal.reason}")
-    messages = render_paper("Go", observation.app, history, observation, refusal.reason)
+    messages = render_published("Go", observation.app, history, observation, refusal.reason)
     assert messages[-1]["content"].endswith(f"* Previous Action Result: {refusal.reason}")
 
 
 def test_the_paper_form_is_as_published() -> None:
     observation = from_guest(FRAME)
     history = [Turn("<think>a</think>\n```python\nAgent.wait()\n```", "Agent.wait()", "Wait Success")]
-    system, omitted, answer, now = render_paper("Rename it", "file_manager", history, observation, "Wait Success")
+    system, omitted, answer, now = render_published("Rename it", "file_manager", history, observation, "Wait Success")
     assert system["content"].endswith("**IMPORTANT** You are asked to complete the following task: Rename it")
     assert "def click(coordinates: List, num_clicks: int = 1, button_type: str = 'left'):" in system["content"]
     assert omitted["content"] == "**Environment State (Omitted)**\nPrevious Action Result: None"
@@ -162,7 +165,7 @@ def test_what_is_not_listed_is_said() -> None:
     assert "\nmore: 10 not listed\nlast:" in render_compact("Go", [], from_guest(frame), None)
     told = render_compact("Go", [], from_guest(frame | {"beyond": 3, "cut": True}), None)
     assert "\nmore: 3 out of view, 10 not listed, some not read\nlast:" in told
-    paper = render_paper("Go", "vlc", [], from_guest(frame | {"beyond": 3}), None)[-1]["content"]
+    paper = render_published("Go", "vlc", [], from_guest(frame | {"beyond": 3}), None)[-1]["content"]
     assert "\nmore: 3 out of view\n" in paper
     assert "more:" not in render_compact("Go", [], from_guest(FRAME), None)
 
@@ -174,10 +177,10 @@ def test_a_window_of_which_nothing_is_read_says_what_works_there() -> None:
     assert "front: this file dialog can't be read: press ctrl, a, then type a path, then press alt, s" in told
     late = from_guest({"windows": windows, "elements": [], "cut": True})
     assert late.unread == "the window in front did not answer in time: Agent.wait, then look again"
-    assert "front: the window in front" in render_paper("Go", "vlc", [], late, None)[-1]["content"]
+    assert "front: the window in front" in render_published("Go", "vlc", [], late, None)[-1]["content"]
     minimised = from_guest({"windows": [window(1, "U") | {"minimised": True}], "elements": []})
     assert "w1 U (minimised)\nlast:" in render_compact("Go", [], minimised, None)
-    assert "U (minimised)\n" in render_paper("Go", "vlc", [], minimised, None)[-1]["content"]
+    assert "U (minimised)\n" in render_published("Go", "vlc", [], minimised, None)[-1]["content"]
 
 
 @given(st.text(max_size=300), st.integers(-1, 300))
@@ -206,7 +209,7 @@ def test_what_the_guest_says_is_cut_and_escaped() -> None:
     assert len(prompt) < 15_000
     assert prompt.replace("\n", "").isprintable()
     assert sum(text.startswith("last:") for text in prompt.splitlines()) == 1
-    paper = render_paper(nasty, "vlc", [], observation, nasty)[-1]["content"]
+    paper = render_published(nasty, "vlc", [], observation, nasty)[-1]["content"]
     assert paper.replace("\n", "").replace("\t", "").isprintable()
 
 

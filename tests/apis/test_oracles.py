@@ -5,7 +5,8 @@ import pytest
 from apis.actions.grammar import parse
 from apis.actions.gui import Action, Quote, SwitchWindow, Type, line
 from apis.observation import Observation, from_guest
-from apis.prompts.compact import Turn, element_names, window_names
+from apis.prompts.names import element_names, window_names
+from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.editor import editor_find, text_editor
 from apis.tasks.families.files import file_manager, files_move

@@ -7,7 +7,7 @@ from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool.pool import Pool
 from actors.replay.messages import Reservation
 from apis.observation import Observation
-from apis.prompts.compact import Turn
+from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer

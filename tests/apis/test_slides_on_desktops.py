@@ -10,7 +10,8 @@ from actors.desktop.answers import Answer, Prompt
 from actors.desktop.player import Player
 from actors.desktop.pool.pool import Pool
 from apis.observation import Observation
-from apis.prompts.compact import Turn, element_names
+from apis.prompts.names import element_names
+from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.impress.common import of_deck
 from tests.apis.plays import oracle_solves

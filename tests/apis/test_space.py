@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.cluster.commands.parse import verdict
 from apis.actions.grammar import Refusal, parse
 from apis.actions.gui import Action, functions_for, line
 from apis.actions.spaces import MOUSE_AND_KEYBOARD, SPACES, ActionSpace, allows, routes_in
@@ -15,11 +16,14 @@ from apis.applications import APP_NAMES
 from apis.apps.catalogue import TOOLS
 from apis.apps.catalogue import call as tool
 from apis.observation import Observation, from_guest
-from apis.parse import verdict
-from apis.prompts.compact import Turn, compact_system, element_names, render_compact, render_paper, window_names
+from apis.prompts.compact import render_compact
+from apis.prompts.names import element_names, window_names
+from apis.prompts.published import render_published
+from apis.prompts.system import compact_system
+from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.calc.common import SheetGoal
-from apis.tasks.oracles import NOT_HERE, mixed, with_mixed
+from apis.tasks.oracle import NOT_HERE, mixed, with_mixed
 from apis.tasks.words import TRAIN
 from runtime.errors import ConfigError
 
@@ -54,7 +58,7 @@ def test_the_spaces_share_what_is_neither_gui_nor_function(app: str) -> None:
 @given(apps, spaces)
 def test_both_prompts_list_exactly_the_functions_of_the_space(app: str, space: ActionSpace) -> None:
     observation = from_guest({"windows": [], "elements": []})
-    paper = render_paper("Go", app, [], observation, None, space=space)[0]["content"]
+    paper = render_published("Go", app, [], observation, None, space=space)[0]["content"]
     for prompt in (compact_system(app, space), paper):
         found, owner = set(), ""
         for text in prompt.splitlines():

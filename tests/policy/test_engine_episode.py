@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from apis.observation import Element, Observation, Window
-from apis.prompts.compact import Turn, render_compact
+from apis.prompts.compact import render_compact
+from apis.prompts.text import Turn
 from apis.tasks.registry import task
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer

@@ -19,8 +19,10 @@ from actors.desktop.link import GuestLink
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.observation import Observation, from_guest
-from apis.plans.action import Call, setup
-from apis.tasks.family import DOCUMENTS, data_url
+from apis.plans.action import Call
+from apis.plans.setup import setup
+from apis.tasks.data_url import data_url
+from apis.tasks.family import DOCUMENTS
 from apis.tasks.osworld import (
     CommandParameters,
     Download,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from apis.applications import ALIASES, APP_NAMES
+
+if TYPE_CHECKING:
+    from apis.actions.spaces import ActionSpace
 
 SUMMARY = "parse a model's answer"
 DESCRIPTION = (
@@ -36,7 +40,6 @@ def main(args: argparse.Namespace) -> int:
 
     from actors.cluster import output
     from actors.cluster.config.suggest import hint
-    from apis.parse import verdict
     from runtime.errors import ConfigError
 
     app = ALIASES.get(args.app, args.app)
@@ -52,3 +55,22 @@ def main(args: argparse.Namespace) -> int:
     else:
         output.line(f"refused: {found['reason']}")
     return 0 if accepted else 2
+
+
+def verdict(answer: str, app: str, space: ActionSpace = "both") -> dict[str, Any]:
+    """What `answer`, given while `app` is active by an agent with the actions of `space`, comes to.
+
+    `{"verdict": "action"|"refused", "action": {...}|None, "reason": str|None}`.
+    Element and window names are taken as they stand: there is no observation to look them up in.
+    Raises KeyError when `app` is no application of `APP_NAMES`.
+    """
+    import msgspec
+
+    from apis.actions.grammar import Refusal, parse
+
+    if app not in APP_NAMES:
+        raise KeyError(app)
+    result = parse(answer, app, space=space)
+    if isinstance(result, Refusal):
+        return {"verdict": "refused", "action": None, "reason": result.reason}
+    return {"verdict": "action", "action": msgspec.json.decode(msgspec.json.encode(result)), "reason": None}

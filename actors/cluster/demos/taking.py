@@ -24,7 +24,7 @@ from actors.replay.demos.demo_files import Header
 from actors.replay.ledger import demo_import
 from actors.replay.ledger.store import Ledger
 from apis.actions.spaces import SPACES
-from apis.prompts.compact import FORMS
+from apis.prompts import FORMS
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.storage.segments import SegmentStore
 

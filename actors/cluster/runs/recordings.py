@@ -22,7 +22,7 @@ from actors.replay.demos.demo_files import Header
 from actors.replay.ledger.demo_import import refuse_foreign
 from apis.actions.spaces import SPACES
 from apis.observation import OBSERVATION_VERSION
-from apis.prompts.compact import FORMS
+from apis.prompts import FORMS
 from runtime.errors import ConfigError, StoreError
 
 SUFFIXES = (".jsonl", ".parquet")

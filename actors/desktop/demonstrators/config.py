@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
-from apis.prompts.compact import Form
+from apis.prompts import Form
 from runtime.errors import ConfigError
 from runtime.settings import Section, key
 from runtime.urls import refuse_bad_url

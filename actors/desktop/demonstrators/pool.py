@@ -24,9 +24,12 @@ from apis.actions.gui import Exit, line
 from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.observation import Observation
-from apis.prompts.compact import Turn, compact_system, render_compact, render_paper
+from apis.prompts.compact import render_compact
+from apis.prompts.published import render_published
+from apis.prompts.system import compact_system
+from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.oracles import Oracle
+from apis.tasks.oracle import Oracle
 from policy.tokenizer import Tokenizer
 
 MIXED = "mixed"  # the ledger's word for an attempt in which everybody takes steps
@@ -178,7 +181,7 @@ class _EndpointVoice:
     async def say(self, asked: Question) -> Said:
         observation, history = asked.observation, self._remembered(asked.history)
         if self._member.format == "published":
-            messages = render_paper(
+            messages = render_published(
                 self._instruction, observation.app, history, observation, asked.last, space=self._space
             )
         else:

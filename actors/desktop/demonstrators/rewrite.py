@@ -13,8 +13,9 @@ from apis.actions.grammar import MAX_READ, Refusal, parse
 from apis.actions.gui import Action, Click, DragAndDrop, Place, Scroll, SwitchWindow, Type, line
 from apis.actions.reasoning import spoken
 from apis.observation import Observation
-from apis.prompts.compact import element_names, escaped, window_names
-from apis.tasks.oracles import on_screen
+from apis.prompts.names import element_names, window_names
+from apis.prompts.text import escaped
+from apis.tasks.view import on_screen
 
 MAX_THOUGHT = 120  # characters kept of what it thought
 MAX_REFUSED = 400  # and of an answer that is no action

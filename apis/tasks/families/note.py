@@ -6,7 +6,8 @@ Invariant: what the note says is acted on only after it was quoted, since the no
 from __future__ import annotations
 
 from apis.actions.gui import Quote, line
-from apis.tasks.oracles import Move, View, keys, pointed, switch
+from apis.tasks.oracle import keys, pointed, switch
+from apis.tasks.view import Move, View
 
 EDITOR = "text_editor"
 

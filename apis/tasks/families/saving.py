@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from apis.actions.gui import Exit, Hotkey, Tool, Wait, line
-from apis.tasks.oracles import Move, View, click
+from apis.tasks.oracle import click
+from apis.tasks.view import Move, View
 
 SAVE = Hotkey(keys=("ctrl", "s"))
 _HARMLESS = (line(Wait()), line(Hotkey(keys=("esc",))))

@@ -6,8 +6,9 @@ a HOME would show.
 
 from __future__ import annotations
 
+from apis.tasks.data_url import data_of
 from apis.tasks.family import Files
-from apis.tasks.osworld import Download, Task, data_of, in_home
+from apis.tasks.osworld import Download, Task, in_home
 from apis.tasks.verify.verify import FileView, Read
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from actors.cluster import output
 from actors.cluster.config import models
 from apis.observation import MAX_TEXT, from_guest
-from apis.prompts.compact import render_compact, render_paper
+from apis.prompts.compact import render_compact
+from apis.prompts.published import render_published
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ProtocolError
 from runtime.logs.writer import bounded
@@ -56,7 +57,7 @@ def test_prompts_hold_guest_text_on_one_line_and_cut(kind: str):
     assert harmless(compact, lines=True)
     assert len(compact.split("\n")) == len(plain.split("\n"))
     assert len(compact) < 4000
-    paper = "".join(message["content"] for message in render_paper("do it", "", [], observation, TEXTS[kind]))
+    paper = "".join(message["content"] for message in render_published("do it", "", [], observation, TEXTS[kind]))
     assert harmless(paper.replace("\t", " "), lines=True)
     assert len(paper) < 30_000
 

@@ -22,7 +22,7 @@ from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.wire import Frame
 from apis.observation import Observation, from_guest
-from apis.plans.action import setup
+from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Step, Task
 from apis.tasks.verify.verify import Wanted
 

@@ -25,7 +25,8 @@ from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.actions.grammar import Refusal, parse
 from apis.observation import Observation, from_guest
-from apis.prompts.compact import Turn, element_names, window_names
+from apis.prompts.names import element_names, window_names
+from apis.prompts.text import Turn
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
 

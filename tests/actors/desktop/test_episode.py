@@ -23,7 +23,7 @@ from actors.desktop.stages import Stage, StageClock
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
 from apis.observation import Observation
-from apis.prompts.compact import Turn
+from apis.prompts.text import Turn
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.storage.segments import SegmentStore, read_blob

@@ -28,7 +28,7 @@ from actors.desktop.seat_config import SeatConfig
 from actors.errors import DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
-from apis.prompts.compact import Turn
+from apis.prompts.text import Turn
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import Wanted
 from runtime.storage.segments import SegmentStore

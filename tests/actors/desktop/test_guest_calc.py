@@ -10,7 +10,8 @@ import pytest
 from apis.actions.gui import Type
 from apis.observation import Element
 from apis.plans.action import plan
-from apis.prompts.compact import element_names, render_compact
+from apis.prompts.compact import render_compact
+from apis.prompts.names import element_names
 from apis.tasks.osworld import Open, OpenParameters
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")

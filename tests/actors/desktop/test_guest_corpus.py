@@ -16,7 +16,7 @@ import pytest_asyncio
 from actors.cluster.checks.apis.command import missing
 from apis.applications import OFFICE
 from apis.observation import Element, from_guest
-from apis.plans.action import CSV_FILTER
+from apis.plans.setup import CSV_FILTER
 from tests.actors.desktop.offices import Office, booted
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -17,7 +17,7 @@ from PIL import Image
 from apis.applications import OFFICE
 from apis.apps.check.picture import png
 from apis.observation import Observation, from_guest
-from apis.plans.action import setup
+from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
 from tests.actors.desktop.offices import Office, booted
 

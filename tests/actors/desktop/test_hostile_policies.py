@@ -29,7 +29,7 @@ from actors.desktop.seat_config import SeatConfig
 from actors.desktop.stages import Stage, StageClock
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
-from apis.prompts.compact import Turn
+from apis.prompts.text import Turn
 from runtime.storage.segments import SegmentStore
 from tests.heard import Heard
 

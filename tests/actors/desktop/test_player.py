@@ -14,7 +14,7 @@ from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool.pool import Pool
 from actors.errors import DesktopFault
 from apis.observation import Observation
-from apis.prompts.compact import Turn
+from apis.prompts.text import Turn
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import apis.guest
-from apis.tasks.families import code_extension_oracle
+from apis.tasks.families.code import code_extension
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_an_install_that_takes_too_long_is_not_said_to_have_failed(
         getattr(code.CodeTools(), call)(**arguments)
     said = str(late.value)
     assert "not installed" not in said
-    assert not any(end in said for ends in code_extension_oracle.DONE.values() for end in ends)
+    assert not any(end in said for ends in code_extension.DONE.values() for end in ends)
 
 
 def test_a_folder_that_was_deleted_can_still_be_taken_out_of_the_window(

@@ -31,7 +31,7 @@ from actors.desktop.providers.sandbox import shares
 from actors.desktop.seat_config import PromptConfig
 from actors.replay.messages import Reservation
 from apis.observation import Observation
-from apis.prompts.compact import Turn
+from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError

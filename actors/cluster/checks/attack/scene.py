@@ -13,7 +13,8 @@ from functools import cached_property
 
 from apis.tasks import programs
 from apis.tasks import registry as tasks
-from apis.tasks.family import Family, Files, Goal
+from apis.tasks.family import Family, Files
+from apis.tasks.goal import Goal
 from apis.tasks.osworld import Task
 from apis.tasks.verify import ends, static
 from apis.tasks.verify.allowed import REMOVE, May, collateral

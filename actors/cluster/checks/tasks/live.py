@@ -22,7 +22,7 @@ from actors.desktop.pool.pool import Pool
 from actors.desktop.providers.sandbox import shares
 from actors.desktop.seat_config import PromptConfig
 from apis.actions.spaces import ActionSpace, routes_in
-from apis.prompts.compact import Form
+from apis.prompts import Form
 from apis.tasks import registry as tasks
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError

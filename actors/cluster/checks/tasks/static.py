@@ -14,7 +14,7 @@ import msgspec
 
 from actors.cluster.config import suites
 from actors.cluster.config.suggest import hint
-from apis.plans.action import setup
+from apis.plans.setup import setup
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from random import Random
 
+from apis.actions.gui import Type
+from apis.apps.catalogue import call
 from apis.guest.addresses import address
-from apis.tasks.families import calc_column_oracle
+from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import Cell, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "calc_column"
@@ -49,10 +52,31 @@ def goal(random: Random, split: str) -> SheetGoal:
     )
 
 
+def by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard: Enter goes down to the next cell."""
+    goal = calc_oracle.goal_of(view)
+    first = view.find("table-cell", lambda e: e.name == goal.writes[0].cell)
+    if first is None or calc_oracle.wrong(view) != list(goal.writes):
+        return calc_oracle.by_gui(view)
+    text = "\n".join(write.text for write in goal.writes)
+    return f"{first} table-cell {goal.writes[0].cell} -> fill down", Type(coordinates=first, text=text, enter=True)
+
+
+def by_tools(view: View) -> Move:
+    """The next move with Calc's functions."""
+    goal = calc_oracle.goal_of(view)
+    if calc_oracle.wrong(view) != list(goal.writes):
+        return calc_oracle.by_tools(view)
+    data = [write.value for write in goal.writes]
+    column = goal.writes[0].cell[0]
+    filled = call("CalcTools", "set_column_values", column_name=column, data=data, start_index=1)
+    return f"column {column} from row 1 -> fill", filled
+
+
 FAMILY = of_sheets(
     NAME,
     goal,
-    routes={"gui": calc_column_oracle.by_gui, "api": calc_column_oracle.by_tools},
+    routes={"gui": by_gui, "api": by_tools},
     templates=TEMPLATES,
     trained=False,
 )

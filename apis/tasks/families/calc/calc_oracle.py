@@ -10,7 +10,8 @@ from apis.actions.gui import Click, SwitchWindow, Type, Wait
 from apis.apps.catalogue import call
 from apis.tasks.families.calc.common import CALC, SheetGoal, Write
 from apis.tasks.families.saving import Saving
-from apis.tasks.oracles import Move, View, click, keys
+from apis.tasks.oracle import click, keys
+from apis.tasks.view import Move, View
 
 NAME_BOX = "Name Box"
 SAVING = Saving(call("CalcTools", "save"), ("Agent.quote(", "Agent.switch_window(", "CalcTools.get_"))

@@ -10,23 +10,13 @@ from dataclasses import dataclass
 from random import Random
 
 from apis.documents.xlsx import MIME, cells, make_xlsx
-from apis.tasks.family import (
-    DOCUMENTS,
-    ITS_END,
-    Family,
-    Files,
-    Goal,
-    Templates,
-    all_of,
-    data_url,
-    in_osworld_form,
-    setup,
-    words_of,
-)
+from apis.tasks.data_url import data_url
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Templates, all_of, in_osworld_form, setup, words_of
+from apis.tasks.goal import Goal
 from apis.tasks.numbers import numbers
-from apis.tasks.oracles import Decide
 from apis.tasks.osworld import Download, DownloadParameters, Source, Step, Task
 from apis.tasks.verify.verify import FileView, Sheet, Workbook
+from apis.tasks.view import Decide
 from apis.tasks.words import words
 
 CALC = "libreoffice_calc"

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from random import Random
 
+from apis.actions.gui import Quote, line
 from apis.guest.addresses import address
-from apis.tasks.families import sheet_from_note_oracle
+from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
+from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "sheet_from_note"
+EDITOR = "text_editor"
 EDITOR = "text_editor"
 TEMPLATES = {
     "note": {
@@ -57,10 +60,28 @@ def goal(random: Random, split: str) -> SheetGoal:
     )
 
 
+def by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard."""
+    return _then(view, calc_oracle.by_gui)
+
+
+def by_tools(view: View) -> Move:
+    """The next move with Calc's functions where Calc has them."""
+    return _then(view, calc_oracle.by_tools)
+
+
+def _then(view: View, enter: Decide) -> Move:
+    quote = Quote(content=view.goal.wanted)
+    if not any(turn.line == line(quote) for turn in view.history):
+        move = calc_oracle.to_window(view, EDITOR) if view.observation.app != EDITOR else None
+        return move or ("the note -> keep it", quote)
+    return enter(view)
+
+
 FAMILY = of_sheets(
     NAME,
     goal,
-    routes={"gui": sheet_from_note_oracle.by_gui, "api": sheet_from_note_oracle.by_tools},
+    routes={"gui": by_gui, "api": by_tools},
     templates=TEMPLATES,
     apps=(CALC, EDITOR),
     opened=lambda made: (made.target, made.files[0][0]),

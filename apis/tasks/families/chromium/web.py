@@ -9,8 +9,10 @@ import html
 from collections.abc import Sequence
 
 from apis.applications import app_named
-from apis.tasks.family import DOCUMENTS, Goal, data_url
-from apis.tasks.oracles import Move, View, click
+from apis.tasks.data_url import data_url
+from apis.tasks.family import DOCUMENTS
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import click
 from apis.tasks.osworld import (
     HOME,
     ActivateWindow,
@@ -26,6 +28,7 @@ from apis.tasks.programs import BOOKMARKS
 from apis.tasks.verify import bookmarks
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import FileView
+from apis.tasks.view import Move, View
 
 CHROME = "google_chrome"
 TWIN = ".config/chromium/Default/EncryptedBookmarks2"  # Chromium writes it with the bookmarks

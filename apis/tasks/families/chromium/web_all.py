@@ -10,8 +10,9 @@ from random import Random
 from apis.actions.gui import Exit, Hotkey, Type, Wait
 from apis.tasks.families.chromium import web
 from apis.tasks.families.chromium.web_bookmark import of_bookmarks, pages
-from apis.tasks.family import Goal
-from apis.tasks.oracles import Move, View, pointed
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import pointed
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "web_all"

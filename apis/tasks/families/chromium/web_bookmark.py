@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from apis.tasks.families.chromium import web, web_bookmark_oracle
-from apis.tasks.family import ITS_END, Family, Files, Goal, Templates, in_osworld_form
-from apis.tasks.oracles import Decide
+from apis.tasks.family import ITS_END, Family, Files, Templates, in_osworld_form
+from apis.tasks.goal import Goal
 from apis.tasks.osworld import Evaluator, Task
 from apis.tasks.verify.verify import GUEST_HOME
+from apis.tasks.view import Decide
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "web_bookmark"

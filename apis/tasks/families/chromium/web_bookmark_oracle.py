@@ -8,7 +8,8 @@ from __future__ import annotations
 from apis.actions.gui import Exit, Wait
 from apis.apps.catalogue import call
 from apis.tasks.families.chromium import web
-from apis.tasks.oracles import Move, View, click, keys
+from apis.tasks.oracle import click, keys
+from apis.tasks.view import Move, View
 
 STAR, FILLED = "Bookmark this tab", "Edit bookmark for this tab"
 BOOKMARK = call("BrowserTools", "bookmark_page")

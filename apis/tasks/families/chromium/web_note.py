@@ -15,19 +15,11 @@ from apis.tasks.families.calc.common import Grid, table
 from apis.tasks.families.chromium import web
 from apis.tasks.families.editor.text_editor_oracle import UNSAVED
 from apis.tasks.families.note import EDITOR, noted
-from apis.tasks.family import (
-    DOCUMENTS,
-    ITS_END,
-    Family,
-    Files,
-    Goal,
-    exactly,
-    in_documents,
-    in_osworld_form,
-    setup,
-)
-from apis.tasks.oracles import Move, View, keys, pointed, switch
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, exactly, in_documents, in_osworld_form, setup
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import keys, pointed, switch
 from apis.tasks.osworld import Task
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "web_note"

@@ -10,7 +10,7 @@ from random import Random
 
 from apis.tasks.families.chromium import web_bookmark_oracle
 from apis.tasks.families.chromium.web_bookmark import asked, of_bookmarks, one_mark, pages
-from apis.tasks.family import Goal
+from apis.tasks.goal import Goal
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "web_tab"

@@ -13,7 +13,7 @@ from apis.actions.gui import Action, Hotkey, Wait, line
 from apis.applications import app_named
 from apis.apps.code.ranking import of_menu
 from apis.tasks.family import DOCUMENTS
-from apis.tasks.oracles import Move, View, click, keys
+from apis.tasks.oracle import click, keys
 from apis.tasks.osworld import (
     ActivateWindow,
     CommandParameters,
@@ -24,6 +24,7 @@ from apis.tasks.osworld import (
     Step,
     WindowParameters,
 )
+from apis.tasks.view import Move, View
 
 CODE = "code"
 SAVE = Hotkey(keys=("ctrl", "s"))

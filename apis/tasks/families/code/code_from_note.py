@@ -11,8 +11,9 @@ from apis.tasks.families.code import code_text_oracle
 from apis.tasks.families.code.code import CODE
 from apis.tasks.families.code.code_text import content, of_documents, texts
 from apis.tasks.families.note import EDITOR, noted, read
-from apis.tasks.family import Goal
-from apis.tasks.oracles import Decide, Move, View, switch
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import switch
+from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "code_from_note"

@@ -8,21 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
+from apis.tasks.data_url import data_url
 from apis.tasks.families.code import code, code_text_oracle
-from apis.tasks.family import (
-    DOCUMENTS,
-    ITS_END,
-    Family,
-    Files,
-    Goal,
-    Templates,
-    data_url,
-    exactly,
-    in_documents,
-    in_osworld_form,
-)
-from apis.tasks.oracles import Decide
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Templates, exactly, in_documents, in_osworld_form
+from apis.tasks.goal import Goal
 from apis.tasks.osworld import Open, OpenParameters, Source, Task
+from apis.tasks.view import Decide
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "code_text"

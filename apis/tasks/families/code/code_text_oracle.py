@@ -10,7 +10,8 @@ from apis.actions.gui import Click, Exit, Hotkey, Type, Wait
 from apis.apps.catalogue import call
 from apis.tasks.families.code import code
 from apis.tasks.families.code.code import Place
-from apis.tasks.oracles import Move, View, click, keys, pointed
+from apis.tasks.oracle import click, keys, pointed
+from apis.tasks.view import Move, View
 
 TO_END = Hotkey(keys=("ctrl", "end"))
 SELECT = Hotkey(keys=("shift", "end"))

@@ -8,8 +8,10 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Exit, Type
-from apis.tasks.family import DOCUMENTS, Goal, of_files
-from apis.tasks.oracles import Move, View, click, keys, pointed
+from apis.tasks.family import DOCUMENTS, of_files
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import click, keys, pointed
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "editor_copy"

@@ -7,7 +7,8 @@ unsaved changes.
 from __future__ import annotations
 
 from apis.actions.gui import Exit, Hotkey, Type
-from apis.tasks.oracles import Move, View, click, keys
+from apis.tasks.oracle import click, keys
+from apis.tasks.view import Move, View
 
 UNSAVED = "*"  # the title begins with it
 

@@ -9,17 +9,8 @@ from __future__ import annotations
 from random import Random
 
 from apis.tasks.families.files import file_manager_oracle
-from apis.tasks.family import (
-    DOCUMENTS,
-    ITS_END,
-    Family,
-    Files,
-    Goal,
-    exactly,
-    in_documents,
-    in_osworld_form,
-    setup,
-)
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, exactly, in_documents, in_osworld_form, setup
+from apis.tasks.goal import Goal
 from apis.tasks.osworld import Task
 from apis.tasks.verify.verify import FileView
 from apis.tasks.words import HELD_OUT, TRAIN, words

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from apis.actions.gui import Exit, Hotkey, Type, Wait, line
 from apis.tasks.families.files.folders import to_documents
-from apis.tasks.oracles import Move, View, click, keys
+from apis.tasks.oracle import click, keys
+from apis.tasks.view import Move, View
 
 NAME_DIALOGS = {"rename": "Rename File", "folder": "Creating New Folder"}
 ENTRY_OF_MENU = {"rename": ("Rename",), "delete": ("Delete", "Move to Trash")}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from random import Random
 
 from apis.tasks.families.files import files_move_oracle
-from apis.tasks.family import DOCUMENTS, Goal, of_files
+from apis.tasks.family import DOCUMENTS, of_files
+from apis.tasks.goal import Goal
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "files_move"

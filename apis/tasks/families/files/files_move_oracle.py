@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from apis.actions.gui import Click, Exit, Hotkey, Wait, line
 from apis.tasks.families.files.folders import DOCUMENTS, to_documents
-from apis.tasks.oracles import Move, View, click, keys, pointed
+from apis.tasks.oracle import click, keys, pointed
+from apis.tasks.view import Move, View
 
 CUT, PASTE = Hotkey(keys=("ctrl", "x")), Hotkey(keys=("ctrl", "v"))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from apis.actions.gui import Click
-from apis.tasks.oracles import Move, View, click, keys, pointed
+from apis.tasks.oracle import click, keys, pointed
+from apis.tasks.view import Move, View
 
 DOCUMENTS = "Documents"
 

@@ -11,8 +11,10 @@ from random import Random
 
 from apis.tasks.families.files import file_manager_oracle
 from apis.tasks.families.note import EDITOR, noted, read
-from apis.tasks.family import DOCUMENTS, Goal, of_files
-from apis.tasks.oracles import Move, View, switch
+from apis.tasks.family import DOCUMENTS, of_files
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import switch
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "note_to_files"

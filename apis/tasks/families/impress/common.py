@@ -11,22 +11,12 @@ from random import Random
 from typing import Final
 
 from apis.documents.odp import MIME, make_odp
-from apis.tasks.family import (
-    DOCUMENTS,
-    ITS_END,
-    Family,
-    Files,
-    Goal,
-    Templates,
-    all_of,
-    data_url,
-    in_osworld_form,
-    setup,
-    words_of,
-)
-from apis.tasks.oracles import Decide
+from apis.tasks.data_url import data_url
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Templates, all_of, in_osworld_form, setup, words_of
+from apis.tasks.goal import Goal
 from apis.tasks.osworld import Download, DownloadParameters, Source, Task
 from apis.tasks.verify.verify import Box, Deck, FileView, Slide
+from apis.tasks.view import Decide
 from apis.tasks.words import words
 
 IMPRESS = "libreoffice_impress"

@@ -12,7 +12,8 @@ from apis.actions.gui import Click, SwitchWindow, Type, Wait
 from apis.apps.catalogue import call
 from apis.tasks.families.impress.common import IMPRESS, DeckGoal, of_deck
 from apis.tasks.families.saving import Saving
-from apis.tasks.oracles import Move, View, click, keys
+from apis.tasks.oracle import click, keys
+from apis.tasks.view import Move, View
 
 SAVING = Saving(call("ImpressTools", "save"), ("Agent.switch_window(", "ImpressTools.go_to_slide", "ImpressTools.get_"))
 EMPTIED = Type(text="", overwrite=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from apis.apps.catalogue import call
 from apis.tasks.families.impress.slides_oracle import SAVING, blocked, current, goal_of, shown, told
-from apis.tasks.oracles import Decide, Move, View, click, keys
+from apis.tasks.oracle import click, keys
+from apis.tasks.view import Decide, Move, View
 
 BUTTONS = {"copy": "Duplicate Slide", "delete": "Delete Slide"}
 ENTRIES = {"start": "Slide to Start", "end": "Slide to End"}

@@ -6,7 +6,8 @@ Invariant: a command is typed only at an empty prompt, as far as the terminal's 
 from __future__ import annotations
 
 from apis.actions.gui import Action, Type, line
-from apis.tasks.oracles import Move, View, keys
+from apis.tasks.oracle import keys
+from apis.tasks.view import Move, View
 
 PROMPT = "$"
 FOLDER = "Documents"  # the shell starts in the folder above it

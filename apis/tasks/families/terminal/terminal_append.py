@@ -9,8 +9,9 @@ from random import Random
 
 from apis.actions.gui import Exit, Wait
 from apis.tasks.families.terminal.shell import PROMPT, at, enter, go_in, ran, screen
-from apis.tasks.family import TERMINAL, Goal, of_files
-from apis.tasks.oracles import Move, View
+from apis.tasks.family import TERMINAL, of_files
+from apis.tasks.goal import Goal
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "terminal_append"

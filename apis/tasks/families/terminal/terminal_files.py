@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.tasks.families import terminal_files_oracle
-from apis.tasks.family import TERMINAL, Goal, of_files
+from apis.actions.gui import Exit, Wait
+from apis.tasks.families.terminal.shell import PROMPT, at, enter, go_in, ran, screen
+from apis.tasks.family import TERMINAL, of_files
+from apis.tasks.goal import Goal
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "terminal_files"
@@ -151,11 +154,37 @@ def goal(random: Random, split: str) -> Goal:
     )
 
 
+def decide(view: View) -> Move:
+    """The next move."""
+    first = go_in(view)
+    command = _command(view)
+    if ran(view, command):
+        lines = screen(view)
+        return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
+    return first or enter(view, f"{PROMPT} -> {view.goal.kind} {view.goal.target or view.goal.wanted}", command)
+
+
+def _command(view: View) -> str:
+    goal = view.goal
+    old, new = at(view, goal.target), at(view, goal.wanted)
+    match goal.kind:
+        case "folder":
+            return f"mkdir {new}"
+        case "write":
+            return f"echo {goal.words[0]} > {new}"
+        case "rename":
+            return f"mv {old} {new}"
+        case "copy":
+            return f"cp {old} {new}"
+        case _:
+            return f"rm {old}"
+
+
 FAMILY = of_files(
     NAME,
     ("terminal",),
     goal,
     opened=lambda _: [TERMINAL],
-    decide=terminal_files_oracle.decide,
+    decide=decide,
     templates=TEMPLATES,
 )

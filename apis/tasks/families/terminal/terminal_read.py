@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.tasks.families import terminal_read_oracle
-from apis.tasks.family import TERMINAL, Goal, of_files
+from apis.actions.gui import Exit, Wait
+from apis.tasks.families.terminal.shell import PROMPT, at, enter, entered, go_in, output, ran, screen
+from apis.tasks.family import TERMINAL, of_files
+from apis.tasks.goal import Goal
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "terminal_read"
@@ -114,11 +117,41 @@ def _only(files: dict[str, str], random: Random) -> tuple[str, str]:
     return name, files[name].strip()
 
 
+def decide(view: View) -> Move:
+    """The next move."""
+    first = go_in(view)
+    if first:
+        return first
+    look = _look(view)
+    shown = output(view, look)
+    if shown is None:
+        if view.history and entered(view, look) and screen(view)[-1:] != [PROMPT]:
+            return "wait for the shell", Wait()
+        return enter(view, f"{PROMPT} -> look for {view.goal.target}", look)
+    if not shown:
+        return "nothing left -> done", Exit(success=True)
+    found = shown[0].strip()
+    act = f"rm {found}" if view.goal.kind == "holds" else f"mkdir {at(view, found)}"
+    if ran(view, act):
+        return "done", Exit(success=True)
+    return enter(view, f"terminal {found} -> {act.split(' ', maxsplit=1)[0]}", act)
+
+
+def _look(view: View) -> str:
+    match view.goal.kind:
+        case "says":
+            return f"cat {at(view, view.goal.target)}"
+        case "lists":
+            return f"ls {at(view, view.goal.target)}"
+        case _:
+            return f"grep -l {view.goal.target} {at(view, '*')}"
+
+
 FAMILY = of_files(
     NAME,
     ("terminal",),
     goal,
     opened=lambda _: [TERMINAL],
-    decide=terminal_read_oracle.decide,
+    decide=decide,
     templates=TEMPLATES,
 )

@@ -11,11 +11,13 @@ import wave
 from collections.abc import Sequence
 
 from apis.applications import app_named
-from apis.tasks.family import Goal, data_url
-from apis.tasks.oracles import Move, View, click, keys
+from apis.tasks.data_url import data_url
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import click, keys
 from apis.tasks.osworld import HOME, CommandParameters, Download, DownloadParameters, Launch, Source, Step
 from apis.tasks.verify.verify import FileView
 from apis.tasks.verify.vlc_files import written_playlist
+from apis.tasks.view import Move, View
 
 VLC = "vlc"
 FOLDER = "Music"

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from apis.tasks.families.vlc import music, vlc_playlist_oracle
-from apis.tasks.family import ITS_END, Family, Files, Goal, Templates, in_osworld_form
-from apis.tasks.oracles import Decide
+from apis.tasks.family import ITS_END, Family, Files, Templates, in_osworld_form
+from apis.tasks.goal import Goal
 from apis.tasks.osworld import Evaluator, Task
+from apis.tasks.view import Decide
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "vlc_playlist"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from apis.actions.gui import Exit, Hotkey, Type, Wait
 from apis.apps.catalogue import call
 from apis.tasks.families.vlc import music
-from apis.tasks.oracles import Decide, Move, View, keys, pointed
+from apis.tasks.oracle import keys, pointed
+from apis.tasks.view import Decide, Move, View
 
 OPEN_KEYS = Hotkey(keys=("ctrl", "o"))
 

@@ -9,7 +9,7 @@ from random import Random
 
 from apis.tasks.families.vlc import music, vlc_playlist_oracle
 from apis.tasks.families.vlc.vlc_playlist import of_playlists
-from apis.tasks.family import Goal
+from apis.tasks.goal import Goal
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "vlc_save"

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.tasks.families import vlc_setting_oracle
+from apis.actions.gui import Exit, Type, line
+from apis.apps.catalogue import call
 from apis.tasks.families.vlc import music
-from apis.tasks.families.vlc_setting_oracle import PLACES
-from apis.tasks.family import ITS_END, Family, Files, Goal, in_osworld_form
+from apis.tasks.family import ITS_END, Family, Files, in_osworld_form
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.verify.verify import FileView
 from apis.tasks.verify.vlc_files import written_settings
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
 NAME = "vlc_setting"
+DIALOG = "Simple Preferences"
+PLACES = {  # setting -> its tab in the preferences, and how its field is called there
+    "audio-language": ("Audio", "Preferred audio language:"),
+    "snapshot-prefix": ("Video", "Prefix"),
+    "sub-language": ("Subtitles / OSD", "Preferred subtitle language"),
+}
 SETTINGS = ".config/vlc/vlcrc"
 TEMPLATES = {
     "audio-language": {
@@ -88,6 +97,31 @@ def solved(made: Goal) -> Files:
     return {SETTINGS: FileView("file", written_settings(values).encode())}
 
 
+def by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard."""
+    tab, named = PLACES[view.goal.kind]
+    if view.title == DIALOG:
+        field = view.find("text", lambda element: element.name == named)
+        if field is not None:
+            typed = Type(coordinates=field, text=view.goal.wanted, overwrite=True, enter=True)
+            return pointed(view, field, view.goal.wanted), typed
+        chosen = view.find("check-box", lambda element: element.label == tab)
+        return click(view, chosen) if chosen is not None else music.shut(view)
+    if view.title in ("", music.OPEN, music.SAVE):
+        return music.shut(view)
+    if any(f"text={view.goal.wanted!r}" in (turn.line or "") for turn in view.history):
+        return "saved -> done", Exit(success=True)
+    return keys(f"{named} {view.goal.wanted} -> preferences", "ctrl", "p")
+
+
+def by_tools(view: View) -> Move:
+    """The next move with VLC's function."""
+    change = call("VLCTools", "set_settings", field=view.goal.kind, value=view.goal.wanted)
+    if any(turn.line == line(change) for turn in view.history):
+        return "set -> done", Exit(success=True)
+    return f"{view.goal.kind} -> {view.goal.wanted}", change
+
+
 FAMILY = Family(
     name=NAME,
     app=music.VLC,
@@ -95,7 +129,7 @@ FAMILY = Family(
     drawn=goal,
     built=task,
     solved=solved,
-    routes={"gui": vlc_setting_oracle.by_gui, "api": vlc_setting_oracle.by_tools},
+    routes={"gui": by_gui, "api": by_tools},
     templates=TEMPLATES,
     may=ITS_END,
 )

@@ -11,23 +11,13 @@ from dataclasses import dataclass
 from random import Random
 
 from apis.documents.docx import MIME, make_docx
+from apis.tasks.data_url import data_url
 from apis.tasks.families.calc import common as sheets
-from apis.tasks.family import (
-    DOCUMENTS,
-    ITS_END,
-    Family,
-    Files,
-    Goal,
-    Templates,
-    all_of,
-    data_url,
-    in_osworld_form,
-    setup,
-    words_of,
-)
-from apis.tasks.oracles import Decide
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Templates, all_of, in_osworld_form, setup, words_of
+from apis.tasks.goal import Goal
 from apis.tasks.osworld import Download, DownloadParameters, Source, Step, Task
 from apis.tasks.verify.verify import FileView, Paper, PaperParagraph, Span
+from apis.tasks.view import Decide
 from apis.tasks.words import words
 
 WRITER = "libreoffice_writer"

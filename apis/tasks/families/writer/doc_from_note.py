@@ -11,7 +11,7 @@ from random import Random
 from apis.tasks.families.note import EDITOR, noted, read
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import WRITER, PaperGoal, drawn, of_papers, plain
-from apis.tasks.oracles import Decide, Move, View
+from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "doc_from_note"

@@ -17,7 +17,8 @@ from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_word, table
 from apis.tasks.families.note import noted
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import WRITER, PaperGoal, drawn, of_papers, paper_goal, plain
-from apis.tasks.oracles import Decide, Move, View, pointed, switch
+from apis.tasks.oracle import pointed, switch
+from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "doc_from_sheet"

@@ -9,7 +9,7 @@ from random import Random
 
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import PaperGoal, drawn, of_papers, plain
-from apis.tasks.oracles import Move, View
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "writer_case"

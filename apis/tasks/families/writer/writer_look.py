@@ -12,7 +12,8 @@ from apis.apps.catalogue import call
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import Line, PaperGoal, drawn, of_papers, paper_goal
 from apis.tasks.numbers import number
-from apis.tasks.oracles import Move, View, click, pointed
+from apis.tasks.oracle import click, pointed
+from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "writer_look"

@@ -13,7 +13,8 @@ from apis.apps.catalogue import call
 from apis.tasks.families.calc.calc_oracle import to_window
 from apis.tasks.families.saving import Saving
 from apis.tasks.families.writer.common import WRITER, PaperGoal, paper_goal
-from apis.tasks.oracles import Decide, Move, View, keys, pointed
+from apis.tasks.oracle import keys, pointed
+from apis.tasks.view import Decide, Move, View
 
 SAVING = Saving(call("WriterTools", "save"), ("Agent.quote(", "Agent.switch_window("))
 

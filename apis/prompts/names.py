@@ -1,0 +1,59 @@
+"""The names that a compact prompt gives to elements and windows, and the places they stand for.
+
+Invariant: names are a function of the observation alone. Prompt, grammar and plan give an element the same name.
+"""
+
+from __future__ import annotations
+
+from apis.actions.gui import Place
+from apis.apps.calc.ranking import sheet_first
+from apis.apps.code.ranking import code_first
+from apis.apps.impress.ranking import slide_first
+from apis.apps.writer.ranking import paper_first
+from apis.observation import Element, Observation
+
+COMPACT_WINDOWS, COMPACT_ELEMENTS = 8, 60
+_FIRST = {
+    "libreoffice_calc": sheet_first,
+    "libreoffice_writer": paper_first,
+    "libreoffice_impress": slide_first,
+    "code": code_first,
+}  # what is worked with comes first
+
+
+def element_names(observation: Observation) -> dict[str, Element]:
+    """The elements a compact prompt lists, by the names it gives them, in its order.
+
+    Of several windows only the active one can be worked with, so elements known to belong to another are left out, and
+    so are disabled ones. A spreadsheet lists what is worked with before its menus, and of its tool bars a few buttons.
+    """
+    here = usable(observation)
+    return {f"e{n}": element for n, element in zip(range(1, COMPACT_ELEMENTS + 1), here, strict=False)}
+
+
+def usable(observation: Observation) -> list[Element]:
+    """What can be worked with, in the order of the compact form; where that is nothing, what stands behind it."""
+    active = observation.active
+    here = [
+        element
+        for element in observation.elements
+        if (element.window in (-1, active) or "behind" in element.states)
+        and ("sen" in element.states or not element.states)
+    ]
+    order = _FIRST.get(observation.app)
+    return here if order is None else order(here)
+
+
+def place(where: Place, observation: Observation) -> tuple[int, int]:
+    """Screen pixels of a place. Raises KeyError for an element that the observation does not list."""
+    if isinstance(where, str):
+        element = element_names(observation)[where]
+        return element.cx, element.cy
+    return where
+
+
+def window_names(observation: Observation) -> dict[str, int]:
+    """Window names, "w1" and the paper's hexadecimal ones, to X window numbers."""
+    numbers = [window.number for window in observation.windows]
+    named = {f"w{n}": number for n, number in enumerate(numbers[:COMPACT_WINDOWS], 1)}
+    return named | {f"0x{number:08x}": number for number in numbers}

@@ -1,0 +1,67 @@
+"""System messages: what a model is told of its task, the functions it may call and the form of its answer.
+
+Invariant: a message names only what the action space allows.
+"""
+
+from __future__ import annotations
+
+from apis.actions.gui import Function, functions_for
+from apis.actions.spaces import MEANING, ActionSpace
+from apis.prompts.text import MAX_TASK, escaped
+
+_SETUP = (
+    "You operate a computer desktop for its user. At every step you are shown the open windows, the accessibility tree "
+    "of the active application and the result of your previous action, and you answer with one action."
+)
+_PIXELS = "Coordinates are screen pixels; the tree lists the centre of every element."
+_MENUS = "Menus and dialogs appear in the next state; look before you go on."
+_POINTING = "Where a function wants coordinates give an element's name, for example Agent.click(e3)."
+_OF_THE_MOUSE = (_PIXELS, _MENUS, _POINTING)
+_END = "When the task is done call Agent.exit(success=True); if it can't be done, Agent.exit(success=False)."
+_NOTES = (
+    "Think inside <think></think>, then give one ```python block with exactly ONE line: a call of a listed function "
+    "with literal arguments. Nothing else is run.",
+    _PIXELS,
+    _MENUS,
+    _END,
+)
+_COMPACT_NOTES = (
+    "The state lists windows as w1, w2, ... and elements as e1, e2, ..., one a line: name, tag, text; a star marks "
+    "what is selected.",
+    _POINTING,
+    "Where a function wants a window give a window's name.",
+    "Answer with two lines: a few words of thought, then a call of a listed function with literal arguments.",
+    _END,
+)
+_ASK = "**IMPORTANT** You are asked to complete the following task: "
+
+
+def compact_system(app: str, space: ActionSpace = "both") -> str:
+    """What a model that was not trained on the compact form has to be told of it, with the functions of `app`."""
+    return f"{_SETUP}\n\n{_functions(app, space)}\n\n{_notes(_COMPACT_NOTES, space)}"
+
+
+def _notes(notes: tuple[str, ...], space: ActionSpace) -> str:
+    said = [note for note in notes if not (space == "api" and note in _OF_THE_MOUSE)]
+    said += [f"You have {MEANING[space]}."] * (space != "both")
+    return "Notes:\n" + "\n".join(f"- {note}" for note in said)
+
+
+def _functions(app: str, space: ActionSpace) -> str:
+    by_owner: dict[str, list[Function]] = {}
+    for function in functions_for(app, space).values():
+        by_owner.setdefault(function.owner, []).append(function)
+    blocks = ["You can call these functions:", "```python"]
+    for owner, functions in by_owner.items():
+        blocks.append(f"class {owner}:")
+        for function in functions:
+            blocks.append(f"    def {function.signature.removeprefix(owner + '.')}:")
+            blocks.append(f'        """{function.description}')
+            blocks += [f"        {p.name}: {p.meaning}" for p in function.params if p.meaning]
+            blocks.append('        """')
+    return "\n".join((*blocks, "```"))
+
+
+def published_system(app: str, space: ActionSpace, task: str) -> str:
+    """The system message of the published form: how to answer, the functions of `app`, and the task."""
+    return "\n\n".join((_SETUP, _functions(app, space), _notes(_NOTES, space), _ASK + escaped(task, MAX_TASK)))

@@ -1,0 +1,36 @@
+"""Text of the guest on its way into a prompt, and the earlier steps that a prompt repeats.
+
+Invariant: text from the guest is escaped and cut before a prompt holds it. It can neither forge a line of the prompt
+nor steer a terminal.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+import msgspec
+
+MAX_TASK = 2000
+ESCAPED_MAX = 20_000  # longer than any label, however it is escaped
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """An earlier step: the answer, the action's line (None when it was refused) and what came of it."""
+
+    answer: str
+    line: str | None
+    result: str
+
+
+def escaped(text: str, limit: int) -> str:
+    """`text` on one line of at most `limit` characters; what is not plain becomes \\n, \\x1b or \\u202e."""
+    shown = "".join(c if c == " " or _plain(c) else _escape(c) for c in text[: limit + 1])
+    return shown if len(shown) <= limit and len(text) <= limit else shown[: limit - 3] + "..."
+
+
+def _plain(char: str) -> bool:
+    return unicodedata.category(char)[0] not in "CZ"
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
