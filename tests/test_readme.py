@@ -33,8 +33,6 @@ TRACKED = tuple(
 )  # fmt: skip
 DOCUMENTS = [path for path in TRACKED if path.suffix == ".md"]
 PACKAGES = [path for path in DOCUMENTS if path.name == "README.md" and path != TOP]
-# Results say what was so at their commits: their commands and keys are those of then.
-OF_TODAY = [path for path in DOCUMENTS if ROOT / "deploy/results" not in path.parents]
 KEYS = {key.key for key in declared.of_deploy()}
 SECTIONS = {key.split(".")[0] for key in KEYS}
 LARGE = 12  # modules: a folder of as many has a README of its own
@@ -107,7 +105,7 @@ def said_key(span: str) -> str | None:
     return found[1] if found and found[1].split(".")[0] in SECTIONS and not ENDING.search(found[1]) else None
 
 
-@pytest.mark.parametrize("path", OF_TODAY, ids=named)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
 def test_keys_exist(path):
     said = [key for span in spans(path) if (key := said_key(span))]
     said += re.findall(r"--set ([a-z_.]+)=", path.read_text())
@@ -127,7 +125,7 @@ def blocks(path: Path, language: str) -> list[str]:
     return [body for found, body in FENCE.findall(path.read_text()) if found == language]
 
 
-@pytest.mark.parametrize("path", OF_TODAY, ids=named)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
 def test_commands_exist(path):
     for words in command_lines(path):
         _, rest = cli.build_parser().parse_known_args(words)
@@ -215,3 +213,25 @@ def test_a_stranger_finds_twenty_behaviours():
         said = {(above / span) for span in spans(page) for above in (page.parent, ROOT)}
         assert ROOT / file in said, f"{question}: {named(page)} does not name {file}"
         assert re.search(rf"\b(def|class) {function}\b", (ROOT / file).read_text()), f"{question}: no {function}"
+
+
+def column(path: Path, header: str, number: int = 0) -> set[str]:
+    """What stands in back-ticks in a column of the table below `header`."""
+    rows = path.read_text().split(f"{header}\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
+    return {span for row in rows for span in re.findall(r"`([^`]+)`", row.strip("|").split(" | ")[number])}
+
+
+def test_tables_are_whole():
+    assert column(ROOT / "deploy/README.md", "| bundled file | what it is |") == set(deploy_files.bundled())
+    invariants = {path.stem.removeprefix("test_") for path in (ROOT / "tests/invariants").glob("test_*.py")}
+    assert column(ROOT / "tests/README.md", "| invariant | says |") == invariants
+    said = " ".join(column(ROOT / "actors/cluster/README.md", "| command | what it does |"))
+    assert set(cli.COMMANDS) <= set(re.findall(r"[a-z]+", said))
+
+
+def test_events_are_declared():
+    source = "".join(path.read_text() for path in TRACKED if path.suffix == ".py" and "tests" not in path.parts)
+    events = set(re.findall(r'declare\w*\(\s*"(\w+)"', source))
+    said = column(ROOT / "actors/desktop/README.md", "| what | events |", 1)
+    assert len(said) > 10
+    assert said <= events
