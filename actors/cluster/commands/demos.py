@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--tasks", nargs="+", action="extend", default=[], metavar="ID", help="these tasks in place of a suite"
     )
     record.add_argument(
-        "--deploy", metavar="FILE", help="tasks, pool, strata, seats and seed of a deploy file in place of a suite"
+        "--deploy", metavar="FILE", help="all that a deploy file says of demonstrations, in place of a suite"
     )
     record.add_argument(
         "--set",

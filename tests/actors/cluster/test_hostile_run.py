@@ -50,7 +50,7 @@ def run(tmp_path: Path) -> Path:
     """A run folder as it lies on disk; no line of it was made harmless when it was written."""
     folder = tmp_path / "runs" / "evil"
     folder.mkdir(parents=True)
-    config = msgspec.structs.replace(settings(demos=1), demo_tasks=[NAME], tokenizer="t1", form="compact")
+    config = msgspec.structs.replace(settings(demos=1), demo_tasks=[NAME], tokenizer="t1", format="compact")
     play = Play(folder, config=config)
     play.do(demo_import.label)
     store = SegmentStore(folder / "segments", "seat")
