@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 
-class Level(StrEnum):
+class AdvantageLevel(StrEnum):
     """What a reward belongs to, and so what mean and deviation are taken over.
 
     Under `step` a malformed action of a successful trajectory counts as failed, and a long trajectory weighs more

@@ -20,7 +20,7 @@ class Clock(Protocol):
         ...
 
     def wall(self) -> float:
-        """Seconds since the epoch, for people alone: whoever sets the clock moves them."""
+        """Seconds since the epoch, for people alone: setting the clock moves them."""
         ...
 
     async def sleep(self, seconds: float) -> None:

@@ -66,7 +66,7 @@ class ControlServer:
 
 
 def query_status(run_dir: Path, timeout_s: float = 15.0) -> list[ActorStatus]:
-    """What every actor of the run in `run_dir` is doing. Raises ActorGone when nobody runs it."""
+    """What every actor of the run in `run_dir` is doing. Raises ActorGone when no process runs it."""
     body = bytearray()
     try:
         with connect_unix(run_dir.resolve() / SOCKET, timeout_s) as sock:

@@ -1,7 +1,7 @@
 """A disk that takes no more bytes.
 
-Invariant: a refusal is told once with its folder and what to do about it, and once when it is over. Whoever waits for
-the disk goes on by himself, and what he waits with is not lost.
+Invariant: a refusal is logged once with its folder and what to do about it, and once when it is over. A part that waits
+for the disk goes on by itself, and loses nothing.
 """
 
 from __future__ import annotations

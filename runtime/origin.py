@@ -1,8 +1,8 @@
 """Which code runs here.
 
-Invariant: `runtime`, `policy`, `apis` and `actors` come from one folder. A child host agrees with its parent on all
-of `runtime` and on each package's messages: both sides of the link speak through these files. The packages' names are
-common words, so another package of such a name is an error that names it.
+Invariant: `runtime`, `policy`, `apis` and `actors` come from one folder. A child host agrees with its parent on all of
+`runtime` and on each package's messages, because both sides of the link use them. The packages' names are common words,
+so another package of such a name is an error that names it.
 
 Other files are left out of the build on purpose. An edit in a working tree must not stop a run whose host restarts
 after it.

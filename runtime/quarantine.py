@@ -1,13 +1,13 @@
 """When a part that keeps failing (a task, a seat, a host, an image) is not used. Pure.
 
 Invariant: quarantine begins after `faults_in_a_row` faults of the part's own, with no outcome between them. While it
-lasts the part is used by one probe at a time, and only a probe that comes to an outcome, whatever that is, ends it.
+lasts the part is used by one probe at a time. Only a probe that comes to an outcome, good or bad, ends it.
 
 Transitions that are missing on purpose:
 - quarantined -> free by time: a probe has to look.
 - quarantined -> free by a use that began before: it says how the part was, not how it is.
 - probing -> free by any use but the probe, and probing -> probing: one answer is waited for, not several.
-- probing -> a longer wait by a fault of another part: it tells nothing of this part; the probe is tried again.
+- probing -> a longer wait by a fault of another part: it says nothing of this part. The probe is tried again.
 - free -> an empty streak but by an outcome: what a probe let back is quarantined again by its next fault.
 """
 

@@ -70,8 +70,8 @@ class ActorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One child process. `env` is added to this process's environment; `nice` is added to its niceness.
 
-    A child whose loop has not answered for `heartbeat_s` is named as a stall; one that has not for `silent_limit_s`
-    (stopped, or stuck in one call) is killed and started again.
+    A child whose loop has not answered for `heartbeat_s` is named as a stall. After `silent_limit_s` without an answer
+    it is killed and started again: it was stopped, or is stuck in one call.
     """
 
     name: str

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from runtime.logs.runtime_events import HOST_LAGS, STALL
-from runtime.waits import Wait, waits_now
+from runtime.waits import PendingWait, waits_now
 
 if TYPE_CHECKING:
     from runtime.hosts.inline import InlineHost
@@ -47,7 +47,7 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None
 
 
-def diagnose(now: float, waits: Iterable[tuple[int, Wait]], busy: Iterable[Busy]) -> list[Stall]:
+def diagnose(now: float, waits: Iterable[tuple[int, PendingWait]], busy: Iterable[Busy]) -> list[Stall]:
     """All stalls at `now`, longest first. Pure."""
     found = [
         Stall(

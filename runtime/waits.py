@@ -21,7 +21,7 @@ from runtime.logs.writer import current_trace
 MAX_WAITS = 100_000
 
 
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
+class PendingWait(msgspec.Struct, frozen=True, kw_only=True):
     """One wait under way. `since` and `deadline` are monotonic seconds."""
 
     who: str
@@ -32,11 +32,11 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None
 
 
-_waits: dict[int, Wait] = {}
+_waits: dict[int, PendingWait] = {}
 _ids = itertools.count()
 
 
-def waits_now() -> list[tuple[int, Wait]]:
+def waits_now() -> list[tuple[int, PendingWait]]:
     """The waits of this process with their ids, oldest first."""
     return list(_waits.items())
 
@@ -56,7 +56,7 @@ async def waiting(
     if len(_waits) >= MAX_WAITS:
         raise MailboxFull(f"{MAX_WAITS} waits are under way in this process")
     now, key = time.monotonic(), next(_ids)
-    _waits[key] = Wait(
+    _waits[key] = PendingWait(
         who=who,
         whom=whom,
         what=what,

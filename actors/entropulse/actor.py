@@ -1,4 +1,4 @@
-"""The supervisor of phases.
+"""The supervisor of the run's phases.
 
 Invariant: the supervisor holds no truth of its own. It reads the ledger's figures, asks the pure machine, and carries
 one decision out. After a kill, the same figures lead to the same decision.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from actors.entropulse import events
 from actors.entropulse.config import EntropulseSettings
-from actors.entropulse.decide import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Stay, Switch, decide
+from actors.entropulse.decide import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Remain, SwitchPhase, decide
 from actors.entropulse.kept_weights import PinnedFolders
 from actors.errors import LedgerError
 from actors.learner.messages import GetLearnerState, WriteWeights
@@ -69,7 +69,7 @@ class EntropulseActor(Actor):
         """Carry out one decision; whether the run is done."""
         decision = decide(figures, self.config)
         match decision:
-            case Switch(change=change):
+            case SwitchPhase(change=change):
                 self._doing = f"to {change.next.phase}: {change.cause}"
                 try:
                     await self.ctx.ref(self.config.replay).ask(change, timeout_s=ASK_S)
@@ -92,7 +92,7 @@ class EntropulseActor(Actor):
                         raise
                     # A resume abandoned the weights while they were pinned: decide anew.
                     self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
-            case Stay(waits_for=what):
+            case Remain(waits_for=what):
                 self._doing = f"{figures.phase.phase}: waits for {what}"
             case Finished():
                 self._doing = "finished"

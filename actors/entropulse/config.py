@@ -73,10 +73,10 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
     def rl_steps_in_all(self) -> int:
         """RL steps of the whole run. An arm without pulses gets `rl_steps_for_pulse` more in place of each.
 
-        A pulse's step costs no episodes and so a fraction of an RL step's processor time: at equal compute a pulse
-        stands for few RL steps. `restart` and `reference_reset` begin a new stay of RL at the same triggers: the one
-        with all that a pulse's end renews (reference, optimizer, warm-up of the rate), the other with a new reference
-        alone. `none` has one stay.
+        A pulse's step costs no episodes, so it takes a fraction of an RL step's processor time. At equal compute a
+        pulse stands for few RL steps. `restart` and `reference_reset` begin a new segment of RL at the same triggers.
+        `restart` renews all that a pulse's end renews: reference, optimizer, warm-up of the rate. `reference_reset`
+        renews the reference alone. `none` has one segment.
         """
         instead = 0 if self.pulse == "full" else self.pulses * (self.rl_steps_for_pulse or self.pulse_steps)
         return self.total_rl_steps and self.total_rl_steps + instead
@@ -88,7 +88,7 @@ class EvaluationConfig(Section, frozen=True, kw_only=True):
     A round beside training lacks its greedy twin where the supervisor was killed before it could open both.
 
     `rollout_share` is for users who want figures of a round soon: RL is delayed a little. With 0 a round takes only the
-    seats that RL leaves idle, as in a pulse. Where RL leaves none, rounds are played after it, and of the periodic ones
+    seats that RL leaves idle, as in a pulse. Where RL leaves none, rounds are played after it. Of the periodic rounds
     only as many are opened as engines have room for. SGLang holds one version, so it plays rounds while RL draws
     nothing, and the share stays 0.
     """

@@ -23,7 +23,7 @@ GREEDY = ".greedy"
 MOST_PINNED = 4  # weight versions that an engine keeps beside the newest; the last is left to rounds that must be
 
 
-class Switch(msgspec.Struct, frozen=True):
+class SwitchPhase(msgspec.Struct, frozen=True):
     """Commit this phase change."""
 
     change: SetPhase
@@ -43,7 +43,7 @@ class OpenRound(msgspec.Struct, frozen=True):
     least: int = 0
 
 
-class Stay(msgspec.Struct, frozen=True):
+class Remain(msgspec.Struct, frozen=True):
     """Nothing to do until the figures change; `waits_for` is for people."""
 
     waits_for: str
@@ -53,7 +53,7 @@ class Finished(msgspec.Struct, frozen=True):
     """The run is done."""
 
 
-Decision = Switch | OpenRound | Stay | Finished
+Decision = SwitchPhase | OpenRound | Remain | Finished
 
 
 def decide(figures: Figures, settings: EntropulseSettings) -> Decision:
@@ -76,10 +76,10 @@ def _demo(figures: Figures, settings: EntropulseSettings) -> Decision:
     evidence = {"demos": float(figures.demos), "attempts": float(figures.demo_attempts)}
     exhausted = figures.demo_attempts >= settings.demos.attempts
     if figures.demo_left:
-        return Stay(f"{figures.demo_left} attempts at demonstrations")
+        return Remain(f"{figures.demo_left} attempts at demonstrations")
     # With strata a task that was begun gets all its attempts, so the ledger says when the last one is over.
     if figures.demo_left is None and figures.demos < settings.demos.count and not exhausted:
-        return Stay(f"{settings.demos.count - figures.demos} demonstrations")
+        return Remain(f"{settings.demos.count - figures.demos} demonstrations")
     if settings.demos.count and not figures.demos:
         raise LedgerError(f"none of {figures.demo_attempts} demonstrations succeeded: there is nothing to learn from")
     cause = "demos_complete" if figures.demos >= settings.demos.count else "demos_exhausted"
@@ -93,21 +93,21 @@ def _demo(figures: Figures, settings: EntropulseSettings) -> Decision:
 
 def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, rounds: list[str]) -> Decision:
     if not _limit_reached(figures):
-        return Stay(f"steps {figures.phase_steps} of {figures.phase_limit}")
+        return Remain(f"steps {figures.phase_steps} of {figures.phase_limit}")
     if figures.checkpointed != figures.trained:
-        return Stay("a checkpoint of the last step")
+        return Remain("a checkpoint of the last step")
     evidence = {"steps": float(figures.phase_steps)}
     again = figures.phase.phase is Phase.BC and _resamplings(figures) < settings.demos.resample_rounds
     if again and (sometimes := _sometimes(figures)):
         return _switch(figures, Phase.DEMO, "resample", evidence | {"sometimes": float(sometimes)}, None)
     due = _next_round(figures, settings, rounds, exact=True)
-    if isinstance(due, Stay):  # training waits for no round: one without room is left out, and the switch says so
+    if isinstance(due, Remain):  # training waits for no round: one without room is left out, and the switch says so
         evidence["rounds_left_out"] = 1.0
     return due if isinstance(due, OpenRound) else _to_rl(figures, settings, cause, evidence)
 
 
 def _resamplings(figures: Figures) -> int:
-    """Rounds of resampling begun: stays among demonstrations but the first."""
+    """Rounds of resampling begun: segments of demonstrations but the first."""
     return max(0, figures.stays.get(Phase.DEMO, 0) - 1)
 
 
@@ -126,11 +126,11 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
     if config.max_unused_groups and figures.groups_wasted >= config.max_unused_groups:
         if pulse_can_follow:
             return _pulse(figures, settings, "no_signal", evidence)
-        # A stay without steps: the learner stands still while its final weights are evaluated.
+        # A segment without steps: the learner stands still while its final weights are evaluated.
         return _switch(figures, Phase.RL, "no_signal", evidence, 0)
     if _limit_reached(figures):
         if figures.checkpointed != figures.trained:
-            return Stay("a checkpoint of the last step")
+            return Remain("a checkpoint of the last step")
         if _pulses_left(figures, config) <= 0:  # a resume took them away
             return _to_rl(figures, settings, "counted", evidence)
         if not pulse_can_follow:
@@ -146,7 +146,7 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
         found = plateau(figures.train_success, figures.entropy, config)
         if found is not None:
             return _pulse(figures, settings, "plateau", evidence | found)
-    return Stay(f"RL steps {done} of {config.rl_steps_in_all}")
+    return Remain(f"RL steps {done} of {config.rl_steps_in_all}")
 
 
 def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
@@ -157,31 +157,32 @@ def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
     return config.pulses - begun
 
 
-def _pulse(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> Switch:
+def _pulse(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> SwitchPhase:
     if settings.entropulse.pulse == "full":
         return _switch(figures, Phase.PULSE, cause, evidence, settings.entropulse.pulse_steps)
-    # A new stay in RL is all that a reset is; what its first batch renews, the ledger's settings say.
+    # A reset is a new segment of RL and nothing else. The ledger's settings say what its first batch renews.
     return _to_rl(figures, settings, cause, evidence, resets=1)
 
 
 def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, float]) -> Decision:
     if _limit_reached(figures) and figures.phase_limit and figures.checkpointed != figures.trained:
-        return Stay("a checkpoint of the last step")
+        return Remain("a checkpoint of the last step")
     if figures.groups_leased:
-        return Stay("the step under way")
+        return Remain("the step under way")
     if (opening := _next_round(figures, settings, [FINAL], exact=True)) is not None:
         return opening
     left = [found.round for found in figures.evals if not found.closed]
     if left:
-        return Stay(f"evaluation {left[0]}")
+        return Remain(f"evaluation {left[0]}")
     cause = "counted" if figures.phase_limit else "finished"
     return _switch(figures, Phase.DONE, cause, evidence, None)
 
 
-def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exact: bool) -> OpenRound | Stay | None:
-    """The round that is due after `done` RL steps, from within the stay that made the last of them.
+def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exact: bool) -> OpenRound | Remain | None:
+    """The round that is due after `done` RL steps, from within the segment that made the last of them.
 
-    One that found no room until its stay was over is left out: what a later stay begins with are a pulse's weights.
+    A round that found no room until its segment was over is left out, because a later segment begins with a pulse's
+    weights.
     """
     every = settings.evaluation.interval
     due = done // every * every if every else 0
@@ -200,12 +201,12 @@ def _pinned(figures: Figures, settings: EntropulseSettings) -> set[Version]:
 
 def _next_round(
     figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool
-) -> OpenRound | Stay | None:
+) -> OpenRound | Remain | None:
     """The first of `names` (and of their greedy twins) that was not opened yet, once engines have room for it."""
     found = _unopened(figures, settings, names, exact=exact)
     pinned = _pinned(figures, settings)
     if found is not None and exact and figures.trained not in pinned and len(pinned) >= MOST_PINNED:
-        return Stay("an open evaluation round to close")
+        return Remain("an open evaluation round to close")
     return found
 
 
@@ -228,7 +229,7 @@ def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], 
 
 def _to_rl(
     figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float], *, resets: int = 0
-) -> Switch:
+) -> SwitchPhase:
     config = settings.entropulse
     counted = config.rl_steps_per_phase and _pulses_left(figures, config) > resets
     # What the total leaves is the ledger's to say: a step may be under way that these figures do not hold yet.
@@ -236,10 +237,10 @@ def _to_rl(
     return _switch(figures, Phase.RL, cause, evidence, steps)
 
 
-def _switch(figures: Figures, phase: Phase, cause: str, evidence: dict[str, float], steps: int | None) -> Switch:
+def _switch(figures: Figures, phase: Phase, cause: str, evidence: dict[str, float], steps: int | None) -> SwitchPhase:
     now = figures.phase
     after = PhaseRef(phase=phase, index=now.index + 1)
-    return Switch(SetPhase(expected=now, next=after, cause=cause, evidence=evidence, steps=steps))
+    return SwitchPhase(SetPhase(expected=now, next=after, cause=cause, evidence=evidence, steps=steps))
 
 
 def _limit_reached(figures: Figures) -> bool:

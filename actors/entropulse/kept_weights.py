@@ -18,7 +18,7 @@ from runtime.messaging.message import Version
 class PinnedFolders:
     """`<run_dir>/pinned/<version>`: links to the learner's exports, or copies across file systems.
 
-    `<run_dir>/kept/<version>` likewise, for those that stay after the run.
+    `<run_dir>/kept/<version>` likewise, for weights that stay after the run.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -65,7 +65,7 @@ class PinnedFolders:
         return _all_but(self._folder, needed)
 
     def release(self, version: Version) -> None:
-        """Delete a pinned version, once nobody serves it any more."""
+        """Delete a pinned version, once no engine serves it any more."""
         shutil.rmtree(self.location(version))
 
 

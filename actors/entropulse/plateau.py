@@ -1,24 +1,25 @@
 """Whether RL has nothing more to gain before a pulse: success has levelled off and entropy has fallen.
 
-Invariant: a function of the two curves alone, with the noise estimated from them; both facts must be shown against
-chance (`CONFIDENCE` at every step), and noise that goes on as it was, or success that still rises, shows neither.
+Invariant: a function of the two curves alone, with the noise estimated from them. Both facts must be shown against
+chance, at `CONFIDENCE` in every step. Noise that goes on as it was shows neither, and nor does success that still
+rises.
 
 The two hypotheses that must both be refuted at a step:
 
-- *still rising*: success gains `plateau_gain` or more per `window` steps. A line is fitted to the last steps (half of
-  the stay, from `window` to `FIT_MOST` windows); the upper confidence bound of its rise has to be below
-  `plateau_gain`. The slope's standard error is s / sqrt(sum (x - mean x)^2) with s^2 the residual variance, widened by
-  (1 + r) / (1 - r) for residuals that follow each other with lag-1 correlation r.
+- *still rising*: success gains `plateau_gain` or more per `window` steps. A line is fitted to the last half of the
+  phase segment, which counts from `window` to `FIT_MOST` windows. The upper confidence bound of its rise has to be
+  below `plateau_gain`. The slope's standard error is s / sqrt(sum (x - mean x)^2), with s^2 the residual variance. It
+  is widened by (1 + r) / (1 - r) for residuals with lag-1 correlation r.
 - *entropy has not fallen*: its level now is `entropy_share` of the first or more. Levels are means of ln entropy over
-  half a window at either end; their noise is half the variance of successive differences (von Neumann), which a slow
+  half a window at either end. Their noise is half the variance of successive differences (von Neumann), which a slow
   fall does not inflate.
 
-Hysteresis: a plateau begins when both are refuted and ends only when the fitted rise itself reaches `plateau_gain` or
-entropy returns to `LEAVE` times its threshold; it counts once it has held for `patience` steps.
+Hysteresis: a plateau begins when both are refuted. It ends only when the fitted rise itself reaches `plateau_gain`, or
+entropy returns to `LEAVE` times its threshold. It counts once it has held for `patience` steps.
 
-Looking at every step of a long stay multiplies the chances of an error, hence `CONFIDENCE`: where success gains exactly
-the margin for 180 steps, about 2 % of stays fire falsely (7 % with noise correlated by 0.3, and 14 % by 0.6, which a
-fit to 20 steps can't tell from a trend).
+A look at every step of a long segment multiplies the chances of an error, hence `CONFIDENCE`. Where success gains
+exactly the margin for 180 steps, about 2 % of segments fire falsely. With noise correlated by 0.3 these are 7 %. With
+0.6 they are 14 %, because a fit to 20 steps can't tell such noise from a trend.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _MOST_CORRELATED = 0.9
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """What one step's look at the curves found. Rises are shares per `window` steps, upper ones their bounds."""
 
-    steps: int  # of the stay
+    steps: int  # of the phase segment
     fitted: int  # steps that the line was fitted to
     rise: float
     rise_upper: float
@@ -71,7 +72,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 def plateau(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> dict[str, float] | None:
     """The evidence for a plateau now; None when there is none.
 
-    `success` (shares) and `entropy` (nats per token) hold one value per optimizer step of the stay, oldest first.
+    `success` (shares) and `entropy` (nats per token) hold one value per optimizer step of the segment, oldest first.
     """
     steps = min(len(success), len(entropy))
     held, last = 0, None
@@ -85,7 +86,9 @@ def plateau(success: Sequence[float], entropy: Sequence[float], config: Entropul
 
 
 def measured(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> dict[str, float]:
-    """What the last look found, plateau or not; of a stay too short for one the means of its first and second half."""
+    """What the last look found, plateau or not. A segment that is too short for a look gives the means of its two
+    halves.
+    """
     steps = min(len(success), len(entropy))
     if steps >= config.plateau_window:
         return _look(success[:steps], entropy[:steps], config).evidence() | _limits(config)

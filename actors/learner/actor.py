@@ -168,7 +168,7 @@ class LearnerActor(Actor):
             elif taken.checkpoint or taken.final:
                 await self._exports.on_disk(self._version)
             if taken.checkpoint or (taken.final and self._saved != self._version):
-                await self._checkpoint("stay over" if taken.checkpoint else "run over")
+                await self._checkpoint("phase over" if taken.checkpoint else "run over")
             await self._tell_samplers()  # one may have restarted, and nothing newer is coming soon
             return not taken.final
         waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
@@ -230,7 +230,7 @@ class LearnerActor(Actor):
         self._watch_skips(result)
         return result
 
-    def _plan(self, batch: Batch, version: Version) -> batches.Planned:
+    def _plan(self, batch: Batch, version: Version) -> batches.PlannedStep:
         began = time.perf_counter()
         found = payloads.read(self._folders.segments, batches.blobs(batch), batch.lease)
         read = time.perf_counter()

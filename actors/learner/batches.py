@@ -1,7 +1,7 @@
 """From a batch of the ledger to a plan for the rank.
 
-Invariant: the learner's input can't hold a fault: only committed trajectories and their stored steps get here, and
-every step of a group counts in its advantages and denominators. Pure: payloads come as decoded values.
+Invariant: the learner's input can't hold a fault, because only committed trajectories and their stored steps get here.
+Every step of a group counts in its advantages and denominators. Pure: payloads come as decoded values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from actors.learner.config import LearnerConfig
 from actors.learner.messages import StepPlan
 from actors.learner.schedule import learning_rate
 from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef
-from policy.advantage import Level, group_advantages, lean, step_rewards, trajectory_advantages
+from policy.advantage import AdvantageLevel, group_advantages, lean, step_rewards, trajectory_advantages
 from policy.errors import LearnerError
 from policy.packing import MicroBatch, PackedSample, group_weights, pack, sample_weights
 from runtime.messaging.message import BlobRef, Version
@@ -22,8 +22,10 @@ from runtime.messaging.message import BlobRef, Version
 Payloads = Mapping[BlobRef, StepPayload]
 
 
-class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan, the groups it leaves out because all their rewards are equal, and what can be said before it is done."""
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan, the groups it leaves out because all their rewards are equal, and the figures that are known before the
+    step.
+    """
 
     plan: StepPlan
     without_signal: list[str]
@@ -44,12 +46,12 @@ def plan(
     plan_id: str,
     version: Version,
     rehearsal: Sequence[list[MicroBatch]] = (),
-) -> Planned:
+) -> PlannedStep:
     """The step that makes `version`, with what is rehearsed in each of its optimizer steps.
 
-    A step of advantage 0 has no policy term whatever its tokens' ratios are, so without a KL term it is not computed.
-    It counts in every denominator, and not in the rank's figures.
-    Raises LearnerError for a batch nothing can be learned from.
+    A step of advantage 0 has no policy term, whatever its tokens' ratios are. Without a KL term it is not computed. It
+    counts in every denominator, and not in the rank's figures. Raises LearnerError for a batch nothing can be learned
+    from.
     """
     figures = {"stay_step": float(batch.stay_step)}
     rl = batch.phase.phase is Phase.RL
@@ -68,7 +70,7 @@ def plan(
         micro_batches, without_signal = _cross_entropy(batch.samples, payloads, config), []
     if not micro_batches:
         raise LearnerError(f"lease {batch.lease} ({batch.phase.phase}) holds nothing to learn from")
-    return Planned(
+    return PlannedStep(
         plan=StepPlan(
             plan_id=plan_id,
             kind="grpo" if rl else "cross_entropy",
@@ -92,7 +94,7 @@ def plan(
 
 
 def _rate(config: LearnerConfig, batch: Batch) -> float:
-    """The step's learning rate. A stay that goes on with an optimizer goes on with its rate, too."""
+    """The step's learning rate. A phase segment that goes on with an optimizer goes on with its rate, too."""
     joined, limit = batch.steps_joined, batch.stay_limit
     of_all = None if limit is None else joined + limit
     return learning_rate(config, batch.phase.phase, joined + batch.stay_step, of_all)
@@ -104,7 +106,7 @@ def _advantages(group: GroupRef, config: LearnerConfig) -> list[list[float]] | N
 
 
 def _standardised(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:
-    if config.rl.advantage is Level.TRAJECTORY:
+    if config.rl.advantage is AdvantageLevel.TRAJECTORY:
         return trajectory_advantages(
             [float(t.success) for t in group.trajectories],
             [len(t.steps) for t in group.trajectories],

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from policy.advantage import Level
+from policy.advantage import AdvantageLevel
 from policy.optim import OptimConfig
 from policy.packing import Aggregation
 from runtime.errors import ConfigError
@@ -45,8 +45,8 @@ class RlConfig(Section, frozen=True, kw_only=True):
         int, key("Takes this many optimizer steps on one batch, each over all of it.", ge=1, le=EPOCHS_MOST)
     ] = 1
     advantage: Annotated[
-        Level, key("Chooses what a reward belongs to: each step, or the whole trajectory.", advanced=True)
-    ] = Level.STEP
+        AdvantageLevel, key("Chooses what a reward belongs to: each step, or the whole trajectory.", advanced=True)
+    ] = AdvantageLevel.STEP
     advantage_std: Annotated[bool, key("Divides advantages by the group's standard deviation.", advanced=True)] = True
     negative_scale: Annotated[
         float,

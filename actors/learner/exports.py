@@ -1,8 +1,12 @@
 """The newest weights taken from the rank, and whether they lie on disk.
 
-Invariant: one export at a time, and a folder never holds other weights than its name says. What goes by collective is
-kept in the rank's memory and written once somebody needs the folder: an engine that starts or was in no group, an
-evaluation round, a checkpoint beside it, the end of the run.
+Invariant: one export runs at a time, and a folder never holds other weights than its name says.
+
+Weights that go by collective are kept in the rank's memory. They are written once a part needs the folder:
+- an engine that starts, or that was in no group,
+- an evaluation round,
+- a checkpoint beside it,
+- the end of the run.
 """
 
 from __future__ import annotations

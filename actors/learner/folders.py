@@ -1,7 +1,7 @@
 """Where a run keeps checkpoints and exported weights.
 
-Invariant: the newest of both always stay; what is removed is neither among the newest nor needed by an open
-evaluation round, so disk use is bounded by the settings.
+Invariant: the newest of both always stay, and so does what an open evaluation round needs. The rest is removed, so the
+settings bound the use of the disk.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def newest_known(
 ) -> tuple[Version, Path | None, str]:
     """The newest checkpoint with a digest in the ledger, and that digest; no folder where there is none.
 
-    `found` is newest first, and `digests` are the ledger's in the same order. A newer one without a digest was saved
-    by a learner that was killed before it could say so: its steps are trained again. Raises ConfigError where steps
+    `found` is newest first, and `digests` are the ledger's in the same order. A newer checkpoint without a digest is of
+    a learner that was killed before it could report it. Its steps are trained again. Raises ConfigError where steps
     were `trained` and the ledger has no digest of any checkpoint.
     """
     for (version, location), digest in zip(found, digests, strict=True):

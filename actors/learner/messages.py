@@ -8,6 +8,7 @@ from runtime.messaging.message import Message, Request, Value, Version
 
 __all__ = [
     "Broadcast",
+    "BroadcastPart",
     "Broadcasting",
     "ExportWeights",
     "GetLearnerState",
@@ -18,9 +19,8 @@ __all__ = [
     "ModelLoaded",
     "NoGroup",
     "PackedSample",
-    "Parcel",
-    "Part",
     "PassGroup",
+    "PlanFile",
     "SaveCheckpoint",
     "Saved",
     "StepPlan",
@@ -42,7 +42,7 @@ class StepResult(Message):
     t1: float
 
 
-class Parcel(Value):
+class PlanFile(Value):
     """A file that holds the micro-batches of a plan, msgpack-encoded."""
 
     location: str
@@ -56,7 +56,7 @@ class StepPlan(Request[StepResult]):
     plan_id: str
     kind: str  # "grpo" or "cross_entropy"
     version: Version  # the version this step makes: one step after the rank's
-    micro_batches: list[MicroBatch]  # none where a parcel holds them
+    micro_batches: list[MicroBatch]  # none where a file holds them
     lr: float
     rehearsal: list[list[MicroBatch]] = []  # of each optimizer step, exercises whose cross-entropy its loss includes
     fresh_optimizer: bool = False
@@ -68,7 +68,7 @@ class StepPlan(Request[StepResult]):
     importance_ratio: str = "direct"  # or "decoupled"
     tis_cap: float = 2.0
     epochs: int = 1  # optimizer steps, each over all micro-batches; together they make one version
-    parcel: Parcel | None = None
+    plan_file: PlanFile | None = None
 
 
 class ModelLoaded(Message):
@@ -142,7 +142,7 @@ class WriteWeights(Request[Weights]):
 # --- weights by collective -----------------------------------------------------------------------------------------
 
 
-class Part(Value):
+class BroadcastPart(Value):
     """What is sent at once: Hugging Face names, types without `torch.`, shapes."""
 
     names: list[str]
@@ -159,7 +159,7 @@ class Ticket(Message):
     rank: int  # the engine's first
     size: int  # of the group, the sender included
     backend: str  # gloo or nccl
-    parts: list[Part]  # in this order
+    parts: list[BroadcastPart]  # in this order
     unit: str  # "bucket": each part's bytes as one broadcast, or "tensor": one per tensor
     form_s: float  # after so long the sender gives up waiting for engines to join
     send_s: float  # after so long the sender gives up sending
@@ -173,7 +173,7 @@ class NoGroup(Message):
 
 
 class JoinGroup(Request[Ticket | NoGroup]):
-    """Told by a sampler whose engine can take `version` now; answered when the group is complete."""
+    """Asked by a sampler whose engine can take `version` now; answered when the group is complete."""
 
     version: Version
     sampler: str
@@ -181,7 +181,7 @@ class JoinGroup(Request[Ticket | NoGroup]):
 
 
 class PassGroup(Message):
-    """Told by a sampler that does not take `version` from a group: nobody needs to wait for it."""
+    """Said by a sampler that does not take `version` from a group, so the group does not wait for it."""
 
     version: Version
     sampler: str
@@ -191,7 +191,7 @@ class Broadcasting(Message):
     """The group's store listens, and the sender waits in it."""
 
     port: int
-    parts: list[Part]
+    parts: list[BroadcastPart]
     checksums: dict[str, str]
 
 

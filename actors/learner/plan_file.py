@@ -1,7 +1,7 @@
-"""Micro-batches that are too much for one message lie in a file beside the run until the rank has learned from them.
+"""Micro-batches that are too large for a message travel in a file beside the run.
 
-Invariant: what the rank reads is what was packed, or nothing (size and digest are in the plan); at most one such file
-lies there, and what a killed learner left is removed by the next one.
+Invariant: the rank reads exactly what was packed, or nothing, because size and digest are in the plan. At most one such
+file lies there until the rank has learned from it. The next learner removes what a killed learner left.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.learner.messages import Parcel, StepPlan
+from actors.learner.messages import PlanFile, StepPlan
 from policy.packing import MicroBatch
 from runtime.disk import store_error
 from runtime.errors import StoreError
@@ -37,21 +37,21 @@ def sent(plan: StepPlan, folder: Path, most_bytes: int = MOST_BYTES) -> StepPlan
         part.replace(path)
     except OSError as error:
         raise store_error(f"can't write {path}", error) from error
-    parcel = Parcel(location=str(path), size_bytes=len(content), digest=_digest(content))
-    return msgspec.structs.replace(plan, micro_batches=[], parcel=parcel)
+    plan_file = PlanFile(location=str(path), size_bytes=len(content), digest=_digest(content))
+    return msgspec.structs.replace(plan, micro_batches=[], plan_file=plan_file)
 
 
 def received(plan: StepPlan) -> list[MicroBatch]:
     """The micro-batches of a plan. Raises StoreError when the file is not what the plan says."""
-    if plan.parcel is None:
+    if plan.plan_file is None:
         return plan.micro_batches
     try:
-        with Path(plan.parcel.location).open("rb") as file:
-            content = file.read(plan.parcel.size_bytes + 1)
+        with Path(plan.plan_file.location).open("rb") as file:
+            content = file.read(plan.plan_file.size_bytes + 1)
     except OSError as error:
         raise StoreError(f"the batch of {plan.plan_id} can't be read: {error}") from error
-    if len(content) != plan.parcel.size_bytes or _digest(content) != plan.parcel.digest:
-        raise StoreError(f"{plan.parcel.location} is not the batch of {plan.plan_id}")
+    if len(content) != plan.plan_file.size_bytes or _digest(content) != plan.plan_file.digest:
+        raise StoreError(f"{plan.plan_file.location} is not the batch of {plan.plan_id}")
     return msgspec.msgpack.decode(content, type=list[MicroBatch])
 
 

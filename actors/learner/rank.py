@@ -1,7 +1,7 @@
 """One rank: the process that holds the tensors.
 
-Invariant: tensor work runs in one dedicated thread, one piece at a time, so the process keeps answering; a plan is
-carried out once, and weights are saved or exported only under the version they are.
+Invariant: tensor work runs in one dedicated thread, one piece at a time, so the process keeps answering. A plan is
+carried out once. Weights are saved and exported only under their own version.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Exercises of the base model's corpus beside what the policy learns, so that it does not unlearn to point and copy.
 
-Invariant: the exercises of a step are a function of the run's seed and the step's number, so a plan that is made again
-after a crash, in a new lineage, holds the same ones; and they know no task (`policy.base.corpus`).
+Invariant: the exercises of a step are a function of the run's seed and the step's number. A plan that is made again
+after a crash, in a new lineage, holds the same exercises. They know no task (`policy.base.corpus`).
 
-Mixing the pre-training loss into RL is PPO-ptx of Ouyang et al. 2022 (arXiv:2203.02155, equation 2); here it goes into
-cloning and pulses too, where a small policy otherwise learns the wordings of the training tasks by heart.
+Mixing the pre-training loss into RL is PPO-ptx of Ouyang et al. 2022 (arXiv:2203.02155, equation 2). Here it goes into
+cloning and pulses, too. Without it a small policy learns the training tasks' wordings by heart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Exercises:
         """The exercises of the step that makes `version`, others in each of its `epochs` optimizer steps.
 
         Weights are `rehearsal_coef` over all tokens of an optimizer step's. A run that begins from another's cloned
-        weights counts from 1 again, so with the same seed it rehearses first what that cloning rehearsed first.
+        weights counts from 1 again. With the same seed it rehearses first what that cloning rehearsed first.
         """
         rng = Random(f"{self._seed} rehearses for {version.step}")  # noqa: S311 - data, no secret
         drawn = [[sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)] for _ in range(epochs)]

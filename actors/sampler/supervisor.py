@@ -13,7 +13,7 @@ from actors.sampler import events
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine.engine import engine_of
 from actors.sampler.engine.gate import Gate
-from actors.sampler.engine.health import Lost, State
+from actors.sampler.engine.health import EngineLost, EngineState
 from actors.sampler.engine.limits import Limits
 from actors.sampler.engine.record import EngineRecord
 from actors.sampler.weights.keeper import WeightsKeeper
@@ -68,7 +68,7 @@ class EngineSupervisor:
     def takes(self, pin: Version | None) -> bool:
         """Whether the engine may be asked now."""
         health = self.record.health
-        if health.state is not State.HEALTHY:
+        if health.state is not EngineState.HEALTHY:
             return False
         return pin is None or not self._settings.sglang or health.served == pin
 
@@ -103,7 +103,7 @@ class EngineSupervisor:
         while True:
             cause = await self.record.lost()
             down = time.monotonic()
-            self.record.see(Lost())
+            self.record.see(EngineLost())
             self.weights.decline()
             self._ctx.log.emit(
                 events.ENGINE_DIED, cause=cause, exit_code=engine.exit_code, last_output=engine.last_output
@@ -123,7 +123,7 @@ class EngineSupervisor:
                     await self._bring_up()
                 except SamplerError as error:
                     cause = str(error)
-                    self.record.see(Lost())
+                    self.record.see(EngineLost())
                     self._ctx.log.emit(events.ENGINE_NOT_BACK, attempt=attempt, cause=cause)
             self._budget.up(self._ctx.clock.now())
             health = self.record.health

@@ -20,7 +20,7 @@ from policy.engine.generate import json_response
 from policy.engine.metrics import loads, metrics_text
 from policy.engine.protocol import BadRequest
 from policy.engine.sequence import Draw, Sequence
-from policy.engine.weights import Weights, load_weights
+from policy.engine.weights import EngineWeights, load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
 
@@ -108,7 +108,7 @@ class Control:
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    async def _load(self, path: str) -> Weights:
+    async def _load(self, path: str) -> EngineWeights:
         return await asyncio.to_thread(load_weights, Path(path), self._device)
 
     async def update(self, request: web.Request) -> web.Response:
@@ -218,11 +218,11 @@ class Control:
         probe = Sequence(rid=f"HEALTH_CHECK_{time.monotonic_ns()}", ids=[0], draw=draw, received_s=time.monotonic())
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT_S):
-                tickets = await self._engine.submit([probe])
+                subscriptions = await self._engine.submit([probe])
                 try:
-                    snapshot = await tickets[0].next()
+                    snapshot = await subscriptions[0].next()
                 finally:
-                    self._engine.discard(tickets)
+                    self._engine.discard(subscriptions)
         except (TimeoutError, EngineError):
             return web.Response(status=503)
         return web.Response(status=200 if snapshot.output else 503)

@@ -15,12 +15,12 @@ import torch
 
 from policy.engine.cache import KeyValueCache
 from policy.engine.model import Chunk, Decoder
-from policy.engine.options import EngineOptions, Figures
+from policy.engine.options import EngineFigures, EngineOptions
 from policy.engine.prefix import PrefixIndex
 from policy.engine.sampling import draw, score
-from policy.engine.scheduler import Scheduler, Work
+from policy.engine.scheduler import Scheduler, SequenceWork
 from policy.engine.sequence import FOLLOW, MIXED, Finish, Sequence
-from policy.engine.weights import Weights
+from policy.engine.weights import EngineWeights
 from policy.errors import EngineError
 
 
@@ -31,13 +31,13 @@ class Resident:
     serial: int
     name: str
     path: str
-    weights: Weights
+    weights: EngineWeights
 
 
 class EngineCore:
     """One model, several resident versions of its weights. Not thread safe."""
 
-    def __init__(self, options: EngineOptions, weights: Weights) -> None:
+    def __init__(self, options: EngineOptions, weights: EngineWeights) -> None:
         arch = weights.arch
         device = torch.device(options.device)
         self.options, self.arch = options, arch
@@ -54,7 +54,7 @@ class EngineCore:
             prefill_tokens=options.prefill_tokens,
             block=block,
         )
-        self.figures = Figures()
+        self.figures = EngineFigures()
         self._decoder = Decoder(arch, self.cache, device)
         self._serial = 0
         self.current = Resident(0, options.weight_version, options.model_path, weights)
@@ -63,7 +63,7 @@ class EngineCore:
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    def install(self, weights: Weights, name: str | None, path: str, *, retract: bool = False) -> None:
+    def install(self, weights: EngineWeights, name: str | None, path: str, *, retract: bool = False) -> None:
         """Make `weights` the current ones; running sequences go on with them from the next pass.
 
         They keep the old weights' keys and values, or with `retract` have them computed anew.
@@ -81,7 +81,7 @@ class EngineCore:
         if not any(kept.serial == old.serial for kept in self.pinned.values()):
             self.prefix.drop(old.serial)
 
-    def pin(self, name: str, path: str, weights: Weights | None) -> None:
+    def pin(self, name: str, path: str, weights: EngineWeights | None) -> None:
         """Keep a version resident; `weights` None binds the current ones. Raises EngineError beyond `max_pinned`."""
         if name in self.pinned:
             return
@@ -101,7 +101,7 @@ class EngineCore:
         if kept is not None and kept.serial != self.current.serial:
             self.prefix.drop(kept.serial)
 
-    def _same_shape(self, weights: Weights) -> None:
+    def _same_shape(self, weights: EngineWeights) -> None:
         alike = ("vocab", "hidden", "layers", "heads", "kv_heads", "head_dim")
         for field in (*alike, "ffn", "rope_base", "norm_eps"):
             ours, theirs = getattr(self.arch, field), getattr(weights.arch, field)
@@ -197,7 +197,7 @@ class EngineCore:
             self.figures.prompt_tokens += sequence.prompt_len
             self.figures.cached_tokens += sequence.computed
 
-    def _read(self, works: list[Work], logits: torch.Tensor, resident: Resident) -> list[Sequence]:
+    def _read(self, works: list[SequenceWork], logits: torch.Tensor, resident: Resident) -> list[Sequence]:
         """Take scores and drawn tokens from the logits; returns sequences that got a token or need none."""
         ready: list[Sequence] = []
         rows: list[int] = []

@@ -17,8 +17,8 @@ from aiohttp import web
 
 from policy.engine.protocol import BadRequest, GenerateBody, SamplingParams, read_body, read_params, refuse
 from policy.engine.sequence import Draw, Finish, Sequence
-from policy.engine.text import Text
-from policy.engine.worker import EngineThread, Snapshot, Ticket
+from policy.engine.text import TextTokenizer
+from policy.engine.worker import EngineThread, SequenceSnapshot, Subscription
 from policy.errors import EngineBusy, EngineError
 
 _encode = msgspec.json.Encoder().encode
@@ -40,10 +40,12 @@ def json_response(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=_encode(value), status=status, content_type="application/json")
 
 
-class Generate:
+class GenerateHandler:
     """Handler of /generate."""
 
-    def __init__(self, engine: EngineThread, text: Text, length: int, vocab: int, eos: tuple[int, ...]) -> None:
+    def __init__(
+        self, engine: EngineThread, text: TextTokenizer, length: int, vocab: int, eos: tuple[int, ...]
+    ) -> None:
         self._engine, self._text, self._length, self._vocab = engine, text, length, vocab
         self._eos = frozenset(eos)
 
@@ -51,7 +53,7 @@ class Generate:
         try:
             body = read_body(await request.read())
             items, single = self._items(body)
-            tickets = await self._submit(items, body.weight_version)
+            subscriptions = await self._submit(items, body.weight_version)
         except BadRequest as error:
             return json_response(error.body, 400)
         except EngineBusy as error:
@@ -60,27 +62,32 @@ class Generate:
             return json_response({"error": {"message": str(error)}}, 400)
         try:
             if body.stream:
-                return await self._stream(request, tickets, items)
-            answers = [self._answer(await ticket.next(), item) for ticket, item in zip(tickets, items, strict=True)]
+                return await self._stream(request, subscriptions, items)
+            answers = [
+                self._answer(await subscription.next(), item)
+                for subscription, item in zip(subscriptions, items, strict=True)
+            ]
         except EngineError as error:
             return json_response({"error": {"message": str(error)}}, 500)
         finally:
-            self._engine.discard(tickets)
+            self._engine.discard(subscriptions)
         return json_response(answers[0] if single else answers)
 
-    async def _submit(self, items: list[_Item], version: str | None) -> list[Ticket]:
+    async def _submit(self, items: list[_Item], version: str | None) -> list[Subscription]:
         sequences = [item.sequence for item in items]
         for sequence in sequences:
             if self._engine.knows(sequence.rid):
                 raise refuse(f"Duplicate request ID detected: {sequence.rid}")
         return await self._engine.submit(sequences, version)
 
-    async def _stream(self, request: web.Request, tickets: list[Ticket], items: list[_Item]) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.Request, subscriptions: list[Subscription], items: list[_Item]
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        for index, (ticket, item) in enumerate(zip(tickets, items, strict=True)):
+        for index, (subscription, item) in enumerate(zip(subscriptions, items, strict=True)):
             while True:
-                snapshot = await ticket.next()
+                snapshot = await subscription.next()
                 answer = self._answer(snapshot, item)
                 if len(items) > 1:
                     answer["index"] = index
@@ -177,7 +184,7 @@ class Generate:
 
     # --- answer --------------------------------------------------------------------------------------------------
 
-    def _answer(self, snapshot: Snapshot, item: _Item) -> dict[str, Any]:
+    def _answer(self, snapshot: SequenceSnapshot, item: _Item) -> dict[str, Any]:
         shown = snapshot.output
         finish = snapshot.finish
         if finish is not None and finish.kind == "stop" and not item.params.no_stop_trim:
@@ -203,7 +210,7 @@ class Generate:
         text = self._text.decode(shown, skip_special=item.params.skip_special_tokens)
         return {"text": text, "output_ids": snapshot.output, "meta_info": meta}
 
-    def _scored(self, snapshot: Snapshot, item: _Item) -> list[list[Any]]:
+    def _scored(self, snapshot: SequenceSnapshot, item: _Item) -> list[list[Any]]:
         ids = snapshot.prompt[item.score_from :]
         return self._triples([None, *snapshot.prompt_logprobs], ids, item) if ids else []
 

@@ -17,7 +17,7 @@ from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
 from policy.architecture import Architecture
 from policy.engine.cache import KeyValueCache
-from policy.engine.weights import Layer, Weights
+from policy.engine.weights import EngineWeights, Layer
 
 
 class Chunk(NamedTuple):
@@ -63,7 +63,7 @@ class Decoder:
         self._group = arch.heads // arch.kv_heads
 
     @torch.inference_mode()
-    def forward(self, weights: Weights, chunks: list[Chunk]) -> Tensor:
+    def forward(self, weights: EngineWeights, chunks: list[Chunk]) -> Tensor:
         """Take on `chunks`, write their keys and values, return float32 logits [sum of wanted, vocab] in order.
 
         Chunks of one token come first; no row appears twice.

@@ -23,7 +23,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_pinned: int = 4  # weight versions kept beside the current one
 
 
-class Figures(msgspec.Struct):
+class EngineFigures(msgspec.Struct):
     """Counts since start, written by the compute thread."""
 
     passes: int = 0

@@ -16,7 +16,7 @@ from policy.engine.sequence import Finish, Sequence
 from policy.errors import EngineBusy
 
 
-class Work(NamedTuple):
+class SequenceWork(NamedTuple):
     """Compute ids[start:end] of a sequence and return logits for the last `wanted` of them."""
 
     sequence: Sequence
@@ -66,7 +66,7 @@ class Scheduler:
         self.waiting.extendleft(reversed(aside))
         return admitted
 
-    def plan(self) -> list[Work]:
+    def plan(self) -> list[SequenceWork]:
         """The next forward pass: one-token work first; empty when there is nothing to do."""
         if self.paused or not self.running:
             return []
@@ -74,8 +74,8 @@ class Scheduler:
         lane = min(lanes, key=lambda number: (self._turns.get(number, -1), number))
         self._pass += 1
         self._turns = {number: turn for number, turn in self._turns.items() if number in lanes} | {lane: self._pass}
-        ones: list[Work] = []
-        longer: list[Work] = []
+        ones: list[SequenceWork] = []
+        longer: list[SequenceWork] = []
         budget = self._prefill_tokens
         for sequence in self.running:
             if sequence.lane != lane:
@@ -86,7 +86,7 @@ class Scheduler:
                 continue
             if sequence.remaining > 1:
                 budget -= size
-            work = Work(sequence, start, start + size, sequence.wanted(start, start + size))
+            work = SequenceWork(sequence, start, start + size, sequence.wanted(start, start + size))
             (ones if size == 1 else longer).append(work)
         ones.sort(key=lambda work: work.sequence.row or 0)
         return ones + longer

@@ -35,7 +35,7 @@ class Finish:
 
 
 @dataclass(slots=True)
-class Span:
+class DrawnSpan:
     """Response tokens `start` to `end` (exclusive) were drawn from `version`."""
 
     version: str
@@ -57,7 +57,7 @@ class Sequence:
     prompt_len: int = 0
     logprobs: list[float] = field(default_factory=list)
     prompt_logprobs: list[float] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[DrawnSpan] = field(default_factory=list)
     row: int | None = None
     computed: int = 0
     kv_weights: int = MIXED  # serial number of the weights that computed the row, MIXED after a change
@@ -104,7 +104,7 @@ class Sequence:
         if self.spans and self.spans[-1].version == version:
             self.spans[-1].end = at + 1
         else:
-            self.spans.append(Span(version, at, at + 1))
+            self.spans.append(DrawnSpan(version, at, at + 1))
         if at + 1 >= self.draw.max_new_tokens:
             self.finish = Finish("length")
         elif token in self.draw.stop_ids:

@@ -20,10 +20,10 @@ from aiohttp import web
 
 from policy.engine.control import Control
 from policy.engine.core import EngineCore
-from policy.engine.generate import Generate, json_response
+from policy.engine.generate import GenerateHandler, json_response
 from policy.engine.options import EngineOptions
 from policy.engine.protocol import BadRequest
-from policy.engine.text import Text
+from policy.engine.text import TextTokenizer
 from policy.engine.weights import load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
@@ -44,11 +44,11 @@ async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse
         return json_response({"error": {"message": str(error)}}, 503)
 
 
-def build_app(engine: EngineThread, text: Text, options: dict[str, Any]) -> web.Application:
+def build_app(engine: EngineThread, text: TextTokenizer, options: dict[str, Any]) -> web.Application:
     """All routes over one engine."""
     app = web.Application(middlewares=[_errors], client_max_size=_MAX_BODY_BYTES)
     core = engine.core
-    generate = Generate(engine, text, core.length, core.arch.vocab, core.arch.eos_ids)
+    generate = GenerateHandler(engine, text, core.length, core.arch.vocab, core.arch.eos_ids)
     app.router.add_post("/generate", generate)
     app.router.add_put("/generate", generate)
     app.router.add_routes(Control(engine, options).routes())
@@ -82,7 +82,10 @@ async def serving(
     engine = EngineThread(EngineCore(options, weights), fail)
     plain = msgspec.to_builtins(options)
     runner = web.AppRunner(
-        build_app(engine, Text(folder), plain), access_log=None, handler_cancellation=True, shutdown_timeout=1.0
+        build_app(engine, TextTokenizer(folder), plain),
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=1.0,
     )
     try:
         await runner.setup()

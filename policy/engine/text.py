@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from policy.errors import EngineError
 
 
-class Text:
+class TextTokenizer:
     """A tokenizer or its absence. Raises EngineError for a file that can't be read."""
 
     def __init__(self, folder: Path) -> None:

@@ -43,7 +43,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class EngineWeights:
     """All parameters of one weight version on one device, float32."""
 
     arch: Architecture
@@ -54,7 +54,7 @@ class Weights:
     digest: str  # blake2b-128 of the safetensors files, hex
 
 
-def load_weights(folder: Path, device: torch.device) -> Weights:
+def load_weights(folder: Path, device: torch.device) -> EngineWeights:
     """Read a Hugging Face folder (config.json and *.safetensors).
 
     Raises:
@@ -78,7 +78,7 @@ def load_weights(folder: Path, device: torch.device) -> Weights:
 
     embedding = take("model.embed_tokens.weight")
     head = embedding if arch.tied else take("lm_head.weight")
-    return Weights(
+    return EngineWeights(
         arch=arch,
         embedding=embedding,
         layers=tuple(_layer(arch, take, f"model.layers.{i}") for i in range(arch.layers)),

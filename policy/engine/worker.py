@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from policy.engine.core import EngineCore
-from policy.engine.sequence import Finish, Sequence, Span
+from policy.engine.sequence import DrawnSpan, Finish, Sequence
 from policy.errors import EngineError
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SequenceSnapshot:
     """What a sequence has come to; safe to read from the event loop."""
 
     rid: str
@@ -30,7 +30,7 @@ class Snapshot:
     output: list[int]
     logprobs: list[float]
     prompt_logprobs: list[float]
-    spans: list[Span]
+    spans: list[DrawnSpan]
     version: str  # of the last token, or the one it would be drawn from
     cached: int
     retractions: int
@@ -41,15 +41,15 @@ class Snapshot:
 
 
 @dataclass(slots=True)
-class Ticket:
+class Subscription:
     """Where the event loop waits for a sequence; holds the newest snapshot only."""
 
     sequence: Sequence
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    latest: Snapshot | None = None
+    latest: SequenceSnapshot | None = None
     error: str | None = None
 
-    async def next(self) -> Snapshot:
+    async def next(self) -> SequenceSnapshot:
         """The newest snapshot, once there is a new one. Raises EngineError when the engine failed."""
         await self.changed.wait()
         self.changed.clear()
@@ -65,7 +65,7 @@ class EngineThread:
         self.core = core
         self._on_failure = on_failure
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._tickets: dict[str, Ticket] = {}
+        self._subscriptions: dict[str, Subscription] = {}
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -77,7 +77,7 @@ class EngineThread:
 
     def knows(self, rid: str) -> bool:
         """Whether a sequence of that name is in flight."""
-        return rid in self._tickets
+        return rid in self._subscriptions
 
     async def call(self, action: Callable[[EngineCore], T]) -> T:
         """Run `action` in the compute thread, between two passes; re-raises what it raises."""
@@ -99,21 +99,21 @@ class EngineThread:
         self._calls.put(run)
         return await future
 
-    async def submit(self, sequences: list[Sequence], version: str | None = None) -> list[Ticket]:
+    async def submit(self, sequences: list[Sequence], version: str | None = None) -> list[Subscription]:
         """Queue sequences, all or none, bound to a resident `version` or following the newest weights.
 
         Raises:
             EngineBusy: the line is full.
             EngineError: the version is not resident.
         """
-        tickets = [Ticket(sequence) for sequence in sequences]
-        self._tickets.update((ticket.sequence.rid, ticket) for ticket in tickets)
+        subscriptions = [Subscription(sequence) for sequence in sequences]
+        self._subscriptions.update((subscription.sequence.rid, subscription) for subscription in subscriptions)
         try:
             await self.call(lambda core: core.submit(sequences, version))
         except BaseException:
-            self.discard(tickets)
+            self.discard(subscriptions)
             raise
-        return tickets
+        return subscriptions
 
     async def abort(self, matches: Callable[[Sequence], bool]) -> None:
         """End matching sequences; those who wait for them get their last snapshot."""
@@ -123,11 +123,15 @@ class EngineThread:
         """See `EngineCore.pause`."""
         await self.call(lambda core: self._deliver(core.pause(mode)))
 
-    def discard(self, tickets: list[Ticket]) -> None:
-        """Forget tickets nobody waits for any more; unfinished sequences are aborted."""
-        names = {ticket.sequence.rid for ticket in tickets if ticket.latest is None or ticket.latest.finish is None}
-        for ticket in tickets:
-            self._tickets.pop(ticket.sequence.rid, None)
+    def discard(self, subscriptions: list[Subscription]) -> None:
+        """Forget subscriptions nobody waits for any more; unfinished sequences are aborted."""
+        names = {
+            subscription.sequence.rid
+            for subscription in subscriptions
+            if subscription.latest is None or subscription.latest.finish is None
+        }
+        for subscription in subscriptions:
+            self._subscriptions.pop(subscription.sequence.rid, None)
         if names:
             self._calls.put(lambda: self._drop(names))
 
@@ -170,22 +174,22 @@ class EngineThread:
 
     # --- event loop ----------------------------------------------------------------------------------------------
 
-    def _hand_out(self, snapshots: list[Snapshot]) -> None:
+    def _hand_out(self, snapshots: list[SequenceSnapshot]) -> None:
         for snapshot in snapshots:
-            ticket = self._tickets.get(snapshot.rid)
-            if ticket is None:
+            subscription = self._subscriptions.get(snapshot.rid)
+            if subscription is None:
                 continue
             if snapshot.finish is not None:
-                del self._tickets[snapshot.rid]
-            ticket.latest = snapshot
-            ticket.changed.set()
+                del self._subscriptions[snapshot.rid]
+            subscription.latest = snapshot
+            subscription.changed.set()
 
     def _failed(self, error: BaseException) -> None:
-        for ticket in self._tickets.values():
-            ticket.latest = None
-            ticket.error = f"the engine failed: {error!r}"
-            ticket.changed.set()
-        self._tickets.clear()
+        for subscription in self._subscriptions.values():
+            subscription.latest = None
+            subscription.error = f"the engine failed: {error!r}"
+            subscription.changed.set()
+        self._subscriptions.clear()
         self._on_failure(error)
 
 
@@ -199,15 +203,15 @@ def _fail(future: asyncio.Future[T], error: EngineError) -> None:
         future.set_exception(error)
 
 
-def _snapshot(sequence: Sequence, core: EngineCore) -> Snapshot:
+def _snapshot(sequence: Sequence, core: EngineCore) -> SequenceSnapshot:
     now = sequence.finished_s or time.monotonic()
-    return Snapshot(
+    return SequenceSnapshot(
         rid=sequence.rid,
         prompt=sequence.ids[: sequence.prompt_len],
         output=sequence.output,
         logprobs=list(sequence.logprobs),
         prompt_logprobs=list(sequence.prompt_logprobs),
-        spans=[Span(span.version, span.start, span.end) for span in sequence.spans],
+        spans=[DrawnSpan(span.version, span.start, span.end) for span in sequence.spans],
         version=sequence.version or core.current.name,
         cached=sequence.cached or 0,
         retractions=sequence.retractions,

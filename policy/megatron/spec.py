@@ -79,7 +79,7 @@ class RMSNorm(torch.nn.RMSNorm):
 
 
 @dataclass
-class Part:
+class PackedPart:
     """Neighbouring tokens that attend to nothing outside: `count` sequences of one length, or siblings."""
 
     tokens: int
@@ -92,25 +92,25 @@ class Part:
 class PackedRows(PackedSeqParams):
     """Megatron's description of a packed sequence, plus what the replaced parts need."""
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[PackedPart] = field(default_factory=list)
     rows: Tensor | None = None  # [r] the only positions whose logits are wanted
 
 
-def sequences(lengths: Sequence[int]) -> list[Part]:
+def sequences(lengths: Sequence[int]) -> list[PackedPart]:
     """Sequences laid end to end; neighbours of equal length make one part."""
     runs = [(len(list(run)), length) for length, run in groupby(lengths)]
-    return [Part(tokens=count * length, count=count) for count, length in runs]
+    return [PackedPart(tokens=count * length, count=count) for count, length in runs]
 
 
-def shared(prompt: int, responses: Sequence[int], device: torch.device) -> Part:
+def shared(prompt: int, responses: Sequence[int], device: torch.device) -> PackedPart:
     """A prompt of `prompt` tokens, then the responses to it, of so many tokens each."""
     blocks = [torch.ones(length, length, dtype=torch.bool, device=device).tril() for length in responses]
     own = torch.block_diag(*blocks)
     mask = torch.cat([own.new_ones(own.size(0), prompt), own], dim=1)
-    return Part(tokens=mask.size(1), prompt=prompt, mask=mask)
+    return PackedPart(tokens=mask.size(1), prompt=prompt, mask=mask)
 
 
-def packed_params(parts: list[Part], longest: int, rows: Tensor, device: torch.device) -> PackedRows:
+def packed_params(parts: list[PackedPart], longest: int, rows: Tensor, device: torch.device) -> PackedRows:
     """Describe `parts` laid end to end, with positions below `longest`; only the logits at `rows` are wanted."""
     ends = torch.tensor([0, sum(part.tokens for part in parts)], dtype=torch.int32, device=device)
     return PackedRows(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 
-class Tally:
+class StepTally:
     """Totals, means and peaks by name; a name is one kind only."""
 
     def __init__(self) -> None:

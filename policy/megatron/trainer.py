@@ -22,7 +22,7 @@ from policy.losses import Objective, grpo_terms, log_ratio
 from policy.megatron import checkpoint, partition, shim
 from policy.megatron.model import PackedInputs, PolicyModel, ensure_parallel
 from policy.megatron.optimizer import Updater
-from policy.megatron.tally import Tally
+from policy.megatron.tally import StepTally
 from policy.megatron.vocab import entropy, predicted, token_logprobs
 from policy.optim import OptimConfig
 from policy.packing import MicroBatch
@@ -200,7 +200,7 @@ class Trainer:
         rehearsal: Sequence[Sequence[MicroBatch]],
         epochs: int = 1,
     ) -> dict[str, float]:
-        tally = Tally()
+        tally = StepTally()
         anchors = [_Anchors() for _ in micro_batches]
         outcomes = []
         for epoch in range(epochs):
@@ -225,7 +225,7 @@ class Trainer:
         tally.total("optimizer_steps", sum(outcome.ok for outcome in outcomes))
         return {**tally.figures(), "ok": float(all(outcome.ok for outcome in outcomes)), "lr": lr}
 
-    def _rehearse(self, micro_batches: Sequence[MicroBatch], tally: Tally) -> None:
+    def _rehearse(self, micro_batches: Sequence[MicroBatch], tally: StepTally) -> None:
         for batch in micro_batches:
             with tally.timed("rehearsal_s"):
                 inputs = PackedInputs(batch, self.device)
@@ -235,7 +235,7 @@ class Trainer:
                 tally.mean("rehearsal_accuracy", predicted(logits, inputs.targets))
                 (-(logprobs * inputs.weights).sum()).backward()
 
-    def _cross_entropy(self, inputs: PackedInputs, tally: Tally) -> Tensor:
+    def _cross_entropy(self, inputs: PackedInputs, tally: StepTally) -> Tensor:
         with tally.timed("forward_s"):
             logits = self._logits(self.updater.ddp, inputs)
             loss = -(token_logprobs(logits, inputs.targets) * inputs.weights).sum()
@@ -244,7 +244,7 @@ class Trainer:
         return loss
 
     def _grpo(
-        self, inputs: PackedInputs, objective: Objective, tally: Tally, anchors: _Anchors, *, first: bool
+        self, inputs: PackedInputs, objective: Objective, tally: StepTally, anchors: _Anchors, *, first: bool
     ) -> Tensor:
         if inputs.behaviour.numel() != inputs.targets.numel() or bool((inputs.temperatures <= 0).any()):
             raise LearnerError("a GRPO sample needs one behaviour log-probability per token, and a temperature > 0")
@@ -294,7 +294,7 @@ class _Anchors:
     reference: Tensor | None = None
 
 
-def _tell_mismatch(inputs: PackedInputs, logprobs: Tensor, objective: Objective, tally: Tally) -> None:
+def _tell_mismatch(inputs: PackedInputs, logprobs: Tensor, objective: Objective, tally: StepTally) -> None:
     gap = log_ratio(logprobs, inputs.behaviour).abs()
     tally.mean("mismatch_mean", gap)
     tally.peak("mismatch_max", gap)

@@ -67,8 +67,8 @@ def read_logs(
 ) -> Iterator[dict[str, Any]]:
     """The lines there are now, in the order of their times; with `follow` then new ones as they are written.
 
-    Following blocks the calling thread between lines and ends, all lines read, once `going` says that nobody writes any
-    more; new actors' files are found on the way. Raises ConfigError when the run has no logs.
+    Following blocks the calling thread between lines. It ends once `going` says that no process writes any more and all
+    lines are read. New actors' files are found on the way. Raises ConfigError when the run has no logs.
     """
     wanted = Filter(actor, event, trace, level)
     folder = log_file(run_dir, "x").parent

@@ -1,8 +1,8 @@
 """The log lines of a run that was stopped and resumed, on one clock. Pure.
 
-Invariant: no second in which the run did not go on lies between two lines, so no report counts it; within one life all
-times keep their distances, but for the silence before a ledger that was restarted, some seconds at most. The clock of a
-later life may be another machine's start's.
+Invariant: gaps between a stop and its resume are removed, so no report counts them. Within one life all times keep
+their distances. The silence before a restarted ledger is the exception, and lasts some seconds at most. A later life's
+clock may count from another machine's start.
 """
 
 from __future__ import annotations

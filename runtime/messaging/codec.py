@@ -59,7 +59,7 @@ def decode_error(body: bytes, *, from_handler: bool) -> ComputerRLError:
     """The error to raise at the asker: ActorFailed where this process knows no class of its name.
 
     A handler's ActorGone, DeadlineExceeded or MailboxFull concerns the handler's own peers, so it arrives as
-    ActorFailed; bare ones always concern this very ask.
+    ActorFailed. A bare one always concerns this ask itself.
     """
     name, text = decode(body, tuple[str, str])
     cls = named(name)

@@ -1,7 +1,7 @@
 """What wraps a message on its way.
 
-Invariant: every envelope has a deadline in monotonic seconds, which mean the same in every process of a machine and
-which no one who sets the clock can move. Its body is MessagePack, even when sender and receiver share a process.
+Invariant: every envelope has a deadline in monotonic seconds. They mean the same in every process of a machine, and
+setting the clock does not move them. Its body is MessagePack, even when sender and receiver share a process.
 """
 
 from __future__ import annotations

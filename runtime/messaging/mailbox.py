@@ -29,7 +29,7 @@ class Mailbox:
         return len(self._items)
 
     def offer(self, envelope: Envelope) -> bool:
-        """Put `envelope` in if there is room and nobody waits before it."""
+        """Put `envelope` in if there is room and no sender waits before it."""
         if self._waiters or len(self._items) >= self._capacity:
             return False
         self._items.append(envelope)
@@ -54,7 +54,7 @@ class Mailbox:
                 self._waiters = deque(w for w in self._waiters if w is not entry)
 
     async def get(self, ready: Callable[[Envelope], bool]) -> Envelope:
-        """The oldest envelope that is `ready`. An idle actor waits here as long as it takes: nobody waits for it."""
+        """The oldest envelope that is `ready`. An idle actor waits here as long as it takes: no ask depends on it."""
         while True:
             self._changed.clear()
             for position, envelope in enumerate(self._items):

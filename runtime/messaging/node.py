@@ -43,7 +43,7 @@ class Uplink(Protocol):
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """An answer that nobody waits for any more."""
+    """An answer that no ask waits for any more."""
 
     wall: float
     envelope_id: str

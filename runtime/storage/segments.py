@@ -108,8 +108,8 @@ class SegmentStore:
     def flush(self, files: Collection[str] = ()) -> None:
         """Return once everything appended is on the disk. Blocks for the disk's time: call it in a thread.
 
-        Raises StoreError where the disk refuses, and whenever one of `files` is one that it refused before: the kernel
-        tells of pages that it lost once, so a second call would find nothing wrong. Later appends go to another file.
+        Raises StoreError where the disk refuses, and for every file in `files` that it refused before. The kernel
+        reports lost pages only once, so a second call would find nothing wrong. Later appends go to another file.
         """
         with self._lock:
             if self._dirty and self._fd >= 0:

@@ -4,11 +4,11 @@ import math
 
 import torch
 
-from policy.megatron.tally import Tally
+from policy.megatron.tally import StepTally
 
 
 def test_means_are_over_tokens_and_peaks_over_everything() -> None:
-    tally = Tally()
+    tally = StepTally()
     for values in ([1.0, 2.0, 3.0], [10.0], []):
         tally.mean("mean", torch.tensor(values))
         tally.peak("peak", torch.tensor(values) - 20.0)
@@ -19,7 +19,7 @@ def test_means_are_over_tokens_and_peaks_over_everything() -> None:
 
 
 def test_figures_are_finite() -> None:
-    tally = Tally()
+    tally = StepTally()
     tally.total("total", math.inf)
     tally.mean("mean", torch.tensor([math.nan, 1.0]))
     tally.peak("peak", torch.tensor([math.inf]))
@@ -27,7 +27,7 @@ def test_figures_are_finite() -> None:
 
 
 def test_seconds_add_up_even_of_what_fails() -> None:
-    tally = Tally()
+    tally = StepTally()
     for _ in range(2):
         try:
             with tally.timed("work_s"):

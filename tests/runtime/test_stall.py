@@ -21,7 +21,7 @@ from runtime.errors import DeadlineExceeded, ProtocolError  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
 from runtime.stall import GRACE_S, Busy, diagnose  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec  # noqa: E402
-from runtime.waits import Wait, waiting, waits_now  # noqa: E402
+from runtime.waits import PendingWait, waiting, waits_now  # noqa: E402
 
 
 async def test_a_wait_is_registered_while_it_lasts():
@@ -57,7 +57,7 @@ times = st.floats(0, 1000)
 
 @given(now=times, since=times, limit=st.floats(0.1, 100), left=st.floats(0.1, 100))
 def test_exactly_what_is_overdue_or_busy_too_long_is_found(now, since, limit, left):
-    wait = Wait(who="a", whom="b", what="Ping", since=since, deadline=since + left, trace=None)
+    wait = PendingWait(who="a", whom="b", what="Ping", since=since, deadline=since + left, trace=None)
     busy = Busy(id="1", actor="b", message="Ping", sender="a", since=since, trace="g0.0", limit_s=limit)
     found = {one.cause: one for one in diagnose(now, [(1, wait)], [busy])}
     assert ("overdue" in found) == (now > since + left + GRACE_S)

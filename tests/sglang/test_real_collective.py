@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
-from actors.learner.messages import Part, Ticket, WriteWeights
+from actors.learner.messages import BroadcastPart, Ticket, WriteWeights
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import Phase, Sampling
 from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
@@ -141,7 +141,7 @@ async def test_two_servers_take_every_version_from_one_group(
 @pytest.mark.parametrize("then", ["die", "absent"])
 async def test_a_member_that_is_lost_costs_the_publication_alone(models: list[Path], pair: Pair, then: str) -> None:
     tensors = hf_folder.read(models[1])
-    part = Part(**{key: getattr(described(tensors), key) for key in ("names", "dtypes", "shapes")})
+    part = BroadcastPart(**{key: getattr(described(tensors), key) for key in ("names", "dtypes", "shapes")})
     name, form_s = f"lost-{then}", 5.0
     group = SendingGroup(name, 3, address="127.0.0.1", backend="gloo", timeout_s=form_s)
     peer = begin()

@@ -25,7 +25,7 @@ from actors.cluster.bench.report import Measured, show
 from actors.cluster.config import models
 from actors.cluster.runs import run_folder
 from actors.errors import SamplerError
-from actors.learner.messages import Part, Ticket
+from actors.learner.messages import BroadcastPart, Ticket
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.engine.engine import StartedEngine
 from actors.sampler.engine.gate import Gate
@@ -151,7 +151,7 @@ class _Publisher:
             group.send(list(tensors.values()), bucket=bucket)
 
         unit = "bucket" if bucket else "tensor"
-        part = Part(names=told.names, dtypes=told.dtypes, shapes=told.shapes)
+        part = BroadcastPart(names=told.names, dtypes=told.dtypes, shapes=told.shapes)
         ticket = Ticket(
             group=name, address=ADDRESS, port=group.port, rank=1, size=2, backend="gloo", parts=[part], unit=unit,
             form_s=TIMEOUT_S, send_s=TIMEOUT_S, checksums={},

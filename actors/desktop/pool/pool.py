@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -27,19 +27,13 @@ from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.ssh import HostsProvider
 from actors.errors import DesktopFault, GuestRefused
 from runtime.logs.events import Event
+from runtime.storage.slow_disk import Log
 
 CHECK_S = 5.0  # for a spare to answer before it is handed out
 REMOVE_S = 30.0  # for one desktop to be destroyed
 REMOVE_AGAIN_S = (5.0, 30.0, 120.0)  # pauses before what a busy host did not let go is removed again
 _REMOVE = "remove again"
 CLOSE_S = 60.0  # for all that is under way at the end
-
-
-class Log(Protocol):
-    """Where events go: an actor's log."""
-
-    def emit(self, event: Event, *, trace: str | None = None, **fields: object) -> None:
-        """Write one event."""
 
 
 class NoLog:

@@ -1,7 +1,7 @@
-"""Who comes into the group that one version is broadcast to. Pure.
+"""Which engines are in the group that one version is broadcast to. Pure.
 
-Invariant: an engine that is ready waits at most `join_s` for the others, and waits for nobody who has said that he
-does not come; ranks are handed out without gap or overlap, from 1.
+Invariant: an engine that is ready waits at most `join_s` for the others. It waits for no sampler that has declined.
+Ranks are handed out from 1, without gap or overlap.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ class Gathering(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, joined=joined, awaited=self.awaited - {sampler}, began=began)
 
     def without(self, samplers: Iterable[str]) -> Gathering:
-        """These don't come, or not any more."""
+        """Remove samplers that will not join."""
         gone = frozenset(samplers)
         joined = {name: ranks for name, ranks in self.joined.items() if name not in gone}
         began = self.began if joined else None
         return msgspec.structs.replace(self, joined=joined, awaited=self.awaited - gone, began=began)
 
     def waits_s(self, now: float, join_s: float) -> float | None:
-        """Seconds until the group closes if nobody comes or passes: 0 where it is complete, None where it is empty."""
+        """Seconds until the group closes if no sampler joins or declines: 0 where it is complete, None where it is
+        empty.
+        """
         if self.began is None:
             return None
         return max(0.0, self.began + join_s - now) if self.awaited else 0.0

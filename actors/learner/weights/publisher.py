@@ -1,7 +1,8 @@
-"""Weights by collective, the learner's part: gathers the engines, has the rank send, tells each engine its place.
+"""Weights by collective, the learner's part: it forms the group, has the rank send, and gives each engine its place.
 
-Invariant: whoever asks for a place gets an answer within the settings' times, a place or none; one version is open
-at a time, the newest; whatever fails here costs one publication, for which the disk is then asked, and never a step.
+Invariant: a sampler that asks for a place gets an answer within the settings' times, a place or none. One version is
+open at a time, the newest. A failure here costs one collective, and the engines then load from disk. It never costs a
+step.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MARGIN_S = 5.0
 
 
 class Publisher:
-    """Gathers one group per version."""
+    """Forms one group per version."""
 
     def __init__(self, settings: GroupSettings, rank: Ref, ctx: Context) -> None:
         self._settings, self._rank, self._ctx = settings, rank, ctx
@@ -34,13 +35,13 @@ class Publisher:
         self._changed = asyncio.Event()
 
     def offer(self, version: Version, samplers: Collection[str]) -> None:
-        """From now on engines may come for `version`, which the rank has kept; the group before it is over."""
+        """From now on engines may join for `version`, which the rank has kept; the group before it is over."""
         for sampler in list(self._asking):
             self._answer(sampler, NoGroup(reason=f"{version} has come"))
         self._open = Gathering(version=version, awaited=frozenset(samplers))
 
     def passing(self, version: Version, samplers: Collection[str]) -> None:
-        """These don't come for `version`."""
+        """These samplers don't join for `version`."""
         if self._open is None or self._open.version != version:
             return
         self._open = self._open.without(samplers)

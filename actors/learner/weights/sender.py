@@ -1,7 +1,7 @@
-"""Weights by collective, the rank's part: keeps what was exported, and sends it to a group beside other work.
+"""Weights by collective, the rank's part: it keeps what was exported, and sends it to a group beside other work.
 
-Invariant: what is sent is what was exported, whatever the model has become since; one group at a time, gone by its
-deadlines, and a failure is said but ends nothing else.
+Invariant: the weights that are sent are the weights that were exported, whatever the model has become since. One group
+exists at a time, and it ends by its deadlines. A failure is logged and ends nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from actors.learner import events
-from actors.learner.messages import Broadcast, Broadcasting, Part
+from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart
 from policy.errors import LearnerError, NoModel
 from runtime.actor import Context
 from runtime.messaging.message import Version
@@ -60,7 +60,7 @@ class Sender:
             self._sending = ""
             raise
         self._ctx.spawn(self._send(msg, group, tensors, [part.names for part in parts]), f"send to {msg.group}")
-        told = [Part(names=part.names, dtypes=part.dtypes, shapes=part.shapes) for part in parts]
+        told = [BroadcastPart(names=part.names, dtypes=part.dtypes, shapes=part.shapes) for part in parts]
         return Broadcasting(port=group.port, parts=told, checksums=sums)
 
     async def _send(self, msg: Broadcast, group: SendingGroup, tensors: Tensors, parts: list[list[str]]) -> None:

@@ -111,7 +111,7 @@ class EngineClient:
 
     async def control(self, path: str, body: dict[str, Any], timeout_s: float) -> None:
         """Any of the endpoints that answer with success and a message. Raises EngineError when it says no."""
-        answer = await self._call("POST", path, body, wire.Control, timeout_s)
+        answer = await self._call("POST", path, body, wire.ControlAnswer, timeout_s)
         if not answer.success:
             raise EngineError(f"{path}: {answer.message}")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from actors.sampler.config import SamplerSettings
-from actors.sampler.engine.process import Child
+from actors.sampler.engine.process import ServerProcess
 from runtime.origin import check_origin
 from runtime.sockets import listen_unix
 
@@ -21,7 +21,7 @@ _BACKLOG = 1024
 _EXIT_UNUSABLE = 2
 
 
-class EngineProcess(Child):
+class EngineProcess(ServerProcess):
     """One run of the engine, serving `location` as `version` on a Unix socket in `folder`."""
 
     def __init__(self, settings: SamplerSettings, name: str, folder: Path, log: Path) -> None:

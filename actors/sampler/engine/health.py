@@ -20,7 +20,7 @@ import msgspec
 from runtime.messaging.message import Version
 
 
-class State(StrEnum):
+class EngineState(StrEnum):
     """What is known of the engine."""
 
     DEAD = "dead"
@@ -44,20 +44,20 @@ class ReadBack(msgspec.Struct, frozen=True):
     asked: Version | None = None
 
 
-class Target(msgspec.Struct, frozen=True):
+class Targeted(msgspec.Struct, frozen=True):
     """The engine is to hold `version` from now on; an older one than before only when it is `exact`."""
 
     version: Version
     exact: bool = False
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class LoadRefused(msgspec.Struct, frozen=True):
     """`version` can't be loaded: the target falls back to what is served."""
 
     version: Version
 
 
-class Lost(msgspec.Struct, frozen=True):
+class EngineLost(msgspec.Struct, frozen=True):
     """The process ended or the connection broke."""
 
 
@@ -65,44 +65,46 @@ class Succeeded(msgspec.Struct, frozen=True):
     """The engine answered a request of an episode: more than a probe after its start shows."""
 
 
-Event = Answered | ReadBack | Target | Refusal | Lost | Succeeded
+Event = Answered | ReadBack | Targeted | LoadRefused | EngineLost | Succeeded
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True):
+class EngineHealth(msgspec.Struct, frozen=True, kw_only=True):
     """One engine. `served` is set exactly while HEALTHY."""
 
-    state: State = State.DEAD
+    state: EngineState = EngineState.DEAD
     target: Version
     served: Version | None = None
     losses: int = 0  # lives that ended, since the beginning
     streak: int = 0  # failures since it last answered a request
 
-    def after(self, event: Event) -> Health:
+    def after(self, event: Event) -> EngineHealth:
         """The state after `event`."""
         match event:
             case Answered():
-                return msgspec.structs.replace(self, state=State.STALE) if self.state is State.DEAD else self
+                return (
+                    msgspec.structs.replace(self, state=EngineState.STALE) if self.state is EngineState.DEAD else self
+                )
             case ReadBack(version, sound):
                 return self._read_back(version, sound, event.asked)
-            case Target(version, exact):
+            case Targeted(version, exact):
                 return msgspec.structs.replace(self, target=version if exact else max(self.target, version))
-            case Refusal(version):
+            case LoadRefused(version):
                 if self.served is None or version != self.target:
                     return self
                 return msgspec.structs.replace(self, target=self.served)
-            case Lost():
-                losses = self.losses + (self.state is not State.DEAD)
-                return Health(target=self.target, losses=losses, streak=self.streak + 1)
+            case EngineLost():
+                losses = self.losses + (self.state is not EngineState.DEAD)
+                return EngineHealth(target=self.target, losses=losses, streak=self.streak + 1)
             case Succeeded():
-                return msgspec.structs.replace(self, streak=0) if self.state is State.HEALTHY else self
+                return msgspec.structs.replace(self, streak=0) if self.state is EngineState.HEALTHY else self
 
-    def _read_back(self, version: Version | None, sound: bool, asked: Version | None) -> Health:
-        if self.state is State.DEAD:
+    def _read_back(self, version: Version | None, sound: bool, asked: Version | None) -> EngineHealth:
+        if self.state is EngineState.DEAD:
             return self
         if not sound:
-            return msgspec.structs.replace(self, state=State.STALE, served=None)
+            return msgspec.structs.replace(self, state=EngineState.STALE, served=None)
         if version is not None and version in (self.target, asked):
-            return msgspec.structs.replace(self, state=State.HEALTHY, served=version)
-        if self.state is State.HEALTHY and version == self.served:
+            return msgspec.structs.replace(self, state=EngineState.HEALTHY, served=version)
+        if self.state is EngineState.HEALTHY and version == self.served:
             return self  # the new weights have not arrived yet
-        return msgspec.structs.replace(self, state=State.STALE, served=None)
+        return msgspec.structs.replace(self, state=EngineState.STALE, served=None)

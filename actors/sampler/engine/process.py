@@ -22,7 +22,7 @@ _LINES_KEPT = 20
 _LINE_BYTES = 2000
 
 
-class Child:
+class ServerProcess:
     """One process and what it spawned. `unusable` is the exit status that a restart can't cure."""
 
     def __init__(self, name: str, log: Path, log_bytes: int, *, unusable: int) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from actors.sampler.engine.engine import Engine
-from actors.sampler.engine.health import Answered, Event, Health, Lost, State, Succeeded
+from actors.sampler.engine.health import Answered, EngineHealth, EngineLost, EngineState, Event, Succeeded
 from runtime.messaging.message import Version
 
 MOST_SOUND = 4096  # versions; what is in flight is of the last few, or pinned for a round
@@ -22,7 +22,7 @@ class EngineRecord:
 
     def __init__(self, engine: Engine, target: Version, serves: Callable[[Version | None], None]) -> None:
         self.engine = engine
-        self.health = Health(target=target)
+        self.health = EngineHealth(target=target)
         self.probing = False
         self.answered = 0  # requests
         self.broken_loads = 0  # in a row
@@ -35,7 +35,7 @@ class EngineRecord:
     @property
     def alive(self) -> bool:
         """Whether the engine is known to answer."""
-        return self.health.state is not State.DEAD
+        return self.health.state is not EngineState.DEAD
 
     @property
     def behind(self) -> bool:
@@ -47,7 +47,7 @@ class EngineRecord:
         before, self.health = self.health, self.health.after(event)
         if self.health == before:
             return
-        if isinstance(event, Lost):
+        if isinstance(event, EngineLost):
             self._sound.clear()
         if self.health.served is not None:
             self.holds(self.health.served)

@@ -16,7 +16,7 @@ import aiohttp
 
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.engine.embedded import environment
-from actors.sampler.engine.process import Child
+from actors.sampler.engine.process import ServerProcess
 from runtime.errors import ConfigError
 from runtime.origin import check_origin
 
@@ -31,7 +31,7 @@ _ON_CPU = [
 ]  # fmt: skip
 
 
-class SglangProcess(Child):
+class SglangProcess(ServerProcess):
     """One run of the server, serving `location` as `version` on a free port of this machine."""
 
     def __init__(self, settings: SamplerSettings, engine: SglangConfig, name: str, log: Path) -> None:

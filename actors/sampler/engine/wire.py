@@ -24,7 +24,7 @@ class FinishReason(msgspec.Struct, frozen=True):
     message: str | None = None
 
 
-class Span(msgspec.Struct, frozen=True):
+class AnsweredSpan(msgspec.Struct, frozen=True):
     """Half-open range of output tokens drawn from one version."""
 
     version: str
@@ -36,7 +36,7 @@ class Meta(msgspec.Struct, frozen=True):
     """The part of `meta_info` that is used."""
 
     finish_reason: FinishReason
-    weight_versions: list[Span] = []
+    weight_versions: list[AnsweredSpan] = []
     cached_tokens: int = 0
     input_token_logprobs: list[tuple[float | None, int, str | None]] = []
     output_token_logprobs: list[tuple[float, int, str | None]] = []
@@ -56,7 +56,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     weight_version: str
 
 
-class Control(msgspec.Struct, frozen=True):
+class ControlAnswer(msgspec.Struct, frozen=True):
     """Answer of the control endpoints."""
 
     success: bool = True
@@ -71,7 +71,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
     pp_size: int = 1
 
 
-class Checked(msgspec.Struct, frozen=True):
+class RankChecksums(msgspec.Struct, frozen=True):
     """One rank's checksums in the answer of /weights_checker, by SGLang's own names."""
 
     checksums: dict[str, str] = {}
@@ -82,7 +82,7 @@ class CheckedWeights(msgspec.Struct, frozen=True):
 
     success: bool
     message: str = ""
-    ranks: list[Checked] = []
+    ranks: list[RankChecksums] = []
 
 
 class ModelCard(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ def read_generated(answer: GenerateAnswer) -> Generated:
     )
 
 
-def _version(span: Span) -> Version:
+def _version(span: AnsweredSpan) -> Version:
     try:
         return Version.parse(span.version)
     except ValueError as error:

@@ -28,7 +28,7 @@ class RouterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     longest_pause_s: float = 15.0
 
 
-class Engine(msgspec.Struct):
+class EngineAccount(msgspec.Struct):
     """What is known of one."""
 
     outstanding: int = 0
@@ -48,7 +48,7 @@ class Router:
 
     def __init__(self, names: Sequence[str], config: RouterConfig) -> None:
         self._config = config
-        self.engines = {name: Engine() for name in names}
+        self.engines = {name: EngineAccount() for name in names}
         self._homes: OrderedDict[str, str] = OrderedDict()
 
     def choose(self, affinity: str, tokens: int, now: float, *, without: Collection[str] = ()) -> Choice | None:

@@ -16,11 +16,11 @@ from actors.learner.messages import Ticket
 from actors.sampler import events
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine.gate import Gate
-from actors.sampler.engine.health import ReadBack, Refusal, Target
+from actors.sampler.engine.health import LoadRefused, ReadBack, Targeted
 from actors.sampler.engine.record import EngineRecord
 from actors.sampler.weights.group_member import GroupMember
 from actors.sampler.weights.latest import Latest, recall, remember, there
-from actors.sampler.weights.loader import Loader, Verdict, check_digest
+from actors.sampler.weights.loader import Loader, WeightsVerdict, check_digest
 from actors.sampler.weights.pins import Pins
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Context
@@ -52,7 +52,7 @@ class WeightsKeeper:
         self._last_sound: Latest | None = None  # what was last found to be in an engine whole
         self._newer = asyncio.Event()
         self._skipped = 0
-        record.see(Target(self._latest.version, exact=True))
+        record.see(Targeted(self._latest.version, exact=True))
 
     # --- what is to be held --------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class WeightsKeeper:
         remember(self._memory, self._latest, self.pins.held)
 
     def _aim(self) -> None:
-        self._record.see(Target(self._wanted().version, exact=self._settings.sglang))
+        self._record.see(Targeted(self._wanted().version, exact=self._settings.sglang))
         self._newer.set()
 
     # --- a new engine --------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class WeightsKeeper:
         Raises EngineError where both are.
         """
         latest = await self._whole()
-        self._record.see(Target(latest.version, exact=True))  # refused by its predecessor, perhaps
+        self._record.see(Targeted(latest.version, exact=True))  # refused by its predecessor, perhaps
         return latest
 
     async def _whole(self) -> Latest:
@@ -202,7 +202,7 @@ class WeightsKeeper:
     async def _load_newest(self) -> bool:
         """Whether it was loaded; a refusal leaves the old weights serving."""
         began, latest = time.monotonic(), self._wanted()
-        self._record.see(Target(latest.version, exact=True))
+        self._record.see(Targeted(latest.version, exact=True))
         skipped, self._skipped = self._skipped, 0
         try:
             verdict = await self._load_sound(latest)
@@ -220,7 +220,7 @@ class WeightsKeeper:
         )  # fmt: skip
         return True
 
-    async def _load_sound(self, latest: Latest) -> Verdict | None:
+    async def _load_sound(self, latest: Latest) -> WeightsVerdict | None:
         """The verdict on `latest`, loaded a second time where it was off; None where the engine was given up for it."""
         client = self._record.engine.client
         ask = functools.partial(self._ask, latest) if self._member.wanted(latest) else None
@@ -255,7 +255,7 @@ class WeightsKeeper:
             del self.pins.held[latest.version]  # refused, not deferred: what asks for it waits for its deadline
             self._remember()
             self._aim()
-        self._record.see(Refusal(latest.version))
+        self._record.see(LoadRefused(latest.version))
         self._refused(latest, error)
         if self._record.health.served is None and self._record.alive:
             # It serves nothing to go back to, so no request would ever find it at fault.
@@ -297,7 +297,7 @@ class WeightsKeeper:
         if not self._record.alive or self._record.probing:
             return
         latest = self._wanted()
-        self._record.see(Target(latest.version, exact=True))
+        self._record.see(Targeted(latest.version, exact=True))
         try:
             sound = self._judge(await self.loader.judge(self._record.engine.client, latest), "comparison", latest)
         except (EngineGone, EngineError) as error:
@@ -306,7 +306,7 @@ class WeightsKeeper:
         if not sound or self._record.behind:
             self._newer.set()
 
-    def _judge(self, verdict: Verdict, when: str, asked: Latest) -> bool:
+    def _judge(self, verdict: WeightsVerdict, when: str, asked: Latest) -> bool:
         """Take a verdict on what the engine was `asked` to hold into the machine; whether the weights are sound."""
         if not verdict.sound:
             self._record.distrust(verdict.version)

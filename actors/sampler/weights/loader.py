@@ -32,7 +32,7 @@ Asking = Callable[[], Awaitable[Ticket | None]]  # for a place in a group; None:
 Writing = Callable[[Latest], Awaitable[Latest]]  # see to it that weights lie on disk
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class WeightsVerdict(msgspec.Struct, frozen=True):
     """What the engine says of its weights: their version (None for a name that is none), and how it scores."""
 
     version: Version | None
@@ -57,7 +57,7 @@ class Loader:
 
     async def load(
         self, client: EngineClient, latest: Latest, ask: Asking | None = None, written: Writing | None = None
-    ) -> Verdict:
+    ) -> WeightsVerdict:
         """Put `latest` into the engine: from the group where `ask` gives a place in one, else from disk.
 
         `written` is waited for before the disk is read. Raises EngineError where the engine refuses, EngineGone where
@@ -96,17 +96,17 @@ class Loader:
             finally:
                 self.judged.set()
 
-    async def judge(self, client: EngineClient, latest: Latest) -> Verdict:
+    async def judge(self, client: EngineClient, latest: Latest) -> WeightsVerdict:
         """Read the version back, and the canary's log-probabilities when the version is `latest`'s."""
         version = await self._version(client)
         self.mixed = self.mixed and version != latest.version
         if latest.canary is None or version != latest.version:
-            return Verdict(version, None, sound=True)
+            return WeightsVerdict(version, None, sound=True)
         found = await self._score(client, latest.canary.ids)
         if (now := await self._version(client)) != version:  # others were loaded meanwhile: they were scored, in part
-            return Verdict(now, None, sound=True)
+            return WeightsVerdict(now, None, sound=True)
         off_by = difference(found, latest.canary.logprobs)
-        return Verdict(version, off_by, sound=off_by <= self._settings.samplers.canary_tolerance)
+        return WeightsVerdict(version, off_by, sound=off_by <= self._settings.samplers.canary_tolerance)
 
     async def _version(self, client: EngineClient) -> Version | None:
         info = await client.model_info()

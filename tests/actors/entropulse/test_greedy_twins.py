@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
-from actors.entropulse.decide import OpenRound, Stay, decide
+from actors.entropulse.decide import OpenRound, Remain, decide
 from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.messages import EvalFigures, Phase, PhaseRef
 from runtime.messaging.message import Version
@@ -47,4 +47,4 @@ def test_both_are_opened_at_once_or_the_twin_on_weights_that_must_be_the_same(tm
     killed = msgspec.structs.replace(rl, evals=[RL1])  # the supervisor, between the two
     assert decide(killed, CONFIG) == OpenRound("rl1.greedy", 0.0, True)
     later = msgspec.structs.replace(killed, trained=Version(lineage=0, step=4))
-    assert isinstance(decide(later, CONFIG), Stay)
+    assert isinstance(decide(later, CONFIG), Remain)

@@ -11,7 +11,7 @@ import pytest
 
 from actors.cluster.config.schema import Deploy
 from actors.entropulse.config import EvaluationConfig
-from actors.entropulse.decide import MOST_PINNED, OpenRound, Stay, Switch, decide
+from actors.entropulse.decide import MOST_PINNED, OpenRound, Remain, SwitchPhase, decide
 from actors.errors import LedgerError
 from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.ledger import demo_tasks as shown
@@ -68,7 +68,7 @@ def test_a_round_that_found_no_room_in_its_stay_is_left_out(tmp_path: Path) -> N
         world.play.figures(), phase=PhaseRef(phase=Phase.RL, index=4), phase_limit=2, phase_steps=1,
         steps={"bc": 2, "rl": 3, "pulse": 2}, stays={"bc": 1, "rl": 2, "pulse": 1},
     )  # fmt: skip
-    assert isinstance(decide(pulsed, world.config), Stay), "the weights of rl2 are gone"
+    assert isinstance(decide(pulsed, world.config), Remain), "the weights of rl2 are gone"
 
 
 def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None
         rl, phase_steps=6, steps={"bc": 2, "rl": 6}, trained=Version(lineage=0, step=8), evals=opened,
         checkpointed=Version(lineage=0, step=8),
     )  # fmt: skip
-    assert decide(end, world.config) == Stay("an open evaluation round to close")
+    assert decide(end, world.config) == Remain("an open evaluation round to close")
     last = [opened[0], msgspec.structs.replace(opened[1], closed=True), *opened[2:]]
     assert decide(msgspec.structs.replace(end, evals=last), world.config) == OpenRound("final", 1.0, True)
     pulsed = msgspec.structs.replace(
@@ -101,7 +101,7 @@ def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None
         checkpointed=Version(lineage=0, step=7),
     )  # fmt: skip
     on = decide(pulsed, world.config)
-    assert isinstance(on, Switch), "RL does not wait for a round to close"
+    assert isinstance(on, SwitchPhase), "RL does not wait for a round to close"
     assert (on.change.next.phase, on.change.evidence["rounds_left_out"]) == (Phase.RL, 1.0)
     room = msgspec.structs.replace(pulsed, evals=last)
     assert decide(room, world.config) == OpenRound("after_pulse1", 1.0, True)
@@ -182,7 +182,7 @@ def test_a_run_without_signal_ends_on_the_weights_of_the_step_under_way(tmp_path
         world.play.commit(work, False, [step(str(world.play.ledger.book.trained))])
     world.supervise()
     assert world.causes[-1] == ("rl", "no_signal")
-    assert decide(world.play.figures(), world.config) == Stay("the step under way")
+    assert decide(world.play.figures(), world.config) == Remain("the step under way")
     world.run()
     assert world.rounds[-1] == ("final", "0.3")
     assert world.play.figures().steps["rl"] == 1
@@ -274,9 +274,9 @@ def test_no_demonstration_succeeds(tmp_path: Path) -> None:
         decide(figures, world.config)
     some = msgspec.structs.replace(figures, demos=1)
     decision = decide(some, settings(demos=2))
-    assert isinstance(decision, Stay)
+    assert isinstance(decision, Remain)
     exhausted = decide(msgspec.structs.replace(some, demo_attempts=8), settings(demos=2))
-    assert isinstance(exhausted, Switch)
+    assert isinstance(exhausted, SwitchPhase)
     assert exhausted.change.cause == "demos_exhausted"
 
 
@@ -285,7 +285,7 @@ def test_a_counted_stay_waits_for_its_checkpoint(tmp_path: Path) -> None:
     while world.play.figures().phase_steps < 2:
         world.supervise()
         world.act()
-    assert isinstance(decide(world.play.figures(), world.config), Stay)
+    assert isinstance(decide(world.play.figures(), world.config), Remain)
     world.play.checkpointed("0.2")
     assert isinstance(decide(world.play.figures(), world.config), OpenRound)
 

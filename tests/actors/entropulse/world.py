@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
-from actors.entropulse.decide import GREEDY, Finished, OpenRound, Stay, Switch, decide
+from actors.entropulse.decide import GREEDY, Finished, OpenRound, Remain, SwitchPhase, decide
 from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.ledger import phases
 from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation
@@ -44,7 +44,7 @@ class World:
     def supervise(self) -> bool:
         decision = decide(self.play.figures(), self.config)
         match decision:
-            case Switch(change=change):
+            case SwitchPhase(change=change):
                 self.play.do(lambda book: phases.set_phase(book, change))
                 self.causes.append((str(change.next.phase), change.cause))
             case OpenRound(name=name, temperature=temperature, greedy=greedy):
@@ -54,7 +54,7 @@ class World:
                     self.rounds.append((of, trained))
             case Finished():
                 return True
-            case Stay():
+            case Remain():
                 pass
         return False
 

@@ -10,7 +10,7 @@ import pytest
 from actors.learner.batches import blobs, plan
 from actors.learner.config import LearnerConfig, RlConfig, Schedule, SftConfig
 from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef, VersionSpan
-from policy.advantage import Level
+from policy.advantage import AdvantageLevel
 from policy.errors import LearnerError
 from policy.packing import Aggregation, MicroBatch, PackedSample
 from runtime.errors import ConfigError
@@ -102,12 +102,12 @@ def test_trajectory_level_advantages_are_shared_by_all_steps() -> None:
     malformed = group("m", (True, [stored.step(5, well_formed=False)]), (True, [stored.step(6)]))
     taken = batch(Phase.RL, [group("g", good, bad), malformed], [])
     planned = plan(
-        taken, stored.payloads, LearnerConfig(rl=RlConfig(advantage=Level.TRAJECTORY)), plan_id="p", version=V1
+        taken, stored.payloads, LearnerConfig(rl=RlConfig(advantage=AdvantageLevel.TRAJECTORY)), plan_id="p", version=V1
     )
     samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
     assert {n: s.advantage for n, s in samples.items()} == {2: 1.0, 3: 1.0, 4: -1.0}
     assert planned.without_signal == ["m"]
-    unscaled = LearnerConfig(rl=RlConfig(advantage=Level.TRAJECTORY, advantage_std=False))
+    unscaled = LearnerConfig(rl=RlConfig(advantage=AdvantageLevel.TRAJECTORY, advantage_std=False))
     planned = plan(taken, stored.payloads, unscaled, plan_id="p", version=V1)
     samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
     assert {n: s.advantage for n, s in samples.items()} == {2: 0.5, 3: 0.5, 4: -0.5}

@@ -250,7 +250,8 @@ async def test_a_checkpoint_that_was_changed_is_never_unpickled(tmp_path: Path, 
     metadata = newest[1] / "shards" / ".metadata"
     saved = metadata.read_bytes()
     metadata.write_bytes(pickle.dumps(Planted(tmp_path / "ran")))
-    with pytest.raises(ActorFailed, match=rf"ConfigError: {newest[1]}: its files are not those that the run saved"):
+    changed = rf"ConfigError: {newest[1]}: shards/\.metadata differs: its files are not those that the run saved"
+    with pytest.raises(ActorFailed, match=changed):
         async with running(tmp_path / "run", base, checkpoint_every=100) as again:
             pass
     assert not (tmp_path / "ran").exists()

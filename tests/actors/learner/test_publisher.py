@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.learner.config import GroupSettings
-from actors.learner.messages import Broadcast, Broadcasting, JoinGroup, NoGroup, Part, PassGroup, Ticket
+from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, JoinGroup, NoGroup, PassGroup, Ticket
 from actors.learner.weights.publisher import Publisher
 from policy.errors import NoModel
 from runtime.actor import Actor, handles
@@ -20,7 +20,7 @@ from runtime.messaging.refs import Ref
 from runtime.system import ActorSpec, ActorSystem
 
 ONE, TWO = Version(lineage=0, step=1), Version(lineage=0, step=2)
-PART = Part(names=["w"], dtypes=["float32"], shapes=[[2]])
+PART = BroadcastPart(names=["w"], dtypes=["float32"], shapes=[[2]])
 
 
 class Rank(Actor):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.errors import EngineGone
-from actors.learner.messages import Part, Ticket
+from actors.learner.messages import BroadcastPart, Ticket
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.engine.gate import Gate
@@ -18,7 +18,7 @@ from actors.sampler.engine.wire import ModelInfo
 from actors.sampler.messages import Canary
 from actors.sampler.weights.collective import differing
 from actors.sampler.weights.latest import Latest
-from actors.sampler.weights.loader import Asking, Loader, Verdict, check_digest, difference
+from actors.sampler.weights.loader import Asking, Loader, WeightsVerdict, check_digest, difference
 from policy.errors import EngineBusy, EngineError
 from policy.hf_folder import digest
 from runtime.errors import ConfigError
@@ -175,7 +175,7 @@ async def test_weights_that_were_changed_while_they_were_scored_are_not_judged(m
 
     monkeypatch.setattr(server, "score", late)
     told = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
-    assert await loader().judge(server, told) == Verdict(TWO, None, sound=True)
+    assert await loader().judge(server, told) == WeightsVerdict(TWO, None, sound=True)
 
 
 async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_a_tolerance_is_above_nothing() -> None:
 
 TICKET = Ticket(
     group="g", address="127.0.0.1", port=1, rank=1, size=2, backend="gloo", unit="bucket", form_s=1.0, send_s=1.0,
-    parts=[Part(names=["a"], dtypes=["float32"], shapes=[[1]]), Part(names=["b"], dtypes=["float32"], shapes=[[2]])],
+    parts=[BroadcastPart(names=[name], dtypes=["float32"], shapes=[[size]]) for name, size in (("a", 1), ("b", 2))],
     checksums={"a": "1"},
 )  # fmt: skip
 PATHS = {

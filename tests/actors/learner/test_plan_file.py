@@ -56,15 +56,15 @@ def test_what_stays_in_a_message_leaves_room_in_it(tmp_path: Path) -> None:
     """The bound on tokens is one on bytes, too."""
     most = plan_file.MOST_BYTES // plan_file.BYTES_PER_TOKEN // LONG
     sent = plan_file.sent(plan(large(most)), tmp_path)
-    assert sent.parcel is None
+    assert sent.plan_file is None
     assert len(msgspec.msgpack.encode(sent)) < 2 * plan_file.MOST_BYTES < MAX_FRAME_BYTES
 
 
 @pytest.mark.parametrize("spoil", [lambda old: old[:-1], lambda old: old + b"x", lambda old: b"\xff" + old[1:]])
 def test_a_file_that_is_not_the_batch_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
     sent = plan_file.sent(plan(BATCHES), tmp_path, most_bytes=0)
-    assert sent.parcel is not None
-    path = Path(sent.parcel.location)
+    assert sent.plan_file is not None
+    path = Path(sent.plan_file.location)
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(StoreError, match="is not the batch of plan 1"):
         plan_file.received(sent)
@@ -78,7 +78,7 @@ async def test_the_rank_learns_the_same_from_a_file(rank, model, tmp_path: Path)
     by_file = await rank.ask(sent, timeout_s=60)
     assert by_file.figures["loss"] == inside.figures["loss"]
     spoilt = msgspec.structs.replace(
-        sent, plan_id="third", version=v(2), parcel=msgspec.structs.replace(sent.parcel, size_bytes=1)
+        sent, plan_id="third", version=v(2), plan_file=msgspec.structs.replace(sent.plan_file, size_bytes=1)
     )
     with pytest.raises(StoreError, match="is not the batch of third"):
         await rank.ask(spoilt, timeout_s=60)
