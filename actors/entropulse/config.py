@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from actors.replay.config import DemosConfig, SamplingConfig
+from actors.settings import DemosConfig, SamplingConfig
 from runtime.settings import Section, key
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.messages import BroadcastPart, Ticket, WriteWeights
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import Phase, Sampling
 from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
 from actors.sampler.engine.client import EngineClient
@@ -23,6 +23,7 @@ from actors.sampler.engine.gate import Gate
 from actors.sampler.messages import Generate, Generated, Weights
 from actors.sampler.weights.latest import Latest
 from actors.sampler.weights.loader import Loader
+from actors.settings import DemosConfig
 from policy import hf_folder
 from policy.broadcast import SendingGroup, checksums, described
 from policy.errors import LearnerError

@@ -50,7 +50,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     clear: Keys  # empties it, whatever stands there
     before: str = ""  # typed before the text
     unused: Keys = ()  # ends what was typed without `before`
-    read: Callable[[GuestLink, int], Awaitable[str]]  # link, number of the try from 0
+    contents: Callable[[GuestLink, int], Awaitable[str]]  # link, number of the try from 0
     lines: bool = True  # takes lines
     most: int = 1000  # signs
 
@@ -96,25 +96,27 @@ async def _shown(link: GuestLink, _: int) -> str:
 
 
 FIELDS = {
-    "text_editor": Field(argv=("mousepad", FILE), title="typed.txt", clear=_ALL, read=_file(FILE, _SAVED)),
+    "text_editor": Field(argv=("mousepad", FILE), title="typed.txt", clear=_ALL, contents=_file(FILE, _SAVED)),
     "terminal": Field(
-        argv=("xterm",), title="xterm", clear=(), before=f"cat > {FILE}\n", read=_file(FILE, (("ctrl", "d"),)),
+        argv=("xterm",), title="xterm", clear=(), before=f"cat > {FILE}\n", contents=_file(FILE, (("ctrl", "d"),)),
         unused=(("ctrl", "u"),), accessible=False,
     ),
     "libreoffice_writer": Field(
-        argv=(*OFFICE, UTF8, "--writer", FILE), title="typed.txt", clear=_ALL, read=_file(FILE, _SAVED)
+        argv=(*OFFICE, UTF8, "--writer", FILE), title="typed.txt", clear=_ALL, contents=_file(FILE, _SAVED)
     ),
     "libreoffice_calc": Field(
         argv=(*OFFICE, CSV_FILTER, "--calc", SHEET), title="typed.csv", clear=(*_ALL, ("ctrl", "home")),
-        read=_sheet,
+        contents=_sheet,
     ),
     "file_manager": Field(
-        argv=("pcmanfm", DOCUMENTS), title="Documents", ready=(("ctrl", "l"),), clear=_ALL, read=_shown, lines=False,
+        argv=("pcmanfm", DOCUMENTS), title="Documents", ready=(("ctrl", "l"),), clear=_ALL, contents=_shown,
+        lines=False,
         most=SHOWN_MAX,
     ),
-    "google_chrome": Field(argv=("chromium", f"file://~/{PAGE_FILE}"), title="Page", clear=_ALL, read=_page),
+    "google_chrome": Field(argv=("chromium", f"file://~/{PAGE_FILE}"), title="Page", clear=_ALL, contents=_page),
     "vlc": Field(
-        argv=("vlc",), title="VLC", ready=(("ctrl", "n"),), dialog="Open Media", clear=_ALL, read=_shown, lines=False,
+        argv=("vlc",), title="VLC", ready=(("ctrl", "n"),), dialog="Open Media", clear=_ALL, contents=_shown,
+        lines=False,
         most=SHOWN_MAX,
     ),
 }  # fmt: skip

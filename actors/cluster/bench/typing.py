@@ -149,7 +149,7 @@ async def _typed(
             began = time.monotonic()
             answer = await _type(link, field, text)
             took.append(time.monotonic() - began)
-            stands = await field.read(link, number)
+            stands = await field.contents(link, number)
             if stands == text:
                 exact += 1
             elif answer == SUCCESS:

@@ -16,8 +16,9 @@ from actors.desktop.providers.sandbox.shares import Room, fitted
 from actors.desktop.seat_config import PromptConfig, Screenshots, SeatConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
-from actors.replay.config import DemosConfig, ReplayConfig, SamplingConfig, TasksConfig
+from actors.replay.config import ReplayConfig, TasksConfig
 from actors.sampler.config import SamplersConfig, WeightSyncConfig
+from actors.settings import DemosConfig, SamplingConfig
 from runtime.errors import ConfigError
 from runtime.settings import Section, key
 

@@ -19,10 +19,11 @@ from actors.cluster.runs import recordings, run, run_folder
 from actors.cluster.runs.requests import Request
 from actors.desktop.seat_config import PromptConfig
 from actors.replay.actor import LEDGER, SEGMENTS
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.demos.demo_files import Header
 from actors.replay.ledger import demo_import
 from actors.replay.ledger.store import Ledger
+from actors.settings import DemosConfig
 from apis.actions.spaces import SPACES
 from apis.prompts import FORMS
 from runtime.errors import ComputerRLError, ConfigError

@@ -18,8 +18,9 @@ from actors.cluster.runs import run_folder
 from actors.cluster.runs.weights import Weights
 from actors.desktop.config import SshConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
-from actors.replay.config import COLDEST, TasksConfig
+from actors.replay.config import TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
+from actors.settings import COLDEST
 from apis.tasks.words import HELD_OUT
 from runtime.errors import ConfigError
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.ledger.store import Ledger
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepRef
+from actors.settings import DemosConfig
 from runtime.messaging.message import BlobRef, Version
 
 TASKS = [f"family{n % 12}/train/{n}" for n in range(2400)]

@@ -15,8 +15,8 @@ from actors.cluster.config import deploy_files, typed_yaml
 from actors.cluster.config.schema import DESKTOPS_MOST, PROCESSES_MOST, SEED_MOST, Deploy, SeatsConfig
 from actors.cluster.runs import compose, experiment
 from actors.learner.config import EPOCHS_MOST
-from actors.replay.config import NEW_TOKENS_MOST
 from actors.sampler.config import COUNT_MOST
+from actors.settings import NEW_TOKENS_MOST
 from runtime.errors import ConfigError
 
 ALIASES = "x: {" + "".join(f"k{i}: &a{i} [{f'*a{i - 1}' if i else 1}], " for i in range(2000)) + "}"

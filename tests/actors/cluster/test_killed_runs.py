@@ -14,10 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.database.schema import connect
 from actors.replay.database.transaction import Book
 from actors.replay.ledger.figures import audit
+from actors.settings import DemosConfig
 from runtime.control import query_status
 from runtime.logs.reader import read_logs
 

@@ -19,7 +19,7 @@ from actors.desktop.answers import Prompt, SampledAnswers
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig
 from actors.desktop.seat_config import SeatConfig
 from actors.errors import Deferred, DesktopFault
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import (
     PUT_OFF,
     GetFigures,
@@ -33,6 +33,7 @@ from actors.replay.messages import (
     Sampling,
 )
 from actors.sampler.messages import Generate, Generated
+from actors.settings import DemosConfig
 from apis.observation import Observation
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer

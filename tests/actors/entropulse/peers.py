@@ -10,7 +10,6 @@ import msgspec
 from actors.entropulse.actor import EntropulseActor
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.learner.messages import GetLearnerState, LearnerState, WriteWeights
-from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -25,6 +24,7 @@ from actors.replay.messages import (
     Trained,
 )
 from actors.sampler.messages import Pin, Unpin, Weights
+from actors.settings import DemosConfig, SamplingConfig
 from policy.errors import NoModel
 from runtime.actor import Actor, handles
 from runtime.messaging.message import Done, Request, Version

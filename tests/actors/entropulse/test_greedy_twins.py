@@ -8,8 +8,8 @@ import msgspec
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.entropulse.decide import OpenRound, Remain, decide
-from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.messages import EvalFigures, Phase, PhaseRef
+from actors.settings import DemosConfig, SamplingConfig
 from runtime.messaging.message import Version
 from tests.actors.replay.ledger_tools import Play
 

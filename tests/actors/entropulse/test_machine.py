@@ -13,9 +13,9 @@ from actors.cluster.config.schema import Deploy
 from actors.entropulse.config import EvaluationConfig
 from actors.entropulse.decide import MOST_PINNED, OpenRound, Remain, SwitchPhase, decide
 from actors.errors import LedgerError
-from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.ledger import demo_tasks as shown
 from actors.replay.messages import EvalFigures, Lane, Phase, PhaseRef, Reservation
+from actors.settings import DemosConfig, SamplingConfig
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from tests.actors.entropulse.world import Busy, World, settings

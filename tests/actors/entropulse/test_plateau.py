@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.entropulse.plateau import fit, measured, plateau, quantile, successive_noise
-from actors.replay.config import SamplingConfig
+from actors.settings import SamplingConfig
 from runtime.errors import ConfigError
 
 CONFIG = EntropulseConfig()

@@ -8,9 +8,9 @@ from typing import Any
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.entropulse.decide import GREEDY, Finished, OpenRound, Remain, SwitchPhase, decide
-from actors.replay.config import DemosConfig, SamplingConfig
 from actors.replay.ledger import phases
 from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation
+from actors.settings import DemosConfig, SamplingConfig
 from tests.actors.replay.ledger_tools import Play, step
 
 

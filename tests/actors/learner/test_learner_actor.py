@@ -17,8 +17,9 @@ import pytest
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.folders import RunFolders
 from actors.learner.messages import GetLearnerState, WriteWeights
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, SetPhase, WaitFigures
+from actors.settings import DemosConfig
 from policy import checkpoints, hf_folder
 from policy.errors import NoModel
 from runtime.errors import ActorFailed

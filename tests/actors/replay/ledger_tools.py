@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig, SamplingConfig
+from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.ledger import episodes, eval_rounds, figures, phases, training, unreadable
 from actors.replay.ledger.store import Job, Ledger
 from actors.replay.messages import (
@@ -35,6 +35,7 @@ from actors.replay.messages import (
     Trained,
     Unreadable,
 )
+from actors.settings import DemosConfig, SamplingConfig
 from runtime.errors import ComputerRLError
 from runtime.messaging.message import BlobRef, Version
 

@@ -13,12 +13,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from ledger_tools import BROKEN, FAULT, Play, settings, step
 
-from actors.replay.config import DemosConfig
 from actors.replay.demos import demo_files
 from actors.replay.ledger import demo_import, demo_tasks, sft_batches
 from actors.replay.messages import Lane, Phase, Reservation, StepPayload
 from actors.replay.rules import cold_start
 from actors.replay.rules.cold_start import MIXED, POLICY, Rules, Shown, Stage, Stratum, Tally
+from actors.settings import DemosConfig
 from runtime.errors import ConfigError
 from runtime.storage.segments import SegmentStore, digest_of
 

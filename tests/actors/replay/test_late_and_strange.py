@@ -11,9 +11,9 @@ import pytest
 from ledger_tools import Play, settings, step
 
 from actors.errors import LedgerError
-from actors.replay.config import DemosConfig
 from actors.replay.ledger import episodes
 from actors.replay.messages import Lane, Phase
+from actors.settings import DemosConfig
 
 Start = Callable[..., Play]
 

@@ -191,7 +191,7 @@ def test_a_range_says_what_it_ranges_over(entry: dict[str, Any], said: str) -> N
     ],
 )  # fmt: skip
 def test_settings_are_checked(rules: dict[str, float]) -> None:
-    from actors.replay.config import DemosConfig
+    from actors.settings import DemosConfig
 
     ((name, value),) = rules.items()
     with pytest.raises(ConfigError, match=rf"^replay\.{name} is {value}: "):

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from ledger_tools import BROKEN, FAULT, Play, settings, step
 
-from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.database.transaction import Book
 from actors.replay.ledger import episodes, task_quarantine
 from actors.replay.messages import NoWork, Phase, Reservation
+from actors.settings import DemosConfig
 
 Start = Callable[..., Play]
 
