@@ -20,6 +20,7 @@ from actors.cluster import cli
 from actors.cluster.config import deploy_files, renamed
 from actors.cluster.config import keys as declared
 from actors.cluster.config.schema import Deploy
+from actors.cluster.report import figures_file
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP = ROOT / "README.md"
@@ -235,3 +236,23 @@ def test_events_are_declared():
     said = column(ROOT / "actors/desktop/README.md", "| what | events |", 1)
     assert len(said) > 10
     assert said <= events
+
+
+@pytest.mark.parametrize(
+    ("row", "runs"),
+    [
+        ("today's observation", "observation-2-0"),
+        ("the same with observation 1", "local-[012]"),
+        ("cloning alone", "bc-alone-*"),
+    ],
+)
+def test_results_are_those_of_the_figures(row, runs):
+    """The first and the last round of the runs, meant over seeds, are what the table says."""
+    (line,) = [line for line in TOP.read_text().splitlines() if line.startswith("| ") and row in line]
+    read = [figures_file.read(path) for path in (ROOT / "deploy/results").glob(f"{runs}.figures.gz")]
+    ends = [[run.rounds[place].summary.whole.all.value for run in read] for place in (0, -1)]
+    means = [sum(values) / len(values) for values in ends]
+    said = [float(cell) for cell in line.split("|") if re.fullmatch(r" 0\.\d+ ", cell)]
+    assert said == pytest.approx(means[-len(said) :], abs=6e-4)
+    gain = re.search(r"\+([\d.]+) points", line)
+    assert gain is None or float(gain[1]) == pytest.approx(100 * (means[1] - means[0]), abs=0.06)
