@@ -26,10 +26,9 @@ UNFINISHED = {"actors/cluster", "actors/desktop", "actors/replay", "apis", "apis
 
 # Names that two public classes of the host side share. A name leaves this list, and none comes onto it.
 SHARED = {
-    "Bounds", "Box", "Change", "Ending", "Endpoint", "Episode", "Episodes", "Figures", "Found", "Handler",
-    "Outcome", "Owner", "Plan", "Played", "Point", "Pool", "Refusal", "Request", "Round", "Seen", "Spread", "Stage",
-    "State", "Stay", "Stratum", "Tally", "Timed", "Tried", "Verdict", "Version", "Wanted", "Weights", "Window",
-    "Wish",
+    "Bounds", "Ending", "Endpoint", "Episode", "Episodes", "Figures", "Found", "Handler", "Owner", "Played", "Point",
+    "Pool", "Request", "Round", "Seen", "Spread", "Stage", "State", "Stay", "Stratum", "Tally", "Timed", "Tried",
+    "Version", "Wanted", "Weights", "Wish",
 }  # fmt: skip
 
 

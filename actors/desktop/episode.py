@@ -19,10 +19,10 @@ from actors.desktop.seat_config import WHOLE_ONE_IN, SeatConfig
 from actors.desktop.stages import Ending, Stage, ending_after, judge, needs_verifier
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Outcome, Reservation, StepPayload, StepRef
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action, line
 from apis.observation import Observation, from_guest
-from apis.plans.action import Call, Plan, plan
+from apis.plans.action import ActionPlan, Call, plan
 from apis.plans.setup import setup
 from apis.prompts.compact import render_compact
 from apis.prompts.names import element_names, window_names
@@ -136,7 +136,7 @@ class Episode:
                 raise broken
             if ending is not None:
                 return ending, str(ending)
-            typed = None if isinstance(action, Refusal) else line(action)
+            typed = None if isinstance(action, RefusedAnswer) else line(action)
             self._history.append(Turn(answer=answer.text, line=typed, result=result))
             last = result
             self.step += 1
@@ -160,9 +160,9 @@ class Episode:
         turns = [f"{m['role']}: {m['content']}" for m in messages[1:-1]]
         return Prompt(user="\n\n".join([*turns, messages[-1]["content"]]), system=messages[0]["content"])
 
-    def _parse(self, answer: Answer, observation: Observation) -> Action | Refusal:
+    def _parse(self, answer: Answer, observation: Observation) -> Action | RefusedAnswer:
         if answer.refusal:
-            return Refusal(answer.refusal)
+            return RefusedAnswer(answer.refusal)
         return parse(
             answer.text,
             observation.app,
@@ -173,11 +173,11 @@ class Episode:
             cut=answer.cut,
         )
 
-    async def _act(self, action: Action | Refusal, observation: Observation) -> tuple[str, bool | None]:
+    async def _act(self, action: Action | RefusedAnswer, observation: Observation) -> tuple[str, bool | None]:
         """What the model is told of its action or refusal, and the claim when it ends the episode."""
-        if isinstance(action, Refusal):
+        if isinstance(action, RefusedAnswer):
             return action.reason, None
-        todo: Plan = plan(action, observation)
+        todo: ActionPlan = plan(action, observation)
         self._body.acted = True
         try:
             answers = await self._carry_out(list(todo.calls), self._config.call_timeout_s)
@@ -218,13 +218,13 @@ class Episode:
         prompt: Prompt,
         answer: Answer,
         *,
-        action: Action | Refusal,
+        action: Action | RefusedAnswer,
         result: str,
         picture: Any,
         timing: dict[str, float],
     ) -> None:
         stored = await self._recorder.picture(picture)
-        refused = isinstance(action, Refusal)
+        refused = isinstance(action, RefusedAnswer)
         payload = StepPayload(
             prompt_ids=answer.prompt_ids,
             response_ids=answer.response_ids,
@@ -234,7 +234,7 @@ class Episode:
             observation=prompt.user,
             response=answer.text,
             action=None if refused else msgspec.json.encode(action).decode(),
-            refusal=action.reason if isinstance(action, Refusal) else None,
+            refusal=action.reason if isinstance(action, RefusedAnswer) else None,
             result=result,
             screenshot=stored,
             by=answer.by,

@@ -12,7 +12,7 @@ import msgspec
 
 from actors.desktop.config import SandboxConfig, ScreenConfig
 from actors.desktop.files.read_home import FileSeen, ReadLimits
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ class Provider(ABC):
         """Stop all of its processes, so that what it stored holds still. Raises DesktopFault."""
 
     @abstractmethod
-    async def read_home(self, desktop: Desktop, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
+    async def read_home(self, desktop: Desktop, wanted: list[WantedFile], limits: ReadLimits) -> list[FileSeen]:
         """What is wanted of HOME, in that order, read without the guest's help.
 
         A path that is missing, a link, too big or no workbook comes back as a refusal in its place. Raises

@@ -17,7 +17,7 @@ Pixel = Annotated[int, msgspec.Meta(ge=-(1 << 16), le=1 << 16)]
 WindowId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 
 
-class Window(msgspec.Struct, frozen=True):
+class WindowRow(msgspec.Struct, frozen=True):
     """A top-level window as the window manager lists it; screen pixels."""
 
     id: WindowId
@@ -73,7 +73,7 @@ RESULTS: dict[str, Any] = {
     "ready": bool,
     "launch": int,
     "running": list[int],
-    "windows": list[Window],
+    "windows": list[WindowRow],
     "activate": None,
     "close": None,
     "move": None,
@@ -89,9 +89,9 @@ RESULTS: dict[str, Any] = {
     "keep": None,
     "info": Told,
     "settle": bool,
-    "wait_window": Window,
-    "open_window": Window,
-    "raise_window": Window,
+    "wait_window": WindowRow,
+    "open_window": WindowRow,
+    "raise_window": WindowRow,
     "read_file": bytes,
     "write_file": None,
     "make_folder": None,

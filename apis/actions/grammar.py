@@ -29,7 +29,7 @@ MAX_DEPTH = 8  # open brackets
 MAX_REASON = 240  # characters
 
 
-class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RefusedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why an answer is no action; `reason` is one printable line meant for the model."""
 
     reason: str
@@ -48,7 +48,7 @@ def parse(
     *,
     space: ActionSpace = "both",
     cut: str = "",
-) -> AnyAction | Refusal:
+) -> AnyAction | RefusedAnswer:
     """The action of `space` that `answer` asks for while `app` is active.
 
     `elements` and `windows` are the names in the current observation ("e1", "w2", or window numbers in the paper's
@@ -61,7 +61,7 @@ def parse(
             raise _Refused(f"the answer is not whole: {cut}")
         return _action(_code_line(_said(answer), form), app, space, elements, windows)
     except (_Refused, Unfit) as refused:
-        return Refusal(_printable(str(refused)))
+        return RefusedAnswer(_printable(str(refused)))
 
 
 def _printable(reason: str) -> str:

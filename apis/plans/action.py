@@ -50,7 +50,7 @@ BRIEFLY = Call("settle", {"timeout_ms": 400, "quiet_ms": 20})  # between a click
 
 
 @dataclass(frozen=True)
-class Plan:
+class ActionPlan:
     """How to carry out an action: calls in order, the result the model is told, and whether the episode ends."""
 
     calls: tuple[Call, ...]
@@ -60,20 +60,20 @@ class Plan:
 
 
 @singledispatch
-def plan(action: Action, observation: Observation) -> Plan:
+def plan(action: Action, observation: Observation) -> ActionPlan:
     """The plan for `action`, chosen while `observation` was shown."""
     raise TypeError(f"{type(action).__name__} has no plan")
 
 
 @plan.register
-def _(action: Click, observation: Observation) -> Plan:
+def _(action: Click, observation: Observation) -> ActionPlan:
     x, y = place(action.coordinates, observation)
     args = {"x": x, "y": y, "button": BUTTONS[action.button_type], "n": action.num_clicks}
-    return Plan((Call("click", args), SETTLE), "Click Success")
+    return ActionPlan((Call("click", args), SETTLE), "Click Success")
 
 
 @plan.register
-def _(action: Type, observation: Observation) -> Plan:
+def _(action: Type, observation: Observation) -> ActionPlan:
     calls: list[Call] = []
     if action.coordinates is not None:
         x, y = place(action.coordinates, observation)
@@ -91,7 +91,7 @@ def _(action: Type, observation: Observation) -> Plan:
         calls.append(Call("type_text", {"text": action.text}))
     if action.enter:
         calls += [BRIEFLY, pressed("enter")]
-    return Plan((*calls, SETTLE), "Type Success", answer=answer)
+    return ActionPlan((*calls, SETTLE), "Type Success", answer=answer)
 
 
 def _on_cell(action: Type, observation: Observation) -> bool:
@@ -109,66 +109,66 @@ def _on_cell(action: Type, observation: Observation) -> bool:
 
 
 @plan.register
-def _(action: DragAndDrop, observation: Observation) -> Plan:
+def _(action: DragAndDrop, observation: Observation) -> ActionPlan:
     x, y = place(action.drag_from_coordinates, observation)
     x2, y2 = place(action.drop_on_coordinates, observation)
-    return Plan((Call("drag", {"x": x, "y": y, "x2": x2, "y2": y2}), SETTLE), "Drag and Drop Success")
+    return ActionPlan((Call("drag", {"x": x, "y": y, "x2": x2, "y2": y2}), SETTLE), "Drag and Drop Success")
 
 
 @plan.register
-def _(action: Scroll, observation: Observation) -> Plan:
+def _(action: Scroll, observation: Observation) -> ActionPlan:
     x, y = place(action.coordinates, observation)
     dy = -SCROLL_NOTCHES if action.direction == "up" else SCROLL_NOTCHES
-    return Plan((Call("scroll", {"x": x, "y": y, "dy": dy}), SETTLE), "Scroll Success")
+    return ActionPlan((Call("scroll", {"x": x, "y": y, "dy": dy}), SETTLE), "Scroll Success")
 
 
 @plan.register
-def _(action: OpenApp, observation: Observation) -> Plan:
+def _(action: OpenApp, observation: Observation) -> ActionPlan:
     app = app_published(action.app_name)
     if app is None:
-        return Plan((), f"{action.app_name} is not supported or recognized")
+        return ActionPlan((), f"{action.app_name} is not supported or recognized")
     there = [window.number for window in observation.windows if app_of_class(window.wm_class) == app.name]
     if app.single and there:
         show = Call("activate", {"number": there[-1], "maximize": True})
     else:
         show = Call("open_window", {"argv": list(app.argv), "timeout_ms": OPEN_MS})
-    return Plan((show, SETTLE), "Open App Success")
+    return ActionPlan((show, SETTLE), "Open App Success")
 
 
 @plan.register
-def _(action: SwitchWindow, observation: Observation) -> Plan:
+def _(action: SwitchWindow, observation: Observation) -> ActionPlan:
     number = window_names(observation)[action.window_id]
     # An open menu holds the keyboard; elsewhere Escape would undo what is being typed.
     menu = any(map(of_menu, observation.elements))
     shut = (pressed("esc"), BRIEFLY) if menu else ()
-    return Plan((*shut, Call("activate", {"number": number, "maximize": True}), SETTLE), "Switch Window Success")
+    return ActionPlan((*shut, Call("activate", {"number": number, "maximize": True}), SETTLE), "Switch Window Success")
 
 
 @plan.register
-def _(action: Hotkey, _: Observation) -> Plan:
-    return Plan((pressed(*action.keys), SETTLE), "Hotkey Success")
+def _(action: Hotkey, _: Observation) -> ActionPlan:
+    return ActionPlan((pressed(*action.keys), SETTLE), "Hotkey Success")
 
 
 @plan.register
-def _(action: Quote, _: Observation) -> Plan:
-    return Plan((), action.content[:MAX_RESULT])
+def _(action: Quote, _: Observation) -> ActionPlan:
+    return ActionPlan((), action.content[:MAX_RESULT])
 
 
 @plan.register
-def _(action: Tool, _: Observation) -> Plan:
+def _(action: Tool, _: Observation) -> ActionPlan:
     args = {"owner": action.owner, "name": action.name, "arguments": action.arguments}
-    return Plan((Call("tool", args), SETTLE), "Success", answer=0)
+    return ActionPlan((Call("tool", args), SETTLE), "Success", answer=0)
 
 
 @plan.register
-def _(action: Wait, _: Observation) -> Plan:
-    return Plan((Call("settle", {"timeout_ms": 3000, "quiet_ms": 500}),), "Wait Success")
+def _(action: Wait, _: Observation) -> ActionPlan:
+    return ActionPlan((Call("settle", {"timeout_ms": 3000, "quiet_ms": 500}),), "Wait Success")
 
 
 @plan.register
-def _(action: Exit, observation: Observation) -> Plan:
+def _(action: Exit, observation: Observation) -> ActionPlan:
     late = any(window.app in LATE for window in observation.windows)
-    return Plan((Call("keep"),) if late else (), "Exit", ends=action.success)
+    return ActionPlan((Call("keep"),) if late else (), "Exit", ends=action.success)
 
 
 def pressed(*names: str) -> Call:

@@ -42,6 +42,7 @@ _ENDING = re.compile(r"\.(txt|md|log|xlsx|ods|csv|docx|odt|odp)$")
 _VALUE = re.compile(r"[A-Za-z]+|[0-9]+(?:\.[0-9]+)?")
 
 Templates = Mapping[str, Mapping[str, tuple[str, ...]]]  # kind -> split -> wordings
+Check = tuple[str, str, dict[str, object]]  # a check's name, the path below Documents, its expectation
 Files = Mapping[str, FileView]  # by path below HOME; what is not named is not there
 
 
@@ -128,7 +129,7 @@ def in_osworld_form(
     )
 
 
-def all_of(*checks: tuple[str, str, dict[str, object]]) -> Evaluator:
+def all_of(*checks: Check) -> Evaluator:
     """Success when every check (its function, the path below Documents, its expectation) is met."""
     return Evaluator(
         func=[func for func, _, _ in checks],
@@ -186,6 +187,6 @@ def file_getter(name: str) -> dict[str, str]:
     return {"type": "vm_file", "path": f"{DOCUMENTS}/{name}" if name else DOCUMENTS, "dest": name}
 
 
-def rule(**rules: str | list[str]) -> dict[str, object]:
+def rule(**rules: object) -> dict[str, object]:
     """An expectation that stands in the task itself."""
     return {"type": "rule", "rules": rules}

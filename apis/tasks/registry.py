@@ -19,22 +19,23 @@ from apis.tasks.verify.code import extensions_are
 from apis.tasks.verify.files import file_bytes_are, folder_holds
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.media import bookmarks_are, playlist_is, settings_are
-from apis.tasks.verify.presentations import deck_is
-from apis.tasks.verify.text_documents import paper_is
-from apis.tasks.verify.verify import CHECKS, OnDocument, Read, Verdict
+from apis.tasks.verify.presentations import presentation_is
+from apis.tasks.verify.text_documents import text_document_is
+from apis.tasks.verify.verify import CHECKS, OnDocument, Read, TaskVerdict
 from apis.tasks.verify.verify import verify as by_files
 from apis.tasks.verify.workbooks import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
 from runtime.errors import ConfigError
 
 CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
+# Task files and their digests hold these names, so a name stays when its function is renamed.
 CHECKS.update(
     folder_holds=folder_holds,
     file_bytes_are=file_bytes_are,
     extensions_are=extensions_are,
     workbook_is=OnDocument("workbook", workbook_is),
-    paper_is=OnDocument("paper", paper_is),
-    deck_is=OnDocument("deck", deck_is),
+    paper_is=OnDocument("text_document", text_document_is),
+    deck_is=OnDocument("presentation", presentation_is),
 )
 
 
@@ -98,7 +99,7 @@ def goal(task_id: str) -> Goal:
     return family(task_id).goal(task_id)
 
 
-def judged(task: Task, read: Read, before: Manifest, after: Manifest) -> Verdict:
+def judged(task: Task, read: Read, before: Manifest, after: Manifest) -> TaskVerdict:
     """Whether `task` is solved: by what its files say, and by what became of HOME beside them.
 
     `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. Raises ConfigError
@@ -110,7 +111,7 @@ def judged(task: Task, read: Read, before: Manifest, after: Manifest) -> Verdict
     of = family(task.id)
     rules = ends.rules(of, task)
     trouble = ends.made_otherwise(of, task, read, before, after) or collateral(before, after, rules, programs.RULES)
-    return Verdict(False, trouble) if trouble else verdict
+    return TaskVerdict(False, trouble) if trouble else verdict
 
 
 def kind_of(task_id: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 import apis.guest
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Tool
 from apis.apps.catalogue import call
 from apis.functions.declaration import Function, Param
@@ -100,7 +100,7 @@ def carried_out(answer: str, app: str, arguments: dict[str, Any]) -> Tool:
 def refusal(answer: str, app: str) -> str:
     """Why the answer is none with that application in front."""
     refused = parse(answer, app)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RefusedAnswer)
     return refused.reason
 
 

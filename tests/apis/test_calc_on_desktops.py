@@ -10,7 +10,7 @@ from actors.desktop.pool.pool import Pool
 from apis.actions.gui import line
 from apis.apps.catalogue import call
 from apis.tasks import registry as tasks
-from apis.tasks.families.calc.common import SheetGoal
+from apis.tasks.families.calc.common import WorkbookGoal
 from tests.apis.plays import Form, oracle_finds_back, oracle_solves, told
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
@@ -35,7 +35,7 @@ async def test_oracles_solve_their_tasks_by_either_route(family: str, route: str
 
 async def test_a_number_where_a_formula_is_wanted_fails(pool: Pool) -> None:
     goal = tasks.goal("calc_sum/train/1")
-    assert isinstance(goal, SheetGoal)
+    assert isinstance(goal, WorkbookGoal)
     typed = call("CalcTools", "set_cell_value", cell=goal.writes[0].cell, value=goal.wanted)
     played = await told(pool, "calc_sum/train/1", line(typed), "CalcTools.save()", "Agent.exit(success=True)")
     assert not played.success

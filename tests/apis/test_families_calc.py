@@ -17,7 +17,7 @@ from apis.tasks import osworld
 from apis.tasks import registry as tasks
 from apis.tasks.data_url import data_of
 from apis.tasks.families.calc import calc_oracle, sheet_from_note
-from apis.tasks.families.calc.common import CALC, SheetGoal
+from apis.tasks.families.calc.common import CALC, WorkbookGoal
 from apis.tasks.verify.verify import FileView, Sheet, Workbook, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
@@ -30,13 +30,13 @@ EDITOR, OFFICE = {"id": 5, "class": "Mousepad"}, {"id": 6, "class": "libreoffice
 SAVED = [Turn("", "Agent.hotkey(keys=['ctrl', 's'])", "")]
 
 
-def goal_of(task_id: str) -> SheetGoal:
+def goal_of(task_id: str) -> WorkbookGoal:
     goal = tasks.goal(task_id)
-    assert isinstance(goal, SheetGoal)
+    assert isinstance(goal, WorkbookGoal)
     return goal
 
 
-def calc(goal: SheetGoal, cells: Mapping[str, Any], current: str = "A1") -> Observation:
+def calc(goal: WorkbookGoal, cells: Mapping[str, Any], current: str = "A1") -> Observation:
     """Calc in front, a note behind it; the cells as they show, empty ones beside the table, too."""
     rows: list[list[Any]] = [["text", "Name Box", current, 10, 80, 60, 20, ["sen", "edt"], 1]]
     for row in range(len(goal.grid) + 1):
@@ -56,7 +56,7 @@ def calc(goal: SheetGoal, cells: Mapping[str, Any], current: str = "A1") -> Obse
     return from_guest({"windows": windows, "elements": rows})
 
 
-def editor(goal: SheetGoal) -> Observation:
+def editor(goal: WorkbookGoal) -> Observation:
     windows = [
         {**EDITOR, "title": "note.txt - Mousepad", "active": True},
         {**OFFICE, "title": f"{goal.target} - LibreOffice Calc", "active": False},

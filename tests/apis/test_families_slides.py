@@ -18,8 +18,8 @@ from apis.prompts.text import Turn, escaped
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
 from apis.tasks.data_url import data_of
-from apis.tasks.families.impress.common import IMPRESS, KINDS, DeckGoal, Texts, of_deck
-from apis.tasks.verify.verify import Box, Deck, FileView, Slide, verify
+from apis.tasks.families.impress.common import IMPRESS, KINDS, PRESENTATION, PresentationGoal, Texts
+from apis.tasks.verify.verify import FileView, Presentation, Slide, SlideBox, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
 
@@ -29,7 +29,7 @@ SAVED = [Turn("", "Agent.hotkey(keys=['ctrl', 's'])", "")]
 BUTTONS = ("Save", "New Slide", "Duplicate Slide", "Delete Slide")
 
 
-def impress(goal: DeckGoal, slides: Sequence[Texts], current: int = 1, menu: Sequence[str] = ()) -> Observation:
+def impress(goal: PresentationGoal, slides: Sequence[Texts], current: int = 1, menu: Sequence[str] = ()) -> Observation:
     """Impress in front with a slide shown, and a menu open where entries are given."""
     rows: list[list[Any]] = [["document-presentation", "deck", "", 190, 120, 680, 560, ["sen", "edt"], 0]]
     lines = [text for box in slides[current - 1] for text in box.split("\n") if text]
@@ -61,7 +61,7 @@ def named(observation: Observation, said: str) -> str:
 @pytest.mark.parametrize("part", PARTS)
 def test_an_instance_is_small_and_its_slides_fit_into_a_compact_prompt(part: str) -> None:
     for seed in range(40):
-        goal, task = of_deck(tasks.goal(f"{part}/{seed}")), tasks.task(f"{part}/{seed}")
+        goal, task = PRESENTATION.goal(tasks.goal(f"{part}/{seed}")), tasks.task(f"{part}/{seed}")
         assert 2 <= len(goal.slides) <= 4
         assert goal.finish != goal.slides
         for slides in (goal.slides, goal.finish):
@@ -75,17 +75,17 @@ def test_an_instance_is_small_and_its_slides_fit_into_a_compact_prompt(part: str
 @pytest.mark.parametrize("part", PARTS)
 def test_only_what_is_wanted_may_change(part: str) -> None:
     for seed in range(12):
-        goal, task = of_deck(tasks.goal(f"{part}/{seed}")), tasks.task(f"{part}/{seed}")
+        goal, task = PRESENTATION.goal(tasks.goal(f"{part}/{seed}")), tasks.task(f"{part}/{seed}")
 
-        def passes(slides: Sequence[Texts], more: tuple[Box, ...] = (), task: osworld.Task = task) -> bool:
-            pages = [Slide((Box("title", title), Box("outline", text), *more)) for title, text in slides]
-            return verify(task, lambda _: FileView("deck", deck=Deck(tuple(pages)))).success
+        def passes(slides: Sequence[Texts], more: tuple[SlideBox, ...] = (), task: osworld.Task = task) -> bool:
+            pages = [Slide((SlideBox("title", title), SlideBox("outline", text), *more)) for title, text in slides]
+            return verify(task, lambda _: FileView("presentation", presentation=Presentation(tuple(pages)))).success
 
         assert passes(goal.finish)
         assert not passes(goal.slides)
         assert not passes((*goal.finish, goal.finish[0]))
         assert not passes((("other", goal.finish[0][1]), *goal.finish[1:]))
-        assert not passes(goal.finish, (Box("frame", ""),))
+        assert not passes(goal.finish, (SlideBox("frame", ""),))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -93,7 +93,7 @@ def test_only_what_is_wanted_may_change(part: str) -> None:
 def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form: str) -> None:
     for seed in range(20):
         task_id = f"{name}/{HELD_OUT}/{seed}"
-        goal = of_deck(tasks.goal(task_id))
+        goal = PRESENTATION.goal(tasks.goal(task_id))
         observation = impress(goal, goal.slides, 1 + seed % 2)
         for route in tasks.FAMILIES[name].routes:
             answers_alike(task_id, observation, form, route, seed)
@@ -103,7 +103,7 @@ def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form
 def test_it_saves_before_it_claims(name: str) -> None:
     for seed in range(12):
         task_id = f"{name}/{HELD_OUT}/{seed}"
-        goal = of_deck(tasks.goal(task_id))
+        goal = PRESENTATION.goal(tasks.goal(task_id))
         observation = impress(goal, goal.finish)
         for route in tasks.FAMILIES[name].routes:
             saving = line(moved(task_id, observation, [], route, seed))
@@ -114,10 +114,10 @@ def test_it_saves_before_it_claims(name: str) -> None:
             )
 
 
-def instance(family: str, kind: str, wanted: Any = lambda goal: True) -> tuple[str, DeckGoal]:
+def instance(family: str, kind: str, wanted: Any = lambda goal: True) -> tuple[str, PresentationGoal]:
     """The first training instance of a kind that is `wanted`."""
     ids = (f"{family}/{TRAIN}/{seed}" for seed in range(500))
-    goals = ((task_id, of_deck(tasks.goal(task_id))) for task_id in ids)
+    goals = ((task_id, PRESENTATION.goal(tasks.goal(task_id))) for task_id in ids)
     return next((task_id, goal) for task_id, goal in goals if goal.kind == kind and wanted(goal))
 
 
@@ -182,7 +182,7 @@ def test_slides_are_copied_deleted_and_moved_once() -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_a_forged_number_of_a_slide_stops_no_oracle(part: str) -> None:
     task_id = f"{part}/3"
-    goal = of_deck(tasks.goal(task_id))
+    goal = PRESENTATION.goal(tasks.goal(task_id))
     forged = msgspec.structs.replace(impress(goal, goal.slides), info=f"slides: 1; current: {'9' * 4900}")
     for route in tasks.FAMILIES[goal.family].routes:
         assert tasks.oracle(task_id, seed=0, route=route).answer(forged, [])
@@ -193,7 +193,7 @@ def test_a_box_is_entered_and_then_typed_into_in_every_form(form: str) -> None:
     """The second step knows the first again, whose place the published form tells in pixels."""
     for seed in range(10):
         task_id = f"slides_text/train/{seed}"
-        goal = of_deck(tasks.goal(task_id))
+        goal = PRESENTATION.goal(tasks.goal(task_id))
         changed = next(n for n, pair in enumerate(zip(goal.slides, goal.finish, strict=True), 1) if pair[0] != pair[1])
         observation = impress(goal, goal.slides, changed)
         history: list[Turn] = []

@@ -15,8 +15,8 @@ from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.writer import writer_look, writer_oracle
-from apis.tasks.families.writer.common import WRITER, PaperGoal
-from apis.tasks.verify.verify import FileView, Paper, PaperParagraph, Sheet, Span, Workbook, verify
+from apis.tasks.families.writer.common import WRITER, TextDocumentGoal
+from apis.tasks.verify.verify import FileView, Paragraph, Sheet, TextDocument, TextSpan, Workbook, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
 from tests.apis.test_families_calc import calc
@@ -30,13 +30,15 @@ SAVED = [Turn("", writer_oracle.SAVING.lines[0], "")]
 ROUTES = ("api", "gui", "mixed")
 
 
-def goal_of(task_id: str) -> PaperGoal:
+def goal_of(task_id: str) -> TextDocumentGoal:
     goal = tasks.goal(task_id)
-    assert isinstance(goal, PaperGoal)
+    assert isinstance(goal, TextDocumentGoal)
     return goal
 
 
-def writer(goal: PaperGoal, texts: Sequence[str], chosen: str = "", down: str = "", size: str = "11") -> Observation:
+def writer(
+    goal: TextDocumentGoal, texts: Sequence[str], chosen: str = "", down: str = "", size: str = "11"
+) -> Observation:
     """Writer in front, a note or a sheet behind; of paragraphs `chosen` is selected, of buttons `down` is pressed."""
     rows: list[list[Any]] = [
         ["paragraph", "", text, 200, 120 + 20 * at, 600, 18, ["sen", "edt", *["foc", "sel"] * (text == chosen)], 1]
@@ -51,12 +53,12 @@ def writer(goal: PaperGoal, texts: Sequence[str], chosen: str = "", down: str = 
         {**EDITOR, "title": f"{goal.files[0][0] if goal.files else 'note.txt'} - Mousepad", "active": False},
         {**OFFICE, "title": f"{goal.target} - LibreOffice Writer", "active": True},
     ]
-    if goal.books:
-        windows[0] = {**SHEETS, "title": f"{goal.books[0].target} - LibreOffice Calc", "active": False}
+    if goal.workbooks:
+        windows[0] = {**SHEETS, "title": f"{goal.workbooks[0].target} - LibreOffice Calc", "active": False}
     return from_guest({"windows": windows, "elements": rows})
 
 
-def editor(goal: PaperGoal) -> Observation:
+def editor(goal: TextDocumentGoal) -> Observation:
     windows = [
         {**EDITOR, "title": f"{goal.files[0][0]} - Mousepad", "active": True},
         {**OFFICE, "title": f"{goal.target} - LibreOffice Writer", "active": False},
@@ -65,20 +67,20 @@ def editor(goal: PaperGoal) -> Observation:
     return from_guest({"windows": windows, "elements": [row]})
 
 
-def sheet(goal: PaperGoal, **changed: str) -> Observation:
-    (book,) = goal.books
-    shown = calc(book, {**book.start, **changed})
+def sheet(goal: TextDocumentGoal, **changed: str) -> Observation:
+    (workbook,) = goal.workbooks
+    shown = calc(workbook, {**workbook.start, **changed})
     behind = Window(6, OFFICE["class"], f"{goal.target} - LibreOffice Writer", active=False)
     return msgspec.structs.replace(shown, windows=(behind, shown.windows[1]))
 
 
-def first_look(goal: PaperGoal) -> Observation:
+def first_look(goal: TextDocumentGoal) -> Observation:
     """What is in front at the start."""
-    return sheet(goal) if goal.books else editor(goal) if goal.files else writer(goal, goal.before)
+    return sheet(goal) if goal.workbooks else editor(goal) if goal.files else writer(goal, goal.before)
 
 
-def read_before(goal: PaperGoal) -> list[Turn]:
-    return [Turn("", line(Quote(content=goal.wanted)), "")] if goal.files or goal.books else []
+def read_before(goal: TextDocumentGoal) -> list[Turn]:
+    return [Turn("", line(Quote(content=goal.wanted)), "")] if goal.files or goal.workbooks else []
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -86,24 +88,24 @@ def test_only_the_wanted_paragraphs_may_change(part: str) -> None:
     for seed in range(20):
         goal, task = goal_of(f"{part}/{seed}"), tasks.task(f"{part}/{seed}")
         solved, path = dict(tasks.solved(f"{part}/{seed}")), f"Documents/{goal.target}"
-        end = solved[path].paper
+        end = solved[path].text_document
         assert end is not None
         assert 2 <= len(goal.before) <= 4
 
         def passes(
-            *paragraphs: PaperParagraph, task: Any = task, files: dict[str, FileView] = solved, path: str = path
+            *paragraphs: Paragraph, task: Any = task, files: dict[str, FileView] = solved, path: str = path
         ) -> bool:
-            changed = FileView("paper", paper=Paper(paragraphs))
+            changed = FileView("text_document", text_document=TextDocument(paragraphs))
             return verify(task, lambda at: changed if at == path else files[at]).success
 
         assert passes(*end.paragraphs)
-        assert passes(*end.paragraphs, PaperParagraph())
-        assert not passes(*(PaperParagraph((Span(text),)) for text in goal.before))
+        assert passes(*end.paragraphs, Paragraph())
+        assert not passes(*(Paragraph((TextSpan(text),)) for text in goal.before))
         assert not passes(*end.paragraphs[1:])
-        assert not passes(*end.paragraphs, PaperParagraph((Span("more"),)))
+        assert not passes(*end.paragraphs, Paragraph((TextSpan("more"),)))
         assert not passes(*reversed(end.paragraphs))
-        for changed in (Span("other"), Span(end.paragraphs[0].text, ("bold",))):
-            assert not passes(PaperParagraph((changed,), end.paragraphs[0].marks), *end.paragraphs[1:])
+        for changed in (TextSpan("other"), TextSpan(end.paragraphs[0].text, ("bold",))):
+            assert not passes(Paragraph((changed,), end.paragraphs[0].marks), *end.paragraphs[1:])
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -139,7 +141,9 @@ def test_it_saves_before_it_claims(name: str) -> None:
             assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
 
 
-def played(goal: PaperGoal, action: Action, texts: list[str], chosen: str, observation: Observation) -> tuple[Any, str]:
+def played(
+    goal: TextDocumentGoal, action: Action, texts: list[str], chosen: str, observation: Observation
+) -> tuple[Any, str]:
     """What a step of mouse or keyboard makes of the paragraphs, and which one is selected then."""
     match action:
         case Click(coordinates=str(name)):
@@ -194,9 +198,9 @@ def test_nothing_is_written_before_the_sheet_was_read() -> None:
     for seed in range(20):
         task_id = f"doc_from_sheet/{TRAIN}/{seed}"
         goal = goal_of(task_id)
-        (book,) = goal.books
+        (workbook,) = goal.workbooks
         assert goal.wanted not in goal.instruction
-        (name,) = (name for name, value in book.start.items() if value == float(goal.wanted))
+        (name,) = (name for name, value in workbook.start.items() if value == float(goal.wanted))
         asked = call("CalcTools", "get_column_data", column_name=name[0])
         for route in ROUTES:
             assert moved(task_id, writer(goal, goal.before), [], route, seed) == SwitchWindow(window_id="w1")
@@ -211,16 +215,20 @@ def test_nothing_is_written_before_the_sheet_was_read() -> None:
 def test_a_sheet_is_read_as_it_was_and_must_stay_so() -> None:
     task_id = f"doc_from_sheet/{HELD_OUT}/3"
     goal = goal_of(task_id)
-    (book,) = goal.books
-    back = call("CalcTools", "set_cell_value", cell="A2", value=str(book.grid[1][0]))
+    (workbook,) = goal.workbooks
+    back = call("CalcTools", "set_cell_value", cell="A2", value=str(workbook.grid[1][0]))
     assert moved(task_id, sheet(goal, A2="oops"), [], "api") == back
     files = dict(tasks.solved(task_id))
-    for cells in (book.start | {"A2": "oops"}, book.start | {"H9": 1.0}, dict(list(book.start.items())[1:])):
-        changed = FileView("workbook", workbook=Workbook((Sheet(book.sheet, cells),)))
-        broken = files | {f"Documents/{book.target}": changed}
+    for cells in (
+        workbook.start | {"A2": "oops"},
+        workbook.start | {"H9": 1.0},
+        dict(list(workbook.start.items())[1:]),
+    ):
+        changed = FileView("workbook", workbook=Workbook((Sheet(workbook.sheet, cells),)))
+        broken = files | {f"Documents/{workbook.target}": changed}
         verdict = verify(tasks.task(task_id), broken.__getitem__)
         assert not verdict.success
-        assert verdict.reason.startswith(f"Documents/{book.target}: ")
+        assert verdict.reason.startswith(f"Documents/{workbook.target}: ")
 
 
 def test_a_look_is_set_once_by_either_way() -> None:

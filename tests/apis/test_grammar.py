@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.cluster.commands.parse import verdict
-from apis.actions.grammar import MAX_ANSWER, Refusal, parse
+from apis.actions.grammar import MAX_ANSWER, RefusedAnswer, parse
 from apis.actions.gui import (
     GUI,
     Action,
@@ -32,7 +32,7 @@ ELEMENTS = {"e1": None, "e2": None}
 WINDOWS = {"w1": 7, "0x00000007": 7}
 
 
-def parsed(answer: str, form: str = "compact") -> Action | Refusal:
+def parsed(answer: str, form: str = "compact") -> Action | RefusedAnswer:
     return parse(answer, "text_editor", ELEMENTS, WINDOWS, form)
 
 
@@ -161,13 +161,13 @@ def test_accepts_what_the_functions_take(answer: str, action: Action) -> None:
 )
 def test_says_why_it_refuses(answer: str, said: str) -> None:
     refusal = parsed(answer)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedAnswer)
     assert said in refusal.reason
     assert refusal.reason.isprintable()
 
 
 def test_the_paper_form_insists_on_a_block() -> None:
-    assert isinstance(parsed("Agent.wait()", "published"), Refusal)
+    assert isinstance(parsed("Agent.wait()", "published"), RefusedAnswer)
     assert parsed("```python\nAgent.wait()\n```", "published") == Wait()
 
 
@@ -232,7 +232,7 @@ def test_only_typed_actions_or_typed_refusals_come_out(answer: str) -> None:
     began = time.process_time()
     for app in ("text_editor", "libreoffice_calc", "libreoffice_impress"):
         result = parse(answer, app, ELEMENTS, WINDOWS)
-        assert isinstance(result, Action | Refusal)
+        assert isinstance(result, Action | RefusedAnswer)
         if isinstance(result, Action):
             assert parse(line(result), app, ELEMENTS, WINDOWS) == result
     assert time.process_time() - began < 1.0
@@ -244,7 +244,7 @@ def test_time_and_memory_are_bounded_for_long_answers(filler: str) -> None:
     tracemalloc.start()
     began = time.process_time()
     for text in (answer, answer[: MAX_ANSWER // 2], f"Agent.type(text='{answer[: MAX_ANSWER // 2]}')"):
-        assert isinstance(parse(text, "text_editor"), Action | Refusal)
+        assert isinstance(parse(text, "text_editor"), Action | RefusedAnswer)
     seconds, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert seconds < 1.0

@@ -8,7 +8,7 @@ from apis.actions.grammar import (
     MAX_DEPTH,
     MAX_READ,
     MAX_REASON,
-    Refusal,
+    RefusedAnswer,
     _printable,
     _string_left_open,
     parse,
@@ -16,13 +16,13 @@ from apis.actions.grammar import (
 from apis.actions.gui import Action, Click, Hotkey, Tool, Type, Wait
 
 
-def parsed(answer: str, form: str = "compact", app: str = "text_editor") -> Action | Refusal:
+def parsed(answer: str, form: str = "compact", app: str = "text_editor") -> Action | RefusedAnswer:
     return parse(answer, app, {"e1", "e2"}, {"w1"}, form)
 
 
 def reason(answer: str, form: str = "compact", app: str = "text_editor") -> str:
     found = parsed(answer, form, app)
-    assert isinstance(found, Refusal), found
+    assert isinstance(found, RefusedAnswer), found
     return found.reason
 
 
@@ -150,10 +150,10 @@ def test_what_another_window_or_space_has_is_said() -> None:
         "CalcTools.save()"
     )
     refused = parse("CalcTools.save()", "libreoffice_calc", space="gui")
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RefusedAnswer)
     assert refused.reason.startswith("CalcTools.save is not allowed; Agent has ")
     api = parse("Agent.click(e1)", "libreoffice_calc", space="api")
-    assert isinstance(api, Refusal)
+    assert isinstance(api, RefusedAnswer)
     assert api.reason.startswith("Agent.click is not allowed; ")
     assert "; CalcTools has " in api.reason
 
@@ -186,12 +186,12 @@ def test_names_are_taken_by_their_form_where_nothing_was_seen() -> None:
     for code in ("Agent.click(e9999)", "Agent.switch_window(w99)", "Agent.switch_window('0xdeadbeef')"):
         assert isinstance(parse(code, "vlc"), Action), code
     for code in ("Agent.click(e0)", "Agent.click(e10000)", "Agent.switch_window(w100)", "Agent.switch_window(w0)"):
-        assert isinstance(parse(code, "vlc"), Refusal), code
+        assert isinstance(parse(code, "vlc"), RefusedAnswer), code
 
 
 def test_an_answer_that_was_cut_is_no_action_and_reasoning_may_be_long() -> None:
     refused = parse("Agent.wait()", "vlc", cut="it reached 64 tokens")
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RefusedAnswer)
     assert refused.reason == "the answer is not whole: it reached 64 tokens"
     thought = "<think>{}</think>\nAgent.wait()"
     fits = thought.format("x" * (MAX_READ - len(thought) + 2))

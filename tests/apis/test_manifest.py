@@ -16,7 +16,7 @@ from apis.tasks.family import ITS_END
 from apis.tasks.verify import ends, static
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May, collateral
 from apis.tasks.verify.files import digest_of
-from apis.tasks.verify.manifest import Change, Deed, Entry, Manifest, changes
+from apis.tasks.verify.manifest import Deed, Entry, FileChange, Manifest, changes
 from apis.tasks.verify.verify import KINDS, FileView
 
 NAMES = st.sampled_from(["a", "b.txt", ".c", "d e", "Documents", "x\n"])
@@ -150,7 +150,7 @@ def test_the_wanted_end_passes_and_damage_beside_it_does_not(name: str) -> None:
         rules = ends.rules(tasks.family(task.id), task)
         start, end = (_manifest(files) for files in (static.at_start(task), tasks.solved(task.id)))
         goes = {
-            path: any(rule.allows(Change(path, Deed.REMOVED, entry, None)) for rule in rules)
+            path: any(rule.allows(FileChange(path, Deed.REMOVED, entry, None)) for rule in rules)
             for path, entry in start.entries.items()
         }
         kept = {path: entry for path, entry in start.entries.items() if not goes[path] or path in end.entries}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.observation import MAX_ELEMENTS, MAX_TEXT, MAX_WINDOWS, Observation, from_guest
 from apis.prompts.compact import around, render_compact
 from apis.prompts.names import element_names, place, window_names
@@ -89,7 +89,7 @@ def test_only_the_cells_of_a_sheet_stand_for_what_an_application_says() -> None:
 def test_a_refusal_stands_in_the_very_next_prompt() -> None:
     observation = from_guest(FRAME)
     refusal = parse("Agent.clik(e1)", observation.app, element_names(observation), window_names(observation))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedAnswer)
     history = [Turn("Agent.clik(e1)", None, refusal.reason)]
     assert render_compact("Go", history, observation, refusal.reason).endswith(f"last: {refusal.reason}")
     messages = render_published("Go", observation.app, history, observation, refusal.reason)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Click, Type
 from apis.actions.reasoning import spoken
 
@@ -47,7 +47,7 @@ def test_what_is_drafted_between_marks_is_not_said(pair: tuple[str, str]) -> Non
         assert parse(text, "files", form="published") == Click(coordinates=(20, 15)), text
     for text in (f"{begin}Maybe\n{DRAFT}\nbut first", f"{begin}Maybe\n{DRAFT}", f"Well. {begin}Maybe\n{DRAFT}\n{end}"):
         for form in ("published", "compact"):
-            assert isinstance(parse(text, "files", form=form), Refusal), text
+            assert isinstance(parse(text, "files", form=form), RefusedAnswer), text
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_is_drafted_between_marks_is_not_said(pair: tuple[str, str]) -> Non
 )
 def test_reasoning_that_does_not_end_is_refused_by_its_mark(text: str) -> None:
     refusal = parse(text, "files", form="published")
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedAnswer)
     assert "does not end" in refusal.reason
 
 
@@ -97,4 +97,4 @@ def test_all_of_an_answer_is_said_or_thought(parts: list[str]) -> None:
 def test_an_answer_of_marks_alone_says_nothing() -> None:
     for filler in ("<think>", "</think>", "```think\n", "[/THINK]"):
         assert spoken(filler * 1000).said == ""
-        assert isinstance(parse(filler * 1000 + REAL, "files"), Refusal)
+        assert isinstance(parse(filler * 1000 + REAL, "files"), RefusedAnswer)

@@ -13,7 +13,7 @@ from apis.observation import Observation
 from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.impress.common import of_deck
+from apis.tasks.families.impress.common import PRESENTATION
 from tests.apis.plays import oracle_solves
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
@@ -60,7 +60,7 @@ class Removes:
 
 async def test_a_box_that_is_gone_is_not_empty(pool: Pool) -> None:
     ids = (f"slides_text/train/{number}" for number in range(300))
-    goals = ((task_id, of_deck(tasks.goal(task_id))) for task_id in ids)
+    goals = ((task_id, PRESENTATION.goal(tasks.goal(task_id))) for task_id in ids)
     task_id, goal = next(
         (task_id, goal)
         for task_id, goal in goals

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.cluster.commands.parse import verdict
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action, functions_for, line
 from apis.actions.spaces import MOUSE_AND_KEYBOARD, SPACES, ActionSpace, allows, routes_in
 from apis.applications import APP_NAMES
@@ -22,7 +22,7 @@ from apis.prompts.published import render_published
 from apis.prompts.system import compact_system
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.calc.common import SheetGoal
+from apis.tasks.families.calc.common import WorkbookGoal
 from apis.tasks.oracle import NOT_HERE, mixed, with_mixed
 from apis.tasks.words import TRAIN
 from runtime.errors import ConfigError
@@ -35,7 +35,7 @@ spaces: st.SearchStrategy[ActionSpace] = st.sampled_from(SPACES)
 
 def calc(task_id: str, *, menu: bool = False, cells: bool = True) -> Observation:
     goal = tasks.goal(task_id)
-    assert isinstance(goal, SheetGoal)
+    assert isinstance(goal, WorkbookGoal)
     rows: list[list[object]] = [["text", "Name Box", "A1", 10, 80, 60, 20, ["sen", "edt"], 0]]
     for n, (name, value) in enumerate(goal.start.items() if cells else ()):
         text = value if isinstance(value, str) else f"{value:g}"
@@ -78,7 +78,7 @@ def test_the_grammar_takes_what_the_space_has_and_names_it_where_not(
 ) -> None:
     name = data.draw(st.sampled_from(sorted({**functions_for(app), **functions_for(other)})))
     result = parse(f"{name}()", app, space=space)
-    said = result.reason if isinstance(result, Refusal) else ""
+    said = result.reason if isinstance(result, RefusedAnswer) else ""
     if name in functions_for(app, space):
         assert "not allowed" not in said
         assert "there is no function" not in said

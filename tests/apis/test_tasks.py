@@ -17,7 +17,7 @@ from apis.tasks.data_url import data_of, data_url
 from apis.tasks.family import Family
 from apis.tasks.osworld import in_home
 from apis.tasks.verify import static
-from apis.tasks.verify.verify import CHECKS, FileView, Verdict, verify
+from apis.tasks.verify.verify import CHECKS, FileView, TaskVerdict, verify
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN, split_of
 from runtime.errors import ConfigError
 
@@ -134,7 +134,7 @@ def test_a_file_too_many_is_a_failure(name: str) -> None:
         task_id = f"{name}/held-out/{seed}"
         extra = {**tasks.solved(task_id), "Documents/.extra": FileView("file", b"")}
         verdict = verify(tasks.task(task_id), static.reader(extra))
-        assert verdict == Verdict(False, "Documents: it should not hold '.extra'")
+        assert verdict == TaskVerdict(False, "Documents: it should not hold '.extra'")
 
 
 def test_another_verifier_makes_another_set_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

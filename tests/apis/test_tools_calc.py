@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import GUI, AnyAction, Tool, functions_for, line
 from apis.apps.catalogue import TOOLS, call
 from apis.functions.declaration import Param
@@ -147,7 +147,7 @@ def test_long_flat_lists_are_no_nesting() -> None:
         action = call("CalcTools", "set_column_values", column_name="A", data=[value] * 500)
         assert parse(line(action), "libreoffice_calc") == action
     for deep in ("-" * 500 + "1", "1" + " -1" * 500, "not " * 500 + "True", "a" + ".a" * 500, "- " * 500 + "1"):
-        assert isinstance(parse(f"CalcTools.set_column_values('A', [{deep}])", "libreoffice_calc"), Refusal)
+        assert isinstance(parse(f"CalcTools.set_column_values('A', [{deep}])", "libreoffice_calc"), RefusedAnswer)
 
 
 def test_calls_by_oracles_are_checked_too() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import GUI, Tool, functions_for, line
 from apis.apps.catalogue import TOOLS, call
 from apis.apps.check.media import pictures, sound
@@ -50,7 +50,7 @@ def test_the_prompt_shows_every_function_and_every_argument() -> None:
 
 def test_only_vlc_has_its_functions() -> None:
     assert set(functions_for("vlc")) == {f"Agent.{f.name}" for f in GUI} | {f"VLCTools.{name}" for name in VLC}
-    assert isinstance(parse("VLCTools.play()", "terminal"), Refusal)
+    assert isinstance(parse("VLCTools.play()", "terminal"), RefusedAnswer)
 
 
 @pytest.mark.parametrize(

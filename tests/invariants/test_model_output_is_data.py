@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from product_code import GUEST, ROOT, called, place, sources, tree_of
 
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action, Hotkey, OpenApp, Quote, Type
 from apis.applications import APPS
 from apis.apps.catalogue import call
@@ -87,7 +87,7 @@ def test_model_output_is_data_and_no_payload_runs(answer: str) -> None:
     parse(answer, "libreoffice_calc", ["e1"], ["w1"])  # imports that only the first call makes are over
     with watched() as events:
         result = parse(answer, "libreoffice_calc", ["e1"], ["w1"])
-    assert isinstance(result, Refusal)
+    assert isinstance(result, RefusedAnswer)
     assert events <= HARMLESS
 
 
@@ -110,7 +110,7 @@ PIECES = st.sampled_from(
 def test_model_output_is_data_for_any_text(answer: str) -> None:
     with watched() as events:
         result = parse(answer, "terminal", ["e1"], ["w1"])
-    assert isinstance(result, Action | Refusal)
+    assert isinstance(result, Action | RefusedAnswer)
     assert events <= HARMLESS | {"import", "open"}  # unicodedata and the like, at their first use
     if isinstance(result, Action):
         assert all(type(value) in (str, int, bool, tuple, type(None)) for value in msgspec.structs.astuple(result))

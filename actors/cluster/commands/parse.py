@@ -66,11 +66,11 @@ def verdict(answer: str, app: str, space: ActionSpace = "both") -> dict[str, Any
     """
     import msgspec
 
-    from apis.actions.grammar import Refusal, parse
+    from apis.actions.grammar import RefusedAnswer, parse
 
     if app not in APP_NAMES:
         raise KeyError(app)
     result = parse(answer, app, space=space)
-    if isinstance(result, Refusal):
+    if isinstance(result, RefusedAnswer):
         return {"verdict": "refused", "action": None, "reason": result.reason}
     return {"verdict": "action", "action": msgspec.json.decode(msgspec.json.encode(result)), "reason": None}

@@ -19,7 +19,7 @@ from actors.desktop.demonstrators.endpoint import Endpoint, EndpointDown, key_of
 from actors.desktop.demonstrators.rewrite import NOTHING, heard, retell
 from actors.errors import DesktopFault
 from actors.replay.messages import Reservation
-from apis.actions.grammar import Refusal
+from apis.actions.grammar import RefusedAnswer
 from apis.actions.gui import Exit, line
 from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace, routes_in
@@ -195,7 +195,7 @@ class _EndpointVoice:
         self._said[asked.step] = spoken(found.text).said.strip() or NOTHING
         action = heard(found.text, observation, asked=self._member.format, cut=found.cut)
         told = retell(found.text, observation, asked=self._member.format, wanted=self._form, cut=found.cut)
-        return Said(told, action.reason if isinstance(action, Refusal) else "")
+        return Said(told, action.reason if isinstance(action, RefusedAnswer) else "")
 
     def _remembered(self, history: list[Turn]) -> list[Turn]:
         """The steps so far: its own answers without their reasoning, others' as bare actions in its form."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from apis.actions.grammar import MAX_READ, Refusal, parse
+from apis.actions.grammar import MAX_READ, RefusedAnswer, parse
 from apis.actions.gui import Action, Click, DragAndDrop, Place, Scroll, SwitchWindow, Type, line
 from apis.actions.reasoning import spoken
 from apis.observation import Observation
@@ -22,7 +22,7 @@ MAX_REFUSED = 400  # and of an answer that is no action
 NOTHING = "nothing was answered"
 
 
-def heard(text: str, observation: Observation, *, asked: str, cut: str = "") -> Action | Refusal:
+def heard(text: str, observation: Observation, *, asked: str, cut: str = "") -> Action | RefusedAnswer:
     """What `text`, an answer to a prompt of form `asked`, asks for; `cut` says why it is not whole, where it is not."""
     return parse(text, observation.app, element_names(observation), window_names(observation), asked, cut=cut)
 
@@ -30,7 +30,7 @@ def heard(text: str, observation: Observation, *, asked: str, cut: str = "") -> 
 def retell(text: str, observation: Observation, *, asked: str, wanted: str, cut: str = "") -> str:
     """`text`, an answer to a prompt of form `asked`, as an answer of form `wanted` ("compact" or "published")."""
     action = heard(text, observation, asked=asked, cut=cut)
-    if isinstance(action, Refusal):
+    if isinstance(action, RefusedAnswer):
         return _refused(text, observation, wanted)
     thought = escaped(_thought(text), MAX_THOUGHT).replace("`", "'").strip() or "go on"
     if wanted == "published":
@@ -44,7 +44,7 @@ def _refused(text: str, observation: Observation, wanted: str) -> str:
     shown = escaped(said.strip()[: 2 * MAX_REFUSED], MAX_REFUSED).replace("`", "'")
     names = element_names(observation), window_names(observation)
     for said in (shown, f"no action: {shown}"):
-        if shown and isinstance(parse(said, observation.app, *names, wanted), Refusal):
+        if shown and isinstance(parse(said, observation.app, *names, wanted), RefusedAnswer):
             return said
     return NOTHING
 

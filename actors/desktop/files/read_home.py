@@ -19,7 +19,7 @@ from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files.documents.bounds import Bounds
 from actors.desktop.users import lends_users
 from apis.tasks.verify.manifest import MANIFEST, Manifest
-from apis.tasks.verify.verify import KINDS, Deck, Paper, Wanted, Workbook
+from apis.tasks.verify.verify import KINDS, Presentation, TextDocument, WantedFile, Workbook
 
 ROOT = Path(__file__).resolve().parents[3]
 # Isolated from the environment and without site packages; the program's own folder comes last on the path.
@@ -45,8 +45,8 @@ class Refusal(StrEnum):
     TOO_BIG = "too_big"
     FORBIDDEN = "forbidden"  # the guest took away its own right to read it
     NOT_A_WORKBOOK = "not_a_workbook"
-    NOT_A_PAPER = "not_a_paper"  # no text document
-    NOT_A_DECK = "not_a_deck"  # no presentation
+    NOT_A_TEXT_DOCUMENT = "not_a_text_document"  # no text document
+    NOT_A_PRESENTATION = "not_a_presentation"  # no presentation
     ENCRYPTED = "encrypted"
     ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
     XML_ENTITY = "xml_entity"  # has a document type or entities of its own
@@ -87,8 +87,8 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes | None = None
     names: list[str] | None = None
     workbook: Workbook | None = None
-    paper: Paper | None = None
-    deck: Deck | None = None
+    text_document: TextDocument | None = None
+    presentation: Presentation | None = None
     manifest: Manifest | None = None
     refusal: Refusal | None = None
 
@@ -101,7 +101,7 @@ class _Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refusal: Refusal | None = None
 
 
-def parse(wanted: list[Wanted], output: bytes) -> list[FileSeen]:
+def parse(wanted: list[WantedFile], output: bytes) -> list[FileSeen]:
     """The worker's answer as values. Raises DesktopFault when it is not what was ordered."""
     head, _, body = output.partition(b"\n")
     try:
@@ -119,9 +119,9 @@ def parse(wanted: list[Wanted], output: bytes) -> list[FileSeen]:
             elif data is not None and one.as_ in KINDS:
                 document = msgspec.json.decode(data, type=KINDS[one.as_])
                 book = document if isinstance(document, Workbook) else None
-                text = document if isinstance(document, Paper) else None
-                deck = document if isinstance(document, Deck) else None
-                seen.append(FileSeen(path=one.path, workbook=book, paper=text, deck=deck))
+                text = document if isinstance(document, TextDocument) else None
+                presentation = document if isinstance(document, Presentation) else None
+                seen.append(FileSeen(path=one.path, workbook=book, text_document=text, presentation=presentation))
             else:
                 seen.append(FileSeen(path=one.path, data=data, names=one.names, refusal=one.refusal))
     except msgspec.DecodeError as error:
@@ -137,7 +137,9 @@ def _run(order: bytes) -> bytes:
     return done.stdout
 
 
-async def _ordered(order: dict[str, object], wanted: list[Wanted], limits: ReadLimits, given: bytes) -> list[FileSeen]:
+async def _ordered(
+    order: dict[str, object], wanted: list[WantedFile], limits: ReadLimits, given: bytes
+) -> list[FileSeen]:
     if len(wanted) > limits.paths:
         raise ValueError(f"{len(wanted)} paths, at most {limits.paths}")
     bounds = msgspec.to_builtins(limits)
@@ -149,7 +151,7 @@ async def _ordered(order: dict[str, object], wanted: list[Wanted], limits: ReadL
     return parse(wanted, output)
 
 
-async def read_home(home: str, uid: int, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
+async def read_home(home: str, uid: int, wanted: list[WantedFile], limits: ReadLimits) -> list[FileSeen]:
     """What is wanted below `home`: regular files and folder listings, in that order. Raises DesktopFault.
 
     The path "" lists `home` itself, or as a manifest all that lies in it.
@@ -160,7 +162,7 @@ async def read_home(home: str, uid: int, wanted: list[Wanted], limits: ReadLimit
     return await _ordered({"home": home, "uid": uid, "wanted": wants}, wanted, limits, b"")
 
 
-async def as_wanted(wanted: list[Wanted], seen: list[FileSeen], limits: ReadLimits) -> list[FileSeen]:
+async def as_wanted(wanted: list[WantedFile], seen: list[FileSeen], limits: ReadLimits) -> list[FileSeen]:
     """Files that were read elsewhere, with those that are wanted as documents parsed by a worker of this machine.
 
     Raises DesktopFault.

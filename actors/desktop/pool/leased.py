@@ -20,13 +20,13 @@ from actors.desktop.link import LinkDown, seen_of
 from actors.desktop.pool.pool import BootedDesktop
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.tasks.verify.manifest import MANIFEST, Manifest
-from apis.tasks.verify.verify import FileView, Wanted
+from apis.tasks.verify.verify import FileView, WantedFile
 from runtime.errors import ProtocolError
 
 CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
 
 
-_ALL = Wanted("", MANIFEST)
+_ALL = WantedFile("", MANIFEST)
 
 
 class Frozen(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Body:
             raise DesktopFault("home_too_large", f"HOME at the start: {found.cut}", "task")
         return found
 
-    async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Frozen:
+    async def frozen_files(self, wanted: list[WantedFile], timeout_s: float) -> Frozen:
         """Freeze the desktop for good and read what is `wanted` of its HOME, and its manifest, from outside.
 
         Raises DesktopFault, and AgentBrokeDesktop where the policy has ended what would freeze it.
@@ -109,7 +109,7 @@ class Body:
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
 
-    async def look(self, wanted: list[Wanted]) -> Frozen:
+    async def look(self, wanted: list[WantedFile]) -> Frozen:
         """What is `wanted` of HOME, and its manifest, from outside as they are now. Raises DesktopFault."""
         all_of_it, *files = await self._provider.read_home(self._desktop, [_ALL, *wanted], ReadLimits())
         seen = {file.path: view_of(file, self.home) for file in files}
@@ -138,10 +138,10 @@ def view_of(file: FileSeen, home: str) -> FileView:
     """What the host saw of a path, as verifiers want it; `home` is HOME as the desktop's programs call it."""
     if file.workbook is not None:
         return FileView(kind="workbook", workbook=file.workbook)
-    if file.paper is not None:
-        return FileView(kind="paper", paper=file.paper)
-    if file.deck is not None:
-        return FileView(kind="deck", deck=file.deck)
+    if file.text_document is not None:
+        return FileView(kind="text_document", text_document=file.text_document)
+    if file.presentation is not None:
+        return FileView(kind="presentation", presentation=file.presentation)
     if file.data is not None:
         return FileView(kind="file", data=file.data, home=home)
     if file.names is not None:

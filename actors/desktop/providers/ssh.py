@@ -27,7 +27,7 @@ from actors.desktop.provider import Desktop, DesktopSpec, Endpoint, Health, Prov
 from actors.desktop.providers import ssh_files
 from actors.errors import DesktopFault
 from apis.guest.session.members import NOT_STOPPED
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
 PYTHON = "/usr/bin/python3"
@@ -327,7 +327,7 @@ class HostsProvider(Provider):
         """See `Provider.freeze`; a keeper that answers nothing is one that programs of its own user have stopped."""
         await self._session(desktop).ask("freeze", "frozen", FaultCause.STILL_RUNNING, FREEZE_S)
 
-    async def read_home(self, desktop: Desktop, wanted: list[Wanted], limits: ReadLimits) -> list[FileSeen]:
+    async def read_home(self, desktop: Desktop, wanted: list[WantedFile], limits: ReadLimits) -> list[FileSeen]:
         """See `Provider.read_home`; over the control connection, after the session's processes were stopped."""
         session = self._session(desktop)
         try:

@@ -20,7 +20,7 @@ from actors.desktop.files import census
 from actors.desktop.files.read_home import CensusLimits, FileSeen, ReadLimits, Refusal
 from actors.desktop.providers import home
 from apis.tasks.verify.manifest import MANIFEST, Manifest
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 
 GUEST_SOURCE = Path(__file__).resolve().parents[3] / "apis" / "guest"
 _PRIVATE = 0o700
@@ -69,7 +69,7 @@ async def _put(sftp: asyncssh.SFTPClient, path: str, data: bytes) -> None:
 
 
 async def read_home(
-    connection: asyncssh.SSHClientConnection, python: str, folder: str, wanted: list[Wanted], limits: ReadLimits
+    connection: asyncssh.SSHClientConnection, python: str, folder: str, wanted: list[WantedFile], limits: ReadLimits
 ) -> list[FileSeen]:
     """Files, folders and manifest below `folder`, as `outside.read_home`; documents stay bytes.
 

@@ -25,7 +25,7 @@ class Looks:
     properties: dict[str, str]
 
 
-class Paragraph:
+class SavedParagraph:
     """One paragraph of the body."""
 
     def __init__(self, node: Any) -> None:
@@ -60,7 +60,7 @@ class TextFile:
         except zipfile.BadZipFile:
             raise NotSo("the saved file is no text document") from None
         body = ElementTree.fromstring(self.text("word/document.xml"))
-        self.paragraphs = [Paragraph(node) for node in body.iter(f"{_W}p")]
+        self.paragraphs = [SavedParagraph(node) for node in body.iter(f"{_W}p")]
         self.names = self._zip.namelist()
 
     def text(self, name: str) -> str:
@@ -74,7 +74,7 @@ class TextFile:
         """The XML of all parts whose names begin like this."""
         return [self.text(name) for name in self.names if name.startswith(start) and name.endswith(".xml")]
 
-    def paragraph(self, start: str) -> Paragraph:
+    def paragraph(self, start: str) -> SavedParagraph:
         """The paragraph whose text begins like this, in small letters or capitals. Raises NotSo."""
         for each in self.paragraphs:
             if each.text.lower().startswith(start.lower()):

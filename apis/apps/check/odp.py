@@ -26,7 +26,7 @@ def _full(name: str) -> str:
     return f"{{urn:oasis:names:tc:opendocument:xmlns:{_NAMES[space]}:1.0}}{local}"
 
 
-class Box:
+class SavedBox:
     """A box of a slide, and the styles of its text."""
 
     def __init__(self, deck: DeckFile, node: Any) -> None:
@@ -88,11 +88,11 @@ class DeckFile:
         except KeyError:
             raise NotSo(f"the saved file has no part {name}") from None
 
-    def boxes(self, slide: int) -> list[Box]:
+    def boxes(self, slide: int) -> list[SavedBox]:
         """The boxes of a slide, whose number counts from 1. Raises NotSo."""
         if slide > len(self.pages):
             raise NotSo(f"the saved file has {len(self.pages)} slides, not {slide}")
-        return [Box(self, node) for node in self.pages[slide - 1] if node.tag.startswith(_full("draw:"))]
+        return [SavedBox(self, node) for node in self.pages[slide - 1] if node.tag.startswith(_full("draw:"))]
 
     def look(self, style: str, name: str) -> str:
         """A property that a style has itself, "" where it has none."""

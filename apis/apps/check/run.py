@@ -19,7 +19,7 @@ CASE_S = 300.0  # a hung application ends a case, with its calls' own deadlines
 REFUSED = "refused: "
 
 
-class Outcome:
+class CaseOutcome:
     """What came of a case; `problem` is "" where nothing is wrong, `ms` the times of the right calls."""
 
     def __init__(self, case: Case) -> None:
@@ -34,13 +34,13 @@ class Outcome:
 
 async def run(
     table: Table, desk: Desk, repeats: int, heard: Callable[[str], None], only: Collection[str] | None = None
-) -> list[Outcome]:
+) -> list[CaseOutcome]:
     """Run all cases, or those of the functions `only`, then time each `repeats` times more.
 
     `heard` is told what is being done.
     """
     await _ready(table, desk)
-    outcomes = [Outcome(case) for case in table.cases if only is None or case.function in only]
+    outcomes = [CaseOutcome(case) for case in table.cases if only is None or case.function in only]
     left = list(outcomes)
     while left:
         outcome = left.pop(0)
@@ -66,7 +66,7 @@ async def _ready(table: Table, desk: Desk) -> None:
         await table.ready(desk)
 
 
-async def _guarded(outcome: Outcome, work: Awaitable[None], most_s: float | None) -> None:
+async def _guarded(outcome: CaseOutcome, work: Awaitable[None], most_s: float | None) -> None:
     """Do a case's work; what it finds, or that it takes longer, is the case's problem."""
     try:
         async with asyncio.timeout(most_s):
@@ -84,7 +84,7 @@ async def _guarded(outcome: Outcome, work: Awaitable[None], most_s: float | None
         outcome.hold(f"{type(error).__name__}: {error}")
 
 
-async def _ended(outcome: Outcome, table: Table, desk: Desk) -> bool:
+async def _ended(outcome: CaseOutcome, table: Table, desk: Desk) -> bool:
     """Whether a case that failed has ended the application, which is then there anew."""
     if not outcome.problem or not await desk.ended():
         return False
@@ -94,7 +94,7 @@ async def _ended(outcome: Outcome, table: Table, desk: Desk) -> bool:
     return True
 
 
-async def _once(outcome: Outcome, desk: Desk) -> None:
+async def _once(outcome: CaseOutcome, desk: Desk) -> None:
     case = outcome.case
     if case.before is not None:
         await case.before(desk)
@@ -108,7 +108,7 @@ async def _once(outcome: Outcome, desk: Desk) -> None:
         outcome.hold(f"to {dict(case.wrong)!r} says {refusal[:200]!r}, wanted a refusal with {case.refusal!r}")
 
 
-async def _read(table: Table, desk: Desk, outcomes: list[Outcome]) -> None:
+async def _read(table: Table, desk: Desk, outcomes: list[CaseOutcome]) -> None:
     assert table.read is not None
     try:
         async with asyncio.timeout(CASE_S):
@@ -125,7 +125,7 @@ async def _read(table: Table, desk: Desk, outcomes: list[Outcome]) -> None:
                 outcome.hold(str(found))
 
 
-async def _timed(outcome: Outcome, desk: Desk, repeats: int) -> None:
+async def _timed(outcome: CaseOutcome, desk: Desk, repeats: int) -> None:
     case = outcome.case
     if not case.repeat or not repeats:
         return
@@ -138,7 +138,7 @@ async def _timed(outcome: Outcome, desk: Desk, repeats: int) -> None:
             raise NotSo(f"repeated, it says {answer[:200]!r}")
 
 
-async def _call(outcome: Outcome, desk: Desk, arguments: Mapping[str, Any]) -> str:
+async def _call(outcome: CaseOutcome, desk: Desk, arguments: Mapping[str, Any]) -> str:
     if outcome.case.each is not None:
         await outcome.case.each(desk)
     began = time.perf_counter()

@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from apis.apps.check.case import Case, Desk, Step, Table, same, told, want
-from apis.apps.check.odp import Box, DeckFile
+from apis.apps.check.odp import DeckFile, SavedBox
 from apis.apps.check.picture import png
 from apis.documents.odp import make_odp
 
@@ -98,7 +98,7 @@ def _near(found: tuple[float, ...], wanted: tuple[float, ...], what: str) -> Non
     want(all(abs(a - b) < 0.02 for a, b in zip(found, wanted, strict=True)), f"{what}: {found}, not {wanted}")
 
 
-def _last(deck: DeckFile, function: str) -> Box:
+def _last(deck: DeckFile, function: str) -> SavedBox:
     boxes = deck.boxes(_at(function))
     same(len(boxes), 4, "boxes")
     return boxes[3]

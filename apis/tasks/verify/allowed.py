@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from apis.tasks.verify.manifest import FILE, FOLDER, LINK, Change, Deed, Manifest, changes
+from apis.tasks.verify.manifest import FILE, FOLDER, LINK, Deed, FileChange, Manifest, changes
 
 SHOWN = 3  # paths in a reason
 NAME_SHOWN = 120  # characters of one
@@ -31,7 +31,7 @@ class May:
     loosely: bool = False
     but: str = ""  # beside these
 
-    def allows(self, change: Change) -> bool:
+    def allows(self, change: FileChange) -> bool:
         """Whether this rule is about such a change."""
         if not _regex(self.paths).fullmatch(change.path) or _regex(self.but).fullmatch(change.path):
             return False
@@ -57,7 +57,7 @@ def collateral(before: Manifest, after: Manifest, own: Sequence[May], programs: 
     """
     if after.cut:
         return f"HOME: {after.cut}"
-    troubles, gone, kept = list[str](), dict[str, str](), list[Change]()
+    troubles, gone, kept = list[str](), dict[str, str](), list[FileChange]()
     for change in changes(before, after):
         if any(rule.allows(change) for rule in own):
             if change.deed is REMOVE and change.before is not None and change.before.size:
@@ -77,7 +77,7 @@ def collateral(before: Manifest, after: Manifest, own: Sequence[May], programs: 
     return f"beside what was asked: {', '.join(troubles[:SHOWN])}{more}"
 
 
-def _on_the_way(change: Change, after: Manifest, own: Iterable[May]) -> bool:
+def _on_the_way(change: FileChange, after: Manifest, own: Iterable[May]) -> bool:
     """Whether it is a new folder that a file which the task is about needs."""
     if change.deed is not CREATE or change.kinds != {FOLDER}:
         return False

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from apis.guest.code.start import EXTENSIONS
-from apis.tasks.verify.verify import FileView, Verdict, bounded
+from apis.tasks.verify.verify import FileView, TaskVerdict, bounded
 
 MOST_BYTES = 1 << 16
 
@@ -40,21 +40,23 @@ class _Installed(msgspec.Struct, rename="camel"):
         return place == ("file", f"{home}/{EXTENSIONS}/{folder}".lower(), folder)
 
 
-def extensions_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def extensions_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """The editor's list holds exactly the extensions of `expected`, in any order: "publisher.name@version" each."""
     data, trouble = bounded(view, MOST_BYTES)
     if data is None:
-        return Verdict(False, trouble)
+        return TaskVerdict(False, trouble)
     try:
         rows = msgspec.json.decode(data, type=list[_Installed])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Verdict(False, "it is no list of extensions")
+        return TaskVerdict(False, "it is no list of extensions")
     found = sorted(f"{row.identifier.id.lower()}@{row.version}" for row in rows)
     if found != sorted(rules["expected"]):
-        return Verdict(False, f"it lists {len(found)} extensions, not those {len(rules['expected'])} that are wanted")
+        return TaskVerdict(
+            False, f"it lists {len(found)} extensions, not those {len(rules['expected'])} that are wanted"
+        )
     if not all(row.lies_in(view.home) for row in rows):
-        return Verdict(False, "an extension in it lies elsewhere")
-    return Verdict(True, "it lists the extensions that it should")
+        return TaskVerdict(False, "an extension in it lies elsewhere")
+    return TaskVerdict(True, "it lists the extensions that it should")
 
 
 def listed(extension: str, version: str, home: str) -> dict[str, object]:

@@ -37,7 +37,7 @@ def made_otherwise(family: Family, task: Task, read: Read, before: Manifest, aft
     """How what is wanted came there without the program that should make it; "" where it did not."""
     for path in (one.path for one in wanted(task) if one.as_ in KINDS):
         view = read(path)
-        document = view.workbook or view.paper or view.deck
+        document = view.workbook or view.text_document or view.presentation
         fresh = before.entries.get(path) != after.entries.get(path)
         if fresh and document is not None and not document.program.startswith(OFFICE):
             return f"{path}: it was not saved by {OFFICE}"

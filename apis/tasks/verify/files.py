@@ -5,21 +5,21 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from apis.tasks.verify.verify import FileView, Verdict
+from apis.tasks.verify.verify import FileView, TaskVerdict
 
 SHOWN = 5  # names in a reason
 
 
-def folder_holds(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def folder_holds(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """The folder's entries are exactly `expected` (folders end in "/"), hidden ones included."""
     if view.kind != "folder":
-        return Verdict(False, view.reason or f"it is {view.kind}, not a folder")
+        return TaskVerdict(False, view.reason or f"it is {view.kind}, not a folder")
     wanted, there = set(rules["expected"]), set(view.names)
     if wanted == there:
-        return Verdict(True, "it holds what it should")
+        return TaskVerdict(True, "it holds what it should")
     parts = [("lacks", wanted - there), ("should not hold", there - wanted)]
     said = [f"{verb} {', '.join(map(repr, sorted(names)[:SHOWN]))}" for verb, names in parts if names]
-    return Verdict(False, f"it {' and '.join(said)}")
+    return TaskVerdict(False, f"it {' and '.join(said)}")
 
 
 def digest_of(data: bytes) -> str:
@@ -27,9 +27,9 @@ def digest_of(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def file_bytes_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def file_bytes_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """The file's content has the digest `expected`."""
     if view.kind != "file":
-        return Verdict(False, view.reason or f"it is {view.kind}")
+        return TaskVerdict(False, view.reason or f"it is {view.kind}")
     same = digest_of(view.data) == rules["expected"]
-    return Verdict(same, "it holds what it should" if same else "it holds something else")
+    return TaskVerdict(same, "it holds what it should" if same else "it holds something else")

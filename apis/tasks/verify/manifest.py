@@ -49,7 +49,7 @@ class Deed(StrEnum):
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """One path that is not what it was; `before` and `after` are None where there was nothing."""
 
     path: str
@@ -63,12 +63,12 @@ class Change:
         return {entry.kind for entry in (self.before, self.after) if entry is not None}
 
 
-def changes(before: Manifest, after: Manifest) -> Iterator[Change]:
+def changes(before: Manifest, after: Manifest) -> Iterator[FileChange]:
     """Each path that is not what it was, in the order of their names."""
     for path in sorted(before.entries.keys() | after.entries.keys()):
         old, new = before.entries.get(path), after.entries.get(path)
         if old != new:
-            yield Change(path, _deed(old, new), old, new)
+            yield FileChange(path, _deed(old, new), old, new)
 
 
 def _deed(old: Entry | None, new: Entry | None) -> Deed:

@@ -12,65 +12,65 @@ from typing import Any
 from urllib.parse import unquote
 
 from apis.tasks.verify.bookmarks import NotChromiumsError, read
-from apis.tasks.verify.verify import FileView, Verdict, bounded
+from apis.tasks.verify.verify import FileView, TaskVerdict, bounded
 from apis.tasks.verify.vlc_files import entries, settings
 
 MOST_BYTES = 1 << 18  # VLC's file of settings has 90 kB
 
 
-def bookmarks_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def bookmarks_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """The profile's bookmarks are `expected`, in any order: [folder, title, path of the page below HOME] each.
 
     The folder of one that lies in none is ""; in which of Chromium's own folders it lies is the same.
     """
     data, trouble = bounded(view, MOST_BYTES)
     if data is None:
-        return Verdict(False, trouble)
+        return TaskVerdict(False, trouble)
     try:
         found = sorted(read(data))
     except NotChromiumsError as error:
-        return Verdict(False, str(error))
+        return TaskVerdict(False, str(error))
     wanted = sorted((folder, title, path) for folder, title, path in rules["expected"])
     if len(found) != len(wanted):
-        return Verdict(False, f"it holds {len(found)} bookmarks where {len(wanted)} are wanted")
+        return TaskVerdict(False, f"it holds {len(found)} bookmarks where {len(wanted)} are wanted")
     for (folder, title, url), (in_folder, called, path) in zip(found, wanted, strict=True):
         if (folder, title) != (in_folder, called):
-            return Verdict(False, "a bookmark has another title or lies in another folder")
+            return TaskVerdict(False, "a bookmark has another title or lies in another folder")
         if not _is_at(unquote(url), path, view.home):
-            return Verdict(False, "a bookmark is of another page")
-    return Verdict(True, "it holds the bookmarks that it should")
+            return TaskVerdict(False, "a bookmark is of another page")
+    return TaskVerdict(True, "it holds the bookmarks that it should")
 
 
-def playlist_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def playlist_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """The M3U file's entries are `expected`, in this order: paths below HOME of files that lie beside it."""
     text, trouble = _text(view)
     if text is None:
-        return Verdict(False, trouble)
+        return TaskVerdict(False, trouble)
     listed = entries(text)
     if listed is None:
-        return Verdict(False, "it is not as VLC writes a playlist")
+        return TaskVerdict(False, "it is not as VLC writes a playlist")
     found = [unquote(entry) for entry in listed]
     wanted = [str(path) for path in rules["expected"]]
     if len(found) != len(wanted):
-        return Verdict(False, f"it has {len(found)} entries where {len(wanted)} are wanted")
+        return TaskVerdict(False, f"it has {len(found)} entries where {len(wanted)} are wanted")
     for number, (entry, path) in enumerate(zip(found, wanted, strict=True), 1):
         if entry != path.rpartition("/")[2] and not _is_at(entry, path, view.home):
-            return Verdict(False, f"entry {number} is another file")
-    return Verdict(True, "it lists what it should")
+            return TaskVerdict(False, f"entry {number} is another file")
+    return TaskVerdict(True, "it lists what it should")
 
 
-def settings_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def settings_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """VLC's whole file says so: the settings of `expected`, by name, have these values; "" stands for the default."""
     text, trouble = _text(view)
     if text is None:
-        return Verdict(False, trouble)
+        return TaskVerdict(False, trouble)
     found = settings(text)
     if found is None:
-        return Verdict(False, "it is not as VLC writes it")
+        return TaskVerdict(False, "it is not as VLC writes it")
     for name, value in dict(rules["expected"]).items():
         if [said or "" for said in found.get(name, [])] != [value]:
-            return Verdict(False, f"{name} has another value")
-    return Verdict(True, "the settings are as they should be")
+            return TaskVerdict(False, f"{name} has another value")
+    return TaskVerdict(True, "the settings are as they should be")
 
 
 def _is_at(address: str, path: str, home: str) -> bool:

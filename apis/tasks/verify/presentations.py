@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apis.tasks.verify.verify import FileView, Slide, Verdict
+from apis.tasks.verify.verify import FileView, Slide, TaskVerdict
 
 
-def deck_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def presentation_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """The presentation's slides are `expected`, in this order, none hidden.
 
     Each is {"boxes": [[kind, text], ...], "background": colour}; without "background" it has none of its own.
     """
-    if view.deck is None:
-        return Verdict(False, view.reason or f"it is {view.kind}")
-    slides, expected = view.deck.slides, rules["expected"]
+    if view.presentation is None:
+        return TaskVerdict(False, view.reason or f"it is {view.kind}")
+    slides, expected = view.presentation.slides, rules["expected"]
     if len(slides) != len(expected):
-        return Verdict(False, f"it has {len(slides)} slides where {len(expected)} are wanted")
+        return TaskVerdict(False, f"it has {len(slides)} slides where {len(expected)} are wanted")
     for number, (slide, wanted) in enumerate(zip(slides, expected, strict=True), 1):
         if trouble := _trouble(slide, wanted):
-            return Verdict(False, f"slide {number}: {trouble}")
-    return Verdict(True, "it says what it should")
+            return TaskVerdict(False, f"slide {number}: {trouble}")
+    return TaskVerdict(True, "it says what it should")
 
 
 def _trouble(slide: Slide, wanted: Mapping[str, Any]) -> str:

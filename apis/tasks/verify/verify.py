@@ -36,17 +36,17 @@ class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     program: str = ""
 
 
-class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TextSpan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stretch of text of one look; `marks` are what was set on it ("bold", "strike", "size 20", "color ff0000")."""
 
     text: str
     marks: tuple[str, ...] = ()
 
 
-class PaperParagraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Paragraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A paragraph; neighbours of `spans` differ in looks. `marks` are what was set on it ("center", "line 2")."""
 
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TextSpan, ...] = ()
     marks: tuple[str, ...] = ()
 
     @property
@@ -55,15 +55,15 @@ class PaperParagraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "".join(span.text for span in self.spans)
 
 
-class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TextDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A text document's paragraphs in their order; `extras` names what else it has ("tbl", "drawing", "ins")."""
 
-    paragraphs: tuple[PaperParagraph, ...]
+    paragraphs: tuple[Paragraph, ...]
     extras: tuple[str, ...] = ()
     program: str = ""
 
 
-class Box(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SlideBox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A box of a slide: "title", "outline" or another class of placeholder, else the format's word for its shape."""
 
     kind: str
@@ -73,19 +73,23 @@ class Box(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Slide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One slide; `background` is a colour like "#ff0000" or the manner of filling, "" where it has none of its own."""
 
-    boxes: tuple[Box, ...]
+    boxes: tuple[SlideBox, ...]
     background: str = ""
     hidden: bool = False
 
 
-class Deck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Presentation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A presentation's slides, in their order."""
 
     slides: tuple[Slide, ...]
     program: str = ""
 
 
-KINDS: dict[str, type[msgspec.Struct]] = {"workbook": Workbook, "paper": Paper, "deck": Deck}  # what a file is read as
+KINDS: dict[str, type[msgspec.Struct]] = {
+    "workbook": Workbook,
+    "text_document": TextDocument,
+    "presentation": Presentation,
+}  # what a file is read as
 
 
 GUEST_HOME = "/home/agent"  # what programs call the folder of HOME, where a desktop says nothing else
@@ -95,8 +99,9 @@ class FileView(msgspec.Struct, frozen=True):
     """What lies at a path of the guest, seen from outside without following links.
 
     `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"),
-    "workbook", "paper" or "deck" (a file that was wanted as one; the field of that name holds it), "missing", or
-    "refused" (`reason` says why it was not read). `home` is what the guest's programs call HOME in what they write.
+    "workbook", "text_document" or "presentation" (a file that was wanted as such; the field of that name holds it),
+    "missing", or "refused" (`reason` says why it was not read). `home` is what the guest's programs call HOME in what
+    they write.
     """
 
     kind: str
@@ -104,19 +109,19 @@ class FileView(msgspec.Struct, frozen=True):
     reason: str = ""
     names: tuple[str, ...] = ()
     workbook: Workbook | None = None
-    paper: Paper | None = None
-    deck: Deck | None = None
+    text_document: TextDocument | None = None
+    presentation: Presentation | None = None
     home: str = GUEST_HOME
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedFile(msgspec.Struct, frozen=True):
     """A path relative to HOME, and as what it is to be read: "bytes" or one of `KINDS`."""
 
     path: str
     as_: str = "bytes"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class TaskVerdict(msgspec.Struct, frozen=True):
     """Success, and in a sentence why or why not."""
 
     success: bool
@@ -124,7 +129,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 Read = Callable[[str], FileView]
-Check = Callable[[FileView, dict[str, Any], dict[str, Any]], Verdict]
+Check = Callable[[FileView, dict[str, Any], dict[str, Any]], TaskVerdict]
 
 
 def bounded(view: FileView, most: int) -> tuple[bytes | None, str]:
@@ -145,22 +150,22 @@ def _text(view: FileView) -> tuple[str | None, str]:
         return None, "it is not UTF-8 text"
 
 
-def file_text_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def file_text_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """The file's text is `expected`; newlines at the end don't count."""
     text, trouble = _text(view)
     if text is None:
-        return Verdict(False, trouble)
+        return TaskVerdict(False, trouble)
     same = text.rstrip("\n") == str(rules["expected"]).rstrip("\n")
-    return Verdict(same, "it says what it should" if same else "it says something else")
+    return TaskVerdict(same, "it says what it should" if same else "it says something else")
 
 
-def file_contains(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def file_contains(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """Each string of `expected` stands in the file."""
     text, trouble = _text(view)
     if text is None:
-        return Verdict(False, trouble)
+        return TaskVerdict(False, trouble)
     absent = [part for part in rules["expected"] if part not in text]
-    return Verdict(not absent, f"{len(absent)} of {len(rules['expected'])} strings are absent")
+    return TaskVerdict(not absent, f"{len(absent)} of {len(rules['expected'])} strings are absent")
 
 
 class OnDocument(msgspec.Struct, frozen=True):
@@ -169,14 +174,14 @@ class OnDocument(msgspec.Struct, frozen=True):
     kind: str
     check: Check
 
-    def __call__(self, view: FileView, rules: dict[str, Any], options: dict[str, Any]) -> Verdict:
+    def __call__(self, view: FileView, rules: dict[str, Any], options: dict[str, Any]) -> TaskVerdict:
         """The check's verdict; a failure with its reason for what could not be read as such a document."""
         if getattr(view, self.kind) is None:
-            return Verdict(False, view.reason or f"it is {view.kind}, not a {_CALLED[self.kind]}")
+            return TaskVerdict(False, view.reason or f"it is {view.kind}, not a {_CALLED[self.kind]}")
         return self.check(view, rules, options)
 
 
-_CALLED = {"workbook": "workbook", "paper": "text document", "deck": "presentation"}
+_CALLED = {"workbook": "workbook", "text_document": "text document", "presentation": "presentation"}
 
 
 CHECKS: dict[str, Check] = {
@@ -185,7 +190,7 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def verify(task: Task, read: Read) -> Verdict:
+def verify(task: Task, read: Read) -> TaskVerdict:
     """Judge `task` by the files that `read` (a path relative to HOME to its FileView) finds.
 
     Raises ConfigError when the task names a function, a getter or an expectation that this program does not have:
@@ -208,18 +213,18 @@ def _each(value: Getter | list[Getter], functions: list[str]) -> list[Getter]:
     return value if isinstance(value, list) and value else [value if isinstance(value, dict) else {}] * len(functions)
 
 
-def wanted(task: Task) -> list[Wanted]:
+def wanted(task: Task) -> list[WantedFile]:
     """The files that `verify` will read, each once; one that any function reads as a document is read as one."""
     ev = task.evaluator
     functions = [ev.func] if isinstance(ev.func, str) else ev.func
-    found: dict[str, Wanted] = {}
+    found: dict[str, WantedFile] = {}
     for func, getter in zip(functions, _each(ev.result, functions), strict=False):
         if getter.get("type") == "vm_file":
             path = in_home(str(getter["path"]))
             check = CHECKS.get(func)
             kind = check.kind if isinstance(check, OnDocument) else "bytes"
             if kind != "bytes" or path not in found:
-                found[path] = Wanted(path, kind)
+                found[path] = WantedFile(path, kind)
     return list(found.values())
 
 
@@ -228,11 +233,11 @@ def paths(task: Task) -> list[str]:
     return [one.path for one in wanted(task)]
 
 
-def _one(func: str, result: Getter, expected: Getter, options: Getter, read: Read) -> Verdict:
+def _one(func: str, result: Getter, expected: Getter, options: Getter, read: Read) -> TaskVerdict:
     if func not in CHECKS:
         raise LookupError(f"there is no verifier {func}")
     if result.get("type") != "vm_file" or expected.get("type", "rule") != "rule":
         raise LookupError("only vm_file results and rule expectations can be judged")
     path = in_home(str(result["path"]))
     verdict = CHECKS[func](read(path), expected.get("rules", {}), options)
-    return Verdict(verdict.success, f"{path}: {verdict.reason}")
+    return TaskVerdict(verdict.success, f"{path}: {verdict.reason}")

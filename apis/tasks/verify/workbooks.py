@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from apis.tasks.verify.formula import FormulaError, evaluate
-from apis.tasks.verify.verify import FileView, Sheet, Verdict
+from apis.tasks.verify.verify import FileView, Sheet, TaskVerdict
 
 TOLERANCE = 1e-9  # relative, of a number: what a file's decimal form may lose
 _PLACE = r"\$?([A-Z]{1,3})\$?([1-9][0-9]{0,6})"
@@ -25,7 +25,7 @@ _NAME = re.compile(r"'[^']*'|[A-Za-z_][A-Za-z0-9_.]*")  # of a sheet or a functi
 _DIGIT = re.compile(r"[0-9]")
 
 
-def workbook_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Verdict:
+def workbook_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
     """The workbook's sheets are `expected`, in this order, none hidden, and with nothing else in them.
 
     Each is {"name", "cells": {address: value}, "formulas": {address: range}}. A formula stands exactly in the cells of
@@ -33,16 +33,16 @@ def workbook_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Ver
     the one in `cells`.
     """
     if view.kind != "workbook" or view.workbook is None:
-        return Verdict(False, view.reason or f"it is {view.kind}")
+        return TaskVerdict(False, view.reason or f"it is {view.kind}")
     expected = rules["expected"]
     names = [sheet.name for sheet in view.workbook.sheets]
     if names != [wanted["name"] for wanted in expected]:
-        return Verdict(False, f"it has other sheets: {len(names)} where {len(expected)} are wanted, or other names")
+        return TaskVerdict(False, f"it has other sheets: {len(names)} where {len(expected)} are wanted, or other names")
     for sheet, wanted in zip(view.workbook.sheets, expected, strict=True):
         trouble = next(_troubles(sheet, wanted["cells"], wanted.get("formulas", {})), None)
         if trouble:
-            return Verdict(False, f"sheet {expected.index(wanted) + 1}: {trouble}")
-    return Verdict(True, "it says what it should")
+            return TaskVerdict(False, f"sheet {expected.index(wanted) + 1}: {trouble}")
+    return TaskVerdict(True, "it says what it should")
 
 
 def _troubles(sheet: Sheet, wanted: Mapping[str, Any], formulas: Mapping[str, str]) -> Iterator[str]:

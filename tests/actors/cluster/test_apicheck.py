@@ -13,11 +13,11 @@ from actors.cluster.bench.figures import Target
 from actors.cluster.checks.apis import command, verdicts
 from actors.cluster.checks.apis.command import missing
 from apis.apps.check.case import Case, Desk, NotSo, Table, same, want
-from apis.apps.check.run import Outcome, run
+from apis.apps.check.run import CaseOutcome, run
 
 
-def outcome(problem: str = "", ms: list[float] | None = None, *, light: bool = True) -> Outcome:
-    made = Outcome(Case(function="play", light=light))
+def outcome(problem: str = "", ms: list[float] | None = None, *, light: bool = True) -> CaseOutcome:
+    made = CaseOutcome(Case(function="play", light=light))
     made.hold(problem)
     made.ms = ms or []
     return made

@@ -24,7 +24,7 @@ from actors.desktop.wire import Frame
 from apis.observation import Observation, from_guest
 from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Step, Task
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ class Guest:
         return [window.title for window in await self("windows")]
 
     async def text(self, path: str) -> str | None:
-        (seen,) = await self.provider.read_home(self.desktop, [Wanted(path)], ReadLimits())
+        (seen,) = await self.provider.read_home(self.desktop, [WantedFile(path)], ReadLimits())
         return None if seen.data is None else seen.data.decode()
 
 

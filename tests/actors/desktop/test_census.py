@@ -19,7 +19,7 @@ from actors.desktop.files.read_home import CensusLimits, ReadLimits, read_home
 from actors.desktop.providers import ssh_files
 from apis.tasks.verify.files import digest_of
 from apis.tasks.verify.manifest import MANIFEST, Deed, Entry, Manifest, changes
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
 
@@ -32,7 +32,9 @@ def given_to_guest(folder: Path) -> None:
 async def look(folder: Path, limits: CensusLimits | None = None) -> Manifest:
     """The manifest as the unprivileged worker gives it."""
     given_to_guest(folder)
-    (seen,) = await read_home(str(folder), USER, [Wanted("", MANIFEST)], ReadLimits(census=limits or CensusLimits()))
+    (seen,) = await read_home(
+        str(folder), USER, [WantedFile("", MANIFEST)], ReadLimits(census=limits or CensusLimits())
+    )
     assert seen.manifest is not None
     return seen.manifest
 
@@ -83,7 +85,7 @@ async def test_a_home_that_can_not_be_opened_says_so(tmp_path: Path) -> None:
     (home / "docs").mkdir(parents=True)
     given_to_guest(home)
     home.chmod(0)
-    (seen,) = await read_home(str(home), USER, [Wanted("", MANIFEST)], ReadLimits())
+    (seen,) = await read_home(str(home), USER, [WantedFile("", MANIFEST)], ReadLimits())
     assert seen.manifest is not None
     assert "locked" in seen.manifest.cut
 

@@ -23,7 +23,7 @@ from actors.desktop.demonstrators.pool import Pool, fitting
 from actors.desktop.demonstrators.rewrite import retell
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.observation import Observation, from_guest
 from apis.prompts.names import element_names, window_names
 from apis.prompts.text import Turn
@@ -127,7 +127,7 @@ async def test_an_answer_that_was_cut_is_no_action_and_told(tokenizer: Tokenizer
         await pool.close()
     assert cut in answer.refusal
     assert bool(answer.refusal) == bool(cut)
-    assert isinstance(parse(answer.text, "files"), Refusal) == bool(cut)
+    assert isinstance(parse(answer.text, "files"), RefusedAnswer) == bool(cut)
 
 
 async def test_of_its_own_answers_it_is_told_without_their_reasoning(tokenizer: Tokenizer) -> None:
@@ -264,7 +264,7 @@ def test_whatever_it_says_is_an_action_or_refused(tokenizer: Tokenizer, text: st
     names = element_names(observation), window_names(observation)
     before = parse(text, observation.app, *names, asked)
     after = parse(told, observation.app, *names, wanted)
-    assert isinstance(after, Refusal) == isinstance(before, Refusal)
+    assert isinstance(after, RefusedAnswer) == isinstance(before, RefusedAnswer)
     special = {tokenizer.eos_id}
     ids = tokenizer.response_ids(told)
     assert special.isdisjoint(ids[:-1]), "its words are no special tokens"

@@ -30,7 +30,7 @@ from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from apis.tasks.verify.manifest import MANIFEST, Manifest
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 from runtime.storage.segments import SegmentStore
 
 FRAME = {"windows": [{"id": 7, "class": "Mousepad", "title": "plum.txt", "active": True}], "elements": []}
@@ -69,7 +69,7 @@ class Place:
         if self.refuses is not None:
             raise fault(self.refuses, "the pipe is broken")
 
-    async def read_home(self, desktop: Desktop, wanted: list[Wanted], *_: Any) -> list[FileSeen]:
+    async def read_home(self, desktop: Desktop, wanted: list[WantedFile], *_: Any) -> list[FileSeen]:
         await asyncio.sleep(0)
         return [FileSeen(path=want.path, manifest=self.manifest) for want in wanted if want.as_ == MANIFEST]
 

@@ -19,7 +19,17 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal
 from actors.desktop.pool.leased import view_of
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.registry import FAMILIES
-from apis.tasks.verify.verify import FileView, Paper, PaperParagraph, Sheet, Span, Verdict, Workbook, verify
+from apis.tasks.verify.verify import (
+    FileView,
+    Paragraph,
+    Sheet,
+    TaskVerdict,
+    TextDocument,
+    TextSpan,
+    WantedFile,
+    Workbook,
+    verify,
+)
 
 KINDS = {f"kind{number}.xlsx": wanted for number, (wanted, _) in enumerate(hostile.KINDS.values())}
 SOURCE = Path(hostile.__file__).read_bytes()
@@ -147,7 +157,7 @@ async def test_hostile_files_of_the_guest_are_refused_by_name_and_fail_their_tas
     await made(guest)
     await guest.provider.freeze(guest.desktop)
     wanted = {**KINDS, **ODD, "sheet.xlsx": None, "names": None, "d/" * 250: None, "grows.xlsx": None}
-    asked = [verify.Wanted(path, "workbook" if path.endswith(".xlsx") else "bytes") for path in wanted]
+    asked = [WantedFile(path, "workbook" if path.endswith(".xlsx") else "bytes") for path in wanted]
 
     began = os.times()
     seen = await guest.provider.read_home(guest.desktop, asked, ReadLimits(paths=len(asked), cpu_s=15.0))
@@ -166,7 +176,7 @@ async def test_hostile_files_of_the_guest_are_refused_by_name_and_fail_their_tas
 
     for one in seen:
         for func in ("workbook_is", "file_text_is", "file_contains"):
-            verdict = verify.verify(task("judged", func), lambda _, one=one: view_of(one, guest.desktop.home))
+            verdict = verify(task("judged", func), lambda _, one=one: view_of(one, guest.desktop.home))
             assert not verdict.success, (one.path, func)
             assert "judged: " in verdict.reason
 
@@ -183,10 +193,14 @@ SHEETS = st.builds(
     formulas=st.dictionaries(PLACES, TEXTS, max_size=5),
     hidden=st.booleans(),
 )
-PARAGRAPHS = st.builds(PaperParagraph, spans=st.lists(st.builds(Span, text=TEXTS), max_size=3).map(tuple))
+PARAGRAPHS = st.builds(Paragraph, spans=st.lists(st.builds(TextSpan, text=TEXTS), max_size=3).map(tuple))
 VIEWS = (
     st.builds(FileView, kind=st.just("workbook"), workbook=st.builds(Workbook, sheets=st.lists(SHEETS).map(tuple)))
-    | st.builds(FileView, kind=st.just("paper"), paper=st.builds(Paper, paragraphs=st.lists(PARAGRAPHS).map(tuple)))
+    | st.builds(
+        FileView,
+        kind=st.just("text_document"),
+        text_document=st.builds(TextDocument, paragraphs=st.lists(PARAGRAPHS).map(tuple)),
+    )
     | st.builds(FileView, kind=st.just("file"), data=st.binary(max_size=40) | TEXTS.map(str.encode))
     | st.builds(FileView, kind=st.just("folder"), names=st.lists(TEXTS, max_size=5).map(tuple))
     | st.sampled_from([FileView(kind="missing"), *(FileView(kind="refused", reason=str(why)) for why in Refusal)])
@@ -199,4 +213,4 @@ JUDGED = [family.task(f"{family.name}/held-out/{number}") for family in FAMILIES
 def test_whatever_lies_there_gets_a_verdict(judged: Task, views: list[FileView]):
     """Nothing of a guest's makes it the task's fault, which a ConfigError would be."""
     turn = iter(views * 9)
-    assert isinstance(verify.verify(judged, lambda _: next(turn)), Verdict)
+    assert isinstance(verify(judged, lambda _: next(turn)), TaskVerdict)

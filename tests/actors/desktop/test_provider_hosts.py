@@ -28,7 +28,7 @@ from actors.desktop.providers import ssh as hosts_module
 from actors.desktop.providers import ssh_files
 from actors.desktop.providers.ssh import HostsProvider
 from actors.errors import AgentBrokeDesktop, DesktopFault
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
 ACCOUNTS = "root:x:0:0::/:/bin/sh\nworker:*:1000:1000::/home/worker:/bin/bash\nsshd:*:100:65534::/:/bin/false\n"
@@ -158,7 +158,7 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     # Its parent ends at once, and its environment does not say whose it is; nor is it of the agent's session.
     grows = f"(env -i /usr/bin/setsid /bin/sh -c 'while :; do echo x >> {desktop.home}/unmarked; done' &)"
     await link.call("launch", argv=["sh", "-c", f"{awkward}; {grows}"], timeout_s=5)
-    unmarked = [Wanted("unmarked")]
+    unmarked = [WantedFile("unmarked")]
     async with asyncio.timeout(30):
         while not (await provider.read_home(desktop, unmarked, ReadLimits()))[0].data:  # noqa: ASYNC110 - a guest's
             await asyncio.sleep(0.02)
@@ -167,7 +167,7 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
         desktop, unmarked, ReadLimits()
     )
     paths = ["Documents/plum.txt", "Documents", "link", "none", "../run/bus", "grows"]
-    seen = await provider.read_home(desktop, [Wanted(path) for path in paths], ReadLimits())
+    seen = await provider.read_home(desktop, [WantedFile(path) for path in paths], ReadLimits())
     assert seen[:-1] == [
         FileSeen(path="Documents/plum.txt", data=b"hello\nworld"),
         FileSeen(path="Documents", names=["\\xff", "plum.txt"]),
@@ -175,8 +175,8 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
         FileSeen(path="none", refusal=Refusal.MISSING),
         FileSeen(path="../run/bus", refusal=Refusal.BAD_PATH),
     ]
-    assert [seen[-1]] == await provider.read_home(desktop, [Wanted("grows")], ReadLimits())
-    assert (await provider.read_home(desktop, [Wanted("grows")], ReadLimits(file_bytes=1)))[
+    assert [seen[-1]] == await provider.read_home(desktop, [WantedFile("grows")], ReadLimits())
+    assert (await provider.read_home(desktop, [WantedFile("grows")], ReadLimits(file_bytes=1)))[
         0
     ].refusal is Refusal.TOO_BIG
     await link.close()
@@ -253,7 +253,7 @@ async def test_a_policy_that_stops_what_holds_its_session_has_failed_and_leaves_
     await link.call("settle", timeout_s=5)
     monkeypatch.setattr(hosts_module, "FREEZE_S", 1.0)
     with pytest.raises(AgentBrokeDesktop, match="still_running"):
-        await acting_on(provider, desktop, link).frozen_files([Wanted("x")], 20.0)
+        await acting_on(provider, desktop, link).frozen_files([WantedFile("x")], 20.0)
     await link.close()
     monkeypatch.setattr(hosts_module, "END_S", 1.0)
     await provider.destroy(desktop)

@@ -22,7 +22,7 @@ from actors.desktop.files.documents.bounds import Bounds
 from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal, as_wanted, parse, read_home
 from actors.errors import DesktopFault
 from apis.tasks.verify.manifest import Entry, Manifest
-from apis.tasks.verify.verify import Wanted, Workbook
+from apis.tasks.verify.verify import WantedFile, Workbook
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
 
@@ -49,8 +49,8 @@ def guest_home(tmp_path: Path) -> Path:
     return folder
 
 
-def wants(*paths: str) -> list[Wanted]:
-    return [Wanted(path) for path in paths]
+def wants(*paths: str) -> list[WantedFile]:
+    return [WantedFile(path) for path in paths]
 
 
 async def test_regular_files_and_folders_are_read_and_nothing_else(guest_home: Path):
@@ -166,7 +166,12 @@ async def test_answers_and_listings_count_towards_the_total(guest_home: Path):
     book = xlsx('<row r="1"><c r="A1" t="inlineStr"><is><t>' + "x" * 3000 + "</t></is></c></row>")
     (guest_home / "a.xlsx").write_bytes(book)
     (guest_home / "a.xlsx").chmod(0o644)
-    wanted = [Wanted("a.xlsx", "workbook"), Wanted("a.xlsx", "workbook"), Wanted("docs"), Wanted("docs")]
+    wanted = [
+        WantedFile("a.xlsx", "workbook"),
+        WantedFile("a.xlsx", "workbook"),
+        WantedFile("docs"),
+        WantedFile("docs"),
+    ]
     assert len(book) < 2000
     seen = await read_home(str(guest_home), USER, wanted, ReadLimits(total_bytes=5000))
     assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG, None, None]
@@ -192,7 +197,14 @@ def test_the_worker_keeps_no_group_of_who_started_it(tmp_path: Path):
 
 
 def test_an_answer_is_cut_at_the_sizes_that_it_says():
-    wanted = [Wanted("a"), Wanted("gone"), Wanted("b"), Wanted("c", "workbook"), Wanted("", "manifest"), Wanted("d")]
+    wanted = [
+        WantedFile("a"),
+        WantedFile("gone"),
+        WantedFile("b"),
+        WantedFile("c", "workbook"),
+        WantedFile("", "manifest"),
+        WantedFile("d"),
+    ]
     all_of_it = msgspec.json.encode(Manifest(entries={"x": Entry("file", 3)}))
     book = msgspec.json.encode(Workbook(sheets=()))
     said = [
@@ -227,8 +239,14 @@ async def test_so_many_paths_and_no_more(guest_home: Path):
 async def test_of_what_was_read_elsewhere_documents_alone_are_parsed_here():
     book = xlsx('<row r="1"><c r="A1"><v>1</v></c></row>')
     other = xlsx('<row r="1"><c r="A1"><v>2</v></c></row>')
-    wanted = [Wanted("a"), Wanted("b", "workbook"), Wanted("gone", "workbook"), Wanted("c", "workbook"), Wanted("d")]
-    wanted.append(Wanted("e", "workbook"))
+    wanted = [
+        WantedFile("a"),
+        WantedFile("b", "workbook"),
+        WantedFile("gone", "workbook"),
+        WantedFile("c", "workbook"),
+        WantedFile("d"),
+    ]
+    wanted.append(WantedFile("e", "workbook"))
     gone = FileSeen(path="gone", refusal=Refusal.MISSING)
     seen = [
         FileSeen(path="a", data=b"abc"),

@@ -19,7 +19,7 @@ from actors.desktop.providers.sandbox import cgroups, grouping, hierarchies, sec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
 from apis.guest.session.members import descendants
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 
 ROOT = os.geteuid() == 0
 
@@ -69,7 +69,7 @@ async def run(link: GuestLink, script: str, marker: str = "done") -> None:
 
 
 async def text_of(provider: SandboxProvider, desktop: Desktop, path: str) -> str:
-    (seen,) = await provider.read_home(desktop, [Wanted(path)], ReadLimits())
+    (seen,) = await provider.read_home(desktop, [WantedFile(path)], ReadLimits())
     assert seen.data is not None, seen
     return seen.data.decode()
 
@@ -163,7 +163,7 @@ async def test_disk_is_limited(sandbox: SandboxProvider):
     link = await GuestLink.open(desktop, timeout_s=20)
     assert desktop.warnings == ()
     await run(link, "head -c 100000000 /dev/zero > big; wc -c < big > size || true; rm big; wc -c < size > done.txt")
-    (seen,) = await sandbox.read_home(desktop, [Wanted("size")], ReadLimits())
+    (seen,) = await sandbox.read_home(desktop, [WantedFile("size")], ReadLimits())
     assert seen.data is not None
     assert int(seen.data or b"0") < 24 << 20
     await link.close()
@@ -210,7 +210,7 @@ async def test_without_chromium_no_program_makes_namespaces(sandbox: SandboxProv
     await run(
         link, "unshare --user true && touch made; python3 -c 'import threading; threading.Thread().start()' && touch ok"
     )
-    made, ok = await sandbox.read_home(desktop, [Wanted("made"), Wanted("ok")], ReadLimits())
+    made, ok = await sandbox.read_home(desktop, [WantedFile("made"), WantedFile("ok")], ReadLimits())
     assert (made.data, ok.data) == (None, b"")
     await link.close()
 
@@ -241,7 +241,7 @@ async def test_a_frozen_desktop_holds_still(sandbox: SandboxProvider, monkeypatc
     link = await GuestLink.open(desktop, timeout_s=20)
     await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=5)
     async with asyncio.timeout(10):
-        while not (await sandbox.read_home(desktop, [Wanted("grows")], ReadLimits()))[0].data:  # noqa: ASYNC110 - a guest's
+        while not (await sandbox.read_home(desktop, [WantedFile("grows")], ReadLimits()))[0].data:  # noqa: ASYNC110 - a guest's
             await asyncio.sleep(0.02)
     await sandbox.freeze(desktop)
     first = await text_of(sandbox, desktop, "grows")

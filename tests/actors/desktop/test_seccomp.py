@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.providers.sandbox import seccomp
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 
 MACHINES = ("x86_64", "aarch64")
 
@@ -111,7 +111,7 @@ async def test_a_desktop_is_behind_the_filter(guest: Guest) -> None:
     await guest("launch", argv=["sh", "-c", f'{mounts}; python3 -c "$0"; touch done', f"CALLS = {CALLS}\n{TRIES}"])
     for _ in range(100):
         await guest("settle", timeout_ms=100)
-        wanted = [Wanted("done"), Wanted("tried"), Wanted("mounted")]
+        wanted = [WantedFile("done"), WantedFile("tried"), WantedFile("mounted")]
         done, tried, mounted = await guest.provider.read_home(guest.desktop, wanted, ReadLimits())
         if done.data is not None:
             break

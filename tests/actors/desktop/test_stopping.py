@@ -24,7 +24,7 @@ from actors.desktop.providers.sandbox import cgroups, stopping
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.guest.session import members
 from apis.guest.session.members import Member, descendants, running
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 
 # Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
 # namespaces of its own, under a name that is no text, through children that leave their session, and by leaving a child
@@ -183,7 +183,7 @@ async def test_a_stranger_in_a_desktop_s_groups_is_stopped_like_the_others(
 async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: pytest.MonkeyPatch, way: str):
     for name, argv in WRITERS.items():
         await guest("launch", argv=[part.replace("WHERE", name) for part in argv])
-    wanted = [Wanted(name) for name in WRITERS]
+    wanted = [WantedFile(name) for name in WRITERS]
     until = time.monotonic() + 10
     while not all(one.data for one in await guest.provider.read_home(guest.desktop, wanted, ReadLimits())):
         assert time.monotonic() < until
@@ -243,7 +243,7 @@ async def test_a_program_that_wakes_itself_is_the_policys_doing(
         body = Body(booted)
         await body.call("launch", {"argv": ["python3", "-c", WAKES]}, 10.0)
         until = time.monotonic() + 10
-        while (await booted.provider.read_home(booted.desktop, [Wanted("awake")], ReadLimits()))[0].data is None:
+        while (await booted.provider.read_home(booted.desktop, [WantedFile("awake")], ReadLimits()))[0].data is None:
             assert time.monotonic() < until
             await asyncio.sleep(0.05)
         body.acted = acted or body.acted
@@ -265,7 +265,7 @@ async def test_a_desktop_that_has_ended_is_not_held_still(state_dir: str, tmp_pa
             while (await booted.provider.probe(booted.desktop)).alive:  # noqa: ASYNC110 - a desktop's
                 await asyncio.sleep(0.02)
         with pytest.raises(AgentBrokeDesktop if acted else DesktopFault) as ended:
-            await body.frozen_files([Wanted("x")], 30.0)
+            await body.frozen_files([WantedFile("x")], 30.0)
         assert str(ended.value).startswith("session_ended: " if acted else "boot_failed: ")
     finally:
         await pool.close()

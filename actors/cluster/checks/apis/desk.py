@@ -17,7 +17,7 @@ from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.wire import Frame
 from actors.errors import GuestRefused
-from apis.actions.grammar import Refusal, parse
+from apis.actions.grammar import RefusedAnswer, parse
 from apis.applications import app_named, app_of_class
 from apis.apps.catalogue import declared
 from apis.apps.check.case import NotSo, Table
@@ -68,7 +68,7 @@ class RealDesk:
         declared(self._table.owner, name)
         written = f"{self._table.owner}.{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
         action = parse(written, self._table.app)
-        if isinstance(action, Refusal):
+        if isinstance(action, RefusedAnswer):
             return REFUSED + action.reason
         args = {key: getattr(action, key) for key in ("owner", "name", "arguments")}
         try:

@@ -12,7 +12,7 @@ import msgspec
 
 from actors.cluster.bench.figures import Target, percentile
 from apis.apps.catalogue import TOOLS
-from apis.apps.check.run import Outcome
+from apis.apps.check.run import CaseOutcome
 
 LIGHT_MS = 150.0  # at the 95th percentile
 
@@ -52,13 +52,13 @@ def without(app: str, names: Iterable[str], verdict: str, why: str) -> list[Foun
     return [Found(verdict=Verdict(app=app, function=name, verdict=verdict), problem=why) for name in names]
 
 
-def judged(app: str, outcomes: Iterable[Outcome], names: Iterable[str]) -> list[Found]:
+def judged(app: str, outcomes: Iterable[CaseOutcome], names: Iterable[str]) -> list[Found]:
     """A verdict per function in `names`; one without a case has failed."""
     by_name = {outcome.case.function: outcome for outcome in outcomes}
     return [_judge(app, name, by_name.get(name)) for name in names]
 
 
-def _judge(app: str, name: str, outcome: Outcome | None) -> Found:
+def _judge(app: str, name: str, outcome: CaseOutcome | None) -> Found:
     if outcome is None:
         return Found(verdict=Verdict(app=app, function=name, verdict="failed"), problem="no case calls it")
     verdict = Verdict(

@@ -23,7 +23,7 @@ from actors.errors import DesktopFault
 from apis.tasks.osworld import Task
 from apis.tasks.registry import judged
 from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 
 SCRIPT_S = 60.0  # for one cheat
 _KEPT = "/tmp/kept"  # noqa: S108 - of the desktop
@@ -59,7 +59,7 @@ class AttackedBody(Body):
         self._before = await super().manifest(timeout_s)
         return self._before
 
-    async def frozen_files(self, wanted: list[Wanted], timeout_s: float) -> Frozen:
+    async def frozen_files(self, wanted: list[WantedFile], timeout_s: float) -> Frozen:
         """See `Body.frozen_files`; the cheats come first."""
         scene = Scene(self._task, self._before)
         scripts = [(cheat, script) for cheat in self._cheats if (script := cheat.script(scene)) is not None]

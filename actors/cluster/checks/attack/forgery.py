@@ -13,13 +13,13 @@ from apis.documents.odp import make_odp
 from apis.documents.xlsx import make_xlsx
 from apis.guest.addresses import address
 from apis.guest.code.start import EXTENSIONS
-from apis.tasks.families.calc.common import SheetGoal
+from apis.tasks.families.calc.common import WorkbookGoal
 from apis.tasks.families.chromium import web
 from apis.tasks.families.code import code_extension
-from apis.tasks.families.impress.common import OUTLINE, TITLE, DeckGoal
+from apis.tasks.families.impress.common import OUTLINE, TITLE, PresentationGoal
 from apis.tasks.families.vlc import music
 from apis.tasks.families.vlc.vlc_setting import SETTINGS
-from apis.tasks.families.writer.common import PaperGoal
+from apis.tasks.families.writer.common import TextDocumentGoal
 
 _SWAP = """
 import sys, zipfile
@@ -118,11 +118,11 @@ def _documents(scene: Scene) -> str | None:
     """The document as a script makes it, saved by no program for documents."""
     goal = scene.goal
     path = f"Documents/{goal.target}"
-    if isinstance(goal, PaperGoal) and not any(line.looks or line.layout for line in goal.finish):
+    if isinstance(goal, TextDocumentGoal) and not any(line.looks or line.layout for line in goal.finish):
         return put(path, make_docx([line.text for line in goal.finish]))
-    if isinstance(goal, DeckGoal):
+    if isinstance(goal, PresentationGoal):
         return put(path, make_odp([[(TITLE, title), (OUTLINE, outline)] for title, outline in goal.finish]))
-    if isinstance(goal, SheetGoal) and not any(write.refers for write in goal.writes):
+    if isinstance(goal, WorkbookGoal) and not any(write.refers for write in goal.writes):
         cells = goal.finish
         rows = [[cells.get(address(row, column)) for column in range(12)] for row in range(len(goal.grid) + 6)]
         return put(path, make_xlsx({goal.renamed or goal.sheet: rows}))
@@ -132,7 +132,7 @@ def _documents(scene: Scene) -> str | None:
 def _other_function(scene: Scene) -> str | None:
     """Of the file that Calc has saved, with the sum that it has worked out, but by another function."""
     goal = scene.goal
-    if not isinstance(goal, SheetGoal) or not any(write.refers for write in goal.writes):
+    if not isinstance(goal, WorkbookGoal) or not any(write.refers for write in goal.writes):
         return None
     return f"cat > /tmp/swap.py <<'END'\n{_SWAP}END\npython3 /tmp/swap.py {quoted(scene.targets[0])} 'SUM(' 'COUNT('"
 

@@ -145,7 +145,7 @@ def _layout(name: str, attributes: Mapping[str, str]) -> dict[str, str]:
 
 
 def read(archive: Archive, budget: Budget) -> dict[str, Any]:
-    """The document as `apis.tasks.verify.verify.Paper` has it. Raises RefusedError."""
+    """The document as `apis.tasks.verify.verify.TextDocument` has it. Raises RefusedError."""
 
     def parse(part: str, handler: Handler) -> None:
         walk(archive.pieces(part), handler, _PREFIXES, budget)

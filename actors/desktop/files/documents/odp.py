@@ -96,10 +96,10 @@ class _Content(Handler):
 def read(archive: Archive, budget: Budget) -> list[dict[str, Any]]:
     """The slides in their order. Raises RefusedError."""
     if "mimetype" not in archive or archive.read("mimetype", len(MIME) + 2).strip() != MIME:
-        raise RefusedError("not_a_deck")
+        raise RefusedError("not_a_presentation")
     refuse_encrypted(archive)
     content = _Content(budget)
     walk(archive.pieces("content.xml"), content, _PREFIXES, budget)
     if not content.slides:
-        raise RefusedError("not_a_deck")
+        raise RefusedError("not_a_presentation")
     return content.slides

@@ -26,8 +26,8 @@ def workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
     return {"sheets": [grid.answer() for grid in grids], "program": written_by(archive)}
 
 
-def paper(data: bytes, bounds: Bounds) -> dict[str, Any]:
-    """The text document as `apis.tasks.verify.verify.Paper` has it. Raises RefusedError."""
+def text_document(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The text document as `apis.tasks.verify.verify.TextDocument` has it. Raises RefusedError."""
     budget = Budget(bounds)
     try:
         if data.startswith(_COMPOUND):
@@ -35,16 +35,16 @@ def paper(data: bytes, bounds: Bounds) -> dict[str, Any]:
         archive = Archive(data, budget)
         return {**docx.read(archive, budget), "program": written_by(archive)}
     except RefusedError as refused:
-        raise RefusedError("not_a_paper" if str(refused) == "not_a_workbook" else str(refused)) from None
+        raise RefusedError("not_a_text_document" if str(refused) == "not_a_workbook" else str(refused)) from None
 
 
-def deck(data: bytes, bounds: Bounds) -> dict[str, Any]:
-    """The presentation as `apis.tasks.verify.verify.Deck` has it. Raises RefusedError."""
+def presentation(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The presentation as `apis.tasks.verify.verify.Presentation` has it. Raises RefusedError."""
     budget = Budget(bounds)
     try:
         archive = Archive(data, budget)
         return {"slides": odp.read(archive, budget), "program": written_by(archive)}
     except RefusedError as refused:
         if str(refused) == "not_a_workbook":  # what is shared with spreadsheets calls a broken file so
-            raise RefusedError("not_a_deck") from None
+            raise RefusedError("not_a_presentation") from None
         raise

@@ -37,7 +37,7 @@ from actors.desktop.providers.sandbox.process import Watched
 from actors.desktop.users import lease_user
 from actors.errors import DesktopFault
 from apis.guest.chromium import start as chromium_start
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
 PROGRAMS = ("bwrap", "prlimit", "Xvfb", "openbox", "dbus-daemon")
@@ -331,7 +331,7 @@ class SandboxProvider(abc.Provider):
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} has ended")
 
     async def read_home(
-        self, desktop: abc.Desktop, wanted: list[Wanted], limits: outside.ReadLimits
+        self, desktop: abc.Desktop, wanted: list[WantedFile], limits: outside.ReadLimits
     ) -> list[outside.FileSeen]:
         """See `Provider.read_home`."""
         if desktop.outside is None or desktop.name not in self._boxes:

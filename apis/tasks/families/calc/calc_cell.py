@@ -9,7 +9,7 @@ from random import Random
 
 from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
-from apis.tasks.families.calc.common import Cell, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
+from apis.tasks.families.calc.common import WORKBOOK, Cell, WorkbookGoal, fresh_numbers, fresh_word, put, table
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "calc_cell"
@@ -48,7 +48,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> SheetGoal:
+def goal(random: Random, split: str) -> WorkbookGoal:
     """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     columns, rows = random.choice((2, 3, 3)), random.choice((3, 4, 5))
@@ -58,7 +58,7 @@ def goal(random: Random, split: str) -> SheetGoal:
     row = random.randint(1, rows)  # the last is the empty one below
     column = random.randint(1, columns - 1) if kind == "number" else random.choice((0, 0, columns - 1))
     cell = address(row, column)
-    return SheetGoal(
+    return WorkbookGoal(
         family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(cell=cell, value=value, file=f"{stem}.xlsx"),
@@ -69,4 +69,6 @@ def goal(random: Random, split: str) -> SheetGoal:
     )
 
 
-FAMILY = of_sheets(NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES)
+FAMILY = WORKBOOK.family(
+    NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES
+)

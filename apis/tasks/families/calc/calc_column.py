@@ -11,7 +11,7 @@ from apis.actions.gui import Type
 from apis.apps.catalogue import call
 from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
-from apis.tasks.families.calc.common import Cell, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
+from apis.tasks.families.calc.common import WORKBOOK, Cell, WorkbookGoal, fresh_numbers, fresh_word, put, table
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -28,7 +28,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> SheetGoal:
+def goal(random: Random, split: str) -> WorkbookGoal:
     """What an instance of `split` asks for."""
     columns, rows = random.choice((2, 2, 3)), random.choice((3, 3, 4))
     grid = table(random, split, columns, rows)
@@ -36,7 +36,7 @@ def goal(random: Random, split: str) -> SheetGoal:
     values = fresh_numbers(random, split, grid, rows - 1)
     column: tuple[Cell, ...] = (name, *values)
     quoted = [f"'{value}'" for value in values]
-    return SheetGoal(
+    return WorkbookGoal(
         family=NAME,
         kind="fill",
         instruction=random.choice(TEMPLATES["fill"][split]).format(
@@ -73,7 +73,7 @@ def by_tools(view: View) -> Move:
     return f"column {column} from row 1 -> fill", filled
 
 
-FAMILY = of_sheets(
+FAMILY = WORKBOOK.family(
     NAME,
     goal,
     routes={"gui": by_gui, "api": by_tools},

@@ -9,7 +9,7 @@ from random import Random
 
 from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
-from apis.tasks.families.calc.common import SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
+from apis.tasks.families.calc.common import WORKBOOK, WorkbookGoal, fresh_numbers, fresh_word, put, table
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "calc_lookup"
@@ -32,7 +32,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> SheetGoal:
+def goal(random: Random, split: str) -> WorkbookGoal:
     """What an instance of `split` asks for."""
     columns, rows = random.choice((2, 3, 3, 4)), random.choice((3, 4, 5))
     grid = table(random, split, columns, rows)
@@ -40,7 +40,7 @@ def goal(random: Random, split: str) -> SheetGoal:
     value = fresh_numbers(random, split, grid)[0]
     row, column = random.randint(1, rows - 1), random.randint(1, columns - 1)
     item, named = grid[row][0], grid[0][column]
-    return SheetGoal(
+    return WorkbookGoal(
         family=NAME,
         kind="change",
         instruction=random.choice(TEMPLATES["change"][split]).format(
@@ -54,4 +54,6 @@ def goal(random: Random, split: str) -> SheetGoal:
     )
 
 
-FAMILY = of_sheets(NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES)
+FAMILY = WORKBOOK.family(
+    NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES
+)

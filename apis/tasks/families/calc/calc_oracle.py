@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from apis.actions.gui import Click, SwitchWindow, Type, Wait
 from apis.apps.catalogue import call
-from apis.tasks.families.calc.common import CALC, SheetGoal, Write
+from apis.tasks.families.calc.common import CALC, WorkbookGoal, Write
 from apis.tasks.families.saving import Saving
 from apis.tasks.oracle import click, keys
 from apis.tasks.view import Move, View
@@ -17,9 +17,9 @@ NAME_BOX = "Name Box"
 SAVING = Saving(call("CalcTools", "save"), ("Agent.quote(", "Agent.switch_window(", "CalcTools.get_"))
 
 
-def goal_of(view: View) -> SheetGoal:
+def goal_of(view: View) -> WorkbookGoal:
     """The goal. Raises TypeError for one of another kind."""
-    if not isinstance(view.goal, SheetGoal):
+    if not isinstance(view.goal, WorkbookGoal):
         raise TypeError(f"{view.goal.family} is no family of sheets")
     return view.goal
 

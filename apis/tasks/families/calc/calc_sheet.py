@@ -10,7 +10,7 @@ from random import Random
 from apis.actions.gui import Type, line
 from apis.apps.catalogue import call
 from apis.tasks.families.calc import calc_oracle
-from apis.tasks.families.calc.common import SheetGoal, fresh_word, of_sheets, table
+from apis.tasks.families.calc.common import WORKBOOK, WorkbookGoal, fresh_word, table
 from apis.tasks.oracle import click, keys
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
@@ -36,11 +36,11 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> SheetGoal:
+def goal(random: Random, split: str) -> WorkbookGoal:
     """What an instance of `split` asks for."""
     grid = table(random, split, random.choice((2, 3)), random.choice((3, 4)))
     stem, old, new = fresh_word(random, split, grid, 3)
-    return SheetGoal(
+    return WorkbookGoal(
         family=NAME,
         kind="rename",
         instruction=random.choice(TEMPLATES["rename"][split]).format(old=old, new=new, file=f"{stem}.xlsx"),
@@ -90,7 +90,7 @@ def _named(view: View) -> bool:
     return by_tool in typed or any(f"text={new!r}" in one and "enter=True" in one for one in typed)
 
 
-FAMILY = of_sheets(
+FAMILY = WORKBOOK.family(
     NAME,
     goal,
     routes={"gui": by_gui, "api": by_tools},

@@ -14,7 +14,7 @@ from apis.actions.gui import Click, Hotkey
 from apis.apps.catalogue import call
 from apis.guest.addresses import address, column_of
 from apis.tasks.families.calc import calc_oracle
-from apis.tasks.families.calc.common import Cell, SheetGoal, fresh_word, of_sheets, put, table
+from apis.tasks.families.calc.common import WORKBOOK, Cell, WorkbookGoal, fresh_word, put, table
 from apis.tasks.oracle import click
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
@@ -56,7 +56,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> SheetGoal:
+def goal(random: Random, split: str) -> WorkbookGoal:
     """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     columns, rows = random.choice((2, 3, 3)), random.choice((4, 5, 6))
@@ -73,7 +73,7 @@ def goal(random: Random, split: str) -> SheetGoal:
         for at, value in enumerate(values)
         if grid[row][at] != value
     )
-    return SheetGoal(
+    return WorkbookGoal(
         family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(column=grid[0][column], file=f"{stem}.xlsx"),
@@ -127,12 +127,12 @@ def mixed(view: View) -> Move:
     return by_gui(view) if by_button and (finished or calc_oracle.untouched(view)) else by_tools(view)
 
 
-def _key(goal: SheetGoal) -> str:
+def _key(goal: WorkbookGoal) -> str:
     """The letter of the column that is sorted by."""
     return address(0, goal.grid[0].index(goal.wanted))[0]
 
 
-def _column(goal: SheetGoal, letter: str) -> list[Cell]:
+def _column(goal: WorkbookGoal, letter: str) -> list[Cell]:
     """The values of a column below its name, in the end."""
     changed = {write.cell: write.value for write in goal.writes}
     at = column_of(letter)
@@ -140,7 +140,7 @@ def _column(goal: SheetGoal, letter: str) -> list[Cell]:
     return [changed.get(address(row, at), values[at]) for row, values in enumerate(goal.grid) if row]
 
 
-FAMILY = of_sheets(
+FAMILY = WORKBOOK.family(
     NAME,
     goal,
     routes={"gui": by_gui, "api": by_tools, "mixed": mixed},

@@ -11,7 +11,7 @@ from random import Random
 from apis.guest.addresses import address
 from apis.tasks import numbers
 from apis.tasks.families.calc import calc_oracle
-from apis.tasks.families.calc.common import SheetGoal, Write, fresh_word, of_sheets, table
+from apis.tasks.families.calc.common import WORKBOOK, WorkbookGoal, Write, fresh_word, table
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "calc_sum"
@@ -34,7 +34,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> SheetGoal:
+def goal(random: Random, split: str) -> WorkbookGoal:
     """What an instance of `split` asks for."""
     columns, rows = random.choice((2, 3, 3)), random.choice((4, 5, 6))
     column = random.randint(1, columns - 1)
@@ -45,7 +45,7 @@ def goal(random: Random, split: str) -> SheetGoal:
             break
     stem = fresh_word(random, split, grid)[0]
     cells = f"{address(1, column)}:{address(rows - 1, column)}"
-    return SheetGoal(
+    return WorkbookGoal(
         family=NAME,
         kind="total",
         instruction=random.choice(TEMPLATES["total"][split]).format(column=grid[0][column], file=f"{stem}.xlsx"),
@@ -57,4 +57,6 @@ def goal(random: Random, split: str) -> SheetGoal:
     )
 
 
-FAMILY = of_sheets(NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES)
+FAMILY = WORKBOOK.family(
+    NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES
+)

@@ -5,18 +5,14 @@ Invariant: a task is judged on every cell of its workbook, so whoever changes an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from apis.documents.xlsx import MIME, cells, make_xlsx
-from apis.tasks.data_url import data_url
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Templates, all_of, in_osworld_form, setup, words_of
+from apis.tasks.families.document import DocumentKind
 from apis.tasks.goal import Goal
 from apis.tasks.numbers import numbers
-from apis.tasks.osworld import Download, DownloadParameters, Source, Step, Task
 from apis.tasks.verify.verify import FileView, Sheet, Workbook
-from apis.tasks.view import Decide
 from apis.tasks.words import words
 
 CALC = "libreoffice_calc"
@@ -37,7 +33,7 @@ class Write:
 
 
 @dataclass(frozen=True)
-class SheetGoal(Goal):
+class WorkbookGoal(Goal):
     """What an instance asks for; `target` is the workbook's file."""
 
     grid: Grid = ()
@@ -90,76 +86,33 @@ def fresh_numbers(random: Random, split: str, grid: Grid, count: int = 1) -> lis
     return [value for value in numbers(random, split, count + len(held)) if value not in held][:count]
 
 
-def of_sheets(
-    name: str,
-    goal: Callable[[Random, str], SheetGoal],
-    *,
-    routes: Mapping[str, Decide],
-    templates: Templates,
-    trained: bool = True,
-    apps: tuple[str, ...] = (CALC,),
-    opened: Callable[[SheetGoal], Sequence[str]] = lambda made: (made.target,),
-) -> Family:
-    """A family that is done when the workbook says what its goal wants; of `opened`, the last is in front."""
-
-    def task(task_id: str, made: SheetGoal) -> Task:
-        config: list[Step] = [workbook_step(made)]
-        config += setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))
-        kept = [("file_text_is", path, _rule(text)) for path, text in made.files]
-        evaluator = all_of(workbook_check(made), *kept)
-        return in_osworld_form(task_id, made, config, evaluator, apps)
-
-    def done(made: Goal) -> Files:
-        if not isinstance(made, SheetGoal):
-            raise TypeError(f"{made.family} is no family of sheets")
-        return solved(made)
-
-    return Family(name, CALC, apps, goal, task, done, routes, templates, trained, values_of, may=ITS_END)
-
-
-def workbook_step(made: SheetGoal) -> Download:
-    """Put the workbook of `made` into Documents."""
-    url = data_url(make_xlsx({made.sheet: made.grid}), MIME)
-    source = Source(url=url, path=f"{DOCUMENTS}/{made.target}")
-    return Download(parameters=DownloadParameters(files=[source]))
-
-
-def workbook_check(made: SheetGoal) -> tuple[str, str, dict[str, object]]:
-    """The check that the workbook of `made` says what it shall in the end."""
-    return "workbook_is", made.target, _rule([_expected(made)])
-
-
-def solved(made: SheetGoal) -> Files:
-    """The files when it is done."""
-    sheet = Sheet(
-        name=made.renamed or made.sheet,
-        cells=made.finish,
-        formulas={write.cell: write.text for write in made.writes if write.refers},
-    )
-    texts = {f"Documents/{name}": FileView("file", text.encode()) for name, text in made.files}
-    return texts | {f"Documents/{made.target}": FileView("workbook", workbook=Workbook(sheets=(sheet,)))}
-
-
-def values_of(made: Goal) -> set[str]:
-    """The words and numbers that an instance is made of."""
-    if not isinstance(made, SheetGoal):
-        raise TypeError(f"{made.family} is no family of sheets")
-    names = {made.renamed, made.sheet} - {SHEET, ""}
-    written = {str(write.value) for write in made.writes}
-    return words_of(made) | names | written | {str(value) for row in made.grid for value in row}
-
-
-def _expected(made: SheetGoal) -> dict[str, object]:
-    return {
-        "name": made.renamed or made.sheet,
-        "cells": made.finish,
-        "formulas": {write.cell: write.refers for write in made.writes if write.refers},
-    }
-
-
-def _rule(expected: object) -> dict[str, object]:
-    return {"type": "rule", "rules": {"expected": expected}}
-
-
 def _stored(value: Cell) -> str | float:
     return value if isinstance(value, str) else float(value)
+
+
+def _expected(made: WorkbookGoal) -> object:
+    formulas = {write.cell: write.refers for write in made.writes if write.refers}
+    return [{"name": made.renamed or made.sheet, "cells": made.finish, "formulas": formulas}]
+
+
+def _view(made: WorkbookGoal) -> FileView:
+    formulas = {write.cell: write.text for write in made.writes if write.refers}
+    sheet = Sheet(name=made.renamed or made.sheet, cells=made.finish, formulas=formulas)
+    return FileView("workbook", workbook=Workbook(sheets=(sheet,)))
+
+
+def _values(made: WorkbookGoal) -> set[str]:
+    names = {made.renamed, made.sheet} - {SHEET, ""}
+    return names | {str(write.value) for write in made.writes} | {str(value) for row in made.grid for value in row}
+
+
+WORKBOOK = DocumentKind(
+    app=CALC,
+    goals=WorkbookGoal,
+    mime=MIME,
+    check="workbook_is",
+    data=lambda made: make_xlsx({made.sheet: made.grid}),
+    expected=_expected,
+    view=_view,
+    values=_values,
+)

@@ -11,7 +11,7 @@ from random import Random
 from apis.actions.gui import Quote, line
 from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
-from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_numbers, fresh_word, of_sheets, put, table
+from apis.tasks.families.calc.common import CALC, WORKBOOK, WorkbookGoal, fresh_numbers, fresh_word, put, table
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -37,7 +37,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> SheetGoal:
+def goal(random: Random, split: str) -> WorkbookGoal:
     """What an instance of `split` asks for."""
     columns, rows = random.choice((2, 2, 3)), random.choice((3, 4))
     grid = table(random, split, columns, rows)
@@ -45,7 +45,7 @@ def goal(random: Random, split: str) -> SheetGoal:
     value = fresh_numbers(random, split, grid)[0]
     row, column = random.randint(1, rows - 1), random.randint(1, columns - 1)
     item, named = grid[row][0], grid[0][column]
-    return SheetGoal(
+    return WorkbookGoal(
         family=NAME,
         kind="note",
         instruction=random.choice(TEMPLATES["note"][split]).format(
@@ -78,7 +78,7 @@ def _then(view: View, enter: Decide) -> Move:
     return enter(view)
 
 
-FAMILY = of_sheets(
+FAMILY = WORKBOOK.family(
     NAME,
     goal,
     routes={"gui": by_gui, "api": by_tools},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.tasks.families.impress import slides_pages_oracle
-from apis.tasks.families.impress.common import ORDINALS, DeckGoal, of_slides, slides
+from apis.tasks.families.impress.common import ORDINALS, PRESENTATION, PresentationGoal, slides
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "slides_copy"
@@ -30,12 +30,12 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> DeckGoal:
+def goal(random: Random, split: str) -> PresentationGoal:
     """What an instance of `split` asks for."""
     (stem, _), start = slides(random, split, random.choice((2, 3)))
     slide = random.randint(1, len(start))
     title = start[slide - 1][0]
-    return DeckGoal(
+    return PresentationGoal(
         family=NAME,
         kind="copy",
         instruction=random.choice(TEMPLATES["copy"][split]).format(
@@ -49,7 +49,7 @@ def goal(random: Random, split: str) -> DeckGoal:
     )
 
 
-FAMILY = of_slides(
+FAMILY = PRESENTATION.family(
     NAME,
     goal,
     routes={"gui": slides_pages_oracle.by_gui, "api": slides_pages_oracle.by_tools},

@@ -10,7 +10,7 @@ import re
 
 from apis.actions.gui import Click, SwitchWindow, Type, Wait
 from apis.apps.catalogue import call
-from apis.tasks.families.impress.common import IMPRESS, DeckGoal, of_deck
+from apis.tasks.families.impress.common import IMPRESS, PRESENTATION, PresentationGoal
 from apis.tasks.families.saving import Saving
 from apis.tasks.oracle import click, keys
 from apis.tasks.view import Move, View
@@ -21,9 +21,9 @@ _CURRENT = re.compile(r"slides: \d+; current: (\d{1,9})(?!\d)")
 _BOX = re.compile(r"- Box \d+ \((\w+)\)(?:: (.*))?")
 
 
-def goal_of(view: View) -> DeckGoal:
+def goal_of(view: View) -> PresentationGoal:
     """The goal. Raises TypeError for one of another kind."""
-    return of_deck(view.goal)
+    return PRESENTATION.goal(view.goal)
 
 
 def current(view: View) -> int:

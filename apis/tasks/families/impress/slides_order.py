@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.tasks.families.impress import slides_pages_oracle
-from apis.tasks.families.impress.common import ORDINALS, DeckGoal, of_slides, slides
+from apis.tasks.families.impress.common import ORDINALS, PRESENTATION, PresentationGoal, slides
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "slides_order"
@@ -52,7 +52,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> DeckGoal:
+def goal(random: Random, split: str) -> PresentationGoal:
     """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     (stem, _), start = slides(random, split, random.choice((3, 4)))
@@ -60,7 +60,7 @@ def goal(random: Random, split: str) -> DeckGoal:
     slide = {"delete": random.randint(1, min(4, len(start))), "start": 2, "end": random.choice((1, 2))}[kind]
     moved, others = start[slide - 1], (*start[: slide - 1], *start[slide:])
     finish = {"delete": others, "start": (moved, *others), "end": (*others, moved)}[kind]
-    return DeckGoal(
+    return PresentationGoal(
         family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(
@@ -74,7 +74,7 @@ def goal(random: Random, split: str) -> DeckGoal:
     )
 
 
-FAMILY = of_slides(
+FAMILY = PRESENTATION.family(
     NAME,
     goal,
     routes={"gui": slides_pages_oracle.by_gui, "mixed": slides_pages_oracle.by_hand_then_tool},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.tasks.families.impress import slides_oracle
-from apis.tasks.families.impress.common import ORDINALS, DeckGoal, of_slides, slides, written
+from apis.tasks.families.impress.common import ORDINALS, PRESENTATION, PresentationGoal, slides, written
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "slides_same"
@@ -24,12 +24,12 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> DeckGoal:
+def goal(random: Random, split: str) -> PresentationGoal:
     """What an instance of `split` asks for."""
     (stem, _), start = slides(random, split, random.choice((2, 3)))
     slide, other = random.sample(range(1, len(start) + 1), 2)
     old, title = start[slide - 1][0], start[other - 1][0]
-    return DeckGoal(
+    return PresentationGoal(
         family=NAME,
         kind="title",
         instruction=random.choice(TEMPLATES["title"][split]).format(
@@ -48,7 +48,7 @@ def goal(random: Random, split: str) -> DeckGoal:
     )
 
 
-FAMILY = of_slides(
+FAMILY = PRESENTATION.family(
     NAME,
     goal,
     routes={"gui": slides_oracle.by_gui, "api": slides_oracle.by_tools},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.tasks.families.impress import slides_oracle
-from apis.tasks.families.impress.common import ORDINALS, OUTLINE, TITLE, DeckGoal, of_slides, slides, written
+from apis.tasks.families.impress.common import ORDINALS, OUTLINE, PRESENTATION, TITLE, PresentationGoal, slides, written
 from apis.tasks.words import HELD_OUT, TRAIN
 
 NAME = "slides_text"
@@ -54,7 +54,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> DeckGoal:
+def goal(random: Random, split: str) -> PresentationGoal:
     """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     (stem, new), start = slides(random, split, random.choice((2, 3)))
@@ -63,7 +63,7 @@ def goal(random: Random, split: str) -> DeckGoal:
     lines = start[slide - 1][box].split("\n")
     at = random.randrange(len(lines))
     text = "" if kind == "clear" else "\n".join((*lines[:at], new, *lines[at + 1 :]))
-    return DeckGoal(
+    return PresentationGoal(
         family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(
@@ -77,4 +77,6 @@ def goal(random: Random, split: str) -> DeckGoal:
     )
 
 
-FAMILY = of_slides(NAME, goal, routes={"gui": slides_oracle.by_gui, "api": slides_oracle.by_tools}, templates=TEMPLATES)
+FAMILY = PRESENTATION.family(
+    NAME, goal, routes={"gui": slides_oracle.by_gui, "api": slides_oracle.by_tools}, templates=TEMPLATES
+)

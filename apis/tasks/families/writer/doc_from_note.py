@@ -10,7 +10,7 @@ from random import Random
 
 from apis.tasks.families.note import EDITOR, noted, read
 from apis.tasks.families.writer import writer_oracle
-from apis.tasks.families.writer.common import WRITER, PaperGoal, drawn, of_papers, plain
+from apis.tasks.families.writer.common import TEXT_DOCUMENT, WRITER, TextDocumentGoal, drawn, plain
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -31,11 +31,11 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> PaperGoal:
+def goal(random: Random, split: str) -> TextDocumentGoal:
     """What an instance of `split` asks for."""
     texts, (stem, note) = drawn(random, split, [random.choice((1, 2)), 2, random.choice((1, 2))], 2)
     *start, says = texts
-    return PaperGoal(
+    return TextDocumentGoal(
         family=NAME,
         kind="append",
         instruction=random.choice(TEMPLATES["append"][split]).format(note=f"{note}.txt", file=f"{stem}.docx"),
@@ -59,7 +59,7 @@ def _after_reading(write: Decide) -> Decide:
 
 _WRITE = writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(writer_oracle.appended))
 
-FAMILY = of_papers(
+FAMILY = TEXT_DOCUMENT.family(
     NAME,
     goal,
     routes={name: _after_reading(write) for name, write in _WRITE.items()},

@@ -13,10 +13,10 @@ from apis.actions.gui import Quote, Wait, line
 from apis.apps.catalogue import call
 from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
-from apis.tasks.families.calc.common import CALC, SheetGoal, fresh_word, table
+from apis.tasks.families.calc.common import CALC, WorkbookGoal, fresh_word, table
 from apis.tasks.families.note import noted
 from apis.tasks.families.writer import writer_oracle
-from apis.tasks.families.writer.common import WRITER, PaperGoal, drawn, of_papers, paper_goal, plain
+from apis.tasks.families.writer.common import TEXT_DOCUMENT, WRITER, TextDocumentGoal, drawn, plain
 from apis.tasks.oracle import pointed, switch
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
@@ -41,7 +41,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> PaperGoal:
+def goal(random: Random, split: str) -> TextDocumentGoal:
     """What an instance of `split` asks for."""
     grid = table(random, split, random.choice((2, 2, 3)), random.choice((3, 4, 5)))
     row, column = random.randint(1, len(grid) - 1), random.randint(1, len(grid[0]) - 1)
@@ -51,7 +51,7 @@ def goal(random: Random, split: str) -> PaperGoal:
     instruction = random.choice(TEMPLATES["append"][split]).format(
         column=asked, item=item, sheet=f"{sheet}.xlsx", file=f"{stem}.docx"
     )
-    book = SheetGoal(
+    workbook = WorkbookGoal(
         family=NAME,
         kind="append",
         instruction=instruction,
@@ -59,7 +59,7 @@ def goal(random: Random, split: str) -> PaperGoal:
         grid=grid,
         evidence=f"{item} {address(row, 0)}, {asked} {address(0, column)}",
     )
-    return PaperGoal(
+    return TextDocumentGoal(
         family=NAME,
         kind="append",
         instruction=instruction,
@@ -67,7 +67,7 @@ def goal(random: Random, split: str) -> PaperGoal:
         wanted=says,
         start=(*texts, ""),
         finish=plain([*texts, says]),
-        books=(book,),
+        workbooks=(workbook,),
     )
 
 
@@ -82,11 +82,11 @@ def _after_reading(write: Decide, asking: float) -> Decide:
 
 
 def _read(view: View, *, asks: bool) -> Move:
-    goal = paper_goal(view.goal)
-    (book,) = goal.books
-    sheet = replace(view, goal=book)
+    goal = TEXT_DOCUMENT.goal(view.goal)
+    (workbook,) = goal.workbooks
+    sheet = replace(view, goal=workbook)
     if view.observation.app != CALC:
-        return switch(view, CALC, book.target)
+        return switch(view, CALC, workbook.target)
     if move := calc_oracle.obstacle(sheet):
         return move
     if calc_oracle.wrong(sheet):
@@ -97,18 +97,18 @@ def _read(view: View, *, asks: bool) -> Move:
     column = view.elements[cell].name[0]
     asked = call("CalcTools", "get_column_data", column_name=column)
     if asks and not any(turn.line == line(asked) for turn in view.history):
-        return f"{book.evidence} -> read column {column}", asked
-    return f"{book.evidence} -> {pointed(view, cell, 'keep')}", Quote(content=goal.wanted)
+        return f"{workbook.evidence} -> read column {column}", asked
+    return f"{workbook.evidence} -> {pointed(view, cell, 'keep')}", Quote(content=goal.wanted)
 
 
 _WRITE = writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(writer_oracle.appended))
 _ASKING = {"gui": 0.0, "api": 1.0, "mixed": 0.5}
 
-FAMILY = of_papers(
+FAMILY = TEXT_DOCUMENT.family(
     NAME,
     goal,
     routes={name: _after_reading(write, _ASKING[name]) for name, write in _WRITE.items()},
     templates=TEMPLATES,
     apps=(WRITER, CALC),
-    opened=lambda made: (made.target, made.books[0].target),
+    opened=lambda made: (made.target, made.workbooks[0].target),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.tasks.families.writer import writer_oracle
-from apis.tasks.families.writer.common import PaperGoal, drawn, of_papers, plain
+from apis.tasks.families.writer.common import TEXT_DOCUMENT, TextDocumentGoal, drawn, plain
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -25,11 +25,11 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> PaperGoal:
+def goal(random: Random, split: str) -> TextDocumentGoal:
     """What an instance of `split` asks for."""
     texts, (stem,) = drawn(random, split, [random.choice((1, 2)) for _ in range(random.choice((3, 4)))], 1)
     text = random.choice(texts)
-    return PaperGoal(
+    return TextDocumentGoal(
         family=NAME,
         kind="capitals",
         instruction=random.choice(TEMPLATES["capitals"][split]).format(text=text, file=f"{stem}.docx"),
@@ -40,12 +40,12 @@ def goal(random: Random, split: str) -> PaperGoal:
     )
 
 
-def _by_one_call(view: View, goal: PaperGoal) -> Move:
+def _by_one_call(view: View, goal: TextDocumentGoal) -> Move:
     text = goal.words[0]
     return writer_oracle.tool(view, text, "change_text_case", case_type="uppercase", pattern=text)
 
 
-FAMILY = of_papers(
+FAMILY = TEXT_DOCUMENT.family(
     NAME,
     goal,
     routes=writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(_by_one_call)),

@@ -10,7 +10,7 @@ from random import Random
 from apis.actions.gui import Tool, Type
 from apis.apps.catalogue import call
 from apis.tasks.families.writer import writer_oracle
-from apis.tasks.families.writer.common import Line, PaperGoal, drawn, of_papers, paper_goal
+from apis.tasks.families.writer.common import TEXT_DOCUMENT, Line, TextDocumentGoal, drawn
 from apis.tasks.numbers import number
 from apis.tasks.oracle import click, pointed
 from apis.tasks.view import Move, View
@@ -47,7 +47,7 @@ TEMPLATES = {
 }
 
 
-def goal(random: Random, split: str) -> PaperGoal:
+def goal(random: Random, split: str) -> TextDocumentGoal:
     """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     texts, (stem,) = drawn(random, split, [random.choice((1, 2)) for _ in range(random.choice((3, 4)))], 1)
@@ -55,7 +55,7 @@ def goal(random: Random, split: str) -> PaperGoal:
     size = str(number(random, split, LEAST, MOST)) if kind == "size" else ""
     looks = {"strike": ("strike",), "size": (f"size {size}",)}.get(kind, ())
     layout = () if looks else (kind,)
-    return PaperGoal(
+    return TextDocumentGoal(
         family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(text=text, size=size, file=f"{stem}.docx"),
@@ -67,22 +67,22 @@ def goal(random: Random, split: str) -> PaperGoal:
     )
 
 
-def _align(goal: PaperGoal) -> Tool:
+def _align(goal: TextDocumentGoal) -> Tool:
     at = goal.before.index(goal.words[0])
     return call("WriterTools", "set_paragraph_alignment", alignment=goal.kind, paragraph_indices=[at])
 
 
-def _strike(goal: PaperGoal) -> Tool:
+def _strike(goal: TextDocumentGoal) -> Tool:
     return call("WriterTools", "set_strikethrough", pattern=goal.words[0])
 
 
-def _size(goal: PaperGoal) -> Tool:
+def _size(goal: TextDocumentGoal) -> Tool:
     return call("WriterTools", "set_font_size", font_size=float(goal.wanted), pattern=goal.words[0])
 
 
 def _press(view: View) -> Move | None:
     """Select the paragraph, press the button; a button that is down tells that it is done."""
-    goal = paper_goal(view.goal)
+    goal = TEXT_DOCUMENT.goal(view.goal)
     text, wanted = goal.words[0], BUTTONS[goal.kind]
     button = view.find("toggle-button", lambda e: e.name == wanted)
     if button is None or not writer_oracle.caret_in(view, text):
@@ -95,7 +95,7 @@ def _press(view: View) -> Move | None:
 
 
 def _enter_size(view: View) -> Move | None:
-    goal = paper_goal(view.goal)
+    goal = TEXT_DOCUMENT.goal(view.goal)
     text = goal.words[0]
     field = view.find("text", lambda e: e.name == SIZE)
     if field is None or writer_oracle.chosen(view, text) is None:
@@ -105,7 +105,7 @@ def _enter_size(view: View) -> Move | None:
     return pointed(view, field, goal.wanted), Type(coordinates=field, text=goal.wanted, overwrite=True, enter=True)
 
 
-FAMILY = of_papers(
+FAMILY = TEXT_DOCUMENT.family(
     NAME,
     goal,
     routes=writer_oracle.looks(

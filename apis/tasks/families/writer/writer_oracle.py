@@ -12,7 +12,7 @@ from apis.actions.gui import Click, Hotkey, Tool, Type, Wait, line
 from apis.apps.catalogue import call
 from apis.tasks.families.calc.calc_oracle import to_window
 from apis.tasks.families.saving import Saving
-from apis.tasks.families.writer.common import WRITER, PaperGoal, paper_goal
+from apis.tasks.families.writer.common import TEXT_DOCUMENT, WRITER, TextDocumentGoal
 from apis.tasks.oracle import keys, pointed
 from apis.tasks.view import Decide, Move, View
 
@@ -87,7 +87,7 @@ def tool(view: View, text: str, name: str, **arguments: object) -> Move:
 
 def texts_by_gui(view: View) -> Move | None:
     """Bring the paragraphs to what they shall say, by mouse and keyboard."""
-    goal, now = paper_goal(view.goal), shown(view)
+    goal, now = TEXT_DOCUMENT.goal(view.goal), shown(view)
     if now == goal.after:
         return None
     if goal.kind == "append":
@@ -105,7 +105,7 @@ def texts_by_gui(view: View) -> Move | None:
     return keys(f"{name} selected -> delete", "delete") if not new else (f"{name} selected -> {new}", Type(text=new))
 
 
-def _change(goal: PaperGoal, now: list[str]) -> tuple[str, str]:
+def _change(goal: TextDocumentGoal, now: list[str]) -> tuple[str, str]:
     """The first paragraph that is to change and what it shall say, "" for nothing; two times "" when all is astray."""
     if goal.kind == "delete":
         gone = [text for text in goal.before if text not in goal.after]
@@ -118,11 +118,11 @@ def _change(goal: PaperGoal, now: list[str]) -> tuple[str, str]:
     return next((before, after) for text, before, after in pairs if text != after)
 
 
-def texts_by(made: Callable[[View, PaperGoal], Move]) -> Edit:
+def texts_by(made: Callable[[View, TextDocumentGoal], Move]) -> Edit:
     """An edit by one call, `made` for the document as it was at the start."""
 
     def edit(view: View) -> Move | None:
-        goal, now = paper_goal(view.goal), shown(view)
+        goal, now = TEXT_DOCUMENT.goal(view.goal), shown(view)
         if now == goal.after:
             return None
         return made(view, goal) if now == goal.before else texts_by_gui(view)
@@ -130,23 +130,23 @@ def texts_by(made: Callable[[View, PaperGoal], Move]) -> Edit:
     return edit
 
 
-def appended(view: View, goal: PaperGoal) -> Move:
+def appended(view: View, goal: TextDocumentGoal) -> Move:
     """A new last paragraph by the function that replaces text."""
     last, new = goal.before[-1], goal.after[-1]
     return tool(view, last, "find_and_replace", pattern=last, replacement=f"{last}\n{new}")
 
 
-def looks(by_tool: Mapping[str, Callable[[PaperGoal], Tool]], by_hand: Mapping[str, Edit]) -> dict[str, Decide]:
+def looks(by_tool: Mapping[str, Callable[[TextDocumentGoal], Tool]], by_hand: Mapping[str, Edit]) -> dict[str, Decide]:
     """The ways to change how a paragraph looks, by the goal's kind."""
 
     def gui(view: View) -> Move | None:
-        goal = paper_goal(view.goal)
+        goal = TEXT_DOCUMENT.goal(view.goal)
         if shown(view) != goal.before:
             return undo()
         return None if _called(view, by_tool[goal.kind](goal)) else by_hand[goal.kind](view)
 
     def tools(view: View) -> Move | None:
-        goal = paper_goal(view.goal)
+        goal = TEXT_DOCUMENT.goal(view.goal)
         action = by_tool[goal.kind](goal)
         if shown(view) != goal.before:
             return undo()

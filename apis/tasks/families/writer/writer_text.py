@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.tasks.families.writer import writer_oracle
-from apis.tasks.families.writer.common import PaperGoal, drawn, of_papers, plain
+from apis.tasks.families.writer.common import TEXT_DOCUMENT, TextDocumentGoal, drawn, plain
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
@@ -61,7 +61,7 @@ def _replace(random: Random, split: str) -> tuple[str, str, str, list[str], list
     return stem, old, new, texts, [text.replace(old, new) for text in texts]
 
 
-def goal(random: Random, split: str) -> PaperGoal:
+def goal(random: Random, split: str) -> TextDocumentGoal:
     """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     if kind == "replace":
@@ -74,7 +74,7 @@ def goal(random: Random, split: str) -> PaperGoal:
         else:
             old = random.choice(texts)
             after = [text for text in texts if text != old]
-    return PaperGoal(
+    return TextDocumentGoal(
         family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(old=old, new=new, file=f"{stem}.docx"),
@@ -85,7 +85,7 @@ def goal(random: Random, split: str) -> PaperGoal:
     )
 
 
-def _by_one_call(view: View, goal: PaperGoal) -> Move:
+def _by_one_call(view: View, goal: TextDocumentGoal) -> Move:
     if goal.kind == "append":
         return writer_oracle.appended(view, goal)
     old, new = (*goal.words, "")[:2]
@@ -93,7 +93,7 @@ def _by_one_call(view: View, goal: PaperGoal) -> Move:
     return writer_oracle.tool(view, first, "find_and_replace", pattern=old, replacement=new)
 
 
-FAMILY = of_papers(
+FAMILY = TEXT_DOCUMENT.family(
     NAME,
     goal,
     routes=writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(_by_one_call)),

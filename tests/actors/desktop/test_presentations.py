@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from actors.desktop.files import fork as forked
 from actors.desktop.files.documents.bounds import Bounds, RefusedError
 from actors.desktop.files.documents.odp import MIME
-from actors.desktop.files.documents.parse import deck
+from actors.desktop.files.documents.parse import presentation
 from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal, as_wanted
 from actors.desktop.pool.leased import view_of
 from apis.documents.odp import make_odp
-from apis.tasks.verify.verify import GUEST_HOME, Box, Wanted
+from apis.tasks.verify.verify import GUEST_HOME, SlideBox, WantedFile
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=12, elements=500,
@@ -43,7 +43,7 @@ def odp(pages: str, head: str = "") -> bytes:
 
 
 def slides(data: bytes, bounds: Bounds | None = None) -> list[dict[str, Any]]:
-    return list(deck(data, bounds or Bounds())["slides"])
+    return list(presentation(data, bounds or Bounds())["slides"])
 
 
 def test_what_tasks_start_with_is_read_as_it_was_made() -> None:
@@ -84,11 +84,11 @@ def test_boxes_backgrounds_and_hidden_slides() -> None:
 
 PAGE = "<draw:page><draw:frame><text:p>{}</text:p></draw:frame></draw:page>"
 BAD = {
-    "no archive": (b"PK", "not_a_deck"),
-    "a workbook": (xlsx(""), "not_a_deck"),
-    "another kind of document": (ods(""), "not_a_deck"),
-    "no slide": (odp(""), "not_a_deck"),
-    "broken markup": (odp("<draw:page>"), "not_a_deck"),
+    "no archive": (b"PK", "not_a_presentation"),
+    "a workbook": (xlsx(""), "not_a_presentation"),
+    "another kind of document": (ods(""), "not_a_presentation"),
+    "no slide": (odp(""), "not_a_presentation"),
+    "broken markup": (odp("<draw:page>"), "not_a_presentation"),
     "an entity": (odp(PAGE.format("&a;"), '<!DOCTYPE a [<!ENTITY a "b">]>'), "xml_entity"),
     "a bomb": (odp(" " * (33 << 20)), "zip_bomb"),
     "many boxes": (odp("<draw:page>" + "<draw:frame/>" * 60_000 + "</draw:page>"), "too_big"),
@@ -105,7 +105,7 @@ BAD = {
 def test_a_hostile_file_is_refused_by_name(kind: str) -> None:
     data, wanted = BAD[kind]
     with pytest.raises(RefusedError) as refused:
-        deck(data, Bounds())
+        presentation(data, Bounds())
     assert str(refused.value) == Refusal(wanted)
 
 
@@ -139,11 +139,11 @@ def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes) -> None:
 
 
 async def test_the_worker_reads_them_without_rights_and_refuses_the_others() -> None:
-    wanted = [Wanted("a.odp", "deck"), Wanted("b.odp", "deck"), Wanted("c.odp")]
+    wanted = [WantedFile("a.odp", "presentation"), WantedFile("b.odp", "presentation"), WantedFile("c.odp")]
     given_files = [FileSeen(path=want.path, data=data) for want, data in zip(wanted, (GOOD, b"x", b"y"), strict=True)]
     read, refused, raw = (view_of(one, GUEST_HOME) for one in await as_wanted(wanted, given_files, ReadLimits()))
-    assert read.deck is not None
-    assert [slide.boxes for slide in read.deck.slides] == [(Box("frame", "x"),)] * 2
-    assert (refused.kind, refused.reason) == ("refused", "not_a_deck")
+    assert read.presentation is not None
+    assert [slide.boxes for slide in read.presentation.slides] == [(SlideBox("frame", "x"),)] * 2
+    assert (refused.kind, refused.reason) == ("refused", "not_a_presentation")
     assert raw.data == b"y"
-    assert b'"text": "x"' in forked.parsed(GOOD, Bounds(), "deck")
+    assert b'"text": "x"' in forked.parsed(GOOD, Bounds(), "presentation")

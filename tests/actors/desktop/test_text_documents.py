@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.files import fork as forked
 from actors.desktop.files.documents.bounds import Bounds, RefusedError
-from actors.desktop.files.documents.parse import paper
+from actors.desktop.files.documents.parse import text_document
 from actors.desktop.files.read_home import Refusal
 from apis.documents.docx import Run, make_docx
 
@@ -32,7 +32,7 @@ def docx(body: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
 
 
 def only(body: str) -> dict[str, Any]:
-    found = paper(docx(f"<w:p>{body}</w:p>"), Bounds())
+    found = text_document(docx(f"<w:p>{body}</w:p>"), Bounds())
     (paragraph,) = found["paragraphs"]
     return dict(paragraph) | {"extras": found["extras"]}
 
@@ -43,7 +43,7 @@ def run(properties: str, text: str = "a") -> str:
 
 def test_what_the_program_makes_is_read_back():
     data = make_docx(["one two", (Run("x ", bold=True), Run("y", highlight="yellow")), ""])
-    assert paper(data, Bounds()) == {
+    assert text_document(data, Bounds()) == {
         "paragraphs": [
             {"spans": [{"text": "one two", "marks": []}], "marks": []},
             {"spans": [{"text": "x ", "marks": ["bold"]}, {"text": "y", "marks": ["highlight yellow"]}], "marks": []},
@@ -106,7 +106,7 @@ def test_what_is_no_plain_text_is_named(body: str, extras: list[str]):
 
 def test_tables_and_headers_are_named():
     table = f"<w:tbl><w:tr><w:tc><w:p>{run('')}</w:p></w:tc></w:tr></w:tbl><w:sectPr><w:headerReference/></w:sectPr>"
-    found = paper(docx(table), Bounds())
+    found = text_document(docx(table), Bounds())
     assert found["extras"] == ["headerReference", "tbl", "tc", "tr"]
     assert [paragraph["spans"][0]["text"] for paragraph in found["paragraphs"]] == ["a"]
 
@@ -119,11 +119,11 @@ KINDS = {  # each hostile kind, the refusal that it must get within small bounds
     "many paragraphs": ("too_big", docx("<w:p/>" * 51, zipfile.ZIP_STORED)),
     "many elements": ("too_big", docx(f"<w:p>{'<w:r><w:t>x</w:t></w:r>' * 300}</w:p>", zipfile.ZIP_STORED)),
     "deep markup": ("too_big", docx("<w:p>" * 100 + "</w:p>" * 100, zipfile.ZIP_STORED)),
-    "text outside of paragraphs": ("not_a_paper", docx(run("") + "<w:p/>")),
-    "no paragraph": ("not_a_paper", docx("")),
-    "no document": ("not_a_paper", packed({"_rels/.rels": relations()})),
-    "no archive": ("not_a_paper", b"words"),
-    "an old file": ("not_a_paper", OLD),
+    "text outside of paragraphs": ("not_a_text_document", docx(run("") + "<w:p/>")),
+    "no paragraph": ("not_a_text_document", docx("")),
+    "no document": ("not_a_text_document", packed({"_rels/.rels": relations()})),
+    "no archive": ("not_a_text_document", b"words"),
+    "an old file": ("not_a_text_document", OLD),
     "an encrypted file": ("encrypted", OLD + "EncryptedPackage".encode("utf-16-le")),
     "entities": (
         "xml_entity",
@@ -136,14 +136,16 @@ KINDS = {  # each hostile kind, the refusal that it must get within small bounds
 def test_a_hostile_document_is_refused_by_name(kind: str):
     wanted, data = KINDS[kind]
     with pytest.raises(RefusedError) as refused:
-        paper(data, SMALL)
+        text_document(data, SMALL)
     assert str(refused.value) == Refusal(wanted)
 
 
 def test_it_is_parsed_in_a_child_like_a_workbook():
-    assert forked.parsed(docx(f"<w:p>{run('')}</w:p>"), Bounds(), "paper").startswith(b'{"paragraphs": [{"spans"')
-    with pytest.raises(RefusedError, match="not_a_paper"):
-        forked.parsed(b"", Bounds(), "paper")
+    assert forked.parsed(docx(f"<w:p>{run('')}</w:p>"), Bounds(), "text_document").startswith(
+        b'{"paragraphs": [{"spans"'
+    )
+    with pytest.raises(RefusedError, match="not_a_text_document"):
+        forked.parsed(b"", Bounds(), "text_document")
 
 
 NAMES = ("w:p", "w:r", "w:t", "w:rPr", "w:pPr", "w:sectPr", "w:b", "w:sz", "w:jc", "w:br", "w:tbl", "v:x")
@@ -178,7 +180,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 def attempt(data: bytes) -> tuple[dict[str, Any], str]:
     try:
-        return paper(data, SMALL), ""
+        return text_document(data, SMALL), ""
     except RefusedError as refused:
         return {}, str(refused)
 

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.tasks.verify.presentations import deck_is
-from apis.tasks.verify.verify import CHECKS, Box, Deck, FileView, Slide
+from apis.tasks.verify.presentations import presentation_is
+from apis.tasks.verify.verify import CHECKS, FileView, Presentation, Slide, SlideBox
 
-BOXES = st.builds(Box, kind=st.sampled_from(["title", "outline", "frame"]), text=st.text("ab\n", max_size=3))
+BOXES = st.builds(SlideBox, kind=st.sampled_from(["title", "outline", "frame"]), text=st.text("ab\n", max_size=3))
 SLIDES = st.lists(st.builds(Slide, boxes=st.lists(BOXES, max_size=3).map(tuple)), min_size=1, max_size=3)
 WANTED = [{"boxes": [["title", "plan"], ["outline", "one\ntwo"]]}, {"boxes": [["title", "end"], ["outline", ""]]}]
 RIGHT = (
-    Slide((Box("title", "plan"), Box("outline", "one\ntwo"))),
-    Slide((Box("title", "end"), Box("outline"))),
+    Slide((SlideBox("title", "plan"), SlideBox("outline", "one\ntwo"))),
+    Slide((SlideBox("title", "end"), SlideBox("outline"))),
 )
 
 
 def verdict(slides: list[Slide] | tuple[Slide, ...], wanted: list[dict[str, Any]]) -> str:
-    made = deck_is(FileView("deck", deck=Deck(tuple(slides))), {"expected": wanted}, {})
+    made = presentation_is(FileView("presentation", presentation=Presentation(tuple(slides))), {"expected": wanted}, {})
     return "" if made.success else made.reason
 
 
@@ -44,7 +44,7 @@ def test_the_same_slides_and_no_others_are_accepted(slides: list[Slide], others:
         ((RIGHT[0], Slide(RIGHT[1].boxes, hidden=True)), "slide 2: it is hidden"),
         ((Slide(RIGHT[0].boxes, "#ff0000"), RIGHT[1]), "slide 1: it has another background"),
         ((Slide(RIGHT[0].boxes[1:]), RIGHT[1]), "slide 1: it has other boxes"),
-        ((Slide((*RIGHT[0].boxes, Box("frame", "more"))), RIGHT[1]), "slide 1: it has other boxes"),
+        ((Slide((*RIGHT[0].boxes, SlideBox("frame", "more"))), RIGHT[1]), "slide 1: it has other boxes"),
     ],
 )
 def test_what_else_was_changed_is_told(slides: tuple[Slide, ...], reason: str) -> None:
@@ -63,4 +63,4 @@ def test_what_is_no_presentation_fails_with_its_reason() -> None:
         (FileView("missing"), "it is missing, not a presentation"),
     ):
         assert CHECKS["deck_is"](view, {"expected": WANTED}, {}).reason == reason
-        assert not deck_is(view, {"expected": WANTED}, {}).success
+        assert not presentation_is(view, {"expected": WANTED}, {}).success

@@ -1,0 +1,113 @@
+"""What families on a document have in common: a file of Documents that an office application opens and a check reads.
+
+Invariant: a task is judged on its whole document, so a change of anything else fails it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Generic, TypeVar
+
+from apis.tasks.data_url import data_url
+from apis.tasks.family import (
+    DOCUMENTS,
+    ITS_END,
+    Check,
+    Family,
+    Files,
+    Templates,
+    all_of,
+    in_documents,
+    in_osworld_form,
+    rule,
+    setup,
+    words_of,
+)
+from apis.tasks.goal import Goal
+from apis.tasks.osworld import Download, DownloadParameters, Source, Step, Task
+from apis.tasks.verify.verify import FileView
+from apis.tasks.view import Decide
+
+G = TypeVar("G", bound=Goal)
+
+
+@dataclass(frozen=True)
+class DocumentKind(Generic[G]):
+    """A kind of document; the functions take a goal, whose `target` is the document's file."""
+
+    app: str
+    goals: type[G]
+    mime: str
+    check: str  # the name of its check in a task, which is part of the task's digest
+    data: Callable[[G], bytes]  # the file at the start
+    expected: Callable[[G], object]  # what the check is told
+    view: Callable[[G], FileView]  # the file in the end
+    values: Callable[[G], set[str]]  # words and numbers that an instance is made of, beside `words_of`
+    beside: Callable[[G], Sequence[tuple[DocumentKind[Any], Goal]]] = lambda _: ()  # documents judged by their own goal
+
+    def goal(self, goal: Goal) -> G:
+        """`goal` as one on this kind of document. Raises TypeError for another."""
+        if not isinstance(goal, self.goals):
+            raise TypeError(f"{goal.family} is no family on documents of {self.app}")
+        return goal
+
+    def steps(self, goal: G) -> list[Step]:
+        """Put the document, and those beside it, into Documents."""
+        source = Source(url=data_url(self.data(goal), self.mime), path=f"{DOCUMENTS}/{goal.target}")
+        own = Download(parameters=DownloadParameters(files=[source]))
+        return [own, *(step for kind, other in self.beside(goal) for step in kind.steps(other))]
+
+    def checks(self, goal: G) -> list[Check]:
+        """The checks of the document, of the goal's texts, which are kept, and of documents beside it."""
+        kept = [("file_text_is", path, rule(expected=text)) for path, text in goal.files]
+        others = [check for kind, other in self.beside(goal) for check in kind.checks(other)]
+        return [(self.check, goal.target, rule(expected=self.expected(goal))), *kept, *others]
+
+    def solved(self, goal: Goal) -> Files:
+        """The files in the end. Raises TypeError for a goal of another kind."""
+        files = in_documents(dict(goal.files)) | {f"Documents/{goal.target}": self.view(self.goal(goal))}
+        for kind, other in self.beside(self.goal(goal)):
+            files |= kind.solved(other)
+        return files
+
+    def values_of(self, goal: Goal) -> set[str]:
+        """The words and numbers that an instance is made of. Raises TypeError for a goal of another kind."""
+        others = (kind.values_of(other) for kind, other in self.beside(self.goal(goal)))
+        return words_of(goal).union(self.values(self.goal(goal)), *others)
+
+    def family(
+        self,
+        name: str,
+        goal: Callable[[Random, str], G],
+        *,
+        routes: Mapping[str, Decide],
+        templates: Templates,
+        trained: bool = True,
+        apps: tuple[str, ...] = (),
+        opened: Callable[[G], Sequence[str]] = lambda goal: (goal.target,),
+    ) -> Family:
+        """A family that is done when the document is as its goal wants it.
+
+        `apps` are the application and others that an episode needs; of `opened`, paths below Documents, the last is in
+        front.
+        """
+
+        def task(task_id: str, made: G) -> Task:
+            config = [*self.steps(made), *setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))]
+            return in_osworld_form(task_id, made, config, all_of(*self.checks(made)), apps or (self.app,))
+
+        return Family(
+            name,
+            self.app,
+            apps or (self.app,),
+            goal,
+            task,
+            self.solved,
+            routes,
+            templates,
+            trained,
+            self.values_of,
+            may=ITS_END,
+        )
