@@ -256,3 +256,19 @@ def test_results_are_those_of_the_figures(row, runs):
     assert said == pytest.approx(means[-len(said) :], abs=6e-4)
     gain = re.search(r"\+([\d.]+) points", line)
     assert gain is None or float(gain[1]) == pytest.approx(100 * (means[1] - means[0]), abs=0.06)
+
+
+@cache
+def words_of_the_source() -> frozenset[str]:
+    read = (path for path in TRACKED if path.suffix in (".py", ".yaml", ".sh", ".js") and path != Path(__file__))
+    stems = {part for path in TRACKED for part in (path.stem, *path.parent.parts)}
+    return frozenset(stems.union(*(re.findall(r"\w+", path.read_text()) for path in read)))
+
+
+@pytest.mark.parametrize("path", [TOP, *PACKAGES], ids=named)
+def test_names_exist(path):
+    """A class, function, constant, event or value that a page names is still called so."""
+    said = {span for span in spans(path) if re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", span)}
+    names = {name for span in said for name in span.split(".") if "_" in name or not name.islower()}
+    examples = {"RUN", "FILE", "LINEAGE", "STEP", "NAME", "ACTOR"}
+    assert names - examples <= words_of_the_source()
