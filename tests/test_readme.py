@@ -270,5 +270,8 @@ def test_names_exist(path):
     """A class, function, constant, event or value that a page names is still called so."""
     said = {span for span in spans(path) if re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", span)}
     names = {name for span in said for name in span.split(".") if "_" in name or not name.islower()}
+    for name, file in re.findall(r"`(\w+)` (?:in|of) `([\w/.]+\.py)`", prose(path)):
+        found = next(above / file for above in (path.parent, ROOT) if (above / file).exists())
+        assert re.search(rf"\b{name}\b", found.read_text()), f"there is no {name} in {file}"
     examples = {"RUN", "FILE", "LINEAGE", "STEP", "NAME", "ACTOR"}
     assert names - examples <= words_of_the_source()
