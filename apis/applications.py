@@ -1,7 +1,7 @@
 """The applications a model can meet, under the names used everywhere else.
 
-Invariant: an application is declared once here: the class its windows carry, the published name that starts it and
-the command for that. Commands are argument lists; no shell ever sees them.
+Invariant: an application is declared once, in its folder below `apis.applications`. Commands are argument lists; no
+shell ever sees them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the guest agent saw, as bounded and typed values, filtered to what a model can use.
 
-Invariant: nothing a hostile guest sends can grow past the bounds below or keep a type it should not have: a frame of
-another shape raises ProtocolError, an overlong one is cut.
+Invariant: what a hostile guest sends keeps to the bounds and types below. A frame of another shape raises
+ProtocolError. Overlong texts and lists are cut.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks of single arguments: an `ast` node becomes a bounded Python value of its parameter's kind.
 
-Here are the kinds that refer to what is on the screen; those of plain values are in `apis.functions.values`.
+The kinds here refer to what is on the screen. `apis.functions.values` has the kinds of plain values.
 
 Invariant: a value leaves this module only if it is a literal of the declared kind inside the declared bounds.
 """

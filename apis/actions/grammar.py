@@ -1,10 +1,10 @@
 """From a model's answer to a typed action, or to a refusal that says why in one line.
 
-Invariant: the answer is data. It is scanned, parsed with `ast` and compared with the declared functions; it is never
-evaluated, and the work it can cause is bounded before any of it is done: at most `MAX_READ` characters are looked
-through for reasoning (`apis.actions.reasoning`), which is no part of it, and at most `MAX_ANSWER` bytes of the rest
-are read; at most `MAX_CODE` characters that are neither in a string literal nor a list's digits, commas and spaces
-reach the parser, too few to nest deeply.
+Invariant: the answer is data. It is scanned, parsed with `ast` and compared with the declared functions. It is never
+evaluated. The work that it can cause is bounded before any of it is done. At most `MAX_READ` characters are searched
+for reasoning (`apis.actions.reasoning`), which is not counted. Of the rest at most `MAX_ANSWER` bytes are read. At most
+`MAX_CODE` characters reach the parser, too few to nest deeply. String literals and a list's digits, commas and spaces
+are not counted.
 """
 
 from __future__ import annotations

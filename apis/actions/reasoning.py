@@ -1,6 +1,6 @@
 """What a model thinks first, apart from what it says: the one place that knows the marks of reasoning.
 
-Invariant: text inside reasoning is never said. Reasoning that was opened more often than closed has not ended, and an
+Invariant: text inside reasoning is never said. Reasoning has not ended where it was opened more often than closed. An
 answer that closes more than it opened began inside it. Marks within a call's own string literals are text. The work is
 bounded: so long a line is no call, and an answer of more than `MOST_MARKS` marks says nothing.
 """

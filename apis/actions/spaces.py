@@ -1,8 +1,8 @@
 """Action spaces: which of the declared actions an agent has.
 
-Invariant: pure. A space is a choice among the declared functions by what they are (mouse and keyboard, an application's
-own function, or neither), so the prompt, the grammar and the demonstrators can't disagree about it. Ending, switching,
-starting an application, noting and waiting belong to every space.
+Invariant: pure. A space chooses declared functions by what they are: mouse and keyboard, an application's own function,
+or neither. The prompt, the grammar and the demonstrators read the same choice. Ending, switching, starting an
+application, noting and waiting belong to every space.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The functions of applications, one module of declarations per application.
 
-Invariant: `TOOLS` is the only list of them. The prompt, the grammar and the tests read it, and a test holds the guest's
-methods to it, so what a model is told, what it may write and what is run are one.
+Invariant: `TOOLS` is the only list of them. The prompt, the grammar and the tests read it. A test holds the guest's
+methods to it.
 """
 
 from __future__ import annotations

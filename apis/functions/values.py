@@ -1,8 +1,8 @@
 """Kinds of values that a parameter can take, checked as plain Python values.
 
-Invariant: what `fit` returns is a string, number, boolean, None, a flat list of those or a flat dict of lengths, of the
-declared kind and inside the declared bounds, in one canonical spelling; whatever else is given raises Unfit with the
-parameter's name and what would be right.
+Invariant: `fit` returns a value of the declared kind, inside the declared bounds, in one canonical spelling. It is a
+string, number, boolean, None, a flat list of these or a flat dict of lengths. Whatever else is given raises Unfit with
+the parameter's name and what would be right.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The names of a spreadsheet's cells.
 
 Invariant: pure. Rows and columns count from 0. A name and its place lead to each other for every cell of the largest
-sheet, A1 to XFD1048576; no other text names a cell.
+sheet, A1 to XFD1048576. No other text names a cell.
 """
 
 from __future__ import annotations

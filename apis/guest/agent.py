@@ -1,6 +1,6 @@
 """The agent: one process per desktop that carries out what the host asks, one request at a time.
 
-Invariant: only methods of the table below can be called, with the arguments they declare; every request gets exactly
+Invariant: only methods of the table below can be called, with the arguments they declare. Every request gets exactly
 one reply, an error with a kind and a text when it fails.
 
 Request {"i": id, "m": method, "a": {name: value}}; reply {"i": id, "r": result} or {"i": id, "e": [kind, text]}.

@@ -1,7 +1,7 @@
 """How large an image file is, without drawing it.
 
-Invariant: only a file's head is read, and a file that is no image is none, never an error; one that is too
-large to be drawn is refused before any application reads it.
+Invariant: only a file's head is read, and a file that is no image is none, never an error. One that is too large to be
+drawn is refused before any application reads it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One thread for one application: its functions run there, and whoever asks waits no longer than the deadline.
+"""The one thread on which an application's functions run. Callers wait no longer than their deadline.
 
 Invariant: nothing here waits longer than its caller's deadline, and at most one piece of work is under way. An
-application may block a call for as long as it likes; while a call is stuck, later ones are refused at once.
+application may block a call for as long as it likes. While a call is stuck, later ones are refused at once.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Lane:
         return job.value
 
     def start(self, name: str, work: Callable[[], Any]) -> _Job:
-        """Have `work` done after what is under way; nobody waits for it here."""
+        """Have `work` done after what is under way, without waiting for it."""
         job = self._last = _Job(name, work)
         self._jobs.put(job)
         if self._thread is None:

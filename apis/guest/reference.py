@@ -1,6 +1,6 @@
 """A fixed amount of the work that observing a desktop is made of, to tell other costs as multiples of it.
 
-Invariant: a round is the same work in every session: Python, round trips to the X server and calls over the
+Invariant: a round is the same work in every session. It has Python, round trips to the X server and calls over the
 accessibility bus. The bus's own registry answers the calls, so that no application takes part. Each line on standard
 input asks for a round; each line on standard output, `done`, ends it. The first says that the programs are loaded.
 """

@@ -7,7 +7,7 @@ The office is called on its own connection with the document in front; every oth
     info() -> str                   what its window shows now
     reachable(argv) -> list[str]    its command, made to listen for the two above
 
-which runs on a thread of that application's own and may block there: whoever asks waits no longer than the deadline.
+The module runs on a thread of its application and may block there. Callers wait no longer than the deadline.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Tools:
                 self._beside(app, "keep", importlib.import_module(app.module).keep, TOOL_S)
 
     def prepare(self) -> None:
-        """Let applications that need it be reachable by whoever starts them."""
+        """Make applications that need it reachable, however they are started."""
         for app in OTHERS:
             if app.prepares and shutil.which(app.programs[0]):
                 importlib.import_module(app.prepares).prepare()

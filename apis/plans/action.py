@@ -1,7 +1,7 @@
 """What a typed action asks of the guest agent.
 
-Invariant: pure. Values of the model reach the guest only as arguments of the agent's declared methods: never inside a
-command line, a program or a format string.
+Invariant: pure. Values of the model reach the guest only as arguments of the agent's declared methods. They never stand
+in a command line, a program or a format string.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a generated family of tasks is made of.
 
-Invariant: an instance is a function of its id alone (`family/split/seed`), so whoever knows the id can rebuild the
-task, its verifier, its oracles and the files of its wanted end state anywhere and at any time.
+Invariant: an instance is a function of its id alone (`family/split/seed`). Its task, verifier, oracles and wanted end
+state can be made again from the id at any time.
 """
 
 from __future__ import annotations

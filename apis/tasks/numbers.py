@@ -1,7 +1,7 @@
 """Whole numbers for generated tasks, in two halves that never meet.
 
-Invariant: a number belongs to `train` or to `held-out` by its own hash, so no seed of one split can produce a number
-of the other.
+Invariant: a number's own hash decides whether it is of `train` or of `held-out`. No seed of a split draws a number of
+the other.
 """
 
 from __future__ import annotations

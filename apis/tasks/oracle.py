@@ -1,7 +1,7 @@
 """How an oracle looks at a step and says what to do.
 
-Invariant: an oracle sees what the model sees, and its answer is a function of task, seed, observation and history, so
-it can take over an episode at any step and a repeated question gets the same answer.
+Invariant: an oracle sees what the model sees. Its answer is a function of task, seed, observation and history. It can
+take over an episode at any step, and a repeated question gets the same answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A task in OSWorld's JSON form, typed.
 
-Invariant: a file of OSWorld loads unchanged, and one with a key or a step that OSWorld does not have is an error.
+Invariant: a file of OSWorld loads unchanged. A key or a step that OSWorld does not have is an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the desktop's programs write into HOME by themselves: settings, caches, histories and locks.
 
-Invariant: a rule names a program's own place. Nothing in HOME that a person keeps, or that a task is about, can be
-reached by one: Chromium's bookmarks and VS Code's extensions are left out, and Trash is none's, since the desktop's
-file manager removes what it is told to remove. A program takes away only files that it can make anew.
+Invariant: a rule names a program's own place. No rule reaches what a person keeps in HOME, or what a task is about.
+Chromium's bookmarks and VS Code's extensions are therefore left out. Trash belongs to no program, since the desktop's
+file manager removes for good. A program takes away only files that it can make anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Words for generated tasks, in two halves that never meet.
 
-Invariant: a word belongs to `train` or to `held-out` by its own hash, so no seed of one split can produce a word of
-the other.
+Invariant: a word's own hash decides whether it is of `train` or of `held-out`. No seed of a split draws a word of the
+other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def split_of(word: str) -> str:
 
 
 def word(random: Random, split: str) -> str:
-    """A word of 3 to 8 letters: a common one, or one that nobody has seen before."""
+    """A word of 3 to 8 letters: a common one, or a made-up one."""
     while True:
         drawn = random.choice(_COMMON) if random.random() < 0.4 else _made_up(random)
         if split_of(drawn) == split:

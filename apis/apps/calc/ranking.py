@@ -1,6 +1,6 @@
 """What a small model is shown of a spreadsheet, and in which order.
 
-Invariant: pure; nothing is shown that was not observed, and the cells left out are those farthest from the current one.
+Invariant: pure. Only observed elements are shown. The cells left out are the farthest from the current cell.
 """
 
 from __future__ import annotations

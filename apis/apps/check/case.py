@@ -1,7 +1,6 @@
 """What one check of an application's function is: the call, what it says, what it does, and a wrong call.
 
-Invariant: a case says nothing of how a desktop is reached: `Desk` is all it sees, so the command and the tests run the
-same cases.
+Invariant: a case sees only its `Desk`, not how a desktop is reached. The command and the tests run the same cases.
 """
 
 from __future__ import annotations

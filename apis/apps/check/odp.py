@@ -116,7 +116,7 @@ class DeckFile:
         return inside.get(_full("fo:page-width"), ""), inside.get(_full("fo:page-height"), "")
 
     def played(self, slide: int) -> list[str]:
-        """Commands like "play" of a slide's effects that wait for nobody."""
+        """Commands like "play" of a slide's effects that wait for no click."""
         return [node.get(_full("anim:command"), "") for node in self.pages[slide - 1].iter(_full("anim:command"))]
 
     def numbers(self) -> list[str]:

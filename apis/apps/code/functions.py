@@ -1,7 +1,7 @@
 """The functions of VS Code under their published names and parameters.
 
-Invariant: pure declarations. The editor is not among Debian's packages: where `make vscode` has not put it on the
-machine, `computerrl apis check` says "unavailable" of each, and desktops have no program `code`.
+Invariant: pure declarations. The editor is not among Debian's packages; `make vscode` puts it on the machine. Without
+it `computerrl apis check` says "unavailable", and desktops have no program `code`.
 """
 
 from __future__ import annotations

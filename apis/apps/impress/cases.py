@@ -1,6 +1,6 @@
 """Impress: every function works on a slide of its own, and what it did is read from the saved presentation.
 
-Invariant: a slide's title is the name of the one function that changes it, so no case depends on another; only the
+Invariant: a slide's title is the name of the one function that changes it, so no case depends on another. Only the
 slides' orientation is changed first, for it moves what stands on them.
 """
 
@@ -212,7 +212,7 @@ async def _coloured(desk: Desk) -> None:
 
 
 async def _at_rest(desk: Desk) -> None:
-    """Let previews of slides that all changed be drawn, as whoever looks before the next call does."""
+    """Let previews of slides that all changed be drawn, as a look before the next call does."""
     await desk.call("settle", timeout_ms=5000, quiet_ms=100)
 
 

@@ -1,7 +1,7 @@
 """What a small model is shown of a presentation, and in which order.
 
-Invariant: pure; nothing is shown that was not observed. The texts of the slide come before menus and buttons, and of
-the tool bars, which mostly draw shapes, a few buttons are left.
+Invariant: pure; nothing is shown that was not observed. The texts of the slide come before menus and buttons. Of the
+tool bars, which mostly draw shapes, a few buttons are left.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a small model is shown of a text document, and in which order.
 
-Invariant: pure; nothing is shown that was not observed, and the paragraphs left out are those farthest from the caret.
+Invariant: pure. Only observed elements are shown. The paragraphs left out are the farthest from the caret.
 """
 
 from __future__ import annotations

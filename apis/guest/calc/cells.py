@@ -1,6 +1,6 @@
 """Calc: values of cells and columns.
 
-Invariant: a string is taken as a user types it ('42' becomes a number, '=A1' a formula); a formula that the office does
+Invariant: a string is taken as a user types it ('42' becomes a number, '=A1' a formula). A formula that the office does
 not understand is refused, and the whole call with it is taken back.
 """
 

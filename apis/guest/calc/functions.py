@@ -1,7 +1,7 @@
 """The functions of LibreOffice Calc, as the agent calls them.
 
-Invariant: the public methods of `CalcTools` are those that `apis/apps/calc/functions.py` declares, with the same
-parameters; a call gets the workbook in front, and its answer is one bounded text.
+Invariant: `CalcTools` has the public methods that `apis/apps/calc/functions.py` declares, with the same parameters. A
+call gets the workbook in front, and its answer is one bounded text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calc: tables and charts made from data, and what may be entered.
 
-Invariant: a field, a sheet or a chart is found by its name before anything is changed; a refusal lists what there is.
+Invariant: a field, a sheet or a chart is found by its name before anything is changed. A refusal lists what there is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Chromium's DevTools protocol over one connection to the browser as a whole, with a session for each tab looked into.
 
-Invariant: nothing here lasts beyond the moment it is given; a reply is matched to its command by number, and events
-that come in between are kept, the newest `EVENTS_MAX` of them, until they are asked for.
+Invariant: nothing here lasts beyond the moment it is given. A reply is matched to its command by number. The newest
+`EVENTS_MAX` events that come in between are kept until they are asked for.
 """
 
 from __future__ import annotations

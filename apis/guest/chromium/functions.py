@@ -1,7 +1,7 @@
 """The functions of Chromium, as the agent calls them.
 
-Invariant: the public methods of `BrowserTools` are those that `apis/apps/chromium/functions.py` declares; an answer is
-one bounded text that says what Chromium holds after the call.
+Invariant: `BrowserTools` has the public methods that `apis/apps/chromium/functions.py` declares. An answer is one
+bounded text that says what Chromium holds after the call.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def _evaluated(expression: str) -> dict[str, Any]:
 
 
 def _running() -> bool:
-    """Whether there is a Chromium, whoever started it; what is left of a dead one does not count."""
+    """Whether there is a Chromium, however it was started. What is left of a dead one does not count."""
     for entry in os.listdir("/proc"):
         process = Path("/proc", entry)
         try:

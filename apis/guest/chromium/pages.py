@@ -1,7 +1,7 @@
 """Chromium's own pages: where each is, what is asked of it, and how a model reads the answer.
 
-Invariant: pure; a page is asked only for what it shows itself, in the interface that it uses itself, and what is said
-of it is at most `RESULT_CHARS` characters.
+Invariant: pure. A page is asked only for what it shows, through the interface that it uses itself. An answer has at
+most `RESULT_CHARS` characters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How Chromium is started on a desktop, so that it is quiet, seen by the accessibility bus and can be called.
 
-Invariant: pure; the host and the guest read the same flags here, so Chromium is started alike by an action, by a task's
-set-up and by hand in a terminal.
+Invariant: pure. The host and the guest read the same flags here. An action, a set-up and a command in a terminal start
+Chromium alike.
 """
 
 from __future__ import annotations

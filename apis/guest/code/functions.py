@@ -1,7 +1,7 @@
 """The functions of VS Code, as the agent calls them.
 
-Invariant: the public methods of `CodeTools` are those that `apis/apps/code/functions.py` declares; an answer is one
-bounded text that says what the window holds after the call, read back from it.
+Invariant: `CodeTools` has the public methods that `apis/apps/code/functions.py` declares. An answer is one bounded text
+that says what the window holds after the call, read back from it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Asking VS Code's window, over the socket of the helper extension in it.
 
-Invariant: nothing here lasts beyond `until`, a moment of `time.monotonic`, and nothing is read past `MOST_BYTES`; every
+Invariant: nothing here lasts beyond `until`, a moment of `time.monotonic`, and nothing is read past `MOST_BYTES`. Every
 failure is a Refused that a model can read.
 """
 
@@ -47,7 +47,7 @@ def hold(lock: IO[str]) -> bool:
 
 
 def running() -> bool:
-    """Whether there is a window, be it one that is still loading; nobody who starts one can notice the question."""
+    """Whether there is a window, even a loading one. The question disturbs no start."""
     try:
         with Path(os.environ["XDG_RUNTIME_DIR"], LOCK).open() as lock:
             found = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, _WHOLE)

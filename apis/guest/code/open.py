@@ -1,7 +1,7 @@
 """The program `code` of a desktop: opens files and folders in the editor's window, which it starts where there is none.
 
 Invariant: there is one server and one window per desktop. The first `code` lasts as long as the window and takes the
-server along when it ends; a later one only tells that window what to open.
+server along when it ends. A later one only tells that window what to open.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Switching an extension off, as another window of the editor would.
 
 Invariant: the list of what is off is the one that the window itself keeps in its browser storage. All windows of an
-address share it, and one that changes it tells the others over a channel of the storage's name, as is done here.
+address share it. A window that changes it tells the others over a channel of the storage's name.
 """
 
 from __future__ import annotations

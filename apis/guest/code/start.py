@@ -1,7 +1,7 @@
 """How VS Code is started on a desktop: its server, and Chromium as its window.
 
-Invariant: pure. The server listens on the desktop's own loopback, always at the same port, so that what the window
-keeps by address is found again; nothing is fetched from anywhere else.
+Invariant: pure. The server listens on the desktop's own loopback, always at the same port. What the window keeps by
+address is found again. Nothing is fetched from anywhere else.
 """
 
 from __future__ import annotations

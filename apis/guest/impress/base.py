@@ -1,7 +1,7 @@
 """What all functions of Impress share: the presentation in front, its slides and boxes, and what is said of them.
 
-Invariant: a slide is counted from 1 and a box, any shape that stands on a slide by itself, from 0, in the order of the
-office; one that there is not is refused with what there is, before anything is changed.
+Invariant: slides are counted from 1. Boxes, the shapes that stand on a slide by themselves, are counted from 0 in the
+office's order. One that there is not is refused with what there is, before anything is changed.
 """
 
 from __future__ import annotations

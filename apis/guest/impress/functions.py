@@ -1,7 +1,7 @@
 """The functions of LibreOffice Impress, as the agent calls them.
 
-Invariant: the public methods of `ImpressTools` are those that `apis/apps/impress/functions.py` declares, with the same
-parameters; a call gets the presentation in front, and its answer is one bounded text.
+Invariant: `ImpressTools` has the public methods that `apis/apps/impress/functions.py` declares, with the same
+parameters. A call gets the presentation in front, and its answer is one bounded text.
 """
 
 from __future__ import annotations

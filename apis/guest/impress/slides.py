@@ -1,6 +1,6 @@
 """Impress: slides, their backgrounds, and where boxes stand.
 
-Invariant: lengths given are in cm and those of the office in 1/100 mm; a box keeps its size when it is moved.
+Invariant: lengths given are in cm, lengths of the office in 1/100 mm. A box keeps its size when it is moved.
 """
 
 from __future__ import annotations

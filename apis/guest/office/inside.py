@@ -1,17 +1,17 @@
 """The functions of office applications, inside the office itself: it loads this file as a component of its own.
 
-Invariant: what is asked for and what comes of it are one text each, so a call crosses the connection once, however many
-objects it handles; only the modules listed here are called, and every failure comes back as a text, too. Documents are
-touched on the office's main thread alone, between two of its own events.
+Invariant: a request and its answer are a text each. A call crosses the connection once, however many objects it
+handles. Only the modules listed here are called, and every failure comes back as a text, too. Documents are touched on
+the office's main thread alone, between two of its own events.
 
 A connection's calls arrive on threads of their own, which a lock keeps apart from the office's own work. But the main
-thread answers the accessibility bus without that lock, and a shape that another thread takes away meanwhile (so does
-whoever shows another slide) ends the office; nor may GTK and the bus be told of a change on another thread.
+thread answers the accessibility bus without that lock. A shape that another thread takes away meanwhile ends the
+office. Showing another slide takes shapes away, too. Nor may GTK and the bus be told of a change on another thread.
 
 An object that is handed out over a connection costs its receiver some ten questions on what it can do; here none.
 
-Asked: JSON [what, module, name, arguments, anew], with `what` "tool", "info", "cells" or "pid", and `anew` where there
-was input since the last call; answered: JSON [kind, text], kind "" where all went well, and else that of a refusal.
+Asked: JSON [what, module, name, arguments, anew]. `what` is "tool", "info", "cells" or "pid"; `anew` says that there
+was input since the last call. Answered: JSON [kind, text], kind "" where all went well, and else that of a refusal.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BEGIN_S = TOOL_S - 1  # until the main thread is free; whoever asks still hears 
 
 
 class _Turn:
-    """One piece of work for the main thread; not begun once nobody waits for it."""
+    """One piece of work for the main thread; not begun once its caller has gone."""
 
     def __init__(self, work: Callable[[], str]) -> None:
         self._work = work
@@ -84,7 +84,7 @@ class _Turn:
 
 
 class Inside(unohelper.Base, XJob, XCallback):
-    """Carries out one call after the other, for whoever is connected.
+    """Carries out one call after the other, for any connection.
 
     It is also what the main thread calls: the office knows it already, and to know a new object costs 0.1 ms.
     """

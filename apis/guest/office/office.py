@@ -1,6 +1,6 @@
 """LibreOffice, reached over one UNO connection by a pipe of this session's own.
 
-Invariant: UNO calls block for as long as the office likes, so all of them run in one `Lane`; the death of the office
+Invariant: UNO calls block for as long as the office likes, so all of them run in one `Lane`. The death of the office
 ends a stuck one. The connection is made anew when the office was started again. No document is ever closed.
 
 A call is one question to `guest.office.inside`, which the office runs within itself: here its own Python loads that
@@ -45,7 +45,7 @@ def reachable(argv: list[str]) -> list[str]:
 
 
 def _running() -> bool:
-    """Whether there is an office, whoever started it."""
+    """Whether there is an office, however it was started."""
     for entry in os.listdir("/proc"):
         try:
             if entry.isdigit() and Path(f"/proc/{entry}/comm").read_bytes() == b"soffice.bin\n":
@@ -94,7 +94,7 @@ class Office:
         return str(self._lane.call("cells", lambda: self._asked(asked, 0.0), timeout_s))
 
     def warm(self, module: str) -> None:
-        """Begin to connect and to look, so that the first call finds all of that done; nobody waits for it here."""
+        """Begin to connect and to look, so that the first call finds all of that done, without waiting for it."""
         now_s = time.monotonic()
         if self._lane.free and (self._inside is not None or now_s >= self._again_s):
             self._again_s = now_s + ASK_AGAIN_S

@@ -1,7 +1,7 @@
 """Keeps a session on a machine that it shares with others: holds it until standard input ends, stops it when told to.
 
-Invariant: whatever the session has started is stopped, and at last ended, whether it still carries the session's mark
-or not: this process takes over all whose parents have ended, and the agent, too, is a child of this one.
+Invariant: every process of the session is stopped and at last ended, whether it still carries the session's mark or
+not. This process adopts all processes whose parents have ended, and the agent is its child.
 """
 
 from __future__ import annotations

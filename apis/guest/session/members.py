@@ -1,7 +1,7 @@
 """Which processes descend from one, and which of them may still run.
 
-Invariant: only looks. A process can lay off its session, its group, its environment and its parent, but what adopts the
-orphans (the first process of a namespace, or a subreaper) finds all that it ever started below it.
+Invariant: only looks. A process can lay off its session, its group, its environment and its parent. The first process
+of a namespace, or a subreaper, adopts the orphans. It finds below it every process that it ever started.
 """
 
 from __future__ import annotations

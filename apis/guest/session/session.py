@@ -1,9 +1,9 @@
 """Starts one desktop session (X, D-Bus, window manager, accessibility) and keeps it until its owner lets go.
 
-Invariant: whoever gets through to the agent finds an X server that answers, because `session.json` is written and
-connections are accepted only after it does; and when this process ends, nothing it started goes on.
+Invariant: a client that gets through to the agent finds an X server that answers. `session.json` is written, and
+connections are accepted, only after the server does. When this process ends, nothing it started goes on.
 
-Two ways in: with `--listen-fd` (a sandbox) every connection to that socket gets its own `sshd -i`; with `--keep` (a
+Two ways in: with `--listen-fd` (a sandbox) every connection to that socket gets its own `sshd -i`. With `--keep` (a
 machine of its own, reached by SSH) the session lasts as long as standard input stays open.
 """
 
@@ -133,7 +133,7 @@ class Session:
         ready.rename(self.run / "session.json")
 
     def serve(self, listener: socket.socket, owner: int) -> None:
-        """One `sshd -i` per connection, until X ends or nobody holds the other end of the pipe `owner` any more.
+        """One `sshd -i` per connection, until X ends or no process holds the other end of the pipe `owner` any more.
 
         The kernel takes a sandbox along with its owner, but not one that the owner let go in its last moment.
         """

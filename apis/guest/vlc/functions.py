@@ -1,7 +1,7 @@
 """The functions of VLC, as the agent calls them.
 
-Invariant: the public methods of `VLCTools` are those that `apis/apps/vlc/functions.py` declares, with the same
-parameters; an answer says how VLC is after the call, in one bounded text.
+Invariant: `VLCTools` has the public methods that `apis/apps/vlc/functions.py` declares, with the same parameters. An
+answer says how VLC is after the call, in one bounded text.
 """
 
 from __future__ import annotations

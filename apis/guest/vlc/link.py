@@ -26,7 +26,7 @@ LOOK_S = 0.01
 
 
 def _running() -> bool:
-    """Whether there is a VLC, whoever started it; one that has ended may not have been waited for yet."""
+    """Whether there is a VLC, however it was started. A VLC that has ended may not have been waited for yet."""
     for entry in os.listdir("/proc"):
         try:
             if entry.isdigit() and re.match(rb"\d+ \(vlc\) [^ZX]", Path(f"/proc/{entry}/stat").read_bytes()):

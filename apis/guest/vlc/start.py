@@ -1,7 +1,7 @@
 """How VLC is started on a desktop, so that its functions reach it.
 
-Invariant: VLC listens on the loopback of this desktop only, with a password that was made for this session; whoever
-starts it, by a function, in a terminal or from the file manager, it finds both in its own file of settings.
+Invariant: VLC listens on the loopback of this desktop only, with a password that was made for this session. VLC finds
+both in its own file of settings, however it is started.
 """
 
 from __future__ import annotations

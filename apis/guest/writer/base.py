@@ -1,7 +1,7 @@
 """What all functions of Writer share: the text in front, its paragraphs, the caret and places that match.
 
-Invariant: paragraphs are those of the document's body, counted from 0 without the ones in tables; every function counts
-them alike. A cursor moves by characters as Python counts them. The caret is the view's own.
+Invariant: every function counts the paragraphs of the document's body alike, from 0. Paragraphs in tables are not
+counted. A cursor moves by characters as Python counts them. The caret is the view's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The functions of LibreOffice Writer, as the agent calls them.
 
-Invariant: the public methods of `WriterTools` are those that `apis/apps/writer/functions.py` declares, with the same
-parameters; a call gets the document in front, and its answer is one bounded text.
+Invariant: `WriterTools` has the public methods that `apis/apps/writer/functions.py` declares, with the same parameters.
+A call gets the document in front, and its answer is one bounded text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What families with a note in the text editor have in common: read it, keep what it says, go to the other window.
+"""What families with a note in the text editor have in common: read it, keep it, go to the other window.
 
-Invariant: what the note says is acted on only after it was quoted, since the note can't be seen from the other window.
+Invariant: an oracle acts on a note only after it has quoted it. The other window hides the note.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an episode may change in a HOME, and what it did change beside that.
 
-Invariant: pure. A path that no rule names must be what it was; no rule lets a file become empty, change its kind or its
-permissions, or turn up again under a name that only programs use.
+Invariant: pure. A path that no rule names must be what it was. No rule lets a file become empty, or change its kind or
+permissions. No rule lets it turn up again under a program's name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The form in which Chromium writes its bookmarks.
 
-Invariant: pure and bounded. A file counts only with the checksum that Chromium puts over it, in the layout in which
-Chromium writes it, with nothing beside what Chromium writes.
+Invariant: pure and bounded. A file counts only with Chromium's checksum over it, in Chromium's layout, and with nothing
+else in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a task may change, read from the files that tell that it is done.
 
-Invariant: a path is named only where the task's own checks decide what it holds in the end, so a rule made here lets no
-content pass that is not looked at.
+Invariant: a path is named only where the task's own checks decide what it holds in the end. So a rule made here lets no
+unchecked content pass.
 """
 
 from __future__ import annotations

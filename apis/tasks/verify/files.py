@@ -1,4 +1,4 @@
-"""Checks of files and folders beyond those that look at one file alone. Invariant: like `verify`, pure functions."""
+"""Checks of folders, and of files by their bytes. Invariant: like `verify`, pure functions."""
 
 from __future__ import annotations
 

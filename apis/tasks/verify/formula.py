@@ -1,7 +1,7 @@
 """What a formula of a sheet comes to, worked out from the cells.
 
 Invariant: pure and bounded. Only what is understood has a value: numbers, references within the sheet, sums, products,
-and the functions below; anything else is FormulaError, never a guess, and no stored result is looked at.
+and the functions below. Anything else is FormulaError, never a guess, and no stored result is looked at.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What lies in a HOME at one moment, and what became of it by another.
 
-Invariant: pure, and nothing is believed to be as it was that was not seen to be: what could not be looked at at either
-moment counts as changed.
+Invariant: pure. A file counts as unchanged only when it was seen at both moments.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Checks of what Chromium and VLC write: bookmarks, playlists and settings.
 
-Invariant: strict and bounded. A file larger than its bound, or not in the form in which its program writes it
-(`bookmarks`, `vlcfiles`), is a failure with its reason, so one put together otherwise does not count. Everything in it
-that a task is about is compared, so one bookmark or entry too many is a failure too, and so is a change of another
-setting that tasks are about.
+Invariant: strict and bounded. A file is a failure with its reason where it is larger than its bound. So is a file that
+is not in its program's format (`bookmarks`, `vlc_files`). Everything in it that a task is about is compared. A bookmark
+or entry too many is a failure, and so is a change of another setting.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Whether a presentation says what it should.
 
-Invariant: strict. Every box of every slide is compared, in order, so a task is solved only if nothing else was written,
-emptied, removed, hidden or coloured, but for empty lines at a box's end; where boxes stand and how text looks is not
-compared.
+Invariant: strict. Every box of every slide is compared, in order. Text written elsewhere, emptied, removed, hidden or
+coloured slides fail a task; empty lines at a box's end don't. Where boxes stand and how text looks is not compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A task judged without a desktop: on the files it starts with, and on those of its wanted end state.
+"""Judges a task without a desktop: on the files it starts with, and on the files of its wanted end state.
 
-Invariant: nothing is run; folders are made of the paths given, so that what a verifier is shown is what a look at such
-a HOME would show.
+Invariant: nothing is run. Folders are made of the paths given, as a look at such a HOME would show them.
 """
 
 from __future__ import annotations

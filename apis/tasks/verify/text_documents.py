@@ -1,8 +1,8 @@
 """Whether a text document says what it should and looks so.
 
 Invariant: strict. Every paragraph with text is compared, words and looks, so a task is solved only if no other one
-changed. Paragraphs without text don't count: no function of Writer takes one away, and nobody reads them. Indents, the
-space around paragraphs and the document's styles are not compared.
+changed. Paragraphs without text don't count, since no function of Writer takes them away. Indents, the space around
+paragraphs and the document's styles are not compared.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether a task is solved, from the bytes of a frozen guest.
 
-Invariant: pure functions of what `read` returns. Nothing here runs a program, follows a link or asks the guest; a file
+Invariant: pure functions of what `read` returns. Nothing here runs a program, follows a link or asks the guest. A file
 that could not be read safely is a failure with its reason, never a success and never an exception.
 """
 
@@ -30,7 +30,9 @@ class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A spreadsheet file's sheets, in their order. `program` is who says that it has written the file, "" nobody."""
+    """A spreadsheet file's sheets, in their order. `program` names the writer that the file states, "" where it
+    states none.
+    """
 
     sheets: tuple[Sheet, ...]
     program: str = ""

@@ -1,7 +1,7 @@
 """The forms in which VLC writes its settings and its playlists.
 
-Invariant: pure, and whole: a file of which a single line is not as VLC writes it is none of VLC's, so what was put
-beside or below VLC's own lines is told by its form.
+Invariant: pure. A file with a single line that VLC would not write does not count as VLC's. So lines put beside or
+below VLC's own are found by their form.
 """
 
 from __future__ import annotations

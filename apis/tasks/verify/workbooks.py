@@ -1,9 +1,9 @@
 """Whether a workbook says what it should.
 
-Invariant: strict. Every cell of every sheet is compared, so a task is solved only if no other cell changed: numbers are
-compared as numbers and text as text, "42" in quotes is not 42; a formula counts only where one is asked for, and only
-one that has its number from the cells it refers to, as `formula` works it out from them: no stored result is believed.
-Looks, charts, merged cells and hidden rows are not compared.
+Invariant: strict. Every cell of every sheet is compared, so a task is solved only if no other cell changed. Numbers are
+compared as numbers and text as text: "42" in quotes is not 42. A formula counts only where a task asks for it, and only
+with the number that `formula` works out from its cells. No stored result is believed. Looks, charts, merged cells and
+hidden rows are not compared.
 """
 
 from __future__ import annotations

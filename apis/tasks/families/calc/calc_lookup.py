@@ -1,4 +1,4 @@
-"""Tasks on Calc: in the row of an item change a column, where the instruction names both but not the cell, and save.
+"""Tasks on Calc: change a column in the row of an item, and save. The instruction names both, but not the cell.
 
 Invariant: the two splits share no wording and, since words and numbers are split by their hash, no name and no value.
 """

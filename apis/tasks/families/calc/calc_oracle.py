@@ -1,7 +1,7 @@
 """How to change cells of a sheet, by mouse and keyboard or by the functions of Calc.
 
-Invariant: it saves only when every cell it can see says what it should, puts back what a stray step changed, and ends
-only after having saved.
+Invariant: the oracle saves only when every visible cell says what it should. It puts back what a stray step changed. It
+ends only after having saved.
 """
 
 from __future__ import annotations

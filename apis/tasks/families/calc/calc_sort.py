@@ -1,9 +1,10 @@
 """Tasks on Calc: sort the rows of a table by one of its columns, and save.
 
-The published function that sorts a column leaves the others as they are: by functions those are written anew.
+The published function sorts a single column and leaves the others as they are. The oracle by functions writes the
+others anew.
 
-Invariant: the two splits share no wording and, since words and numbers are split by their hash, no name and no value;
-at the start the rows are never in the order that is asked for.
+Invariant: the two splits share no wording and, since words and numbers are split by their hash, no name and no value.
+At the start the rows are never in the order that is asked for.
 """
 
 from __future__ import annotations

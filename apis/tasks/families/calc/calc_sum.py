@@ -1,7 +1,7 @@
 """Tasks on Calc: put the total of a column, as a formula, into the cell below it, and save.
 
-Invariant: the two splits share no wording and, since words and numbers are split by their hash, no name and no value;
-the totals belong to the split, too. A number typed in place of the formula is no solution.
+Invariant: the two splits share no wording and, since words and numbers are split by their hash, no name and no value.
+The totals belong to the split, too. A number typed in place of the formula is no solution.
 """
 
 from __future__ import annotations

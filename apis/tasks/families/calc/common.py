@@ -1,6 +1,6 @@
 """What families of spreadsheet tasks have in common: a small table in a workbook, and cells that shall change.
 
-Invariant: a task is judged on every cell of its workbook, so whoever changes anything else has failed.
+Invariant: a task is judged on every cell of its workbook. Any other change fails it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tasks on two applications: a note open in the text editor names an item and a number, which a sheet shall hold.
 
-Invariant: the number and the item stand in the note only, so whoever has not read it can't know them; the two splits
-share no wording and, since words and numbers are split by their hash, no name and no value.
+Invariant: the number and the item stand in the note only. The two splits share no wording and, since words and numbers
+are split by their hash, no name and no value.
 """
 
 from __future__ import annotations

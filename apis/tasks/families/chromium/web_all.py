@@ -1,6 +1,6 @@
-"""Tasks on Chromium that nobody trains on: bookmark all tabs, in a folder of a given name.
+"""Tasks on Chromium, never trained on: bookmark all tabs, in a folder of a given name.
 
-Invariant: solved only if the profile holds one folder of that name with exactly the open pages in it, and nothing else.
+Invariant: a task is solved only if the profile holds one folder of that name with exactly the open pages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tasks on Chromium: bookmark the page that is open.
 
-Invariant: solved only if the profile holds that one bookmark, under the page's title, and no other; the two splits
-share no wording and, since words are split by their hash, no name and no title.
+Invariant: a task is solved only if the profile holds one bookmark, with the page's title. The two splits share no
+wording and, since words are split by their hash, no name and no title.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tasks on two applications: a page in Chromium shows a table, and one number of it shall be all that a file says.
+"""Tasks on two applications: a page in Chromium shows a table. One number of it shall be all that a file says.
 
-Invariant: the number stands on the page only, so whoever has not read it can't know it; solved only if Documents holds
-the file with that number and the page as it was; the splits share no wording, name or number.
+Invariant: the number stands on the page only. A task is solved only if Documents holds the file with that number and
+the page as it was. The splits share no wording, name or number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tasks on Chromium: bookmark the page with a given title, which lies in another tab than the one that shows.
 
-Invariant: solved only if the profile holds that one bookmark and no other, so whoever bookmarks the page that shows
-has failed; the two splits share no wording and, since words are split by their hash, no name and no title.
+Invariant: a task is solved only if the profile holds that bookmark and no other. A bookmark of the page that shows
+fails it. The two splits share no wording and, since words are split by their hash, no name and no title.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What families on VS Code have in common: a window that shows the folder Documents, and what oracles read from it.
 
-Invariant: where the caret is and whether a file is saved is read from what the editor itself says of its open files.
+Invariant: the editor's own account of its open files says where the caret is and whether a file is saved.
 """
 
 from __future__ import annotations

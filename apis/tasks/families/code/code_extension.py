@@ -1,7 +1,7 @@
 """Tasks on VS Code: install an extension from a file of Documents, or uninstall one.
 
-Invariant: solved only if the editor's own list holds exactly the extensions that are wanted and Documents what it
-held at first; the two splits share no wording and, since words are split by their hash, no extension.
+Invariant: a task is solved only if the editor lists exactly the wanted extensions and Documents holds what it held. The
+two splits share no wording and, since words are split by their hash, no extension.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Tasks on two applications that nobody trains on: a note in the text editor says what VS Code shall append to a file.
+"""Tasks on two applications, never trained on: a note in the text editor says what VS Code shall append to a file.
 
-Invariant: what the note says stands in no instruction; solved only if that line was added, the note being as it was.
+Invariant: what the note says stands in no instruction; a task is solved only if that line was added and the note is as
+it was.
 """
 
 from __future__ import annotations

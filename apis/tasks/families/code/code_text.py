@@ -1,6 +1,6 @@
 """Tasks on VS Code: change, append or delete a line of one of the files of a folder, and save.
 
-Invariant: no line stands in a file twice, and a task is solved only if every other line and file is as it was.
+Invariant: no line stands in a file twice. A task is solved only if every other line and file is as it was.
 """
 
 from __future__ import annotations

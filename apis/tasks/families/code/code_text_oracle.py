@@ -1,6 +1,6 @@
-"""How to edit a line in VS Code: by mouse and keyboard, or going there by VS Code's function and then by keys.
+"""How to edit a line in VS Code: by mouse and keyboard, or by VS Code's function and then by keys.
 
-Invariant: it ends only when the editor shows the wanted text and says that it is saved, after a step that saves; from
+Invariant: it ends only when the editor shows the wanted text and says that it is saved, after a step that saves. From
 any other text than the first one it goes on by writing the whole anew.
 """
 

@@ -1,6 +1,6 @@
-"""Tasks on the text editor that nobody trains on: save the open file under another name.
+"""Tasks on the text editor, never trained on: save the open file under another name.
 
-Invariant: solved only if both files are there with the same text, and nothing else.
+Invariant: a task is solved only if both files are there with the same text, and nothing else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tasks on the text editor: replace a file's text, add a line at its end, add a line at its top, and save.
+"""Tasks on the text editor: replace a file's text, add a line at its end or at its top, and save.
 
-Literal text stands in quotes, as in OSWorld's instructions, so that nobody has to guess where it ends.
+Literal text stands in quotes, as in OSWorld's instructions, so that its end is plain.
 
-Invariant: the two splits share no template and, since words are split by their hash, no name and no text; a task is
+Invariant: the two splits share no template and, since words are split by their hash, no name and no text. A task is
 solved only if no file was added.
 """
 

@@ -1,7 +1,7 @@
 """How to do the text editor's tasks with mouse and keyboard.
 
-Invariant: decides from the text that shows, so it ends only when the window shows the wanted text without the mark of
-unsaved changes.
+Invariant: the oracle decides from the text that shows. It ends only when the window shows the wanted text without the
+mark of unsaved changes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tasks on the file manager: rename a file among others, make a folder, delete a file.
 
-Invariant: the two splits share no template and, since words are split by their hash, no name and no text; a task is
+Invariant: the two splits share no template and, since words are split by their hash, no name and no text. A task is
 solved only if every other file is as it was and none was added.
 """
 

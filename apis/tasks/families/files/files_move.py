@@ -1,6 +1,6 @@
 """Tasks on the file manager: move a file into a folder that is there.
 
-Invariant: solved only if the file lies in the folder as it was, and every other file and folder is as it was.
+Invariant: a task is solved only if the file lies in the folder and everything else is as it was.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tasks on the file manager that nobody trains on: take a file out of a folder, into the one that holds the folder.
+"""Tasks on the file manager, never trained on: take a file out of a folder into the folder above.
 
-Invariant: solved only if the file lies beside the folder as it was, and every other file is as it was.
+Invariant: a task is solved only if the file lies beside the folder and everything else is as it was.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tasks on two applications: a note in the text editor says what the file manager shall make or delete.
 
-Invariant: what the note says stands in no instruction; solved only if Documents holds exactly what is asked, the note
-as it was.
+Invariant: what the note says stands in no instruction. A task is solved only if Documents holds exactly what is asked,
+with the note as it was.
 """
 
 from __future__ import annotations

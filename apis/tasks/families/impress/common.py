@@ -1,6 +1,6 @@
-"""What families of slide tasks have in common: a few slides with a title and an outline, and what shall become of them.
+"""What families of presentations have in common: a few slides with a title and an outline, and what becomes of them.
 
-Invariant: a task is judged on every box of its presentation, so whoever changes anything else has failed.
+Invariant: a task is judged on every box of its presentation. Any other change fails it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Deleting and moving have no function, so a mixed way does these by mouse and keyboard and saves by function.
 
-Invariant: it looks at the slides before every step, so it never copies or deletes twice; what went wrong is undone, and
-it saves only when the slides are those that are wanted.
+Invariant: it looks at the slides before every step, so it never copies or deletes twice. The oracle undoes what went
+wrong. It saves only when the slides are the wanted ones.
 """
 
 from __future__ import annotations

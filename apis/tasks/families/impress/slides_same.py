@@ -1,4 +1,4 @@
-"""Tasks on Impress that are never trained on: a slide shall have the title of another one; what that is has to be read.
+"""Tasks on Impress that are never trained on: a slide shall have the title of another one. What that is has to be read.
 
 Invariant: only the held-out split exists, its words are split by their hash, and the title stands in no instruction.
 """

@@ -1,7 +1,7 @@
 """Tasks on two applications: a note in the text editor says what a command in the terminal needs.
 
-Invariant: what the note says stands in no instruction; solved only if Documents holds exactly what the command makes
-of it, the note as it was.
+Invariant: what the note says stands in no instruction. A task is solved only if Documents holds exactly what the
+command makes of it, with the note as it was.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tasks on the terminal that nobody trains on: add a line at the end of a file by a command.
+"""Tasks on the terminal, never trained on: add a line at the end of a file by a command.
 
-Invariant: solved only if the line stands last in that file and nothing else in Documents has changed.
+Invariant: a task is solved only if the line stands last in that file and nothing else in Documents has changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Tasks on the terminal: make, fill, rename, copy or delete a file or folder by a command.
 
-Invariant: solved only if Documents holds exactly what the one command makes of it.
+Invariant: a task is solved only if Documents holds exactly what the command makes of it. The oracle ends only after its
+command was entered and the shell is ready again.
 """
 
 from __future__ import annotations

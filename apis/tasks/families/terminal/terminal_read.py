@@ -1,6 +1,6 @@
 """Tasks on the terminal: find out by one command what another needs to be told.
 
-Invariant: what has to be found out stands in no instruction.
+Invariant: what has to be found out stands in no instruction. The oracle acts only on what the terminal shows.
 """
 
 from __future__ import annotations

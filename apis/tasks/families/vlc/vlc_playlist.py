@@ -1,7 +1,7 @@
 """Tasks on VLC: add a file of Music to the playlist that is open, and save the playlist under a given name.
 
-Invariant: solved only if the saved file lists what was there and then the new one; the two splits share no wording
-and, since words are split by their hash, no name.
+Invariant: a task is solved only if the saved file lists what was there and then the new entry. The two splits share no
+wording and, since words are split by their hash, no name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How to add to VLC's playlist and to save it: by two dialogs, or adding by VLC's function and saving by the dialog.
+"""How to add to VLC's playlist and to save it. A file is added by a dialog or by VLC's function; a dialog saves.
 
-Invariant: the playlist is saved only when VLC lists what it should, and the end comes only after a name was given to
-the dialog that saves.
+Invariant: the oracle saves only when VLC lists what it should. It ends only after it has given a name to the dialog
+that saves.
 """
 
 from __future__ import annotations

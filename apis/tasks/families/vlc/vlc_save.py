@@ -1,6 +1,6 @@
-"""Tasks on VLC that nobody trains on: save the playlist as it is, in another form of file.
+"""Tasks on VLC, never trained on: save the playlist as it is, in another file format.
 
-Invariant: solved only if the saved file lists what VLC lists, in its order; only the held-out split exists.
+Invariant: a task is solved only if the saved file lists what VLC lists, in its order. Only the held-out split exists.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Tasks on VLC: give a setting of its preferences a new value.
 
-Invariant: solved only if VLC's own file says so, and the other settings that such tasks are about are as they were;
-the two splits share no wording and, since words are split by their hash, no value.
+Invariant: a task is solved only if VLC's own file says so and keeps the other settings of such tasks. In the
+preferences the oracle confirms a value with the step that types it, so that nothing typed is lost. The two splits share
+no wording and, since words are split by their hash, no value.
 """
 
 from __future__ import annotations

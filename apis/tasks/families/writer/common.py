@@ -1,7 +1,6 @@
 """What families of text documents have in common: a few short paragraphs, and what shall become of them.
 
-Invariant: a task is judged on every paragraph of its document, words and looks, so whoever changes anything else has
-failed.
+Invariant: a task is judged on every paragraph of its document, words and looks. Any other change fails it.
 """
 
 from __future__ import annotations

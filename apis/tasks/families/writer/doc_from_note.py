@@ -1,7 +1,6 @@
 """Tasks on two applications: a note open in the text editor says what the last paragraph of a document shall be.
 
-Invariant: the words stand in the note only, so whoever has not read it can't know them; nothing is written before they
-were quoted in this very episode.
+Invariant: the words stand in the note only. Nothing is written before they were quoted in this very episode.
 """
 
 from __future__ import annotations

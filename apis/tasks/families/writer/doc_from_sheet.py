@@ -1,7 +1,7 @@
 """Tasks on Calc and Writer: a document shall end with what a sheet, open in the other window, says of an item.
 
-Invariant: what the sheet says stands in no instruction, so whoever has not read it can't know it, and nothing is
-written before it was quoted in this very episode; solved only if the sheet says what it said.
+Invariant: what the sheet says stands in no instruction. The oracle writes nothing before it has quoted it in the same
+episode. A task is solved only if the sheet says what it said.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How to work on a text document: change it by mouse and keyboard or by Writer's functions, then save it.
 
-Invariant: it saves only when every paragraph it can see says what it should, takes back what a stray step wrote, and
-ends only after having saved; one in haste, who claims before that, has failed.
+Invariant: the oracle saves only when every visible paragraph says what it should. It takes back what a stray step
+wrote. It ends only after having saved. One in haste, who claims before that, has failed.
 """
 
 from __future__ import annotations

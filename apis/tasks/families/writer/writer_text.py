@@ -1,6 +1,6 @@
 """Tasks on Writer: replace a word everywhere, append a paragraph or delete one, and save.
 
-Invariant: the two splits share no wording and, since words are split by their hash, no name and no value; a word that
+Invariant: the two splits share no wording and, since words are split by their hash, no name and no value. A word that
 is replaced is no part of another word.
 """
 
