@@ -9,7 +9,6 @@ import asyncio
 import importlib
 import re
 import shlex
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -24,22 +23,21 @@ from actors.cluster.report import figures_file
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP = ROOT / "README.md"
-TRACKED = tuple(
-    ROOT / name
-    for name in subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.splitlines()
-    if (ROOT / name).exists()
-)  # fmt: skip
-DOCUMENTS = [path for path in TRACKED if path.suffix == ".md"]
+TOPS = ("actors", "apis", "deploy", "policy", "runtime", "tests")
+FILES = tuple(
+    path
+    for place in (ROOT.glob("*"), *((ROOT / top).rglob("*") for top in TOPS))
+    for path in sorted(place)
+    if path.is_file() and "__pycache__" not in path.parts
+)
+DOCUMENTS = [path for path in FILES if path.suffix == ".md"]
 PACKAGES = [path for path in DOCUMENTS if path.name == "README.md" and path != TOP]
 KEYS = {key.key for key in declared.of_deploy()}
 SECTIONS = {key.split(".")[0] for key in KEYS}
 LARGE = 12  # modules: a folder of as many has a README of its own
 # What a run's folder or a guest's HOME holds, and ids: nothing of the source tree.
 NOT_OF_THE_TREE = re.compile(
-    r"(?:\d|/|~|\.|runs/|[\d/]*[A-Z]|family/split|apis\.|run\.json|deploy\.yaml|desktop/|desktop-|ledger\.sqlite"
+    r"(?:\d|/|~|\.|runs/|[\d/]*[A-Z]|family/split|apis\.|run\.json|deploy\.yaml|desktop/\d|desktop-\d|ledger\.sqlite"
     r"|segments/|logs/|tensorboard/|checkpoints/|weights/LINEAGE|kept/|model\.safetensors|config\.json|RUN)"
 )
 ENDING = re.compile(r"\.(py|md|ya?ml|sh|txt|json|js|sqlite|safetensors|parquet|gz|png|jpg|patch|toml)$")
@@ -89,9 +87,7 @@ def in_the_tree(span: str, path: Path) -> bool:
     if any(any(above.glob(span)) for above in (path.parent, *path.parent.parents) if above.is_relative_to(ROOT)):
         return True
     placed = {Path(other).name for other in spans(path) if "/" in other}
-    return "/" not in span and (
-        span in placed or any(path.parent in one.parents for one in TRACKED if one.name == span)
-    )
+    return "/" not in span and (span in placed or any(path.parent in one.parents for one in FILES if one.name == span))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)
@@ -147,7 +143,7 @@ def test_lengths():
 
 
 def test_large_folders_have_a_readme():
-    modules = [path for path in TRACKED if path.suffix == ".py" and not named(path).startswith("tests")]
+    modules = [path for path in FILES if path.suffix == ".py" and not named(path).startswith("tests")]
     sizes = {place: sum(path.parent == place for path in modules) for place in {path.parent for path in modules}}
     lacking = [named(place) for place, size in sizes.items() if size >= LARGE and not (place / "README.md").exists()]
     assert not lacking
@@ -231,7 +227,7 @@ def test_tables_are_whole():
 
 
 def test_events_are_declared():
-    source = "".join(path.read_text() for path in TRACKED if path.suffix == ".py" and "tests" not in path.parts)
+    source = "".join(path.read_text() for path in FILES if path.suffix == ".py" and "tests" not in path.parts)
     events = set(re.findall(r'declare\w*\(\s*"(\w+)"', source))
     said = column(ROOT / "actors/desktop/README.md", "| what | events |", 1)
     assert len(said) > 10
@@ -260,8 +256,8 @@ def test_results_are_those_of_the_figures(row, runs):
 
 @cache
 def words_of_the_source() -> frozenset[str]:
-    read = (path for path in TRACKED if path.suffix in (".py", ".yaml", ".sh", ".js") and path != Path(__file__))
-    stems = {part for path in TRACKED for part in (path.stem, *path.parent.parts)}
+    read = (path for path in FILES if path.suffix in (".py", ".yaml", ".sh", ".js") and path != Path(__file__))
+    stems = {part for path in FILES for part in (path.stem, *path.parent.parts)}
     return frozenset(stems.union(*(re.findall(r"\w+", path.read_text()) for path in read)))
 
 
