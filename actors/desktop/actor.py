@@ -1,7 +1,8 @@
-"""One seat: takes work from the ledger, plays it on a desktop of the pool, reports what came of it.
+"""A seat: takes work from the ledger, plays it on a desktop of the pool, and reports the result.
 
-Invariant: every reservation is answered by exactly one Commit or Release of this seat, or outlives it in the ledger
-and is taken back there; a desktop that was played on is thrown away.
+Invariant: the seat answers every reservation with exactly one Commit or Release. A reservation that the seat can't
+answer outlives it in the ledger, which takes the reservation back. A desktop on which an episode was played is thrown
+away.
 """
 
 from __future__ import annotations
@@ -15,28 +16,27 @@ from pathlib import Path
 import msgspec
 
 from actors.desktop.answers import POLICY, Answerer, SampledAnswers
-from actors.desktop.config import DesktopsConfig
+from actors.desktop.config import DesktopsConfig, SeatConfig
 from actors.desktop.demonstrators import pool as demonstrators
 from actors.desktop.demonstrators.config import Member
-from actors.desktop.episode import Episode, Played
+from actors.desktop.episode import Episode, PlayedEpisode
 from actors.desktop.events import (
     EPISODE_ENDED,
     EPISODE_FAULTED,
     LEDGER_SILENT,
     SEAT_LET_BACK,
-    SEAT_RESTS,
+    SEAT_QUARANTINED,
     SEAT_TIME,
 )
-from actors.desktop.pool.leased import Body
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
-from actors.desktop.seat_config import SeatConfig
 from actors.desktop.stages import Stage, StageClock
 from actors.errors import DesktopFault, FencedOff
 from actors.replay.messages import (
+    DEFERRED,
     DISK,
     DISK_REFUSES,
-    PUT_OFF,
     Commit,
     Fault,
     Lane,
@@ -58,7 +58,7 @@ REPORT_TIMEOUT_S = 60.0  # one try
 REPORT_GIVE_UP_S = 300.0  # all tries: longer than a slow disk or a restart takes
 LEDGER_BACK_S = 1.0  # pause after the ledger did not answer; it is restarted by its supervisor meanwhile
 POOL_WAIT_S = 30.0  # for a host or image to be let back, before it is looked at again
-EPISODE, PROBE = 0, 1  # what a seat is used for, told to its quarantine
+EPISODE, PROBE = 0, 1  # what a seat is used for, as its quarantine counts it
 
 
 class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,14 +99,14 @@ class DesktopController(Actor):
         self.ctx.spawn(self._live(), "work")
 
     async def on_stop(self) -> None:
-        """Tell what the last wish came to."""
-        self._tell_time()
+        """Report the time since the last request."""
+        self._report_time()
 
-    async def _make_pool(self) -> Pool:
-        return await Pool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
+    async def _make_pool(self) -> DesktopPool:
+        return await DesktopPool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
 
-    async def _make_demonstrators(self) -> demonstrators.Pool:
-        return demonstrators.Pool(
+    async def _make_demonstrators(self) -> demonstrators.DemonstratorPool:
+        return demonstrators.DemonstratorPool(
             self.config.demonstrators, self.config.seat.format, space=self.config.seat.action_space
         )
 
@@ -117,22 +117,22 @@ class DesktopController(Actor):
     def doing(self) -> str:
         """Stage, task and step."""
         if self._work is None:
-            rests = " and ".join((*self._pool.quarantined, *(["seat"] * self._quarantine.quarantined)))
-            return f"{self._clock.stage} ({rests} rests)" if rests else str(self._clock.stage)
+            quarantined = " and ".join((*self._pool.quarantined, *(["seat"] * self._quarantine.quarantined)))
+            return f"{self._clock.stage} ({quarantined} quarantined)" if quarantined else str(self._clock.stage)
         step = self._episode.step if self._episode else 0
         return f"{self._clock.stage} step {step} of {self._work.task} ({self._work.lane})"
 
     def _enter(self, stage: Stage) -> None:
         self._clock.enter(stage, self.ctx.clock.now())
 
-    def _tell_time(self, waited_for: str = "work") -> None:
+    def _report_time(self, waited_for: str = "work") -> None:
         now = self.ctx.clock.now()
-        began, seconds = self._clock.since_told(now)
+        began, seconds = self._clock.since_reported(now)
         if seconds:
             self.ctx.log.emit(SEAT_TIME, t0=began, t1=now, waited_for=waited_for, seconds=seconds)
 
     async def _live(self) -> None:
-        wish = 1
+        number = 1
         while True:
             if self._quarantine.quarantined:
                 await self._rest()
@@ -141,23 +141,23 @@ class DesktopController(Actor):
             if self._recorder.gate.shut:
                 await self._wait_for_disk()
             # An answer that was lost on its way is asked for again under the same name.
-            request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{wish}", wait_s=RESERVE_WAIT_S)
+            request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{number}", wait_s=RESERVE_WAIT_S)
             try:
                 work = await self._replay.ask(request, timeout_s=RESERVE_WAIT_S + RESERVE_MARGIN_S)
             except TRANSIENT as error:
                 self._ledger_silent("Reserve", error)
                 await asyncio.sleep(LEDGER_BACK_S)
-                self._tell_time("ledger")
+                self._report_time("ledger")
                 continue
             self._silent_since = None
-            wish += 1
+            number += 1
             if isinstance(work, NoWork):
-                self._tell_time()
+                self._report_time()
                 if work.final:
                     return
                 continue
             await self._serve(work)
-            self._tell_time()
+            self._report_time()
 
     async def _serve(self, work: Reservation) -> None:
         """Play one reservation and report it."""
@@ -173,7 +173,7 @@ class DesktopController(Actor):
             fault = error if isinstance(error, DesktopFault) else DesktopFault(DISK_REFUSES, str(error), DISK)
             self._enter(Stage.REPORTING)
             cause = Fault(cause=fault.cause, detail=fault.detail[:400], culprit=fault.culprit)
-            if fault.cause != PUT_OFF:  # nothing broke, and the ledger says so
+            if fault.cause != DEFERRED:  # nothing broke, and the ledger says so
                 self._faults += 1
                 self.ctx.log.emit(
                     EPISODE_FAULTED, trace=trace, task=work.task, cause=cause.cause, detail=cause.detail,
@@ -185,7 +185,7 @@ class DesktopController(Actor):
             own = fault.culprit in ("seat", "host")
             self._quarantine = self._quarantine.faulted(EPISODE, policy, self.ctx.clock.now(), own=own)
             if self._quarantine.quarantined:
-                self.ctx.log.emit(SEAT_RESTS, cause=fault.cause, faults=self._faults)
+                self.ctx.log.emit(SEAT_QUARANTINED, cause=fault.cause, faults=self._faults)
         else:
             self._quarantine = self._quarantine.ended(EPISODE, policy)
             self._pool.succeeded()
@@ -204,15 +204,15 @@ class DesktopController(Actor):
             self._work = self._episode = None
         self._enter(Stage.IDLE)
 
-    async def _play(self, work: Reservation, trace: str) -> Played:
+    async def _play(self, work: Reservation, trace: str) -> PlayedEpisode:
         self._held = False
         booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=self.ctx.name)
         self._held = True
-        body = Body(booted)
+        leased = LeasedDesktop(booted)
         try:
             self._episode = Episode(
                 work,
-                body,
+                leased,
                 answerer=self._answerer(work, trace),
                 recorder=self._recorder,
                 config=self.config.seat,
@@ -249,7 +249,7 @@ class DesktopController(Actor):
             cause = f"{type(error).__name__}: {error}"[:400]
             self.ctx.log.emit(LEDGER_SILENT, what=what, cause=cause)
 
-    def _log_end(self, work: Reservation, played: Played, start: float, now: float, trace: str) -> None:
+    def _log_end(self, work: Reservation, played: PlayedEpisode, start: float, now: float, trace: str) -> None:
         self.ctx.log.emit(
             EPISODE_ENDED,
             trace=trace,
@@ -270,7 +270,7 @@ class DesktopController(Actor):
         self._enter(Stage.RESTING)
         await self._recorder.gate.passed()
         self._enter(Stage.IDLE)
-        self._tell_time("disk")
+        self._report_time("disk")
 
     async def _wait_for_pool(self) -> None:
         """Take no work while no desktop can be had: a fault of the host must not use up the tasks' retries."""
@@ -278,7 +278,7 @@ class DesktopController(Actor):
         while not await self._pool.well(timeout_s=POOL_WAIT_S):
             continue
         self._enter(Stage.IDLE)
-        self._tell_time()
+        self._report_time()
 
     async def _rest(self) -> None:
         """Wait out a quarantine: only a desktop that boots and answers ends it."""
@@ -295,5 +295,5 @@ class DesktopController(Actor):
                 self._pool.retire(booted)
                 self._quarantine = probing.ended(PROBE, policy)
         self._enter(Stage.IDLE)
-        self._tell_time()
+        self._report_time()
         self.ctx.log.emit(SEAT_LET_BACK, faults=self._faults)

@@ -1,6 +1,6 @@
 """Where a step's answer comes from: a sampler, or a demonstrator.
 
-Invariant: whatever answers, the answer is text with token ids; nothing about it is trusted before it was parsed.
+Invariant: every answer is text with token ids. Nothing acts on an answer before it was parsed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from actors.errors import Deferred, DesktopFault, SamplerError
-from actors.replay.messages import PUT_OFF, Lane, Reservation, VersionSpan
+from actors.replay.messages import DEFERRED, Lane, Reservation, VersionSpan
 from actors.sampler.messages import Generate, Refused
 from apis.observation import Observation
 from apis.prompts.text import Turn
@@ -86,7 +86,7 @@ class SampledAnswers:
         try:
             reply = await self._sampler.ask(request, timeout_s=self._timeout_s, trace=self._trace)
         except Deferred as error:
-            raise DesktopFault(PUT_OFF, str(error), "sampler") from error
+            raise DesktopFault(DEFERRED, str(error), "sampler") from error
         except (DeadlineExceeded, ActorGone, ActorFailed, MailboxFull, SamplerError) as error:
             raise DesktopFault("sampler_unavailable", str(error), "sampler") from error
         if isinstance(reply, Refused):

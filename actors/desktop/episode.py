@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
-from actors.desktop.pool.leased import Body
+from actors.desktop.config import WHOLE_ONE_IN, SeatConfig
+from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.recorder import Recorder
-from actors.desktop.seat_config import WHOLE_ONE_IN, SeatConfig
-from actors.desktop.stages import Ending, Stage, ending_after, judge, needs_verifier
+from actors.desktop.stages import EpisodeEnding, Stage, ending_after, needs_verifier, outcome_of
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Outcome, Reservation, StepPayload, StepRef
 from apis.actions.grammar import RefusedAnswer, parse
@@ -38,7 +38,7 @@ from runtime.errors import ProtocolError
 Enter = Callable[[Stage], None]
 
 
-class Played(msgspec.Struct, frozen=True):
+class PlayedEpisode(msgspec.Struct, frozen=True):
     """An episode that ended on its own account."""
 
     outcome: Outcome
@@ -47,12 +47,12 @@ class Played(msgspec.Struct, frozen=True):
 
 
 class Episode:
-    """One reservation on one desktop. `enter` is told every change of stage; the recorder stores each step."""
+    """One reservation on one desktop. `enter` is called at every change of stage; the recorder stores each step."""
 
     def __init__(
         self,
         work: Reservation,
-        body: Body,
+        desktop: LeasedDesktop,
         *,
         answerer: Answerer,
         recorder: Recorder,
@@ -61,7 +61,7 @@ class Episode:
     ) -> None:
         self._work = work
         self._task: Task = task_of(work.task)
-        self._body = body
+        self._desktop = desktop
         self._answerer = answerer
         self._recorder = recorder
         self._config = config
@@ -71,7 +71,7 @@ class Episode:
         self._before = Manifest()  # of HOME after the set-up
         self.step = 0
 
-    async def play(self) -> Played:
+    async def play(self) -> PlayedEpisode:
         """From a booted desktop to an outcome. Raises DesktopFault."""
         feasible = self._task.feasible
         verified: bool | None = None
@@ -80,31 +80,31 @@ class Episode:
             await self._prepare()
             ending, detail = await self._turns()
         except AgentBrokeDesktop as broken:
-            ending, detail = Ending.BROKE_DESKTOP, str(broken)
+            ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
         except PromptTooLong as error:
             if not self._history:  # the first prompt is what the task and the deploy file made it
                 raise DesktopFault("prompt_refused", str(error), "task") from error
-            ending, detail = Ending.OUT_OF_STEPS, str(error)
+            ending, detail = EpisodeEnding.OUT_OF_STEPS, str(error)
         self._enter(Stage.VERIFYING)
         if needs_verifier(ending, feasible):
             try:
-                found = await self._body.frozen_files(wanted(self._task), self._config.verify_timeout_s)
+                found = await self._desktop.frozen_files(wanted(self._task), self._config.verify_timeout_s)
             except AgentBrokeDesktop as broken:
-                ending, detail = Ending.BROKE_DESKTOP, str(broken)
+                ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
             else:
                 verdict = judged(self._task, found.read, self._before, found.manifest)
                 verified, detail = verdict.success, verdict.reason
-        return Played(judge(ending, feasible, verified), self._steps, detail)
+        return PlayedEpisode(outcome_of(ending, feasible, verified), self._steps, detail)
 
     async def _prepare(self) -> None:
         try:
-            await self._carry_out(setup(self._task, self._body.home), self._config.setup_timeout_s)
+            await self._carry_out(setup(self._task, self._desktop.home), self._config.setup_timeout_s)
         except GuestRefused as refused:
             raise DesktopFault("setup_failed", str(refused), "task") from refused
         if self._task.feasible:
-            self._before = await self._body.manifest(self._config.verify_timeout_s)
+            self._before = await self._desktop.manifest(self._config.verify_timeout_s)
 
-    async def _turns(self) -> tuple[Ending, str]:
+    async def _turns(self) -> tuple[EpisodeEnding, str]:
         last: str | None = None
         while True:
             self._enter(Stage.OBSERVING)
@@ -143,10 +143,10 @@ class Episode:
 
     async def _observe(self) -> Observation:
         try:
-            frame = await self._body.call("observe", {}, self._config.call_timeout_s)
+            frame = await self._desktop.call("observe", {}, self._config.call_timeout_s)
             return from_guest(frame)
         except (ProtocolError, GuestRefused) as error:
-            if not self._body.acted:
+            if not self._desktop.acted:
                 raise DesktopFault("not_observed", str(error), "seat") from error
             raise AgentBrokeDesktop("not_observed", str(error)) from error
 
@@ -174,11 +174,11 @@ class Episode:
         )
 
     async def _act(self, action: Action | RefusedAnswer, observation: Observation) -> tuple[str, bool | None]:
-        """What the model is told of its action or refusal, and the claim when it ends the episode."""
+        """What the model reads of its action or refusal, and the claim when it ends the episode."""
         if isinstance(action, RefusedAnswer):
             return action.reason, None
         todo: ActionPlan = plan(action, observation)
-        self._body.acted = True
+        self._desktop.acted = True
         try:
             answers = await self._carry_out(list(todo.calls), self._config.call_timeout_s)
         except GuestRefused as refused:
@@ -191,10 +191,10 @@ class Episode:
             args: dict[str, Any] = dict(call.args)
             if call.method == "settle":
                 args["timeout_ms"] = min(args["timeout_ms"], self._config.settle_ms)
-            answers.append(await self._body.call(call.method, args, timeout_s))
+            answers.append(await self._desktop.call(call.method, args, timeout_s))
         return answers
 
-    async def _picture(self, ending: Ending | None) -> Any:
+    async def _picture(self, ending: EpisodeEnding | None) -> Any:
         """A screenshot if one is wanted; none from an agent that refuses: an episode is judged without one as well.
 
         Nor does an agent that breaks under the last one take back what the policy has claimed: files are read from
@@ -205,7 +205,9 @@ class Episode:
         if wanted == "none" or (ending is None and not whole):
             return None
         try:
-            return await self._body.call("screenshot", {"format": "jpeg", "quality": 60}, self._config.call_timeout_s)
+            return await self._desktop.call(
+                "screenshot", {"format": "jpeg", "quality": 60}, self._config.call_timeout_s
+            )
         except GuestRefused:
             return None
         except AgentBrokeDesktop:

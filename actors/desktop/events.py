@@ -1,4 +1,4 @@
-"""What desktops and their controllers log."""
+"""The events that desktops and their seats log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ DESKTOP_BOOTED = declare("desktop_booted", "info", desktop=str, boot_s=float, wa
 DESKTOP_BOOT_FAILED = declare("desktop_boot_failed", "warning", cause=str, detail=str, culprit=str, again_s=float)
 DESKTOP_SPARE_DIED = declare("desktop_spare_died", "warning", desktop=str, detail=str)
 DESKTOP_NOT_REMOVED = declare("desktop_not_removed", "error", desktop=str, detail=str)
-# A desktop is thrown away: who held it ("" for a spare), and what its guest has used, 0 where the provider can't tell.
+# A desktop is thrown away: its holder ("" for a spare), and what its guest has used, 0 where that is unknown.
 DESKTOP_GONE = declare("desktop_gone", "info", desktop=str, holder=str, cpu_s=float)
 LEASE_EXPIRED = declare("lease_expired", "warning", desktop=str, lease=int, holder=str, state=str, held_s=float)
-HOST_RESTS = declare("host_rests", "warning", cause=str, detail=str, faults=int)
+HOST_QUARANTINED = declare("host_rests", "warning", cause=str, detail=str, faults=int)
 HOST_LET_BACK = declare("host_let_back", "info", desktop=str, rested_s=float)
-IMAGE_RESTS = declare("image_rests", "warning", image=str, cause=str, detail=str, faults=int)
+IMAGE_QUARANTINED = declare("image_rests", "warning", image=str, cause=str, detail=str, faults=int)
 IMAGE_LET_BACK = declare("image_let_back", "info", image=str, desktop=str, rested_s=float)
 
 # t0 and t1 are monotonic seconds: the span of the episode, for seeing what overlaps it.
@@ -26,5 +26,5 @@ EPISODE_ENDED = declare(
 SEAT_TIME = declare("seat_time", "info", t0=float, t1=float, waited_for=str, seconds=dict[str, float])
 EPISODE_FAULTED = declare("episode_faulted", "warning", task=str, cause=str, detail=str, token=int)
 LEDGER_SILENT = declare("ledger_silent", "warning", what=str, cause=str)
-SEAT_RESTS = declare("seat_rests", "warning", cause=str, faults=int)
+SEAT_QUARANTINED = declare("seat_rests", "warning", cause=str, faults=int)
 SEAT_LET_BACK = declare("seat_let_back", "info", faults=int)

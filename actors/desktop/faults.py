@@ -1,7 +1,7 @@
 """Tells faults of the infrastructure from what the policy did to its own desktop.
 
-Invariant: a fault needs a cause that the host has seen; whatever else ends a desktop after the policy's first action is
-the policy's doing. Before the first action nobody but the infrastructure can be at fault.
+Invariant: a fault needs a cause that the host has seen. After the policy's first action every other end of a desktop is
+the policy's doing. Before the first action only the infrastructure can be at fault.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LinkState(StrEnum):
     NONSENSE = "nonsense"
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the host saw of a desktop that is in trouble."""
 
     acted: bool  # the policy has acted on this desktop
@@ -104,12 +104,12 @@ MEMORY_LEFT_LEAST = 0.02
 LOOP_LAG_MOST_S = 5.0
 
 
-def cause_of(seen: Seen) -> FaultCause | BrokenBy:
+def cause_of(seen: Evidence) -> FaultCause | BrokenBy:
     """What ended the desktop. The host's own troubles are looked for first."""
     if not seen.reachable:
         return FaultCause.MACHINE_UNREACHABLE
     if seen.oom_kills and not seen.limit_hits:
-        return FaultCause.HOST_MEMORY  # the kernel chose it as a victim for somebody else's hunger
+        return FaultCause.HOST_MEMORY  # the kernel killed it for another program's need of memory
     if seen.acted and seen.oom_kills:  # at its own limit: judged before the signals that may have come of it
         return BrokenBy.MEMORY_LIMIT
     if seen.acted and seen.processes_refused:
@@ -137,7 +137,7 @@ def fault(cause: FaultCause, detail: str) -> DesktopFault:
     return DesktopFault(cause, detail, cause.culprit)
 
 
-def judge(seen: Seen) -> DesktopFault | AgentBrokeDesktop:
+def error_for(seen: Evidence) -> DesktopFault | AgentBrokeDesktop:
     """The error to raise for a desktop in trouble."""
     cause = cause_of(seen)
     if isinstance(cause, FaultCause):

@@ -1,10 +1,10 @@
 """One SSH connection to one desktop for its life, carrying one in-guest agent.
 
-Invariant: whoever answers has the pinned host key; every call ends within its deadline with a typed value or an error
-that says what the host saw; a link that failed once stays failed.
+Invariant: the server has the pinned host key. Every call ends within its deadline, with a typed value or with an error
+that says what the host saw. A link that failed once stays failed.
 
-Errors of `call`: `GuestRefused` (the agent could not do it, the desktop goes on), and `LinkDown` with a state that
-`faults.judge` turns into a fault or into the policy's doing.
+`call` raises `GuestRefused` when the agent could not do it and the desktop goes on. It raises `LinkDown` when the link
+is gone. `faults.error_for` turns the state of a `LinkDown` into a fault or into the policy's doing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 import asyncssh
 import msgspec
 
-from actors.desktop.faults import LinkState, Seen
-from actors.desktop.provider import Desktop, Health
+from actors.desktop.faults import Evidence, LinkState
+from actors.desktop.provider import Desktop, DesktopHealth
 from actors.desktop.wire import FILES, MAX_FRAME_BYTES, MAX_RESULT_BYTES, RESULTS, Reply
 from actors.errors import GuestRefused
 from runtime.errors import ComputerRLError, ProtocolError
@@ -33,7 +33,7 @@ _WINDOW_BYTES = 8 << 20
 _PACKET_BYTES = 256 << 10
 _CLOSE_S = 5.0
 _STDERR_CHARS = 2000
-_STRAYS = 64  # answers that nobody waits for: calls were cancelled; a stream of them would keep this loop busy
+_STRAYS = 64  # answers without a waiting call, from cancelled calls; a stream of them would keep this loop busy
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last one: nested too deep
 
 
@@ -47,9 +47,9 @@ class LinkDown(ComputerRLError):  # noqa: N818 - a state, in the words of the ho
         self.late_s = late_s  # how much later than its deadline a call ended: the host's own loop stood still
 
 
-def seen_of(health: Health, down: LinkDown, *, acted: bool, ready: bool = False) -> Seen:
-    """What the host saw of a desktop whose link is down, for `faults.judge`; `ready` if it had answered before."""
-    return Seen(
+def evidence_of(health: DesktopHealth, down: LinkDown, *, acted: bool, ready: bool = False) -> Evidence:
+    """What the host saw of a desktop whose link is down, for `faults.error_for`; `ready` if it had answered before."""
+    return Evidence(
         acted=acted,
         ready=ready,
         link=down.state,
@@ -98,12 +98,12 @@ async def connect(desktop: Desktop) -> asyncssh.SSHClientConnection:
     """An authenticated connection. Raises OSError or asyncssh.Error."""
     _name_user()
     options = _options(desktop)
-    if not desktop.endpoint.socket:
-        return await asyncssh.connect(desktop.endpoint.host, desktop.endpoint.port, **options)
+    if not desktop.address.socket:
+        return await asyncssh.connect(desktop.address.host, desktop.address.port, **options)
     plug = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         plug.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(plug, desktop.endpoint.socket)
+        await asyncio.get_running_loop().sock_connect(plug, desktop.address.socket)
         return await asyncssh.connect(sock=plug, **options)
     except BaseException:
         plug.close()
@@ -195,11 +195,11 @@ class GuestLink:
             for answer in self._waiting.values():
                 if not answer.done():
                     answer.set_exception(self.down)
-                    answer.exception()  # whoever waits raises it; a call cancelled meanwhile must not warn
+                    answer.exception()  # each waiting call raises it; a call cancelled meanwhile must not warn
         return self.down
 
     async def _read(self) -> None:
-        """Hand replies to those who wait for them, until the link fails."""
+        """Hand replies to the waiting calls, until the link fails."""
         stream = self._process.stdout
         decoder = msgspec.msgpack.Decoder(Reply)
         strays = 0
@@ -216,7 +216,7 @@ class GuestLink:
                     continue
                 strays += 1
                 if strays > _STRAYS:
-                    self._fail(LinkState.NONSENSE, f"{strays} answers that nobody waits for")
+                    self._fail(LinkState.NONSENSE, f"{strays} answers that no call waits for")
                     return
         except _UNREADABLE as error:
             self._fail(LinkState.NONSENSE, f"not a frame: {error}"[:300])

@@ -1,7 +1,7 @@
-"""Plays single tasks on a pool's desktops through the very Episode that a seat plays, without a ledger.
+"""Plays single tasks on a pool's desktops, without a ledger. It uses the same `Episode` as a seat.
 
-Invariant: a fault of the infrastructure is counted and the task played again on another desktop within a budget; it
-never becomes an outcome. What was played is kept in memory and belongs to the caller.
+Invariant: a fault of the infrastructure is counted, and the task is played again on another desktop within a budget. A
+fault never becomes an outcome. The played steps stay in memory and belong to the caller.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Callable
 import msgspec
 
 from actors.desktop.answers import Answerer
+from actors.desktop.config import SeatConfig
 from actors.desktop.demonstrators.pool import of_oracle
-from actors.desktop.episode import Episode, Played
-from actors.desktop.pool.leased import Body
-from actors.desktop.pool.pool import BootedDesktop, Pool
+from actors.desktop.episode import Episode, PlayedEpisode
+from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
-from actors.desktop.seat_config import SeatConfig
 from actors.desktop.stages import Stage, StageClock
 from actors.errors import DesktopFault
 from actors.replay.messages import Fault, Lane, Outcome, Phase, PhaseRef, Reservation, Sampling, StepPayload, StepRef
@@ -55,16 +56,16 @@ class Player:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: DesktopPool,
         config: SeatConfig | None = None,
         *,
         retries: int = FAULT_BUDGET,
-        body: Callable[[BootedDesktop], Body] = Body,
+        desktop: Callable[[BootedDesktop], LeasedDesktop] = LeasedDesktop,
     ) -> None:
         self._pool = pool
         self._config = config or SeatConfig(screenshots="none")
         self._retries = retries
-        self._body = body
+        self._desktop = desktop
 
     async def play(
         self, task: str, answers: Answers, *, route: str = "", seed: int = 0, max_turns: int = MAX_STEPS
@@ -103,7 +104,7 @@ class Player:
 
     async def _try(
         self, work: Reservation, answerer: Answerer, steps: _Steps
-    ) -> tuple[Played, StageClock, float, float]:
+    ) -> tuple[PlayedEpisode, StageClock, float, float]:
         booted = await self._pool.acquire(self._config.lease_timeout_s, holder=work.task)
         try:
             before = (await booted.provider.probe(booted.desktop)).cpu_s
@@ -111,7 +112,7 @@ class Player:
             clock.enter(Stage.LEASING, time.monotonic())
             episode = Episode(
                 work,
-                self._body(booted),
+                self._desktop(booted),
                 answerer=answerer,
                 recorder=steps,
                 config=self._config,

@@ -1,7 +1,7 @@
-"""The contract of a provider: five verbs, and what a desktop is to those who use it.
+"""The contract of a provider: five verbs, and the desktop that they are about.
 
-Invariant: whoever holds a `Desktop` can reach it with nothing but its fields, and can be sure whom he reaches, because
-the host key is pinned; only the provider that booted it may destroy it.
+Invariant: a `Desktop` can be reached with nothing but its fields, and the pinned host key proves that it is this
+desktop. Only the provider that booted a desktop may destroy it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits
 from apis.tasks.verify.verify import WantedFile
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class SshAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where SSH answers: a Unix socket's path, or a host and a port."""
 
     socket: str = ""
@@ -59,7 +59,7 @@ class Desktop(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     provider: str
-    endpoint: Endpoint
+    address: SshAddress
     username: str
     host_key: bytes  # OpenSSH public key line: the only one that a client may accept
     client_key: bytes  # OpenSSH private key
@@ -69,11 +69,11 @@ class Desktop(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()  # limits that could not be set
 
     def __repr__(self) -> str:  # the private key stays out of logs
-        return f"Desktop({self.name!r}, {self.endpoint!r})"
+        return f"Desktop({self.name!r}, {self.address!r})"
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host sees of a desktop now; evidence for `faults.judge`."""
+class DesktopHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host sees of a desktop now; evidence for `faults.error_for`."""
 
     alive: bool
     said: str = ""  # the end of what its sandbox has said
@@ -97,7 +97,7 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def probe(self, desktop: Desktop) -> Health:
+    async def probe(self, desktop: Desktop) -> DesktopHealth:
         """What the host sees; never talks to the agent and never raises for a desktop that is gone."""
 
     @abstractmethod

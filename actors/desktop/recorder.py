@@ -1,8 +1,8 @@
 """Stores an episode's steps and pictures in the run's segments.
 
 Invariant: a `StepRef` is handed out only for a payload that a reader will find, whatever is killed next. A slow disk
-holds back who stores and nobody else: writes go one after another in a thread of their own, each caller waits for
-his, the log names the file after some seconds, and after `STUCK_S` the disk counts as broken.
+holds back only the callers that store. Writes go one after another in a thread of their own, and each caller waits for
+its own write. The log names a slow file after some seconds. After `STUCK_S` the disk counts as broken.
 """
 
 from __future__ import annotations

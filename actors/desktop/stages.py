@@ -1,8 +1,9 @@
 """The life of an episode, without any I/O.
 
 Invariant: success needs two witnesses, the agent's claim and the verifier. There is deliberately no way from
-`VERIFYING` back to `ACTING` (a frozen desktop never thaws for the policy) and none from any stage but `VERIFYING`
-to a success: an episode that ran out of steps, gave up or broke its desktop has failed even if the file is right.
+`VERIFYING` back to `ACTING`, because a frozen desktop never thaws for the policy. There is none from any stage but
+`VERIFYING` to a success. An episode that ran out of steps, gave up or broke its desktop has failed, even if the file is
+right.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class StageClock:
         self.stage = Stage.IDLE
         self.since = now
         self.seconds: dict[Stage, float] = dict.fromkeys(Stage, 0.0)
-        self._told = dict(self.seconds)
-        self._told_at = now
+        self._reported = dict(self.seconds)
+        self._reported_at = now
 
     def enter(self, stage: Stage, now: float) -> None:
         """Move to `stage` at `now` (seconds, monotonic). Raises ProtocolError on a transition that does not exist."""
@@ -61,12 +62,12 @@ class StageClock:
         self.seconds[self.stage] += now - self.since
         self.stage, self.since = stage, now
 
-    def since_told(self, now: float) -> tuple[float, dict[str, float]]:
+    def since_reported(self, now: float) -> tuple[float, dict[str, float]]:
         """When this was last asked for, and the seconds by stage since then; stages without any are left out."""
         seconds = dict(self.seconds)
         seconds[self.stage] += now - self.since
-        spent = {str(stage): seconds[stage] - self._told[stage] for stage in Stage}
-        began, self._told, self._told_at = self._told_at, seconds, now
+        spent = {str(stage): seconds[stage] - self._reported[stage] for stage in Stage}
+        began, self._reported, self._reported_at = self._reported_at, seconds, now
         return began, {stage: value for stage, value in spent.items() if value > 0}
 
     def busy_s(self, now: float) -> float:
@@ -75,7 +76,7 @@ class StageClock:
         return sum(self.seconds[stage] for stage in BUSY) + running
 
 
-class Ending(StrEnum):
+class EpisodeEnding(StrEnum):
     """Why the agent's turn ended."""
 
     CLAIMED = "claimed"  # Agent.exit(success=True)
@@ -84,28 +85,28 @@ class Ending(StrEnum):
     BROKE_DESKTOP = "broke_desktop"
 
 
-def ending_after(step: int, max_turns: int, exit_success: bool | None) -> Ending | None:
+def ending_after(step: int, max_turns: int, exit_success: bool | None) -> EpisodeEnding | None:
     """Whether the episode ends after its `step`-th step (from 0); `exit_success` is None for an action but exit."""
     if exit_success is not None:
-        return Ending.CLAIMED if exit_success else Ending.GAVE_UP
-    return Ending.OUT_OF_STEPS if step + 1 >= max_turns else None
+        return EpisodeEnding.CLAIMED if exit_success else EpisodeEnding.GAVE_UP
+    return EpisodeEnding.OUT_OF_STEPS if step + 1 >= max_turns else None
 
 
-def needs_verifier(ending: Ending, feasible: bool) -> bool:
+def needs_verifier(ending: EpisodeEnding, feasible: bool) -> bool:
     """Only a claim about a feasible task is worth reading files for."""
-    return ending is Ending.CLAIMED and feasible
+    return ending is EpisodeEnding.CLAIMED and feasible
 
 
-def judge(ending: Ending, feasible: bool, verified: bool | None) -> Outcome:
+def outcome_of(ending: EpisodeEnding, feasible: bool, verified: bool | None) -> Outcome:
     """The outcome of an ended episode; `verified` is None when no verifier was needed."""
-    if ending is Ending.CLAIMED and feasible:
+    if ending is EpisodeEnding.CLAIMED and feasible:
         return Outcome(success=bool(verified), reason="verified" if verified else "not_verified")
-    if ending is Ending.GAVE_UP and not feasible:
+    if ending is EpisodeEnding.GAVE_UP and not feasible:
         return Outcome(success=True, reason="verified", feasible=False)
     reason = {
-        Ending.CLAIMED: "not_verified",
-        Ending.GAVE_UP: "agent_gave_up",
-        Ending.OUT_OF_STEPS: "out_of_steps",
-        Ending.BROKE_DESKTOP: "agent_broke_desktop",
+        EpisodeEnding.CLAIMED: "not_verified",
+        EpisodeEnding.GAVE_UP: "agent_gave_up",
+        EpisodeEnding.OUT_OF_STEPS: "out_of_steps",
+        EpisodeEnding.BROKE_DESKTOP: "agent_broke_desktop",
     }[ending]
     return Outcome(success=False, reason=reason, feasible=feasible)

@@ -1,7 +1,7 @@
-"""Users of this host for desktops, and who owns what after a crash.
+"""Users of this host for desktops, and the start time that names a process.
 
-Invariant: at any time no two live desktops of this machine have the same user: a byte of one file that only root can
-open is locked for the user as long as the desktop lives, and the kernel frees it when its owner dies, however it dies.
+Invariant: no two live desktops of this machine have the same user at any time. A byte of a file that only root can open
+is locked for the user as long as the desktop lives. The kernel frees the lock when its owner dies, however it dies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What host and agent say to each other.
+"""The messages between host and agent.
 
-Invariant: nothing from a guest goes further than this module unless it has the shape declared here, within the bounds
-declared here; anything else is the guest's doing.
+Invariant: a guest's answer goes further than this module only in the shape and within the bounds declared here.
+Anything else is the guest's doing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 MAX_FRAME_BYTES = 8 << 20
 Short = Annotated[str, msgspec.Meta(max_length=500)]
-Told = Annotated[str, msgspec.Meta(max_length=5000)]  # what an application's tools say, for the model
+Told = Annotated[str, msgspec.Meta(max_length=5000)]  # what an application's functions say, for the model
 Pixel = Annotated[int, msgspec.Meta(ge=-(1 << 16), le=1 << 16)]
 WindowId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 

@@ -25,7 +25,7 @@ EPISODE_COMMITTED = declare(
 EPISODE_RELEASED = declare(
     "episode_released", "warning", token=int, seat=str, lane=str, task=str, cause=str, detail=str, culprit=str
 )
-EPISODE_PUT_OFF = declare("episode_put_off", "info", token=int, seat=str, task=str, detail=str)
+EPISODE_DEFERRED = declare("episode_put_off", "info", token=int, seat=str, task=str, detail=str)
 BATCH_TAKEN = declare("batch_taken", "info", lease=int, phase=str, groups=int, samples=int, staleness=dict[str, int])
 # Answers of more tokens than `most` (`sampling.max_new_tokens`) are left out of cloning: none so long is ever drawn.
 ANSWERS_TOO_LONG = declare("answers_too_long", "warning", left_out=int, learned=int, longest=int, most=int)

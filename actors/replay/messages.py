@@ -10,9 +10,9 @@ import msgspec
 
 from actors.replay.snapshot import EvalFigures, Figures, StepEvidence
 from actors.replay.values import (
+    DEFERRED,
     DISK,
     DISK_REFUSES,
-    PUT_OFF,
     Fault,
     GroupRef,
     Lane,
@@ -28,9 +28,9 @@ from actors.replay.values import (
 from runtime.messaging.message import BlobRef, Done, Message, Request, Version
 
 __all__ = [
+    "DEFERRED",
     "DISK",
     "DISK_REFUSES",
-    "PUT_OFF",
     "SERVING_AGAIN_S",
     "Batch",
     "CheckpointDigests",

@@ -96,7 +96,7 @@ class Fault(Value):
 
 DISK_REFUSES = "disk_refuses"  # cause of a release: what was played could not be stored
 DISK = "disk"  # its culprit: neither a seat, a host nor a task pays for it
-PUT_OFF = "put_off"  # cause of a release that nothing broke: an episode of a round stands back for RL
+DEFERRED = "put_off"  # cause of a release that nothing broke: an episode of a round stands back for RL
 
 
 class Outcome(Value):

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 
 pytest.register_assert_rewrite(*(f"tests.apis.{name}" for name in ("declared", "moves", "plays")))
 
 
 @pytest.fixture
-async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
+async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[DesktopPool]:
     """A pool of a test's own, closed at its end."""
     desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
-    made = await Pool.open(desktops, tmp_path / "plays")
+    made = await DesktopPool.open(desktops, tmp_path / "plays")
     yield made
     await made.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from actors.desktop.answers import Answer, Prompt
+from actors.desktop.config import SeatConfig
 from actors.desktop.player import Play, Player, demonstrated
-from actors.desktop.pool.pool import Pool
-from actors.desktop.seat_config import SeatConfig
+from actors.desktop.pool.pool import DesktopPool
 from apis.actions.spaces import ActionSpace
 from apis.observation import Observation
 from apis.prompts import Form
@@ -30,14 +30,14 @@ class Said:
         return Answer(next(self.answers), [1], [2], [], [], 0.0)
 
 
-async def told(pool: Pool, task: str, *answers: str, actions: ActionSpace = "both") -> Play:
+async def told(pool: DesktopPool, task: str, *answers: str, actions: ActionSpace = "both") -> Play:
     """The play of `task` by someone who answers just that; after a fault he is asked anew."""
     player = Player(pool, SeatConfig(screenshots="none", action_space=actions))
     return await player.play(task, lambda _: Said(*answers))
 
 
 async def oracle_solves(
-    pool: Pool,
+    pool: DesktopPool,
     task: str,
     *,
     form: Form = "compact",
@@ -56,7 +56,7 @@ async def oracle_solves(
     assert form != "compact" or longest < most_chars, longest
 
 
-async def oracle_finds_back(pool: Pool, task: str, *, route: str = "") -> None:
+async def oracle_finds_back(pool: DesktopPool, task: str, *, route: str = "") -> None:
     """The task's oracle solves it though every third step or so goes astray."""
     stray = demonstrated(Tokenizer.load(MODEL), route=route, noise=0.3)
     played = await Player(pool).play(task, stray, seed=6)

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from apis.actions.gui import line
 from apis.apps.catalogue import call
 from apis.tasks import registry as tasks
@@ -29,11 +29,13 @@ MOST_CHARS = 2500  # of a compact prompt
         ("sheet_from_note", "api", "compact"),
     ],
 )
-async def test_oracles_solve_their_tasks_by_either_route(family: str, route: str, form: Form, pool: Pool) -> None:
+async def test_oracles_solve_their_tasks_by_either_route(
+    family: str, route: str, form: Form, pool: DesktopPool
+) -> None:
     await oracle_solves(pool, f"{family}/held-out/3", form=form, route=route, most_chars=MOST_CHARS)
 
 
-async def test_a_number_where_a_formula_is_wanted_fails(pool: Pool) -> None:
+async def test_a_number_where_a_formula_is_wanted_fails(pool: DesktopPool) -> None:
     goal = tasks.goal("calc_sum/train/1")
     assert isinstance(goal, WorkbookGoal)
     typed = call("CalcTools", "set_cell_value", cell=goal.writes[0].cell, value=goal.wanted)
@@ -42,5 +44,5 @@ async def test_a_number_where_a_formula_is_wanted_fails(pool: Pool) -> None:
     assert played.detail.endswith(f"{goal.writes[0].cell} has no formula"), played.detail
 
 
-async def test_it_finds_back_after_stray_steps(pool: Pool) -> None:
+async def test_it_finds_back_after_stray_steps(pool: DesktopPool) -> None:
     await oracle_finds_back(pool, "calc_lookup/train/3", route="gui")

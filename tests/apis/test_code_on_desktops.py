@@ -8,7 +8,7 @@ from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis.command import missing
 from actors.cluster.checks.apis.desk import RealDesk, opened
 from actors.desktop.link import GuestLink
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers import editor
 from actors.desktop.providers.sandbox import cgroups
@@ -95,5 +95,5 @@ async def test_without_the_editor_its_functions_say_so(state_dir: str, monkeypat
 
 @without
 @pytest.mark.parametrize(("family", "form"), [("code_text", "published"), ("code_extension", "compact")])
-async def test_oracles_solve_their_tasks_by_mouse_and_keyboard(family: str, form: Form, pool: Pool) -> None:
+async def test_oracles_solve_their_tasks_by_mouse_and_keyboard(family: str, form: Form, pool: DesktopPool) -> None:
     await oracle_solves(pool, f"{family}/held-out/4", form=form, route="gui", most_steps=8, most_chars=MOST_CHARS)

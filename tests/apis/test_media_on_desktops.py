@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.cluster.checks.apis.command import missing
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from tests.apis.plays import Form, oracle_finds_back, oracle_solves, told
 
 pytestmark = pytest.mark.skipif(
@@ -28,15 +28,15 @@ MOST_CHARS = 2800  # of a compact prompt
         ("vlc_save", "gui", "compact"),
     ],
 )
-async def test_oracles_solve_their_tasks_by_every_route(family: str, route: str, form: Form, pool: Pool) -> None:
+async def test_oracles_solve_their_tasks_by_every_route(family: str, route: str, form: Form, pool: DesktopPool) -> None:
     await oracle_solves(pool, f"{family}/held-out/3", form=form, route=route, most_chars=MOST_CHARS)
 
 
-async def test_the_page_that_shows_is_not_the_one_that_was_asked_for(pool: Pool) -> None:
+async def test_the_page_that_shows_is_not_the_one_that_was_asked_for(pool: DesktopPool) -> None:
     played = await told(pool, "web_tab/train/1", "BrowserTools.bookmark_page()", "Agent.exit(success=True)")
     assert not played.success
     assert "a bookmark" in played.detail, played.detail
 
 
-async def test_it_finds_back_after_stray_steps(pool: Pool) -> None:
+async def test_it_finds_back_after_stray_steps(pool: DesktopPool) -> None:
     await oracle_finds_back(pool, "vlc_playlist/train/3", route="gui")

@@ -4,7 +4,7 @@ import pytest
 
 from actors.desktop.answers import Answer, Answerer, Prompt
 from actors.desktop.player import Player, demonstrated
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from actors.replay.messages import Reservation
 from apis.observation import Observation
 from apis.prompts.text import Turn
@@ -20,13 +20,13 @@ FORMS: tuple[Form, Form] = ("compact", "published")
 
 
 @pytest.mark.parametrize("family", LIGHT)
-async def test_oracles_solve_their_tasks(family: str, pool: Pool) -> None:
+async def test_oracles_solve_their_tasks(family: str, pool: DesktopPool) -> None:
     form = FORMS[LIGHT.index(family) % 2]
     await oracle_solves(pool, f"{family}/held-out/2", form=form, seed=5)
 
 
 @pytest.mark.parametrize("family", ["editor_find", "files_move", "note_to_terminal"])
-async def test_oracles_find_back_after_stray_steps(family: str, pool: Pool) -> None:
+async def test_oracles_find_back_after_stray_steps(family: str, pool: DesktopPool) -> None:
     await oracle_finds_back(pool, f"{family}/train/3")
 
 
@@ -38,7 +38,9 @@ async def test_oracles_find_back_after_stray_steps(family: str, pool: Pool) -> N
         ("terminal_read", ("Agent.type(text='echo lost')", "Agent.open_app(app_name='files')")),
     ],
 )
-async def test_an_oracle_takes_over_where_another_went_astray(family: str, before: tuple[str, ...], pool: Pool) -> None:
+async def test_an_oracle_takes_over_where_another_went_astray(
+    family: str, before: tuple[str, ...], pool: DesktopPool
+) -> None:
     def answers(work: Reservation) -> Answerer:
         return Handed(Said(*before), len(before), demonstrated(Tokenizer.load(MODEL))(work))
 
@@ -61,7 +63,7 @@ class Handed:
         return await who.answer(step, prompt, observation, history, last)
 
 
-async def test_a_claim_without_the_deed_fails_and_a_refusal_is_told_at_once(pool: Pool) -> None:
+async def test_a_claim_without_the_deed_fails_and_a_refusal_is_told_at_once(pool: DesktopPool) -> None:
     said = Said("Agent.clik(e1)", "Agent.type(text='x')", "Agent.exit(success=True)")
     played = await Player(pool).play("text_editor/train/1", lambda _: said)
     assert not played.success

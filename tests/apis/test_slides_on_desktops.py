@@ -8,7 +8,7 @@ import pytest
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.player import Player
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from apis.observation import Observation
 from apis.prompts.names import element_names
 from apis.prompts.text import Turn
@@ -35,7 +35,7 @@ def numbered(family: str, kind: str) -> str:
         ("slides_copy", "copy", "api"),
     ],
 )
-async def test_oracles_solve_their_tasks_by_either_route(family: str, kind: str, route: str, pool: Pool) -> None:
+async def test_oracles_solve_their_tasks_by_either_route(family: str, kind: str, route: str, pool: DesktopPool) -> None:
     await oracle_solves(pool, numbered(family, kind), route=route, most_steps=7, most_chars=MOST_CHARS)
 
 
@@ -58,7 +58,7 @@ class Removes:
         return Answer(turns[step], [1], [2], [], [], 0.0)
 
 
-async def test_a_box_that_is_gone_is_not_empty(pool: Pool) -> None:
+async def test_a_box_that_is_gone_is_not_empty(pool: DesktopPool) -> None:
     ids = (f"slides_text/train/{number}" for number in range(300))
     goals = ((task_id, PRESENTATION.goal(tasks.goal(task_id))) for task_id in ids)
     task_id, goal = next(

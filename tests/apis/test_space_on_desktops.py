@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from actors.desktop.config import SeatConfig
 from actors.desktop.player import Player, demonstrated
-from actors.desktop.pool.pool import Pool
-from actors.desktop.seat_config import SeatConfig
+from actors.desktop.pool.pool import DesktopPool
 from apis.actions.spaces import ActionSpace
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOf
     [("calc_cell", "gui", ""), ("sheet_from_note", "api", ""), ("calc_sheet", "both", "mixed")],
 )
 async def test_an_oracle_solves_its_task_within_the_space(
-    family: str, space: ActionSpace, route: str, pool: Pool
+    family: str, space: ActionSpace, route: str, pool: DesktopPool
 ) -> None:
     player = Player(pool, SeatConfig(screenshots="none", action_space=space))
     answers = demonstrated(Tokenizer.load(MODEL), route=route, space=space)
@@ -33,7 +33,7 @@ async def test_an_oracle_solves_its_task_within_the_space(
     assert named == ([] if space == "both" else [f"actions: {space}"] * len(played.steps))
 
 
-async def test_what_lies_outside_is_refused_and_not_done(pool: Pool) -> None:
+async def test_what_lies_outside_is_refused_and_not_done(pool: DesktopPool) -> None:
     said = ("Agent.type(text='spoilt', enter=True)", "Agent.hotkey(keys=['ctrl', 's'])", "Agent.exit(success=True)")
     played = await told(pool, "calc_cell/train/1", *said, actions="api")
     assert not played.success

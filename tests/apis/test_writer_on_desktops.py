@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from apis.actions.gui import line
 from apis.apps.catalogue import call
 from apis.tasks import registry as tasks
@@ -28,11 +28,11 @@ MOST_CHARS = 2500  # of a compact prompt
         ("doc_from_sheet", "api", "compact"),
     ],
 )
-async def test_oracles_solve_their_tasks_by_each_route(family: str, route: str, form: Form, pool: Pool) -> None:
+async def test_oracles_solve_their_tasks_by_each_route(family: str, route: str, form: Form, pool: DesktopPool) -> None:
     await oracle_solves(pool, f"{family}/held-out/3", form=form, route=route, most_chars=MOST_CHARS)
 
 
-async def test_a_change_that_was_not_saved_fails(pool: Pool) -> None:
+async def test_a_change_that_was_not_saved_fails(pool: DesktopPool) -> None:
     seed = next(n for n in range(99) if tasks.goal(f"writer_text/train/{n}").kind == "replace")
     old, new = tasks.goal(f"writer_text/train/{seed}").words
     replaced = call("WriterTools", "find_and_replace", pattern=old, replacement=new)

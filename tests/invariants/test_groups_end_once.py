@@ -17,11 +17,11 @@ from ledger_tools import Play, step
 from actors.errors import LedgerError
 from actors.replay.messages import Phase
 from actors.replay.rules import groups
-from actors.replay.rules.groups import Ending, GroupState, GroupStatus
+from actors.replay.rules.groups import GroupEnding, GroupState, GroupStatus
 
 MOVES: list[Callable[[GroupStatus], GroupStatus]] = [
     *(partial(groups.move, to=state) for state in GroupState),
-    *(partial(groups.end, ending=ending) for ending in Ending),
+    *(partial(groups.end, ending=ending) for ending in GroupEnding),
     groups.confirm,
     groups.take_back,
 ]
@@ -39,12 +39,12 @@ def test_groups_end_once_in_every_life() -> None:
                 continue
             assert not before.final, f"{before} became {after}"
             if before.state is GroupState.ENDED:
-                assert before.ending is Ending.TRAINED
+                assert before.ending is GroupEnding.TRAINED
                 assert after.state is GroupState.LEASED or after.final
             if after not in reached:
                 reached.add(after)
                 new.append(after)
-    assert {status.ending for status in reached if status.final} == set(Ending)
+    assert {status.ending for status in reached if status.final} == set(GroupEnding)
     assert all((status.ending is not None) == (status.state is GroupState.ENDED) for status in reached)
 
 

@@ -277,7 +277,7 @@ def test_nothing_outlives_the_run_that_a_new_run_finds(state_dir: str, start: St
 
 
 def test_a_name_tells_its_owner_and_only_the_dead_are_touched(tmp_path: Path):
-    owner = owners.Owner.this_process("runs/2024 #1")
+    owner = owners.SandboxOwner.this_process("runs/2024 #1")
     assert not owner.dead(tmp_path)
     assert owners.owner_of(owner.name) == owner
     assert owners.owner_of(f"{owner.name}.17") == owner

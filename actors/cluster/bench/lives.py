@@ -19,7 +19,7 @@ from actors.cluster.bench.reference import Reference, Round, middle
 from actors.cluster.config import models
 from actors.desktop.config import PoolConfig, SandboxConfig
 from actors.desktop.player import Play, Player, demonstrated
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.tasks import registry as tasks
@@ -103,7 +103,7 @@ async def episodes(
     rounds = [await reference.round()]
     made = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), f"bench-{os.getpid()}")
     began = _cpu_s()
-    pool = Pool(made, DesktopSpec(), PoolConfig(warm_pool=0))
+    pool = DesktopPool(made, DesktopSpec(), PoolConfig(warm_pool=0))
     try:
         for number in range(count if named else 0):
             task = f"{named[number % len(named)]}/held-out/{number}"

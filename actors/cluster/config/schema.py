@@ -10,10 +10,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SshConfig
+from actors.desktop.config import (
+    DesktopsConfig,
+    PoolConfig,
+    PromptConfig,
+    SandboxConfig,
+    Screenshots,
+    SeatConfig,
+    SshConfig,
+)
 from actors.desktop.demonstrators.config import EndpointMember, OracleMember
 from actors.desktop.providers.sandbox.shares import Room, fitted
-from actors.desktop.seat_config import PromptConfig, Screenshots, SeatConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
 from actors.replay.config import ReplayConfig, TasksConfig

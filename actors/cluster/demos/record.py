@@ -18,7 +18,7 @@ from actors.cluster.runs import execute, experiment, resume, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.requests import Request
 from actors.cluster.runs.run_folder import RECORD
-from actors.desktop.seat_config import PromptConfig
+from actors.desktop.config import PromptConfig
 from actors.entropulse.config import EvaluationConfig
 from actors.replay.config import TaskRange, TasksConfig
 from apis.actions.spaces import routes_in

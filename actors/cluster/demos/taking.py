@@ -17,7 +17,7 @@ from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig
 from actors.cluster.runs import recordings, run, run_folder
 from actors.cluster.runs.requests import Request
-from actors.desktop.seat_config import PromptConfig
+from actors.desktop.config import PromptConfig
 from actors.replay.actor import LEDGER, SEGMENTS
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.demos.demo_files import Header

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster.runs import ledgers
-from actors.desktop.seat_config import WHOLE_ONE_IN
+from actors.desktop.config import WHOLE_ONE_IN
 from actors.replay.database import queries
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef

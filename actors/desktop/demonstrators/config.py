@@ -1,6 +1,7 @@
-"""Who may demonstrate: what the deploy file says of demonstrators, and who takes each step of a shared attempt.
+"""The demonstrators of a deploy file, and the draw of which takes each step of a shared attempt.
 
-Invariant: data and pure choices. A key is named by its environment variable, it never stands in a file or a log.
+Invariant: this module holds data and pure choices. A key is named by its environment variable and never stands in a
+file or a log.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def refuse_bad_pool(pool: Sequence[Member]) -> None:
 
 
 def who(names: Sequence[str], seed: int, step: int) -> str:
-    """Who of `names` takes step `step` of an attempt in which everybody may: drawn anew for each step."""
+    """Which of `names` takes step `step` of an attempt that all share: drawn anew for each step."""
     return random.Random(f"{seed} {step}").choice(sorted(names))  # noqa: S311 - repeatable, nothing secret
 
 

@@ -1,7 +1,8 @@
 """Asks a model behind a server that speaks the OpenAI chat completions protocol.
 
-Invariant: every try has a deadline and every answer a size limit; no more requests are open than the member allows;
-the key goes into one header and nowhere else. What can't be had is `EndpointDown`, with a cause and without the key.
+Invariant: every try has a deadline and every answer a size limit. No more requests are open than the member allows. The
+key goes into one header and nowhere else. A request that fails for good raises `EndpointDown` with its cause and
+without the key.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CUT = {
     "max_tokens": "it was cut at {} tokens",
     "model_length": "it was cut at the model's own length",
     "content_filter": "the endpoint withheld the rest",
-}  # by finish_reason, what an answer that is not whole is told of
+}  # by finish_reason, why an answer is not whole
 
 
 class EndpointDown(Exception):  # noqa: N818 - becomes a fault of the infrastructure where the episode is known
@@ -137,8 +138,8 @@ class Endpoint:
         if reply.status in AGAIN:
             raise _AgainError(f"status {reply.status}", _retry_after_s(reply.headers))
         if reply.status != 200:
-            told = reply.body.decode("utf-8", "replace")  # some servers tell the key that they refuse
-            said = ascii((told.replace(self._key, "***") if self._key else told)[:MAX_SAID])
+            text = reply.body.decode("utf-8", "replace")  # some servers repeat the key that they refuse
+            said = ascii((text.replace(self._key, "***") if self._key else text)[:MAX_SAID])
             raise EndpointDown(f"{member.name}: status {reply.status}: {said}")
         return _completed(reply.body, member)
 
@@ -157,6 +158,6 @@ def _completed(raw: bytes, member: EndpointMember) -> Completed:
         raise _AgainError("no choice in the completion")
     choice = found.choices[0]
     content = choice.message.content or ""
-    if not isinstance(content, str):  # in parts, of which those that think are of another type
+    if not isinstance(content, str):  # in parts; a part that thinks has another type
         content = "".join(part.text for part in content if part.type in ("text", "output_text"))
     return Completed(content, CUT.get(choice.finish_reason or "", "").format(member.max_tokens))

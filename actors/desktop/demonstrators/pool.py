@@ -1,7 +1,7 @@
-"""The pool of demonstrators as answerers of episodes: one member, or each step by a random one.
+"""The demonstrators that answer episodes: one member for a whole attempt, or a member drawn for each step.
 
-Invariant: every answer names the member that gave it and stands in the run's own form; a member that can't be reached
-breaks the attempt as a fault of the infrastructure and is never held against the task.
+Invariant: every answer names the member that gave it and stands in the run's own format. A member that can't be reached
+breaks the attempt as a fault of the infrastructure, never as a failure of the task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.demonstrators.config import EndpointMember, Member, OracleMember, hasty, refuse_bad_pool, who
 from actors.desktop.demonstrators.endpoint import Endpoint, EndpointDown, key_of
-from actors.desktop.demonstrators.rewrite import NOTHING, heard, retell
+from actors.desktop.demonstrators.rewrite import NOTHING, rewritten, understood
 from actors.errors import DesktopFault
 from actors.replay.messages import Reservation
 from apis.actions.grammar import RefusedAnswer
@@ -32,7 +32,7 @@ from apis.tasks import registry as tasks
 from apis.tasks.oracle import Oracle
 from policy.tokenizer import Tokenizer
 
-MIXED = "mixed"  # the ledger's word for an attempt in which everybody takes steps
+MIXED = "mixed"  # the ledger's word for an attempt in which every member takes steps
 DONE = "that is done"
 
 
@@ -57,7 +57,7 @@ class _Voice(Protocol):
         """The answer."""
 
 
-class Pool:
+class DemonstratorPool:
     """The members of a process. `close` when no episode is played any more."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Pool:
         return fitting(list(self._members.values()), task, self._space)
 
     def answers(self, work: Reservation, tokenizer: Tokenizer) -> PoolAnswers:
-        """An answerer for one attempt: `work.member`, or everybody where it says so."""
+        """An answerer for one attempt: `work.member`, or every member where it says so."""
         names = self.fit(work.task) if work.member == MIXED else [work.member]
         missing = [name for name in names if name not in self._members]
         if missing or not names:
@@ -193,9 +193,9 @@ class _EndpointVoice:
         except EndpointDown as error:
             raise DesktopFault("demonstrator_unavailable", str(error), "sampler") from error
         self._said[asked.step] = spoken(found.text).said.strip() or NOTHING
-        action = heard(found.text, observation, asked=self._member.format, cut=found.cut)
-        told = retell(found.text, observation, asked=self._member.format, wanted=self._form, cut=found.cut)
-        return Said(told, action.reason if isinstance(action, RefusedAnswer) else "")
+        action = understood(found.text, observation, asked=self._member.format, cut=found.cut)
+        answer = rewritten(found.text, observation, asked=self._member.format, wanted=self._form, cut=found.cut)
+        return Said(answer, action.reason if isinstance(action, RefusedAnswer) else "")
 
     def _remembered(self, history: list[Turn]) -> list[Turn]:
         """The steps so far: its own answers without their reasoning, others' as bare actions in its form."""

@@ -1,8 +1,8 @@
-"""What an outside model answered, in the words that the policy is to learn.
+"""Rewrites an outside model's answer in the words that the policy learns.
 
-Invariant: the answer is text from a stranger: it is cut, parsed like any policy's and written anew from the typed
-action, so nothing of it but a short escaped thought and literal arguments gets into a demonstration. What is no action
-stays none: it is escaped and the grammar refuses it where every answer is refused.
+Invariant: the answer is parsed like any policy's and written anew from the typed action. Only a short escaped thought
+and literal arguments get into a demonstration. An answer that is no action stays none: it is escaped, and the grammar
+refuses it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MAX_REFUSED = 400  # and of an answer that is no action
 NOTHING = "nothing was answered"
 
 
-def heard(text: str, observation: Observation, *, asked: str, cut: str = "") -> Action | RefusedAnswer:
+def understood(text: str, observation: Observation, *, asked: str, cut: str = "") -> Action | RefusedAnswer:
     """What `text`, an answer to a prompt of form `asked`, asks for; `cut` says why it is not whole, where it is not."""
     return parse(text, observation.app, element_names(observation), window_names(observation), asked, cut=cut)
 
 
-def retell(text: str, observation: Observation, *, asked: str, wanted: str, cut: str = "") -> str:
+def rewritten(text: str, observation: Observation, *, asked: str, wanted: str, cut: str = "") -> str:
     """`text`, an answer to a prompt of form `asked`, as an answer of form `wanted` ("compact" or "published")."""
-    action = heard(text, observation, asked=asked, cut=cut)
+    action = understood(text, observation, asked=asked, cut=cut)
     if isinstance(action, RefusedAnswer):
         return _refused(text, observation, wanted)
     thought = escaped(_thought(text), MAX_THOUGHT).replace("`", "'").strip() or "go on"

@@ -1,7 +1,8 @@
 """Looks at all of a HOME: kind, size, permissions and digest of every path. Runs in the process that reads files.
 
-Invariant: nothing is followed, nothing blocks, and names, paths, depth, bytes and time are bounded; where a bound ends
-it, the answer says so. Standard library only, and of itself alone, since it is also sent to other machines as text.
+Invariant: the census follows no link and blocks on nothing. Names, paths, depth, bytes and time are bounded. The answer
+says when a bound ended the look. The module needs the standard library only, because it is also sent to other machines
+as text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Parsing a hostile file in a child process of its own.
+"""Parses a hostile file in a child process of its own.
 
-Invariant: whatever the file does to the parser ends in an answer or in a refusal of that one file; a child that
-somebody else killed is no refusal but an error of this machine (ChildLostError).
+Invariant: whatever the file does to the parser, it ends in an answer or in a refusal of that file. A child that another
+program killed is an error of this machine (ChildLostError), no refusal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reading a guest's HOME from the host, without the guest's help and without trusting it.
+"""Reads a guest's HOME from the host. The guest does not help and is not trusted.
 
-Invariant: this process never opens a path that the guest controls; a worker with the guest's own rights does, bounded
-in size and time, and what it says is checked against what was ordered.
+Invariant: this process never opens a path that the guest controls. A worker with the guest's own rights opens it, with
+bounds of size and time. The worker's answer is checked against the order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORKER_S = 30.0
 READER_UID = 19_999  # who parses files that came from another machine: a user that owns nothing here
 
 
-class Refusal(StrEnum):
+class ReadRefusal(StrEnum):
     """Why a path was not read."""
 
     MISSING = "missing"
@@ -90,7 +90,7 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     text_document: TextDocument | None = None
     presentation: Presentation | None = None
     manifest: Manifest | None = None
-    refusal: Refusal | None = None
+    refusal: ReadRefusal | None = None
 
 
 class _Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +98,7 @@ class _Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: int | None = None
     as_: str = "bytes"
     names: list[str] | None = None
-    refusal: Refusal | None = None
+    refusal: ReadRefusal | None = None
 
 
 def parse(wanted: list[WantedFile], output: bytes) -> list[FileSeen]:
@@ -163,7 +163,7 @@ async def read_home(home: str, uid: int, wanted: list[WantedFile], limits: ReadL
 
 
 async def as_wanted(wanted: list[WantedFile], seen: list[FileSeen], limits: ReadLimits) -> list[FileSeen]:
-    """Files that were read elsewhere, with those that are wanted as documents parsed by a worker of this machine.
+    """Files that were read elsewhere. A worker of this machine parses the wanted documents.
 
     Raises DesktopFault.
     """

@@ -1,10 +1,9 @@
-"""The process that reads a guest's files: `outside.py` starts it, it drops its rights, reads, answers and ends.
+"""The process that reads a guest's files. `read_home.py` starts it. It drops its rights, reads, answers and ends.
 
-Invariant: only regular files below the given folder are read and no link is followed anywhere on the way; by the first
-look at the guest's files the process has the guest's user, no other right, and bounded memory and processor time. A
-file that is wanted as a workbook or another document is parsed in a child of its own, so what ends the child refuses
-that file alone. What all files together cost is bounded far below what ends this process, so that a guest's files never
-look like its fault.
+Invariant: the worker reads only regular files below the given folder and follows no link on the way. Before it looks at
+the guest's files it has the guest's user, no other right, and bounded memory and processor time. A document is parsed
+in a child of its own, so what ends the child refuses that file alone. The bound on all files together is far below what
+ends this process, so a guest's files never look like a fault of the worker.
 
 Standard library only, and parsers only where a document is wanted, so that it starts in milliseconds. Input: one JSON
 line, and the bytes of files that were read elsewhere. Output: one JSON line of results, then the files' bytes, or
@@ -20,7 +19,7 @@ import stat
 import sys
 
 from actors.desktop.files import census
-from actors.desktop.providers.refused import RefusedError
+from actors.desktop.files.refused import RefusedError
 
 TYPE_CHECKING = False  # as in `typing`, which takes longer to load than most files take to be read
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def _cpu_s() -> float:
 
 
 def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list[dict[str, Any]], list[bytes]]:
-    """One result per thing that is wanted, and the bytes of those that were read.
+    """One result per wanted path, and the bytes of the files that were read.
 
     `home` is an open folder; an entry with a "size" is not looked for there but is the next bytes of `given`. What is
     wanted once "cpu_s" of processor time are used is refused unread.

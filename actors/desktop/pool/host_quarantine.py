@@ -1,9 +1,9 @@
 """The quarantine of a pool's host and image. Pure.
 
-Invariant: it begins after so many faults in a row and ends only with a desktop that boots and answers. An episode with
-an outcome has to follow before the streak is forgotten, so the next fault quarantines again.
+Invariant: the quarantine begins after so many faults in a row and ends only with a desktop that boots and answers. The
+streak is forgotten only after an episode with an outcome, so the next fault quarantines again.
 
-Transitions that are missing on purpose, beside those of `runtime.quarantine`:
+Transitions that are missing on purpose, beside the missing ones of `runtime.quarantine`:
 - quarantined -> free by an episode that ends well: it began before and tells nothing of new desktops.
 - free -> free with a shorter streak by a boot: a host may boot desktops and then lose each of them.
 """

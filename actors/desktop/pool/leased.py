@@ -1,8 +1,8 @@
 """A leased desktop as an episode sees it: calls, and files once it is frozen.
 
-Invariant: what ends a desktop is judged here, from what the host saw, into the policy's doing (AgentBrokeDesktop) or
-a fault of the infrastructure (DesktopFault); nothing else comes out of a call but the agent's own refusals. Every use
-is checked against the lease first, and a desktop that was taken back meanwhile is nobody's doing (LeaseLost).
+Invariant: this module judges the end of a desktop from what the host saw. It raises AgentBrokeDesktop for the policy's
+doing and DesktopFault for a fault of the infrastructure. The only other errors of a call are the agent's own refusals.
+Every use checks the lease first. A desktop that was taken back meanwhile is a fault of its own kind (LeaseLost).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from actors.desktop.faults import BrokenBy, FaultCause, LinkState, judge
-from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal
-from actors.desktop.link import LinkDown, seen_of
-from actors.desktop.pool.pool import BootedDesktop
+from actors.desktop.faults import BrokenBy, FaultCause, LinkState, error_for
+from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
+from actors.desktop.link import LinkDown, evidence_of
+from actors.desktop.pool.desktops import BootedDesktop
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import FileView, WantedFile
@@ -36,8 +36,8 @@ class Frozen(msgspec.Struct, frozen=True):
     manifest: Manifest
 
 
-class Body:
-    """One desktop, from lease to retirement. Raises ProtocolError for a desktop that nobody leased."""
+class LeasedDesktop:
+    """One desktop, from lease to retirement. Raises ProtocolError for a desktop without a lease."""
 
     def __init__(self, booted: BootedDesktop) -> None:
         if booted.lease is None:
@@ -74,7 +74,7 @@ class Body:
         except LinkDown as down:
             self._lives.may_call(self._lease, time.monotonic())  # taken back and killed under the call
             health = await self._provider.probe(self._desktop)
-            raise judge(seen_of(health, down, acted=self.acted, ready=True)) from down
+            raise error_for(evidence_of(health, down, acted=self.acted, ready=True)) from down
         finally:
             if self.acted:
                 self._left_s -= time.monotonic() - began
@@ -120,14 +120,14 @@ class Body:
         try:
             await self._provider.freeze(self._desktop)
         except DesktopFault as error:
-            self._lives.may_read(self._lease, time.monotonic())  # taken back and killed meanwhile: nobody's doing
+            self._lives.may_read(self._lease, time.monotonic())  # taken back and killed meanwhile: LeaseLost
             health = await self._provider.probe(self._desktop)
             if health.alive and self.acted and error.cause == FaultCause.STILL_RUNNING:
                 raise AgentBrokeDesktop(BrokenBy.STILL_RUNNING, error.detail) from error
             if health.alive:
                 raise
             down = LinkDown(LinkState.LOST, error.detail)
-            raise judge(seen_of(health, down, acted=self.acted, ready=True)) from error
+            raise error_for(evidence_of(health, down, acted=self.acted, ready=True)) from error
 
 
 def _manifest_of(seen: FileSeen) -> Manifest:
@@ -146,6 +146,6 @@ def view_of(file: FileSeen, home: str) -> FileView:
         return FileView(kind="file", data=file.data, home=home)
     if file.names is not None:
         return FileView(kind="folder", names=tuple(file.names))
-    if file.refusal is Refusal.MISSING:
+    if file.refusal is ReadRefusal.MISSING:
         return FileView(kind="missing")
     return FileView(kind="refused", reason=str(file.refusal))

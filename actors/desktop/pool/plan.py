@@ -1,8 +1,8 @@
 """How many desktops to boot, and when.
 
-Invariant: at most `PoolConfig.boots` boots are under way, and desktops that are ready or being booted never outnumber
-the spares wanted plus those who wait, plus one while a probe is wanted. After a failed boot nothing is started before
-its back-off has passed, however many wait; only a boot that succeeded resets the back-off.
+Invariant: at most `PoolConfig.boots` boots are under way. Ready and booting desktops never outnumber the wanted spares
+plus the waiting callers, plus one while a probe is wanted. After a failed boot nothing starts before its back-off has
+passed. Only a successful boot resets the back-off.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where VS Code lies on this machine, if `make vscode` has put it here.
 
-Invariant: an editor that the desktops' users could not read is as good as none.
+Invariant: an editor that the desktops' users can't read counts as missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The HOME that a desktop starts with.
 
-Invariant: settings come from the data file of the program alone, so two desktops begin alike on any machine; a
-LibreOffice profile, where one was made here, saves that program its first start and says nothing else.
+Invariant: settings come from the program's data file alone, so two desktops begin alike on any machine. A LibreOffice
+profile that set-up made here only saves that program its first start.
 """
 
 from __future__ import annotations

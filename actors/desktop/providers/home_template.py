@@ -1,9 +1,9 @@
 """Make a HOME template: `python -m actors.desktop.providers.home_template [OUT]`; by default in the user's cache
 folder.
 
-The settings of home.yaml, and where LibreOffice is installed a finished user profile beside them: it is started once in
-a real desktop, as a user would, and what it wrote is kept. With it Calc opens in a quarter of the time and without
-first-run windows. Takes some seconds; OUT must not exist (the default is replaced).
+The template has the settings of home.yaml. Where LibreOffice is installed, it also has a finished user profile.
+LibreOffice is started once in a real desktop, and what it wrote is kept. With the profile Calc opens in a quarter of
+the time and without first-run windows. Takes some seconds. OUT must not exist (the default is replaced).
 """
 
 from __future__ import annotations

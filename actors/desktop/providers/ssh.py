@@ -1,10 +1,10 @@
 """Desktops as sessions on machines that are reached by SSH and have the guest packages.
 
-Invariant: a session lives exactly as long as the channel that started it: when this process ends, however it ends, the
-machine's SSH server closes that channel, and the session kills what it started and removes its folder by itself.
+Invariant: a session lives exactly as long as the channel that started it. When this process ends, however it ends, the
+machine's SSH server closes that channel. The session then kills what it started and removes its folder by itself.
 
-Weaker than a sandbox: all sessions of a machine share its user, and what the verifier reads comes over SSH from that
-same machine. Give it a machine (or a virtual one) that holds nothing else.
+This is weaker than a sandbox. All sessions of a machine share its user, and the verifier reads over SSH from that same
+machine. Give it a machine (or a virtual machine) that holds nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
-from actors.desktop.provider import Desktop, DesktopSpec, Endpoint, Health, Provider
+from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, Provider, SshAddress
 from actors.desktop.providers import ssh_files
 from actors.errors import DesktopFault
 from apis.guest.session.members import NOT_STOPPED
@@ -37,8 +37,8 @@ UPLOAD_S = 30.0
 ANSWER_S = 30.0
 END_S = 30.0  # for a session to end by itself
 FREEZE_S = 15.0  # longer than a keeper takes to say that it could not, and within the time that verifying has
-RESTS_S = 60.0  # a machine on which a boot failed is passed over for so long while another has a free seat
-SEAT_S = 20.0  # for a desktop that is being given back, within the time that the pool lets a boot take
+PASSED_OVER_S = 60.0  # a machine on which a boot failed is passed over for so long while another has room
+ROOM_S = 20.0  # for a desktop that is being given back, within the time that the pool lets a boot take
 SESSIONS_EACH = 8  # on one connection
 READ_S = 30.0
 
@@ -142,7 +142,7 @@ class _Session(msgspec.Struct):
     folder: str
     token: str
     keeper: asyncssh.SSHClientProcess[str]
-    given_back: bool = False  # its seat
+    given_back: bool = False  # its place on the machine
 
     @property
     def held(self) -> bool:
@@ -200,7 +200,7 @@ class _Session(msgspec.Struct):
             raise fault(FaultCause.BOOT_FAILED, f"{self.folder}: not removed: {str(done.stderr)[-200:]}")
 
 
-class HostsProvider(Provider):
+class SshProvider(Provider):
     """Spreads desktops over the configured machines, the least used first, those where a boot has just failed last."""
 
     def __init__(self, config: SshConfig) -> None:
@@ -213,16 +213,16 @@ class HostsProvider(Provider):
     async def boot(self, spec: DesktopSpec) -> Desktop:
         """See `Provider.boot`: uploads the agent and HOME, and starts a session of the machine's ordinary user.
 
-        Waits up to `SEAT_S` while all seats of all machines are taken: one is about to be given back.
+        Waits up to `ROOM_S` while no machine has room for another desktop: a desktop is about to be given back.
         """
         try:
-            async with asyncio.timeout(SEAT_S):
+            async with asyncio.timeout(ROOM_S):
                 await self._free.acquire()
         except TimeoutError:
-            raise fault(FaultCause.NO_SPARE, "all seats of all machines are taken") from None
+            raise fault(FaultCause.NO_SPARE, "no machine has room for another desktop") from None
         now = asyncio.get_running_loop().time()
         free = (one for one in self._machines if one.used < one.config.desktops)
-        machine = min(free, key=lambda one: (now < one.failed + RESTS_S, one.used))
+        machine = min(free, key=lambda one: (now < one.failed + PASSED_OVER_S, one.used))
         machine.used += 1
         token = os.urandom(8).hex()
         folder = f"{machine.config.folder}/computerrl-{token}"
@@ -237,8 +237,8 @@ class HostsProvider(Provider):
         self._sessions[name] = session
         return Desktop(
             name=name,
-            provider="hosts",
-            endpoint=Endpoint(host=machine.config.host, port=machine.config.port),
+            provider="ssh",
+            address=SshAddress(host=machine.config.host, port=machine.config.port),
             username=machine.config.user,
             host_key=machine.host_key.export_public_key(),
             client_key=machine.client_key.export_private_key(),
@@ -248,7 +248,7 @@ class HostsProvider(Provider):
         )
 
     async def _start(self, machine: _Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
-        # The mark is for who has to end a keeper that was stopped.
+        # The mark finds the processes of a keeper that was stopped.
         command = [
             "env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "session",
             "--run", f"{folder}/run", "--home", f"{folder}/home",
@@ -282,7 +282,7 @@ class HostsProvider(Provider):
         except BaseException as error:
             if begun:  # no session came up that would remove it
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(CONNECT_S):  # shielded: whoever boots may have gone
+                    async with asyncio.timeout(CONNECT_S):  # shielded: the caller may have gone
                         await asyncio.shield(machine.remove(folder))
             if isinstance(error, TimeoutError):
                 detail = f"{machine.config.host}: upload took over {UPLOAD_S:g} s"
@@ -297,13 +297,13 @@ class HostsProvider(Provider):
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running")
         return session
 
-    async def probe(self, desktop: Desktop) -> Health:
+    async def probe(self, desktop: Desktop) -> DesktopHealth:
         """See `Provider.probe`: the session's channel tells whether it lives, a command whether the machine does."""
         session = self._sessions.get(desktop.name)
         if session is None:
-            return Health(alive=False)
+            return DesktopHealth(alive=False)
         reachable = await session.machine.run_checked()
-        return Health(alive=reachable and session.held, reachable=reachable)
+        return DesktopHealth(alive=reachable and session.held, reachable=reachable)
 
     def _give_back(self, machine: _Machine) -> None:
         machine.used -= 1

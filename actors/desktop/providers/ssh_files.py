@@ -1,6 +1,6 @@
-"""Files of a machine that is reached by SSH: the upload of a session, and reading its HOME.
+"""Files of an SSH machine: the upload of a session, and reading its HOME.
 
-Invariant: of HOME only regular files are read, within the limits, and no link is followed on the way; the session's
+Invariant: only regular files of HOME are read, within the limits, and no link is followed on the way. The session's
 processes must have been stopped before, because a path is looked at and then opened.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files import census
-from actors.desktop.files.read_home import CensusLimits, FileSeen, ReadLimits, Refusal
+from actors.desktop.files.read_home import CensusLimits, FileSeen, ReadLimits, ReadRefusal
 from actors.desktop.providers import home
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import WantedFile
@@ -42,7 +42,7 @@ _MISSING = (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath)
 
 
 class _Refused(Exception):  # noqa: N818 - an answer, not a defect
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: ReadRefusal) -> None:
         super().__init__(refusal)
         self.refusal = refusal
 
@@ -120,9 +120,9 @@ async def _files(
             except _Refused as refused:
                 one = FileSeen(path=path, refusal=refused.refusal)
             except _MISSING:
-                one = FileSeen(path=path, refusal=Refusal.MISSING)
+                one = FileSeen(path=path, refusal=ReadRefusal.MISSING)
             except asyncssh.SFTPPermissionDenied:
-                one = FileSeen(path=path, refusal=Refusal.FORBIDDEN)
+                one = FileSeen(path=path, refusal=ReadRefusal.FORBIDDEN)
             left -= len(one.data or b"")
             seen.append(one)
     return seen
@@ -131,26 +131,26 @@ async def _files(
 async def _read_one(sftp: asyncssh.SFTPClient, folder: str, path: str, most: int, listing: int) -> FileSeen:
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path:
-        raise _Refused(Refusal.BAD_PATH)
+        raise _Refused(ReadRefusal.BAD_PATH)
     at, kind, size = folder, stat.S_IFDIR, 0
     for part in pure.parts:
         if not stat.S_ISDIR(kind):
-            raise _Refused(Refusal.MISSING)
+            raise _Refused(ReadRefusal.MISSING)
         at = f"{at}/{part}"
         found = await sftp.lstat(at)
         kind, size = found.permissions or 0, found.size or 0
         if stat.S_ISLNK(kind):
-            raise _Refused(Refusal.LINK)
+            raise _Refused(ReadRefusal.LINK)
     if stat.S_ISDIR(kind):
         return FileSeen(path=path, names=await _names(sftp, at, listing))
     if not stat.S_ISREG(kind):
-        raise _Refused(Refusal.NOT_REGULAR)
+        raise _Refused(ReadRefusal.NOT_REGULAR)
     if size > most:
-        raise _Refused(Refusal.TOO_BIG)
+        raise _Refused(ReadRefusal.TOO_BIG)
     async with asyncio.timeout(READ_S), sftp.open(at, "rb") as file:
         data = bytes(await file.read(most + 1))  # type: ignore[arg-type]
     if len(data) > most:
-        raise _Refused(Refusal.TOO_BIG)
+        raise _Refused(ReadRefusal.TOO_BIG)
     return FileSeen(path=path, data=data)
 
 
@@ -161,6 +161,6 @@ async def _names(sftp: asyncssh.SFTPClient, folder: str, most: int) -> list[str]
         if name in (".", ".."):
             continue
         if len(names) >= most:
-            raise _Refused(Refusal.TOO_BIG)
+            raise _Refused(ReadRefusal.TOO_BIG)
         names.append(name + "/" if stat.S_ISDIR(entry.attrs.permissions or 0) else name)
     return sorted(names)

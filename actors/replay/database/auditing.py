@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from actors.replay.messages import StepRef
-from actors.replay.rules.groups import Ending
+from actors.replay.rules.groups import GroupEnding
 from actors.replay.rules.staleness import Lineages
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef, Version
@@ -65,7 +65,7 @@ def _number(ledger: sqlite3.Connection, sql: str) -> int:
 
 def _groups(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
     def wrong() -> Iterator[str]:
-        endings = ", ".join(f"'{ending}'" for ending in Ending)
+        endings = ", ".join(f"'{ending}'" for ending in GroupEnding)
         for row in ledger.execute(
             "SELECT g.*, l.state AS lease_state, l.final AS lease_final FROM groups g LEFT JOIN leases l "  # noqa: S608
             f"ON l.id = g.lease WHERE (g.state = 'ended') != (g.ending IS NOT NULL) OR g.ending NOT IN ({endings}) "

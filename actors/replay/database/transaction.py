@@ -16,7 +16,7 @@ from actors.replay import events
 from actors.replay.config import LedgerSettings
 from actors.replay.messages import Phase, PhaseRef
 from actors.replay.rules import groups
-from actors.replay.rules.groups import Ending, GroupState, GroupStatus, Slot, SlotState
+from actors.replay.rules.groups import GroupEnding, GroupState, GroupStatus, Slot, SlotState
 from actors.replay.rules.staleness import Lineages
 from actors.replay.rules.strata import strata
 from actors.replay.values import Sampling
@@ -246,13 +246,13 @@ class Book:
         """To `ready` or `leased`. Raises LedgerError for a move that the group's life does not have."""
         self._write_group(row["id"], groups.move(_status(row), to), lease)
 
-    def end_group(self, row: Row, ending: Ending) -> None:
+    def end_group(self, row: Row, ending: GroupEnding) -> None:
         """End a group, `trained` provisionally. Raises LedgerError unless it may end so."""
         status = groups.end(_status(row), ending)
-        self._write_group(row["id"], status, row["lease"] if ending is Ending.TRAINED else None)
+        self._write_group(row["id"], status, row["lease"] if ending is GroupEnding.TRAINED else None)
         self.execute("DELETE FROM slots WHERE group_id = ? AND state = 'free'", row["id"])
         self.count(f"ending:{ending}")
-        if ending is Ending.ZERO_VARIANCE:
+        if ending is GroupEnding.ZERO_VARIANCE:
             self.count("wasted")
         if status.final:
             self._log_ending(row, ending)
@@ -260,12 +260,12 @@ class Book:
     def confirm_group(self, row: Row) -> None:
         """A checkpoint covers the group's step."""
         self._write_group(row["id"], groups.confirm(_status(row)), row["lease"])
-        self._log_ending(row, Ending.TRAINED)
+        self._log_ending(row, GroupEnding.TRAINED)
 
     def take_back_group(self, row: Row) -> Row:
         """The group's step is lost: leased again. Returns the row as it now is."""
         self._write_group(row["id"], groups.take_back(_status(row)), row["lease"])
-        self.count(f"ending:{Ending.TRAINED}", -1)
+        self.count(f"ending:{GroupEnding.TRAINED}", -1)
         return self.group(row["id"])
 
     def group(self, group: int) -> Row:
@@ -287,13 +287,13 @@ class Book:
             status.state, status.ending, status.final, lease, ended_step, group,
         )  # fmt: skip
 
-    def _log_ending(self, row: Row, ending: Ending) -> None:
+    def _log_ending(self, row: Row, ending: GroupEnding) -> None:
         self.emit(events.GROUP_ENDED, group=str(row["id"]), task=row["task"], ending=ending)
 
 
 def _status(row: Row) -> GroupStatus:
     return GroupStatus(
         state=GroupState(row["state"]),
-        ending=Ending(row["ending"]) if row["ending"] else None,
+        ending=GroupEnding(row["ending"]) if row["ending"] else None,
         final=bool(row["final"]),
     )

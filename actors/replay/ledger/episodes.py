@@ -17,8 +17,8 @@ from actors.replay.database.transaction import Book, Row, Stay
 from actors.replay.ledger import curriculum, demo_tasks, eval_rounds, phases, step_evidence, task_quarantine
 from actors.replay.ledger.retention import keep_success, note_failure, store_steps
 from actors.replay.messages import (
+    DEFERRED,
     DISK,
-    PUT_OFF,
     Commit,
     Fault,
     Lane,
@@ -30,7 +30,7 @@ from actors.replay.messages import (
     StepRef,
 )
 from actors.replay.rules import admission, groups, strata
-from actors.replay.rules.groups import Ending, GroupState, SlotState
+from actors.replay.rules.groups import GroupEnding, GroupState, SlotState
 from runtime.messaging.message import Done, Version
 from runtime.seeds import stable_seed
 
@@ -283,7 +283,7 @@ def _fill_slot(book: Book, row: Row, steps: list[StepRef]) -> None:
     book.write_slot(group["id"], row["slot"], groups.commit(slot))
     versions = _versions(steps)
     if book.lineages().oldest_staleness(max([book.trained, *versions]), versions) is None:
-        book.end_group(group, Ending.ORPHANED)
+        book.end_group(group, GroupEnding.ORPHANED)
         return
     if versions:
         known = [Version.parse(text) for text in (group["oldest"], group["newest"]) if text]
@@ -298,7 +298,7 @@ def _settle(book: Book, group_id: int) -> None:
     """End or complete an open group whose slots have changed."""
     group, slots = book.group(group_id), book.slots(group_id).values()
     if groups.is_lost(slots, book.rules.min_group_size):
-        book.end_group(group, Ending.LOST)
+        book.end_group(group, GroupEnding.LOST)
     elif groups.is_complete(slots):
         # A trajectory's reward is its verifier's verdict; a step's also needs the step to be well formed.
         reward = "e.success" if book.settings.advantage == "trajectory" else "e.success AND s.well_formed"
@@ -307,7 +307,7 @@ def _settle(book: Book, group_id: int) -> None:
             group_id,
         )
         if groups.zero_variance(bool(row[0]) for row in rewards):
-            book.end_group(group, Ending.ZERO_VARIANCE)
+            book.end_group(group, GroupEnding.ZERO_VARIANCE)
         else:
             book.move_group(group, GroupState.READY)
             counts = book.row("SELECT COUNT(*), SUM(success) FROM episodes WHERE group_id = ?", group_id)
@@ -350,10 +350,10 @@ def release_all(book: Book) -> int:
 
 def _release(book: Book, row: Row, fault: Fault, *, counts: bool) -> None:
     book.execute("UPDATE reservations SET state = 'released' WHERE token = ?", row["token"])
-    if row["lane"] == Lane.EVAL and fault.cause == PUT_OFF:
+    if row["lane"] == Lane.EVAL and fault.cause == DEFERRED:
         eval_rounds.faulted(book, row, counts=False)
         book.emit(
-            events.EPISODE_PUT_OFF, trace=_reservation(row).trace, token=row["token"], seat=row["seat"],
+            events.EPISODE_DEFERRED, trace=_reservation(row).trace, token=row["token"], seat=row["seat"],
             task=row["task"], detail=fault.detail,
         )  # fmt: skip
         task_quarantine.broken(book, row, fault)

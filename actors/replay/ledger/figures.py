@@ -11,7 +11,7 @@ from actors.replay.database.transaction import Book
 from actors.replay.ledger import demo_tasks, eval_rounds, step_evidence, task_quarantine
 from actors.replay.ledger.sft_batches import count_successes
 from actors.replay.messages import Figures, Lane
-from actors.replay.rules.groups import Ending, GroupState
+from actors.replay.rules.groups import GroupEnding, GroupState
 from runtime.errors import StoreError
 
 
@@ -46,7 +46,7 @@ def figures(book: Book, revision: int) -> Figures:
         groups_open=live[GroupState.OPEN],
         groups_ready=live[GroupState.READY],
         groups_leased=live[GroupState.LEASED],
-        endings={ending: counters.get(f"ending:{ending}", 0) for ending in Ending},
+        endings={ending: counters.get(f"ending:{ending}", 0) for ending in GroupEnding},
         groups_opened=counters.get("opened", 0),
         groups_wasted=counters.get("wasted", 0),
         successes_kept=count_successes(book),

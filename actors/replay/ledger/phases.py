@@ -14,7 +14,7 @@ from actors.replay.database.transaction import Book, Stay
 from actors.replay.ledger import demo_tasks
 from actors.replay.ledger import step_evidence as pace
 from actors.replay.messages import Phase, PhaseRef, Serving, SetPhase
-from actors.replay.rules.groups import Ending, GroupState
+from actors.replay.rules.groups import GroupEnding, GroupState
 from runtime.messaging.message import Done
 
 
@@ -62,7 +62,7 @@ def rewind(book: Book) -> None:
 
 def _close(book: Book) -> None:
     for row in book.groups_in(GroupState.OPEN, GroupState.READY):
-        book.end_group(row, Ending.PHASE_CLOSED)
+        book.end_group(row, GroupEnding.PHASE_CLOSED)
 
 
 def _enter(

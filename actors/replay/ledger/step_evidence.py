@@ -14,7 +14,7 @@ from actors.replay import events
 from actors.replay.database.transaction import Book, Stay
 from actors.replay.ledger import curriculum
 from actors.replay.messages import Batch, Lane, Phase, StepEvidence
-from actors.replay.rules.groups import Ending
+from actors.replay.rules.groups import GroupEnding
 from actors.replay.statistics.diversity import diversity
 from runtime.logs.events import fields_of
 from runtime.messaging.message import Version
@@ -56,7 +56,7 @@ def step_made(book: Book, stay: Stay, batch: Batch, version: Version, played: cu
     outcomes = [trajectory.success for group in batch.groups for trajectory in group.trajectories]
     varied = diversity(groups)
     solved = book.number("SELECT COUNT(*) FROM solved")
-    wasted_total = {str(end): book.counter(f"ending:{end}") for end in Ending if end is not Ending.TRAINED}
+    wasted_total = {str(end): book.counter(f"ending:{end}") for end in GroupEnding if end is not GroupEnding.TRAINED}
     before = book.row(
         "SELECT e.wasted FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
         "ORDER BY e.lease DESC LIMIT 1"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from actors.replay import events
 from actors.replay.database.transaction import Book, Row
 from actors.replay.messages import Fault
-from actors.replay.rules.groups import Ending, GroupState
+from actors.replay.rules.groups import GroupEnding, GroupState
 from actors.replay.rules.reservoir import nth_of_epochs
 from runtime.quarantine import Quarantine, QuarantinePolicy, QuarantineState
 
@@ -82,7 +82,7 @@ def broken(book: Book, reservation: Row, fault: Fault) -> None:
     )  # fmt: skip
     for row in book.groups_in(GroupState.OPEN):
         if row["task"] == task:
-            book.end_group(row, Ending.LOST)
+            book.end_group(row, GroupEnding.LOST)
 
 
 def _write(book: Book, task: str, before: Quarantine, after: Quarantine) -> None:

@@ -30,7 +30,7 @@ from actors.replay.messages import (
     Trained,
     TrajectoryRef,
 )
-from actors.replay.rules.groups import Ending, GroupState
+from actors.replay.rules.groups import GroupEnding, GroupState
 from actors.replay.rules.staleness import Lineages, too_stale
 from runtime.messaging.message import Done, Version
 
@@ -72,9 +72,9 @@ def _take_groups(book: Book, stay: Stay, msg: Take, done: int) -> Batch | None:
     for row in book.groups_in(GroupState.READY):
         behind = _staleness(lineages, msg.trained, row)
         if behind is None:
-            book.end_group(row, Ending.ORPHANED)
+            book.end_group(row, GroupEnding.ORPHANED)
         elif too_stale(behind, rules.max_staleness):
-            book.end_group(row, Ending.STALE)
+            book.end_group(row, GroupEnding.STALE)
         else:
             fresh.append(row)
     if len(fresh) < rules.groups_per_step:
@@ -185,7 +185,7 @@ def trained(book: Book, msg: Trained) -> Done:
     book.set_meta("trained", str(msg.version))
     for group in book.rows("SELECT * FROM groups WHERE lease = ?", msg.lease):
         if group["state"] == GroupState.LEASED:
-            book.end_group(group, Ending.TRAINED)
+            book.end_group(group, GroupEnding.TRAINED)
     for behind in batch.staleness:
         book.count(f"staleness:{behind}")
     book.execute("UPDATE counters SET value = 0 WHERE name = 'wasted'")
@@ -230,7 +230,7 @@ def _confirm_up_to(book: Book, lineages: Lineages, version: Version) -> None:
         if not lineages.abandoned(version, Version.parse(lease["made"])):
             book.execute("UPDATE leases SET final = 1 WHERE id = ?", lease["id"])
             for group in book.rows("SELECT * FROM groups WHERE lease = ?", lease["id"]):
-                if group["ending"] == Ending.TRAINED and not group["final"]:
+                if group["ending"] == GroupEnding.TRAINED and not group["final"]:
                     book.confirm_group(group)
 
 
@@ -269,7 +269,7 @@ def resumed(book: Book, msg: LearnerResumed) -> Done:
     orphaned = 0
     for row in book.groups_in(GroupState.OPEN, GroupState.READY):
         if row["newest"] and lineages.abandoned(msg.version, Version.parse(row["newest"])):
-            book.end_group(row, Ending.ORPHANED)
+            book.end_group(row, GroupEnding.ORPHANED)
             orphaned += 1
     eval_rounds.abandon_rounds(book)
     book.emit(
@@ -306,7 +306,7 @@ def _undo(book: Book, lease: Row) -> int:
         book.count(f"staleness:{behind}", -count)
     returned = 0
     for group in book.rows("SELECT * FROM groups WHERE lease = ?", lease["id"]):
-        if group["ending"] == Ending.TRAINED and not group["final"]:
+        if group["ending"] == GroupEnding.TRAINED and not group["final"]:
             returned += _return_group(book, book.take_back_group(group))
     return returned
 
@@ -315,9 +315,9 @@ def _return_group(book: Book, group: Row) -> int:
     """A leased group nobody trains on: ready again if its phase and its weights still stand."""
     newest = Version.parse(group["newest"]) if group["newest"] else None
     if group["stay"] != book.stay().idx:
-        book.end_group(group, Ending.PHASE_CLOSED)
+        book.end_group(group, GroupEnding.PHASE_CLOSED)
     elif newest is not None and book.lineages().abandoned(max(book.trained, newest), newest):
-        book.end_group(group, Ending.ORPHANED)
+        book.end_group(group, GroupEnding.ORPHANED)
     else:
         book.move_group(group, GroupState.READY)
         return 1

@@ -15,7 +15,7 @@ from actors.replay.ledger import training
 from actors.replay.ledger.retention import load_steps
 from actors.replay.ledger.sft_batches import UNREADABLE
 from actors.replay.messages import Batch, StepRef, Unreadable
-from actors.replay.rules.groups import Ending
+from actors.replay.rules.groups import GroupEnding
 from runtime.messaging.message import BlobRef, Done
 
 STATE = "unreadable"  # of the lease
@@ -36,7 +36,7 @@ def report(book: Book, msg: Unreadable) -> Done:
     lost = 0
     for group in book.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", msg.lease):
         if _holds(book, group["id"], bad):
-            book.end_group(group, Ending.LOST)
+            book.end_group(group, GroupEnding.LOST)
             lost += 1
     samples = _leave_out(book, bad) if batch.samples else 0
     book.emit(

@@ -23,7 +23,7 @@ class GroupState(StrEnum):
     ENDED = "ended"
 
 
-class Ending(StrEnum):
+class GroupEnding(StrEnum):
     """Why a group left the ledger."""
 
     TRAINED = "trained"
@@ -54,17 +54,17 @@ class GroupStatus(msgspec.Struct, frozen=True):
     """State, ending (only when ended) and whether the ending can still be taken back."""
 
     state: GroupState = GroupState.OPEN
-    ending: Ending | None = None
+    ending: GroupEnding | None = None
     final: bool = False
 
 
 _ENDS_FROM = {
-    Ending.TRAINED: {GroupState.LEASED},
-    Ending.STALE: {GroupState.READY},
-    Ending.ZERO_VARIANCE: {GroupState.OPEN},
-    Ending.LOST: {GroupState.OPEN, GroupState.LEASED},  # from leased: its payloads can't be read
-    Ending.PHASE_CLOSED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
-    Ending.ORPHANED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
+    GroupEnding.TRAINED: {GroupState.LEASED},
+    GroupEnding.STALE: {GroupState.READY},
+    GroupEnding.ZERO_VARIANCE: {GroupState.OPEN},
+    GroupEnding.LOST: {GroupState.OPEN, GroupState.LEASED},  # from leased: its payloads can't be read
+    GroupEnding.PHASE_CLOSED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
+    GroupEnding.ORPHANED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
 }
 _STEPS = {
     GroupState.READY: {GroupState.OPEN, GroupState.LEASED},  # from leased: the lease was given back
@@ -79,17 +79,17 @@ def move(status: GroupStatus, to: GroupState) -> GroupStatus:
     return GroupStatus(state=to)
 
 
-def end(status: GroupStatus, ending: Ending) -> GroupStatus:
+def end(status: GroupStatus, ending: GroupEnding) -> GroupStatus:
     """End a group; `trained` stays provisional. Raises LedgerError when it has ended or cannot end so from here."""
     if status.state not in _ENDS_FROM[ending]:
         raise LedgerError(f"a group cannot end {ending} from {status.state} ({status.ending})")
-    return GroupStatus(state=GroupState.ENDED, ending=ending, final=ending is not Ending.TRAINED)
+    return GroupStatus(state=GroupState.ENDED, ending=ending, final=ending is not GroupEnding.TRAINED)
 
 
 def confirm(status: GroupStatus) -> GroupStatus:
     """A checkpoint covers the step: `trained` is final. Raises LedgerError unless it was provisional."""
     _require_provisional(status)
-    return GroupStatus(state=GroupState.ENDED, ending=Ending.TRAINED, final=True)
+    return GroupStatus(state=GroupState.ENDED, ending=GroupEnding.TRAINED, final=True)
 
 
 def take_back(status: GroupStatus) -> GroupStatus:
@@ -99,7 +99,7 @@ def take_back(status: GroupStatus) -> GroupStatus:
 
 
 def _require_provisional(status: GroupStatus) -> None:
-    if status.ending is not Ending.TRAINED or status.final:
+    if status.ending is not GroupEnding.TRAINED or status.final:
         raise LedgerError(f"only a provisional `trained` can change, not {status.state} ({status.ending})")
 
 

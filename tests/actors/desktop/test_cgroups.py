@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from actors.desktop.providers.sandbox import cgroups, grouping, hierarchies
-from actors.desktop.providers.sandbox.grouping import Bounds, Full
+from actors.desktop.providers.sandbox.grouping import GroupBounds, NoRoom
 from actors.desktop.providers.sandbox.hierarchies import ALL
 
-OWN, MOST = Bounds(200 << 20, 60), Bounds(500 << 20, 1000)
+OWN, MOST = GroupBounds(200 << 20, 60), GroupBounds(500 << 20, 1000)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_simulated_version_2_says_beforehand_what_desktops_would_lack(simulated:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make control groups here")
 def test_groups_of_this_machine_are_made_and_removed(apart: str):
-    folders, warnings = grouping.make(f"crl-test-{os.getpid()}", Bounds(64 << 20, 5), MOST)
+    folders, warnings = grouping.make(f"crl-test-{os.getpid()}", GroupBounds(64 << 20, 5), MOST)
     assert all(Path(folder).is_dir() for folder in folders.values())
     assert grouping.remove(folders) == []
     assert not any(Path(folder).exists() for folder in folders.values())
@@ -151,14 +151,14 @@ def test_simulated_desktops_never_add_up_to_more_than_all_may_have(simulated: Pa
     for number in range(2):
         grouping.make(f"crl.{number}", OWN, MOST)
     with pytest.raises(
-        Full, match=f"memory: {200 << 20} beside the {400 << 20} of other desktops would pass {500 << 20}"
+        NoRoom, match=f"memory: {200 << 20} beside the {400 << 20} of other desktops would pass {500 << 20}"
     ):
         grouping.make("crl.2", OWN, MOST)
-    with pytest.raises(Full, match="pids: 900 beside the 120"):
-        grouping.make("crl.2", Bounds(1 << 20, 900), MOST)
+    with pytest.raises(NoRoom, match="pids: 900 beside the 120"):
+        grouping.make("crl.2", GroupBounds(1 << 20, 900), MOST)
     assert not (simulated / ALL / "crl.2").exists()
-    assert grouping.held() == Bounds(400 << 20, 120)
-    grouping.make("crl.2", Bounds(100 << 20, 880), MOST)
+    assert grouping.held() == GroupBounds(400 << 20, 120)
+    grouping.make("crl.2", GroupBounds(100 << 20, 880), MOST)
     assert grouping.held() == MOST
 
 
@@ -196,21 +196,21 @@ def test_simulated_version_1_keeps_memory_for_sockets(simulated: Path, monkeypat
     assert folders == {"memory": str(group)}
     limits = [int((group / file).read_text()) for file in sorted(path.name for path in group.iterdir())]
     assert limits == [grouping.TCP_BYTES, (200 << 20) - grouping.TCP_BYTES, (200 << 20) - grouping.TCP_BYTES]
-    assert grouping.held() == Bounds(200 << 20, 0), "what lies in sockets is of a desktop's memory"
+    assert grouping.held() == GroupBounds(200 << 20, 0), "what lies in sockets is of a desktop's memory"
     assert (memory / ALL / "memory.limit_in_bytes").read_text() == str(500 << 20)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make control groups here")
 def test_the_group_of_all_desktops_goes_with_the_last_of_them_and_an_empty_one_is_taken_over(apart: str):
     name = f"crl-test-{os.getpid()}"
-    first, _ = grouping.make(f"{name}-1", Bounds(64 << 20, 5), MOST)
-    second, _ = grouping.make(f"{name}-2", Bounds(64 << 20, 5), MOST)
+    first, _ = grouping.make(f"{name}-1", GroupBounds(64 << 20, 5), MOST)
+    second, _ = grouping.make(f"{name}-2", GroupBounds(64 << 20, 5), MOST)
     everyone = [Path(folder).parent for folder in first.values() if Path(folder).parent.name == apart]
     assert grouping.remove(first) == []
     assert all(place.is_dir() for place in everyone)
     assert grouping.remove(second) == []
     for place in everyone:
         place.mkdir(exist_ok=True)  # as one that was killed there left it
-    third, _ = grouping.make(f"{name}-3", Bounds(64 << 20, 5), MOST)
+    third, _ = grouping.make(f"{name}-3", GroupBounds(64 << 20, 5), MOST)
     assert [folder for folder in third.values() if Path(folder).parent in everyone] != [] or not everyone
     assert grouping.remove(third) == []

@@ -19,8 +19,8 @@ from actors.cluster.config.typed_yaml import build
 from actors.desktop.answers import Prompt
 from actors.desktop.demonstrators.config import EndpointMember, OracleMember, hasty, who
 from actors.desktop.demonstrators.endpoint import MAX_ANSWER_BYTES, Endpoint, EndpointDown, backoff_s, key_of
-from actors.desktop.demonstrators.pool import Pool, fitting
-from actors.desktop.demonstrators.rewrite import retell
+from actors.desktop.demonstrators.pool import DemonstratorPool, fitting
+from actors.desktop.demonstrators.rewrite import rewritten
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.actions.grammar import RefusedAnswer, parse
@@ -122,7 +122,7 @@ async def test_an_answer_that_was_cut_is_no_action_and_told(tokenizer: Tokenizer
         return completion([{"type": "thinking", "thinking": [DRAFT]}, {"type": "text", "text": PAPER}], finish)
 
     async with StandIn(script) as server:
-        pool = Pool([member(server)], "compact", {})
+        pool = DemonstratorPool([member(server)], "compact", {})
         answer = await pool.answers(work("far"), tokenizer).answer(0, Prompt(user="p"), seen(), [], None)
         await pool.close()
     assert cut in answer.refusal
@@ -132,7 +132,7 @@ async def test_an_answer_that_was_cut_is_no_action_and_told(tokenizer: Tokenizer
 
 async def test_of_its_own_answers_it_is_told_without_their_reasoning(tokenizer: Tokenizer) -> None:
     async with StandIn(await saying(f"<think>{DRAFT}{'x' * 9000}</think>\n```python\nAgent.wait()\n```")) as server:
-        pool = Pool([member(server)], "compact", {})
+        pool = DemonstratorPool([member(server)], "compact", {})
         answers = pool.answers(work("far"), tokenizer)
         assert (await answers.answer(0, Prompt(user="p"), seen(), [], None)).text.endswith("\nAgent.wait()")
         history = [Turn(answer="x", line="Agent.wait()", result="ok")]
@@ -145,7 +145,7 @@ async def test_of_its_own_answers_it_is_told_without_their_reasoning(tokenizer: 
 def test_a_draft_is_not_retold_as_an_action(asked_form: str) -> None:
     for text in (f"<think>One could\n{DRAFT}\nbut first", f"<think>Perhaps\n{DRAFT}\nno</think>"):
         for wanted in ("published", "compact"):
-            told = retell(text, seen(), asked=asked_form, wanted=wanted)
+            told = rewritten(text, seen(), asked=asked_form, wanted=wanted)
             assert "Agent.exit" not in told
 
 
@@ -232,11 +232,11 @@ def test_a_key_is_taken_from_the_environment_alone() -> None:
 
 def test_pixels_become_names_and_names_pixels() -> None:
     text = "<think>press OK\nnow</think>\n```python\nAgent.click([60, 35])\n```"
-    assert retell(text, seen(), asked="published", wanted="compact") == "press OK\nAgent.click(coordinates=e1)"
+    assert rewritten(text, seen(), asked="published", wanted="compact") == "press OK\nAgent.click(coordinates=e1)"
     compact = "press OK\nAgent.click('e1')"
-    assert "Agent.click(coordinates=[60, 35])" in retell(compact, seen(), asked="compact", wanted="published")
+    assert "Agent.click(coordinates=[60, 35])" in rewritten(compact, seen(), asked="compact", wanted="published")
     window = "```python\nAgent.switch_window('0x00000007')\n```"
-    assert retell(window, seen(), asked="published", wanted="compact").endswith("Agent.switch_window(window_id=w1)")
+    assert rewritten(window, seen(), asked="published", wanted="compact").endswith("Agent.switch_window(window_id=w1)")
 
 
 hostile = st.text(max_size=300) | st.sampled_from(
@@ -258,7 +258,7 @@ hostile = st.text(max_size=300) | st.sampled_from(
 @given(hostile, st.sampled_from(["published", "compact"]), st.sampled_from(["published", "compact"]))
 def test_whatever_it_says_is_an_action_or_refused(tokenizer: Tokenizer, text: str, asked: str, wanted: str) -> None:
     observation = seen()
-    told = retell(text, observation, asked=asked, wanted=wanted)
+    told = rewritten(text, observation, asked=asked, wanted=wanted)
     assert len(told) < 4000
     assert all(char == "\n" or char.isprintable() for char in told)
     names = element_names(observation), window_names(observation)
@@ -289,7 +289,9 @@ def test_everybody_gets_steps_and_haste_is_a_share() -> None:
 async def test_a_mixed_attempt_says_who_made_which_step(tokenizer: Tokenizer) -> None:
     async with StandIn(await saying(PAPER)) as server:
         far = member(server)
-        pool = Pool([OracleMember(name="sound"), OracleMember(name="hasty", haste=0.99), far], "compact", {})
+        pool = DemonstratorPool(
+            [OracleMember(name="sound"), OracleMember(name="hasty", haste=0.99), far], "compact", {}
+        )
         answers = pool.answers(work("mixed"), tokenizer)
         told = {}
         for step in range(12):
@@ -312,7 +314,7 @@ async def test_a_mixed_attempt_says_who_made_which_step(tokenizer: Tokenizer) ->
 
 async def test_a_member_that_is_down_breaks_the_attempt_as_a_fault(tokenizer: Tokenizer) -> None:
     far = msgspec.structs.replace(MEMBER, retries=0)
-    pool = Pool([far], "published", {})
+    pool = DemonstratorPool([far], "published", {})
     with pytest.raises(DesktopFault) as caught:
         await pool.answers(work("far"), tokenizer).answer(0, Prompt(user="p"), seen(), [], None)
     assert (caught.value.cause, caught.value.culprit) == ("demonstrator_unavailable", "sampler")

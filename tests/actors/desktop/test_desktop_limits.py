@@ -107,7 +107,7 @@ async def test_a_desktop_waits_for_those_that_leave_and_is_refused_where_others_
     with pytest.raises(DesktopFault, match=r"^sandbox_refused: memory: .* desktops of other runs have to end$"):
         await sandbox.boot(spec)
     assert grouping.held().memory_bytes == spec.memory_bytes
-    leaving = sandbox._discard(sandbox._boxes[first.name])
+    leaving = sandbox._discard(sandbox._sandboxes[first.name])
     second = await sandbox.boot(spec)
     assert leaving.done()
     await sandbox.destroy(second)

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from actors.desktop.config import PoolConfig
-from actors.desktop.pool.leased import Body
-from actors.desktop.pool.pool import BootedDesktop, Pool
+from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
@@ -39,22 +40,22 @@ def processes(booted: BootedDesktop, word: bytes) -> list[int]:
 
 @pytest.fixture
 async def pool(sandbox: SandboxProvider):
-    pool = Pool(sandbox, DesktopSpec(), PoolConfig(warm_pool=1))
+    pool = DesktopPool(sandbox, DesktopSpec(), PoolConfig(warm_pool=1))
     yield pool
     await pool.close()
     sandbox._folder.mkdir()  # the fixture closes it once more
 
 
-async def bystander_answers(body: Body) -> None:
+async def bystander_answers(body: LeasedDesktop) -> None:
     began = time.monotonic()
     assert await body.call("ping", {}, 10.0) == "pong"
     assert time.monotonic() - began < 5.0
 
 
 @pytest.mark.parametrize("acted", [False, True])
-async def test_a_stopped_agent_is_named_at_the_deadline(pool: Pool, acted: bool) -> None:
-    booted, beside = await pool.acquire(30.0), Body(await pool.acquire(30.0))
-    body = Body(booted)
+async def test_a_stopped_agent_is_named_at_the_deadline(pool: DesktopPool, acted: bool) -> None:
+    booted, beside = await pool.acquire(30.0), LeasedDesktop(await pool.acquire(30.0))
+    body = LeasedDesktop(booted)
     body.acted = acted
     for pid in processes(booted, b"guest\0agent"):
         os.kill(pid, signal.SIGSTOP)
@@ -68,9 +69,9 @@ async def test_a_stopped_agent_is_named_at_the_deadline(pool: Pool, acted: bool)
 
 
 @pytest.mark.parametrize("acted", [False, True])
-async def test_a_connection_cut_under_a_call_is_named_at_once(pool: Pool, acted: bool) -> None:
-    booted, beside = await pool.acquire(30.0), Body(await pool.acquire(30.0))
-    body = Body(booted)
+async def test_a_connection_cut_under_a_call_is_named_at_once(pool: DesktopPool, acted: bool) -> None:
+    booted, beside = await pool.acquire(30.0), LeasedDesktop(await pool.acquire(30.0))
+    body = LeasedDesktop(booted)
     body.acted = acted
     call = asyncio.ensure_future(body.call("wait_window", {"title": "none", "timeout_ms": 20_000}, 25.0))
     await asyncio.sleep(0.3)
@@ -87,9 +88,9 @@ async def test_a_connection_cut_under_a_call_is_named_at_once(pool: Pool, acted:
     await bystander_answers(beside)
 
 
-async def test_a_hung_application_does_not_hang_its_desktop(pool: Pool) -> None:
-    booted, beside = await pool.acquire(30.0), Body(await pool.acquire(30.0))
-    body = Body(booted)
+async def test_a_hung_application_does_not_hang_its_desktop(pool: DesktopPool) -> None:
+    booted, beside = await pool.acquire(30.0), LeasedDesktop(await pool.acquire(30.0))
+    body = LeasedDesktop(booted)
     await body.call("launch", {"argv": ["mousepad"]}, 10.0)
     await body.call("wait_window", {"title": "mousepad"}, 15.0)
     for pid in processes(booted, b"mousepad"):

@@ -12,13 +12,12 @@ import pytest
 import pytest_asyncio
 
 from actors.desktop.answers import Answer, Prompt, PromptTooLong
-from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.config import WHOLE_ONE_IN, DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
 from actors.desktop.demonstrators.pool import PoolAnswers, of_oracle
-from actors.desktop.episode import Episode, Played
-from actors.desktop.pool.leased import Body
-from actors.desktop.pool.pool import Pool
+from actors.desktop.episode import Episode, PlayedEpisode
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
-from actors.desktop.seat_config import WHOLE_ONE_IN, SeatConfig
 from actors.desktop.stages import Stage, StageClock
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
@@ -51,12 +50,14 @@ class Scripted:
 class Stand:
     """A pool with one spare and a segment store."""
 
-    def __init__(self, pool: Pool, folder: Path) -> None:
+    def __init__(self, pool: DesktopPool, folder: Path) -> None:
         self.pool = pool
         self.segments = folder / "segments"
         self.recorder = Recorder(SegmentStore(self.segments, "test"))
 
-    async def play(self, answerer: Scripted | PoolAnswers, work: Reservation, body: type[Body] = Body) -> Played:
+    async def play(
+        self, answerer: Scripted | PoolAnswers, work: Reservation, body: type[LeasedDesktop] = LeasedDesktop
+    ) -> PlayedEpisode:
         booted = await self.pool.acquire(60.0)
         clock = StageClock(0.0)
         try:
@@ -73,12 +74,12 @@ class Stand:
         finally:
             self.pool.retire(booted)
 
-    def payload(self, played: Played, step: int) -> StepPayload:
+    def payload(self, played: PlayedEpisode, step: int) -> StepPayload:
         blob = read_blob(self.segments, played.steps[step].blob)
         return msgspec.msgpack.decode(blob, type=StepPayload)
 
 
-class Forging(Body):
+class Forging(LeasedDesktop):
     """A desktop whose policy got at its agent's answers: no screenshot, and in the second look what no agent says."""
 
     looks = 0
@@ -95,7 +96,7 @@ class Forging(Body):
         return answer
 
 
-class Fading(Body):
+class Fading(LeasedDesktop):
     """A desktop that ends after its policy's last word, before the host could take a picture of it."""
 
     async def call(self, method: str, args: dict[str, Any], timeout_s: float) -> Any:
@@ -122,7 +123,7 @@ def reservation(max_steps: int = 8) -> Reservation:
 @pytest_asyncio.fixture
 async def stand(tmp_path: Path, state_dir: str) -> AsyncIterator[Stand]:
     desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
-    pool = await Pool.open(desktops, tmp_path / "episodes")
+    pool = await DesktopPool.open(desktops, tmp_path / "episodes")
     made = Stand(pool, tmp_path)
     yield made
     await made.recorder.close()

@@ -15,16 +15,16 @@ import pytest
 import pytest_asyncio
 
 from actors.desktop.answers import Answer, Prompt
-from actors.desktop.episode import Episode, Played
+from actors.desktop.config import SeatConfig
+from actors.desktop.episode import Episode, PlayedEpisode
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files.read_home import FileSeen
 from actors.desktop.link import GuestLink
-from actors.desktop.pool.leased import Body
+from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.lifecycle import Lives
-from actors.desktop.pool.pool import BootedDesktop
-from actors.desktop.provider import Desktop, Endpoint, Health, Provider
+from actors.desktop.provider import Desktop, DesktopHealth, Provider, SshAddress
 from actors.desktop.recorder import Recorder
-from actors.desktop.seat_config import SeatConfig
 from actors.errors import DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
@@ -57,11 +57,11 @@ class Link:
 class Place:
     """A provider that takes `takes_s` to freeze, or can't; `health` is what it says of the desktop then."""
 
-    def __init__(self, takes_s: float, refuses: FaultCause | None, health: Health, cut: str) -> None:
+    def __init__(self, takes_s: float, refuses: FaultCause | None, health: DesktopHealth, cut: str) -> None:
         self.takes_s, self.refuses, self.health = takes_s, refuses, health
         self.manifest = Manifest(cut=cut)
 
-    async def probe(self, _: Desktop) -> Health:
+    async def probe(self, _: Desktop) -> DesktopHealth:
         return self.health
 
     async def freeze(self, _: Desktop) -> None:
@@ -100,23 +100,23 @@ async def play(
     since: int = 0,
     takes_s: float = 0.0,
     refuses: FaultCause | None = None,
-    health: Health | None = None,
+    health: DesktopHealth | None = None,
     cut: str = "",
-) -> Played:
+) -> PlayedEpisode:
     desktop = Desktop(
-        name="d", provider="test", endpoint=Endpoint(), username="agent", host_key=b"", client_key=b"", agent=(),
+        name="d", provider="test", address=SshAddress(), username="agent", host_key=b"", client_key=b"", agent=(),
         home="/home/agent",
     )  # fmt: skip
     lives = Lives()
     lives.begin("d")
     lives.booted("d")
     lease = lives.lease("d", "desktop/0", time.monotonic(), 60.0)
-    place = Place(takes_s, refuses, health or Health(alive=True), cut)
+    place = Place(takes_s, refuses, health or DesktopHealth(alive=True), cut)
     link = cast(GuestLink, Link(refused, since))
     booted = BootedDesktop(cast(Provider, place), desktop, link, lives, lease)
     config = SeatConfig(screenshots="none", verify_timeout_s=0.2)
     episode = Episode(
-        WORK, Body(booted), answerer=Policy(*says), recorder=recorder, config=config, enter=lambda stage: None
+        WORK, LeasedDesktop(booted), answerer=Policy(*says), recorder=recorder, config=config, enter=lambda stage: None
     )
     return await episode.play()
 
@@ -135,11 +135,11 @@ async def test_what_is_no_doing_of_the_policys_is_a_fault(recorder: Recorder) ->
 
 
 async def test_a_session_that_ended_under_a_claim_is_the_policys_doing_once_it_has_acted(recorder: Recorder) -> None:
-    ended: dict[str, Any] = {"refuses": FaultCause.MACHINE_UNREACHABLE, "health": Health(alive=False)}
+    ended: dict[str, Any] = {"refuses": FaultCause.MACHINE_UNREACHABLE, "health": DesktopHealth(alive=False)}
     played = await play(recorder, WAIT, CLAIM, **ended)
     assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop")
     assert len(played.steps) == 2
-    ended["health"] = Health(alive=False, reachable=False)
+    ended["health"] = DesktopHealth(alive=False, reachable=False)
     with pytest.raises(DesktopFault, match="machine_unreachable"):
         await play(recorder, WAIT, CLAIM, **ended)
 

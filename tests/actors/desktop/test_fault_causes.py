@@ -7,11 +7,11 @@ from actors.desktop.faults import (
     MEMORY_LEFT_LEAST,
     BrokenBy,
     Culprit,
+    Evidence,
     FaultCause,
     LinkState,
-    Seen,
     cause_of,
-    judge,
+    error_for,
 )
 from actors.errors import AgentBrokeDesktop, DesktopFault
 
@@ -50,9 +50,9 @@ CASES: list[tuple[dict[str, object], FaultCause | BrokenBy]] = [
 
 @pytest.mark.parametrize(("seen", "cause"), CASES, ids=repr)
 def test_what_ended_it(seen: dict[str, object], cause: FaultCause | BrokenBy) -> None:
-    found = Seen(**{"acted": True, "detail": "d"} | seen)  # type: ignore[arg-type]
+    found = Evidence(**{"acted": True, "detail": "d"} | seen)  # type: ignore[arg-type]
     assert cause_of(found) is cause
-    error = judge(found)
+    error = error_for(found)
     assert isinstance(error, DesktopFault if isinstance(cause, FaultCause) else AgentBrokeDesktop)
     assert str(error).startswith(f"{cause}: ")
 

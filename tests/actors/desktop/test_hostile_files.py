@@ -15,7 +15,7 @@ from conftest import Guest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal
+from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
 from actors.desktop.pool.leased import view_of
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.registry import FAMILIES
@@ -103,26 +103,26 @@ with attempt("many files"):
 """
 
 ODD = {
-    "link.xlsx": Refusal.LINK,
-    "linked": Refusal.LINK,
-    "linked/passwd": Refusal.LINK,
-    "dots": Refusal.LINK,
-    "proc": Refusal.LINK,
-    "loop": Refusal.LINK,
-    "inner/up/hostile.py": Refusal.LINK,
-    "pipe.xlsx": Refusal.NOT_REGULAR,
-    "plug.xlsx": Refusal.NOT_REGULAR,
-    "hard.xlsx": Refusal.MISSING,
-    "device.xlsx": Refusal.MISSING,
-    "disk.xlsx": Refusal.MISSING,
-    "sparse.xlsx": Refusal.TOO_BIG,
-    "locked.xlsx": Refusal.FORBIDDEN,
-    "shut": Refusal.FORBIDDEN,
-    "shut/x.xlsx": Refusal.FORBIDDEN,
-    "folder/x": Refusal.MISSING,
-    "many": Refusal.TOO_BIG,
-    "/etc/passwd": Refusal.BAD_PATH,
-    "../run/host_key": Refusal.BAD_PATH,
+    "link.xlsx": ReadRefusal.LINK,
+    "linked": ReadRefusal.LINK,
+    "linked/passwd": ReadRefusal.LINK,
+    "dots": ReadRefusal.LINK,
+    "proc": ReadRefusal.LINK,
+    "loop": ReadRefusal.LINK,
+    "inner/up/hostile.py": ReadRefusal.LINK,
+    "pipe.xlsx": ReadRefusal.NOT_REGULAR,
+    "plug.xlsx": ReadRefusal.NOT_REGULAR,
+    "hard.xlsx": ReadRefusal.MISSING,
+    "device.xlsx": ReadRefusal.MISSING,
+    "disk.xlsx": ReadRefusal.MISSING,
+    "sparse.xlsx": ReadRefusal.TOO_BIG,
+    "locked.xlsx": ReadRefusal.FORBIDDEN,
+    "shut": ReadRefusal.FORBIDDEN,
+    "shut/x.xlsx": ReadRefusal.FORBIDDEN,
+    "folder/x": ReadRefusal.MISSING,
+    "many": ReadRefusal.TOO_BIG,
+    "/etc/passwd": ReadRefusal.BAD_PATH,
+    "../run/host_key": ReadRefusal.BAD_PATH,
 }
 NOT_MADE = {"hard link to a system file", "character device", "block device"}
 
@@ -165,11 +165,11 @@ async def test_hostile_files_of_the_guest_are_refused_by_name_and_fail_their_tas
 
     found = {one.path: one for one in seen}
     for path, refusal in {**KINDS, **ODD}.items():
-        assert found[path] == FileSeen(path=path, refusal=Refusal(refusal)), path
+        assert found[path] == FileSeen(path=path, refusal=ReadRefusal(refusal)), path
     assert found["sheet.xlsx"].names == []
     assert found["names"].names == ["\\xff\x1b]0;x\x07\n"]
     assert found["d/" * 250].names == ["d/"]
-    assert found["grows.xlsx"].refusal in (Refusal.NOT_A_WORKBOOK, Refusal.TOO_BIG)
+    assert found["grows.xlsx"].refusal in (ReadRefusal.NOT_A_WORKBOOK, ReadRefusal.TOO_BIG)
     grown = [await guest.text("grows.xlsx") for _ in range(2)]
     assert grown[0] == grown[1]
     assert used < 20.0
@@ -203,7 +203,7 @@ VIEWS = (
     )
     | st.builds(FileView, kind=st.just("file"), data=st.binary(max_size=40) | TEXTS.map(str.encode))
     | st.builds(FileView, kind=st.just("folder"), names=st.lists(TEXTS, max_size=5).map(tuple))
-    | st.sampled_from([FileView(kind="missing"), *(FileView(kind="refused", reason=str(why)) for why in Refusal)])
+    | st.sampled_from([FileView(kind="missing"), *(FileView(kind="refused", reason=str(why)) for why in ReadRefusal)])
 )
 JUDGED = [family.task(f"{family.name}/held-out/{number}") for family in FAMILIES.values() for number in range(3)]
 

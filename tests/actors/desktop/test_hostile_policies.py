@@ -19,13 +19,13 @@ import pytest_asyncio
 
 from actors.desktop import events
 from actors.desktop.answers import Answer, Prompt
-from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
-from actors.desktop.episode import Episode, Played
-from actors.desktop.pool.leased import Body
-from actors.desktop.pool.pool import BootedDesktop, Pool
-from actors.desktop.provider import Health
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
+from actors.desktop.episode import Episode, PlayedEpisode
+from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.pool import DesktopPool
+from actors.desktop.provider import DesktopHealth
 from actors.desktop.recorder import Recorder
-from actors.desktop.seat_config import SeatConfig
 from actors.desktop.stages import Stage, StageClock
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
@@ -35,7 +35,7 @@ from tests.heard import Heard
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.5  # of looking at the bystander before the attack
-FAULTS = (events.DESKTOP_BOOT_FAILED, events.DESKTOP_SPARE_DIED, events.DESKTOP_NOT_REMOVED, events.HOST_RESTS)
+FAULTS = (events.DESKTOP_BOOT_FAILED, events.DESKTOP_SPARE_DIED, events.DESKTOP_NOT_REMOVED, events.HOST_QUARANTINED)
 WORK = Reservation(
     token=1, lane=Lane.DEMO, task="text_editor/train/100", group="", slot=0, seed=1,
     sampling=Sampling(temperature=1.0, max_new_tokens=32), max_turns=40, pin=None, phase=PhaseRef(Phase.DEMO, 0),
@@ -60,7 +60,7 @@ class Typist:
         return Answer(text=text, prompt_ids=[1], response_ids=[2], logprobs=[-0.5], spans=[], seconds=0.0)
 
 
-def traces(booted: BootedDesktop, health: Health) -> dict[str, int]:
+def traces(booted: BootedDesktop, health: DesktopHealth) -> dict[str, int]:
     """Evidence from outside that a limit was reached."""
     outside = booted.desktop.outside
     assert outside is not None
@@ -77,14 +77,14 @@ def traces(booted: BootedDesktop, health: Health) -> dict[str, int]:
 class Street:
     """A pool with an attacker's desktop and a bystander's."""
 
-    def __init__(self, pool: Pool, heard: Heard, folder: Path) -> None:
+    def __init__(self, pool: DesktopPool, heard: Heard, folder: Path) -> None:
         self.pool = pool
         self.heard = heard
         self.recorder = Recorder(SegmentStore(folder / "segments", "test"))
         self.looking = True
         self.seen: dict[str, int] = {}  # what the host saw of the attack at its end
 
-    async def look(self, body: Body, seconds: float) -> list[float]:
+    async def look(self, body: LeasedDesktop, seconds: float) -> list[float]:
         """Milliseconds that the bystander took for an observation, again and again."""
         took = []
         end = time.monotonic() + seconds
@@ -95,7 +95,7 @@ class Street:
             await asyncio.sleep(0.1)
         return took
 
-    async def play(self, command: str, witness: str) -> Played:
+    async def play(self, command: str, witness: str) -> PlayedEpisode:
         async def come() -> bool:
             health = await self.pool.provider.probe(booted.desktop)
             return not witness or not health.alive or traces(booted, health)[witness] > 0
@@ -106,7 +106,7 @@ class Street:
         config = SeatConfig(screenshots="none", call_timeout_s=15.0, settle_ms=300)
         try:
             episode = Episode(
-                WORK, Body(booted), answerer=Typist(command, come), recorder=self.recorder, config=config,
+                WORK, LeasedDesktop(booted), answerer=Typist(command, come), recorder=self.recorder, config=config,
                 enter=lambda stage: clock.enter(stage, 0.0),
             )  # fmt: skip
             return await episode.play()
@@ -119,7 +119,7 @@ class Street:
 async def street(state_dir: str, tmp_path: Path) -> AsyncIterator[Street]:
     small = SandboxConfig(state_dir=state_dir, memory_mib=400, disk_mib=64, max_processes=200)
     heard = Heard()
-    pool = await Pool.open(DesktopsConfig(provider=small, pool=PoolConfig(warm_pool=1)), tmp_path, heard)
+    pool = await DesktopPool.open(DesktopsConfig(provider=small, pool=PoolConfig(warm_pool=1)), tmp_path, heard)
     street = Street(pool, heard, tmp_path)
     yield street
     await street.recorder.close()
@@ -149,7 +149,7 @@ async def test_a_policy_that_ruins_its_desktop_has_failed_alone(
     street: Street, command: str, reasons: set[str], detail: str, witness: str
 ) -> None:
     bystander = await street.pool.acquire(60.0, "bystander")
-    body = Body(bystander)
+    body = LeasedDesktop(bystander)
     await body.call("launch", {"argv": ["mousepad"]}, 10.0)
     before = await street.look(body, LOOK_S)
     looking = asyncio.ensure_future(street.look(body, 600.0))
@@ -169,5 +169,5 @@ async def test_a_policy_that_ruins_its_desktop_has_failed_alone(
     assert max(during) < 5000
     street.pool.retire(bystander)
     again = await street.pool.acquire(60.0, "next")
-    assert await Body(again).call("ping", {}, 10.0) == "pong"
+    assert await LeasedDesktop(again).call("ping", {}, 10.0) == "pong"
     street.pool.retire(again)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from actors.desktop.pool.host_quarantine import PoolQuarantine
-from actors.desktop.pool.lifecycle import Lease, Lives, State
+from actors.desktop.pool.lifecycle import DesktopState, Lease, Lives
 from actors.errors import DesktopFault, LeaseLost
 from runtime.errors import ProtocolError
 from runtime.quarantine import QuarantinePolicy
 
-ORDER = list(State)
+ORDER = list(DesktopState)
 GENERATED = [Phase.explicit, Phase.reuse, Phase.generate]  # a failing history is short enough to read
 
 
@@ -31,9 +31,9 @@ class LivesMachine(RuleBasedStateMachine):
         self.holders: dict[str, Lease] = {}  # desktop -> its one lease, for ever
         self.taken_back: set[str] = set()
         self.frozen: set[str] = set()
-        self.last: dict[str, State] = {}  # desktop -> where it was last seen
+        self.last: dict[str, DesktopState] = {}  # desktop -> where it was last seen
 
-    def pick(self, data: st.DataObject, *states: State) -> str | None:
+    def pick(self, data: st.DataObject, *states: DesktopState) -> str | None:
         names = self.lives.names(*states)
         return data.draw(st.sampled_from(names)) if names else None
 
@@ -41,12 +41,12 @@ class LivesMachine(RuleBasedStateMachine):
     def one_boots(self) -> None:
         self.count += 1
         self.lives.begin(f"d{self.count}")
-        self.last[f"d{self.count}"] = State.BOOTING
+        self.last[f"d{self.count}"] = DesktopState.BOOTING
 
     @rule(data=st.data())
     def one_answers(self, data: st.DataObject) -> None:
-        name = self.pick(data, *State)
-        if name is not None and self.lives.state(name) is State.BOOTING:
+        name = self.pick(data, *DesktopState)
+        if name is not None and self.lives.state(name) is DesktopState.BOOTING:
             self.lives.booted(name)
         elif name is not None:
             with pytest.raises(ProtocolError):
@@ -54,10 +54,10 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule(target=leases, data=st.data(), lasts_s=st.sampled_from([1.0, 2.0, 8.0]), who=st.sampled_from("abc"))
     def one_is_handed_out(self, data: st.DataObject, lasts_s: float, who: str) -> object:
-        name = self.pick(data, *State)
+        name = self.pick(data, *DesktopState)
         if name is None:
             return multiple()
-        if self.lives.state(name) is not State.READY:
+        if self.lives.state(name) is not DesktopState.READY:
             with pytest.raises(ProtocolError):
                 self.lives.lease(name, who, self.now, lasts_s)
             return multiple()
@@ -91,20 +91,20 @@ class LivesMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def one_is_retired(self, data: st.DataObject) -> None:
-        name = self.pick(data, *State)
+        name = self.pick(data, *DesktopState)
         if name is not None:
-            first = self.lives.state(name) is not State.RETIRING
+            first = self.lives.state(name) is not DesktopState.RETIRING
             assert self.lives.retire(name) == first
             self.taken_back.add(name)
 
     @rule(data=st.data())
     def one_is_gone(self, data: st.DataObject) -> None:
-        name = self.pick(data, *State)
+        name = self.pick(data, *DesktopState)
         if name is None:
             return
-        if self.lives.state(name) is State.RETIRING:
+        if self.lives.state(name) is DesktopState.RETIRING:
             self.lives.gone(name)
-            assert self.lives.state(name) is State.GONE
+            assert self.lives.state(name) is DesktopState.GONE
         else:
             with pytest.raises(ProtocolError):
                 self.lives.gone(name)
@@ -126,16 +126,16 @@ class LivesMachine(RuleBasedStateMachine):
             now = self.lives.state(name)
             assert ORDER.index(now) >= ORDER.index(before)
             if name in self.frozen:
-                assert now in (State.FROZEN, State.RETIRING, State.GONE)
+                assert now in (DesktopState.FROZEN, DesktopState.RETIRING, DesktopState.GONE)
             self.last[name] = now
 
     def teardown(self) -> None:
         """The pool closes: whatever was begun ends gone."""
-        for name in self.lives.names(*State):
+        for name in self.lives.names(*DesktopState):
             self.lives.retire(name)
             self.lives.gone(name)
         assert len(self.lives) == 0
-        assert {self.lives.state(name) for name in self.last} <= {State.GONE}
+        assert {self.lives.state(name) for name in self.last} <= {DesktopState.GONE}
 
 
 TestLives = LivesMachine.TestCase

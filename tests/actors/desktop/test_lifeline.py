@@ -27,7 +27,7 @@ async def test_a_sandbox_ends_with_its_lifeline(sandbox: SandboxProvider, monkey
 
         monkeypatch.setattr(provider_module.os, "write", half)
     desktop = await sandbox.boot(DesktopSpec())
-    box = sandbox._boxes[desktop.name]
+    box = sandbox._sandboxes[desktop.name]
     assert box.init is not None
     assert box.outer is not None
     if when == "while it serves":

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from actors.desktop.faults import LinkState
-from actors.desktop.link import GuestLink, LinkDown, seen_of
-from actors.desktop.provider import Desktop, Endpoint, Health
+from actors.desktop.link import GuestLink, LinkDown, evidence_of
+from actors.desktop.provider import Desktop, DesktopHealth, SshAddress
 from actors.desktop.wire import MAX_FRAME_BYTES
 from actors.errors import GuestRefused
 from runtime.errors import ProtocolError
@@ -59,7 +59,7 @@ async def serve() -> AsyncIterator[Callable[[Agent], Awaitable[Desktop]]]:
         return Desktop(
             name="test",
             provider="test",
-            endpoint=Endpoint(host="127.0.0.1", port=acceptor.get_port()),
+            address=SshAddress(host="127.0.0.1", port=acceptor.get_port()),
             username="agent",
             host_key=host_key.export_public_key(),
             client_key=client_key.export_private_key(),
@@ -151,7 +151,7 @@ async def test_a_silent_agent_ends_at_the_deadline(serve):
     down = await down_by(serve, agent, timeout_s=0.2)
     assert down.state is LinkState.SILENT
     assert 0 <= down.late_s < 5
-    assert seen_of(Health(alive=True), down, acted=True).loop_lag_s == down.late_s
+    assert evidence_of(DesktopHealth(alive=True), down, acted=True).loop_lag_s == down.late_s
 
 
 async def test_an_agent_that_ends_is_a_lost_link_with_its_last_words(serve):
@@ -176,7 +176,7 @@ async def test_nobody_there_is_a_lost_link(serve):
         return
 
     desktop = await serve(agent)
-    nowhere = msgspec.structs.replace(desktop, endpoint=Endpoint(socket="/nonexistent/ssh"))
+    nowhere = msgspec.structs.replace(desktop, address=SshAddress(socket="/nonexistent/ssh"))
     with pytest.raises(LinkDown) as down:
         await GuestLink.open(nowhere, timeout_s=5)
     assert down.value.state is LinkState.LOST

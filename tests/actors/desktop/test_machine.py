@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.stages import BUSY, Ending, Stage, StageClock, ending_after, judge, needs_verifier
+from actors.desktop.stages import BUSY, EpisodeEnding, Stage, StageClock, ending_after, needs_verifier, outcome_of
 from runtime.errors import ProtocolError
 
 
 def test_only_a_verified_claim_is_a_success_on_a_feasible_task() -> None:
-    for ending in Ending:
+    for ending in EpisodeEnding:
         for verified in (True, False, None):
-            outcome = judge(ending, True, verified)
-            assert outcome.success == (ending is Ending.CLAIMED and verified is True)
+            outcome = outcome_of(ending, True, verified)
+            assert outcome.success == (ending is EpisodeEnding.CLAIMED and verified is True)
 
 
 def test_only_giving_up_is_a_success_on_an_infeasible_task() -> None:
-    for ending in Ending:
-        outcome = judge(ending, False, None)
-        assert outcome.success == (ending is Ending.GAVE_UP)
+    for ending in EpisodeEnding:
+        outcome = outcome_of(ending, False, None)
+        assert outcome.success == (ending is EpisodeEnding.GAVE_UP)
         assert not outcome.feasible
         assert not needs_verifier(ending, False)
 
@@ -29,9 +29,9 @@ def test_only_giving_up_is_a_success_on_an_infeasible_task() -> None:
 def test_an_episode_ends_by_exit_or_at_its_limit(step: int, limit: int, claim: bool | None) -> None:
     ending = ending_after(step, limit, claim)
     if claim is not None:
-        assert ending is (Ending.CLAIMED if claim else Ending.GAVE_UP)
+        assert ending is (EpisodeEnding.CLAIMED if claim else EpisodeEnding.GAVE_UP)
     else:
-        assert (ending is Ending.OUT_OF_STEPS) == (step + 1 >= limit)
+        assert (ending is EpisodeEnding.OUT_OF_STEPS) == (step + 1 >= limit)
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Stage)), st.floats(0.0, 10.0)), max_size=60))

@@ -17,7 +17,7 @@ from actors.cluster.doctor import check_state
 from actors.desktop import users as identity
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import leftovers, statefolder
-from actors.desktop.providers.sandbox.owners import Owner
+from actors.desktop.providers.sandbox.owners import SandboxOwner
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
 from runtime.errors import ConfigError
@@ -100,9 +100,9 @@ def in_time(met: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def foreign(base: Path) -> tuple[Owner, int]:
+def foreign(base: Path) -> tuple[SandboxOwner, int]:
     """An owner of another process namespace with the process id of a program that has ended, and its lock."""
-    owner = msgspec.structs.replace(Owner.this_process("far"), namespace="0" * 8, pid=2**22)
+    owner = msgspec.structs.replace(SandboxOwner.this_process("far"), namespace="0" * 8, pid=2**22)
     return owner, owner.settle(base)
 
 
@@ -117,7 +117,7 @@ def test_an_owner_of_another_namespace_is_dead_once_its_folder_can_be_locked(tmp
 
 
 def test_an_owner_that_died_while_it_made_its_folder_leaves_none(tmp_path: Path) -> None:
-    gone = msgspec.structs.replace(Owner.this_process("gone"), started=1)
+    gone = msgspec.structs.replace(SandboxOwner.this_process("gone"), started=1)
     (tmp_path / f".{gone.name}").mkdir()
     assert leftovers.reap(str(tmp_path)).folders == 1
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.player import Player, demonstrated
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from actors.errors import DesktopFault
 from apis.observation import Observation
 from apis.prompts.text import Turn
@@ -22,14 +22,14 @@ TASK = "text_editor/train/100"
 
 
 @pytest_asyncio.fixture
-async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[Pool]:
+async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[DesktopPool]:
     desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
-    made = await Pool.open(desktops, tmp_path / "plays")
+    made = await DesktopPool.open(desktops, tmp_path / "plays")
     yield made
     await made.close()
 
 
-async def test_two_at_once_end_with_their_outcomes_and_costs(pool: Pool) -> None:
+async def test_two_at_once_end_with_their_outcomes_and_costs(pool: DesktopPool) -> None:
     player = Player(pool)
     answers = demonstrated(Tokenizer.load(MODEL))
     one, other = await asyncio.gather(
@@ -60,7 +60,7 @@ class Flaky:
         return Answer("Agent.exit(success=False)", [1], [2], [], [], 0.0)
 
 
-async def test_a_fault_is_retried_and_counted_and_never_becomes_an_outcome(pool: Pool) -> None:
+async def test_a_fault_is_retried_and_counted_and_never_becomes_an_outcome(pool: DesktopPool) -> None:
     flaky = Flaky(1)
     play = await Player(pool).play(TASK, lambda _: flaky)
     assert [fault.cause for fault in play.faults] == ["sampler_unavailable"]

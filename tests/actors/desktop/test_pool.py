@@ -17,11 +17,12 @@ from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.faults import FaultCause, LinkState, fault
 from actors.desktop.link import GuestLink, LinkDown
 from actors.desktop.pool import pool as pool_module
+from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.plan import PoolPlan
-from actors.desktop.pool.pool import BootedDesktop, Pool
-from actors.desktop.provider import Desktop, DesktopSpec, Endpoint, Health
-from actors.desktop.providers.sandbox.box import Box
+from actors.desktop.pool.pool import DesktopPool
+from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, SshAddress
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.providers.sandbox.sandbox import Sandbox
 from actors.errors import DesktopFault, GuestRefused
 from tests.heard import Heard, until
 
@@ -115,7 +116,7 @@ TestPlan.settings = settings(max_examples=60, stateful_step_count=25, deadline=N
 async def test_spares_are_handed_out_once_and_replaced(state_dir: str):
     heard = Heard()
     config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
-    pool = await Pool.open(config, Path("run-7"), heard)
+    pool = await DesktopPool.open(config, Path("run-7"), heard)
     first, second = await asyncio.gather(pool.acquire(30), pool.acquire(30))
     assert first.desktop.name != second.desktop.name
     assert "run-7" in first.desktop.name
@@ -134,12 +135,12 @@ async def test_spares_are_handed_out_once_and_replaced(state_dir: str):
 
 async def test_a_spare_that_died_is_not_handed_out(sandbox: SandboxProvider):
     heard = Heard()
-    pool = Pool(sandbox, DesktopSpec(), PoolConfig(warm_pool=1), heard)
+    pool = DesktopPool(sandbox, DesktopSpec(), PoolConfig(warm_pool=1), heard)
     first = await pool.acquire(30)
     pool.retire(first)
     await until(lambda: bool(pool._spares))
     dead = pool._spares[0]
-    init = sandbox._boxes[dead.desktop.name].init
+    init = sandbox._sandboxes[dead.desktop.name].init
     assert init is not None
     init.kill()
     await init.ended(5)
@@ -147,9 +148,9 @@ async def test_a_spare_that_died_is_not_handed_out(sandbox: SandboxProvider):
     assert alive.desktop.name != dead.desktop.name
     assert [fields["desktop"] for fields in heard.of(events.DESKTOP_SPARE_DIED)] == [dead.desktop.name]
     await until(lambda: not pool._tasks)
-    assert dead.desktop.name not in sandbox._boxes
+    assert dead.desktop.name not in sandbox._sandboxes
     await pool.close()
-    assert sandbox._boxes == {}
+    assert sandbox._sandboxes == {}
     sandbox._folder.mkdir()  # the fixture closes it once more
 
 
@@ -158,28 +159,28 @@ async def test_what_a_busy_host_did_not_let_go_is_removed_again(
     sandbox: SandboxProvider, monkeypatch: pytest.MonkeyPatch, part: str
 ):
     """Its processes took too long to die, or their group: without another try all of it would be held by the run."""
-    kill, remove = Box.kill, Box.remove
+    kill, remove = Sandbox.kill, Sandbox.remove
     fails: list[Exception] = [TimeoutError() if part == "kill" else fault(FaultCause.SANDBOX_REFUSED, "groups stay")]
 
-    async def killed(self: Box) -> None:
+    async def killed(self: Sandbox) -> None:
         if fails and part == "kill":
             raise fails.pop()
         await kill(self)
 
-    def removed(self: Box) -> None:
+    def removed(self: Sandbox) -> None:
         if fails and part == "remove":
             raise fails.pop()
         remove(self)
 
-    monkeypatch.setattr(Box, "kill", killed)
-    monkeypatch.setattr(Box, "remove", removed)
-    monkeypatch.setattr("actors.desktop.pool.pool.REMOVE_AGAIN_S", (0.05,))
+    monkeypatch.setattr(Sandbox, "kill", killed)
+    monkeypatch.setattr(Sandbox, "remove", removed)
+    monkeypatch.setattr("actors.desktop.pool.desktops.REMOVE_AGAIN_S", (0.05,))
     heard = Heard()
-    pool = Pool(sandbox, DesktopSpec(), PoolConfig(warm_pool=0), heard)
+    pool = DesktopPool(sandbox, DesktopSpec(), PoolConfig(warm_pool=0), heard)
     booted = await pool.acquire(60.0)
-    folder = sandbox._boxes[booted.desktop.name].folder
+    folder = sandbox._sandboxes[booted.desktop.name].folder
     pool.retire(booted)
-    await until(lambda: not fails and not sandbox._boxes)
+    await until(lambda: not fails and not sandbox._sandboxes)
     assert not await asyncio.to_thread(os.path.exists, folder)
     assert [event.name for event, _ in heard.lines].count("desktop_not_removed") == 1
     await pool.close()
@@ -198,8 +199,8 @@ class Broken(SandboxProvider):
         await asyncio.sleep(0)
         raise self.end
 
-    async def probe(self, desktop: Desktop) -> Health:
-        return Health(alive=False)
+    async def probe(self, desktop: Desktop) -> DesktopHealth:
+        return DesktopHealth(alive=False)
 
     async def close(self) -> None:
         self.boots = -1
@@ -214,20 +215,20 @@ class OneSpare(Broken):
         self.looked = asyncio.Event()
         self.destroyed: list[str] = []
 
-    async def probe(self, desktop: Desktop) -> Health:
+    async def probe(self, desktop: Desktop) -> DesktopHealth:
         if self.stuck and not self.looked.is_set():
             self.looked.set()
             await asyncio.Event().wait()
-        return Health(alive=True)
+        return DesktopHealth(alive=True)
 
     async def destroy(self, desktop: Desktop) -> None:
         self.destroyed.append(desktop.name)
 
-    def pool(self) -> Pool:
+    def pool(self) -> DesktopPool:
         """A pool with the desktop as its spare."""
-        pool = Pool(self, DesktopSpec(), PoolConfig(warm_pool=0))
+        pool = DesktopPool(self, DesktopSpec(), PoolConfig(warm_pool=0))
         nobody = {"username": "", "host_key": b"", "client_key": b"", "agent": (), "home": ""}
-        desktop = Desktop(name="spare", provider="none", endpoint=Endpoint(), **nobody)
+        desktop = Desktop(name="spare", provider="none", address=SshAddress(), **nobody)
         pool.lives.begin("spare")
         pool.lives.booted("spare")
         pool._keep(BootedDesktop(self, desktop, Refusing(), pool.lives))
@@ -266,11 +267,11 @@ class Late(OneSpare):
 
     async def boot(self, spec: DesktopSpec) -> Desktop:
         nobody = {"username": "", "host_key": b"", "client_key": b"", "agent": (), "home": ""}
-        return Desktop(name="late", provider="none", endpoint=Endpoint(), **nobody)
+        return Desktop(name="late", provider="none", address=SshAddress(), **nobody)
 
-    async def probe(self, desktop: Desktop) -> Health:
+    async def probe(self, desktop: Desktop) -> DesktopHealth:
         await asyncio.sleep(0.4)
-        return Health(alive=True)
+        return DesktopHealth(alive=True)
 
 
 async def test_a_boot_that_is_over_while_it_cleans_up_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
@@ -280,7 +281,7 @@ async def test_a_boot_that_is_over_while_it_cleans_up_leaves_nothing(monkeypatch
     monkeypatch.setattr(GuestLink, "open", refused)
     provider = Late(stuck=False)
     config = PoolConfig(warm_pool=1, boots_at_once=1, boot_timeout_s=0.2, first_backoff_s=30.0)
-    pool = Pool(provider, DesktopSpec(), config)
+    pool = DesktopPool(provider, DesktopSpec(), config)
     await until(lambda: provider.destroyed == ["late"])
     await until(lambda: len(pool.lives) == 0)
     await pool.close()
@@ -298,7 +299,7 @@ async def test_a_spare_that_refuses_is_no_error_of_its_acquirer():
 async def test_failing_boots_back_off_and_tell_their_cause():
     heard = Heard()
     provider = Broken(fault(FaultCause.SANDBOX_REFUSED, "no"))
-    pool = Pool(provider, DesktopSpec(), PoolConfig(warm_pool=2, boots_at_once=2, first_backoff_s=0.1), heard)
+    pool = DesktopPool(provider, DesktopSpec(), PoolConfig(warm_pool=2, boots_at_once=2, first_backoff_s=0.1), heard)
     with pytest.raises(DesktopFault) as refused:
         await pool.acquire(0.75)
     assert refused.value.cause == FaultCause.SANDBOX_REFUSED
@@ -311,7 +312,7 @@ async def test_failing_boots_back_off_and_tell_their_cause():
 
 
 async def test_a_defect_reaches_who_waits_and_who_closes():
-    pool = Pool(Broken(ZeroDivisionError("a defect")), DesktopSpec(), PoolConfig())
+    pool = DesktopPool(Broken(ZeroDivisionError("a defect")), DesktopSpec(), PoolConfig())
     with pytest.raises(ZeroDivisionError):
         await pool.acquire(5)
     with pytest.raises(ZeroDivisionError):
@@ -338,10 +339,10 @@ async def test_a_removal_that_takes_too_long_does_not_keep_the_provider_open(mon
 
 
 async def test_a_pool_closes_while_it_boots(sandbox: SandboxProvider):
-    pool = Pool(sandbox, DesktopSpec(), PoolConfig(warm_pool=3, boots_at_once=3))
+    pool = DesktopPool(sandbox, DesktopSpec(), PoolConfig(warm_pool=3, boots_at_once=3))
     await asyncio.sleep(0.05)
     await pool.close()
-    assert sandbox._boxes == {}
+    assert sandbox._sandboxes == {}
     sandbox._folder.mkdir()
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from actors.desktop import events
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig
-from actors.desktop.pool.leased import Body
-from actors.desktop.pool.lifecycle import State
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.lifecycle import DesktopState
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import AgentBrokeDesktop, DesktopFault, LeaseLost
@@ -26,9 +26,9 @@ SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.
 async def test_a_lease_past_its_deadline_is_taken_back_under_a_call(state_dir: str, tmp_path: Path) -> None:
     heard = Heard()
     config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1, lease_s=1.5))
-    pool = await Pool.open(config, tmp_path, heard)
+    pool = await DesktopPool.open(config, tmp_path, heard)
     booted = await pool.acquire(30.0, "desktop/7")
-    body = Body(booted)
+    body = LeasedDesktop(booted)
     body.acted = True
     began = time.monotonic()
     with pytest.raises(LeaseLost, match="of desktop/7 on"):
@@ -41,20 +41,20 @@ async def test_a_lease_past_its_deadline_is_taken_back_under_a_call(state_dir: s
         with pytest.raises(LeaseLost):
             await use
     pool.retire(booted)  # as the seat does at last: it changes nothing
-    await until(lambda: pool.lives.state(booted.desktop.name) is State.GONE)
+    await until(lambda: pool.lives.state(booted.desktop.name) is DesktopState.GONE)
     assert not (await pool.provider.probe(booted.desktop)).alive
     other = await pool.acquire(30.0, "desktop/7")
     assert other.desktop.name != booted.desktop.name
-    assert await Body(other).call("ping", {}, 5.0) == "pong"
+    assert await LeasedDesktop(other).call("ping", {}, 5.0) == "pong"
     await pool.close()
     assert len(pool.lives) == 0
     assert len(heard.of(events.LEASE_EXPIRED)) == 1
 
 
 async def test_a_frozen_desktop_answers_its_holder_no_more(state_dir: str, tmp_path: Path) -> None:
-    pool = await Pool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
+    pool = await DesktopPool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
     booted = await pool.acquire(30.0)
-    body = Body(booted)
+    body = LeasedDesktop(booted)
     await body.frozen_files([], 10.0)
     with pytest.raises(ProtocolError, match="frozen"):
         await body.call("ping", {}, 5.0)
@@ -71,9 +71,9 @@ async def test_a_host_that_can_not_boot_rests_until_one_does(state_dir: str, tmp
         pool=PoolConfig(warm_pool=1, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON),
         screen=ScreenConfig(home_template=str(template)),
     )
-    pool = await Pool.open(config, tmp_path, heard)
+    pool = await DesktopPool.open(config, tmp_path, heard)
     await until(lambda: len(heard.of(events.DESKTOP_BOOT_FAILED)) >= 3)
-    (rests,) = heard.of(events.HOST_RESTS)
+    (rests,) = heard.of(events.HOST_QUARANTINED)
     assert (rests["cause"], rests["faults"]) == ("sandbox_refused", 2)
     assert pool.quarantined == ("host",)
     pool.succeeded()
@@ -102,24 +102,24 @@ async def test_an_image_that_does_not_come_up_rests(sandbox: SandboxProvider) ->
     guest = sandbox._folder / "guest"
     shutil.move(guest / "agent.py", guest / "agent.kept")
     policy = PoolConfig(warm_pool=1, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON)
-    pool = Pool(sandbox, DesktopSpec(), policy, heard)
-    await until(lambda: heard.of(events.IMAGE_RESTS))
-    (rests,) = heard.of(events.IMAGE_RESTS)
+    pool = DesktopPool(sandbox, DesktopSpec(), policy, heard)
+    await until(lambda: heard.of(events.IMAGE_QUARANTINED))
+    (rests,) = heard.of(events.IMAGE_QUARANTINED)
     assert (rests["cause"], rests["image"]) == ("boot_failed", "the program's own")
     assert pool.quarantined == ("image",)
     shutil.move(guest / "agent.kept", guest / "agent.py")
     assert await pool.well(30.0)
     assert [line["image"] for line in heard.of(events.IMAGE_LET_BACK)] == ["the program's own"]
-    assert heard.of(events.HOST_RESTS) == []
+    assert heard.of(events.HOST_QUARANTINED) == []
     await pool.close()
     sandbox._folder.mkdir()  # the fixture closes it once more
 
 
 async def test_an_agent_that_answers_every_call_late_is_the_policys_doing(state_dir: str, tmp_path: Path) -> None:
     config = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1, lease_s=8.0))
-    pool = await Pool.open(config, tmp_path)
+    pool = await DesktopPool.open(config, tmp_path)
     booted = await pool.acquire(30.0)
-    body = Body(booted)
+    body = LeasedDesktop(booted)
     body.acted = True
     for _ in range(2):
         await body.call("settle", {"timeout_ms": 3100, "quiet_ms": 9000}, 10.0)

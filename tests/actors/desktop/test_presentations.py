@@ -14,7 +14,7 @@ from actors.desktop.files import fork as forked
 from actors.desktop.files.documents.bounds import Bounds, RefusedError
 from actors.desktop.files.documents.odp import MIME
 from actors.desktop.files.documents.parse import presentation
-from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal, as_wanted
+from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted
 from actors.desktop.pool.leased import view_of
 from apis.documents.odp import make_odp
 from apis.tasks.verify.verify import GUEST_HOME, SlideBox, WantedFile
@@ -106,7 +106,7 @@ def test_a_hostile_file_is_refused_by_name(kind: str) -> None:
     data, wanted = BAD[kind]
     with pytest.raises(RefusedError) as refused:
         presentation(data, Bounds())
-    assert str(refused.value) == Refusal(wanted)
+    assert str(refused.value) == ReadRefusal(wanted)
 
 
 GOOD = odp(PAGE.format("x") * 2)
@@ -132,7 +132,7 @@ def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes) -> None:
     except RefusedError as refused:
         refusal = str(refused)
     if refusal:
-        assert Refusal(refusal)
+        assert ReadRefusal(refusal)
         return
     assert 1 <= len(found) + sum(len(slide["boxes"]) for slide in found) <= SMALL.cells
     assert all(len(box["text"]) <= SMALL.cell_chars for slide in found for box in slide["boxes"])

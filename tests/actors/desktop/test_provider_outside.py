@@ -19,7 +19,7 @@ from actors.desktop.files import fork as forked
 from actors.desktop.files import read_home as outside
 from actors.desktop.files import worker as outside_worker
 from actors.desktop.files.documents.bounds import Bounds
-from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal, as_wanted, parse, read_home
+from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted, parse, read_home
 from actors.errors import DesktopFault
 from apis.tasks.verify.manifest import Entry, Manifest
 from apis.tasks.verify.verify import WantedFile, Workbook
@@ -60,20 +60,20 @@ async def test_regular_files_and_folders_are_read_and_nothing_else(guest_home: P
         "docs/empty": FileSeen(path="docs/empty", data=b""),
         "docs": FileSeen(path="docs", names=["deep/", "empty", "plum.txt", "up"]),
         "docs/./deep/": FileSeen(path="docs/./deep/", names=[]),
-        "big": Refusal.TOO_BIG,
-        "none": Refusal.MISSING,
-        "docs/plum.txt/x": Refusal.MISSING,
-        "link": Refusal.LINK,
-        "linked": Refusal.LINK,
-        "linked/secret": Refusal.LINK,
-        "docs/up/docs/plum.txt": Refusal.LINK,
-        "pipe": Refusal.NOT_REGULAR,
-        "plug": Refusal.NOT_REGULAR,
-        "../secret": Refusal.BAD_PATH,
-        "docs/../../secret": Refusal.BAD_PATH,
-        "/etc/passwd": Refusal.BAD_PATH,
-        "nul\0": Refusal.BAD_PATH,
-        "n" * 300: Refusal.NOT_REGULAR,
+        "big": ReadRefusal.TOO_BIG,
+        "none": ReadRefusal.MISSING,
+        "docs/plum.txt/x": ReadRefusal.MISSING,
+        "link": ReadRefusal.LINK,
+        "linked": ReadRefusal.LINK,
+        "linked/secret": ReadRefusal.LINK,
+        "docs/up/docs/plum.txt": ReadRefusal.LINK,
+        "pipe": ReadRefusal.NOT_REGULAR,
+        "plug": ReadRefusal.NOT_REGULAR,
+        "../secret": ReadRefusal.BAD_PATH,
+        "docs/../../secret": ReadRefusal.BAD_PATH,
+        "/etc/passwd": ReadRefusal.BAD_PATH,
+        "nul\0": ReadRefusal.BAD_PATH,
+        "n" * 300: ReadRefusal.NOT_REGULAR,
     }
     seen = await read_home(str(guest_home), USER, wants(*wanted), limits)
     for one, (path, expected) in zip(seen, wanted.items(), strict=True):
@@ -82,7 +82,7 @@ async def test_regular_files_and_folders_are_read_and_nothing_else(guest_home: P
 
 async def test_all_of_it_is_bounded(guest_home: Path):
     seen = await read_home(str(guest_home), USER, wants("big", "big", ""), ReadLimits(total_bytes=8000, listing=3))
-    assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG, Refusal.TOO_BIG]
+    assert [one.refusal for one in seen] == [None, ReadRefusal.TOO_BIG, ReadRefusal.TOO_BIG]
     with pytest.raises(ValueError, match="3 paths"):
         await read_home(str(guest_home), USER, wants("a", "b", "c"), ReadLimits(paths=2))
 
@@ -94,10 +94,10 @@ async def test_the_worker_has_no_more_rights_than_the_guest(guest_home: Path):
     os.chown(guest_home / "big", 0, 0)
     (guest_home / "big").chmod(0o600)
     seen = await read_home(str(guest_home), USER, wants("docs/plum.txt", "docs/deep/x", "big"), ReadLimits())
-    assert [one.refusal for one in seen] == [Refusal.FORBIDDEN] * 3
+    assert [one.refusal for one in seen] == [ReadRefusal.FORBIDDEN] * 3
     os.chmod(guest_home, 0)  # a guest that locks its HOME fails its task; it makes no fault
     (seen_one,) = await read_home(str(guest_home), USER, wants("docs/empty"), ReadLimits())
-    assert seen_one.refusal is Refusal.FORBIDDEN
+    assert seen_one.refusal is ReadRefusal.FORBIDDEN
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_any_path_gets_an_answer(path: str, tmp_path_factory):
         os.close(home)
     assert blobs == []
     assert result["path"] == path
-    assert "names" in result or Refusal(result["refusal"])
+    assert "names" in result or ReadRefusal(result["refusal"])
 
 
 def test_what_all_files_cost_is_bounded_together(guest_home: Path, monkeypatch: pytest.MonkeyPatch):
@@ -174,9 +174,9 @@ async def test_answers_and_listings_count_towards_the_total(guest_home: Path):
     ]
     assert len(book) < 2000
     seen = await read_home(str(guest_home), USER, wanted, ReadLimits(total_bytes=5000))
-    assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG, None, None]
+    assert [one.refusal for one in seen] == [None, ReadRefusal.TOO_BIG, None, None]
     seen = await read_home(str(guest_home), USER, wanted[2:], ReadLimits(total_bytes=30))
-    assert [one.refusal for one in seen] == [None, Refusal.TOO_BIG]
+    assert [one.refusal for one in seen] == [None, ReadRefusal.TOO_BIG]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has groups to drop")
@@ -193,7 +193,7 @@ def test_the_worker_keeps_no_group_of_who_started_it(tmp_path: Path):
     wanted = wants("of_group", "of_root")
     line = msgspec.json.encode({**order, "wanted": [msgspec.structs.asdict(want) for want in wanted]}) + b"\n"
     done = subprocess.run(outside.WORKER, input=line, capture_output=True, check=True, extra_groups=[4242])
-    assert [one.refusal for one in parse(wanted, done.stdout)] == [Refusal.FORBIDDEN, Refusal.FORBIDDEN]
+    assert [one.refusal for one in parse(wanted, done.stdout)] == [ReadRefusal.FORBIDDEN, ReadRefusal.FORBIDDEN]
 
 
 def test_an_answer_is_cut_at_the_sizes_that_it_says():
@@ -216,7 +216,7 @@ def test_an_answer_is_cut_at_the_sizes_that_it_says():
     found = parse(wanted, msgspec.json.encode(said) + b"\n" + whole + b"de")
     assert found == [
         FileSeen(path="a", data=b"abc"),
-        FileSeen(path="gone", refusal=Refusal.MISSING),
+        FileSeen(path="gone", refusal=ReadRefusal.MISSING),
         FileSeen(path="b", names=["x/"]),
         FileSeen(path="c", workbook=Workbook(sheets=())),
         FileSeen(path="", manifest=Manifest(entries={"x": Entry("file", 3)})),
@@ -247,7 +247,7 @@ async def test_of_what_was_read_elsewhere_documents_alone_are_parsed_here():
         WantedFile("d"),
     ]
     wanted.append(WantedFile("e", "workbook"))
-    gone = FileSeen(path="gone", refusal=Refusal.MISSING)
+    gone = FileSeen(path="gone", refusal=ReadRefusal.MISSING)
     seen = [
         FileSeen(path="a", data=b"abc"),
         FileSeen(path="b", data=book),
@@ -264,7 +264,7 @@ async def test_of_what_was_read_elsewhere_documents_alone_are_parsed_here():
     assert found[1].workbook is not None
     assert found[1].workbook != last.workbook
     assert (found[1].path, found[1].data, found[3]) == (
-        "b", None, FileSeen(path="c", refusal=Refusal.NOT_A_WORKBOOK),
+        "b", None, FileSeen(path="c", refusal=ReadRefusal.NOT_A_WORKBOOK),
     )  # fmt: skip
     nothing = [seen[0], gone]
     assert await as_wanted([wanted[0], wanted[2]], nothing, ReadLimits()) is nothing
@@ -281,7 +281,7 @@ async def test_a_listing_may_have_its_last_name_and_a_file_its_last_byte(guest_h
         (ReadLimits(total_bytes=chars - 1), False),
     ):
         (seen,) = await read_home(str(guest_home), USER, wants("docs"), limits)
-        assert seen == (everything if fits else FileSeen(path="docs", refusal=Refusal.TOO_BIG)), limits
+        assert seen == (everything if fits else FileSeen(path="docs", refusal=ReadRefusal.TOO_BIG)), limits
     for limits, fits in (
         (ReadLimits(file_bytes=5000), True),
         (ReadLimits(file_bytes=4999), False),
@@ -289,15 +289,15 @@ async def test_a_listing_may_have_its_last_name_and_a_file_its_last_byte(guest_h
         (ReadLimits(total_bytes=4999), False),
     ):
         (seen,) = await read_home(str(guest_home), USER, wants("big"), limits)
-        assert (seen.data is not None, seen.refusal is Refusal.TOO_BIG) == (fits, not fits), limits
+        assert (seen.data is not None, seen.refusal is ReadRefusal.TOO_BIG) == (fits, not fits), limits
     (guest_home / "piece").write_bytes(b"x" * ((1 << 20) + 1))  # what is read at once, and a byte
     (guest_home / "piece").chmod(0o644)
     (seen,) = await read_home(str(guest_home), USER, wants("piece"), ReadLimits(file_bytes=1 << 20))
-    assert seen.refusal is Refusal.TOO_BIG
+    assert seen.refusal is ReadRefusal.TOO_BIG
     (seen, late) = await read_home(str(guest_home), USER, wants("big", "docs/plum.txt"), ReadLimits(total_bytes=5002))
-    assert (seen.data, late.refusal) == (b"x" * 5000, Refusal.TOO_BIG), "what the first took is taken off the rest"
+    assert (seen.data, late.refusal) == (b"x" * 5000, ReadRefusal.TOO_BIG), "what the first took is taken off the rest"
     (seen,) = await read_home(str(guest_home), USER, wants("docs/plum.txt"), ReadLimits(cpu_s=0.0))
-    assert seen.refusal is Refusal.TOO_SLOW
+    assert seen.refusal is ReadRefusal.TOO_SLOW
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to drop")

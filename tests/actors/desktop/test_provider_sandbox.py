@@ -11,9 +11,9 @@ import asyncssh
 import msgspec
 import pytest
 
-from actors.desktop.faults import BrokenBy, FaultCause, LinkState, Seen, cause_of
+from actors.desktop.faults import BrokenBy, Evidence, FaultCause, LinkState, cause_of
 from actors.desktop.files.read_home import ReadLimits
-from actors.desktop.link import GuestLink, LinkDown, seen_of
+from actors.desktop.link import GuestLink, LinkDown, evidence_of
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox import cgroups, grouping, hierarchies, seccomp
 from actors.desktop.providers.sandbox.provider import SandboxProvider
@@ -128,7 +128,7 @@ async def test_a_destroyed_desktop_leaves_nothing(sandbox: SandboxProvider):
     os.close(init)
     assert groups_of(desktop) == []
     assert mounts_of(desktop) == []
-    assert not Path(desktop.endpoint.socket).parent.exists()
+    assert not Path(desktop.address.socket).parent.exists()
     assert not (await sandbox.probe(desktop)).alive
     await sandbox.destroy(desktop)
 
@@ -140,7 +140,7 @@ async def test_a_cancelled_boot_leaves_nothing(sandbox: SandboxProvider, delay_s
     boot.cancel()
     await asyncio.wait([boot])
     if boot.cancelled():
-        assert sandbox._boxes == {}
+        assert sandbox._sandboxes == {}
     else:
         await sandbox.destroy(boot.result())
     assert [path for path in sandbox._folder.iterdir() if path.name.isdigit()] == []
@@ -154,7 +154,7 @@ async def test_a_refused_boot_is_a_fault_that_leaves_nothing(sandbox: SandboxPro
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(DesktopFault, match="the kernel says no"):
         await sandbox.boot(DesktopSpec())
-    assert sandbox._boxes == {}
+    assert sandbox._sandboxes == {}
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can mount a limited disk")
@@ -180,7 +180,7 @@ async def test_memory_is_limited_and_the_guest_is_to_blame(sandbox: SandboxProvi
     health = await sandbox.probe(desktop)
     assert health.oom_kills >= 1
     assert health.limit_hits >= 1
-    assert cause_of(seen_of(health, LinkDown(LinkState.LOST, ""), acted=True)) is BrokenBy.MEMORY_LIMIT
+    assert cause_of(evidence_of(health, LinkDown(LinkState.LOST, ""), acted=True)) is BrokenBy.MEMORY_LIMIT
     await link.close()
 
 
@@ -190,7 +190,7 @@ async def test_what_a_guest_exhausts_does_not_end_who_tells_how_it_ended(sandbox
     desktop = await sandbox.boot(DesktopSpec(memory_bytes=150 << 20, disk_bytes=512 << 20))
     assert desktop.outside is not None
     link = await GuestLink.open(desktop, timeout_s=20)
-    outer = sandbox._boxes[desktop.name].process
+    outer = sandbox._sandboxes[desktop.name].process
     assert outer is not None
     assert outer.pid not in cgroups.members(desktop.outside.cgroups)
     lost = await losing(
@@ -198,7 +198,7 @@ async def test_what_a_guest_exhausts_does_not_end_who_tells_how_it_ended(sandbox
     )
     health = await sandbox.probe(desktop)
     assert health.exit_signal == 0
-    assert cause_of(seen_of(health, lost, acted=True)) is BrokenBy.MEMORY_LIMIT
+    assert cause_of(evidence_of(health, lost, acted=True)) is BrokenBy.MEMORY_LIMIT
     await link.close()
 
 
@@ -254,24 +254,24 @@ async def test_a_frozen_desktop_holds_still(sandbox: SandboxProvider, monkeypatc
 async def test_who_ended_the_desktop(sandbox: SandboxProvider):
     by_host = await sandbox.boot(DesktopSpec())
     link = await GuestLink.open(by_host, timeout_s=20)
-    outer = sandbox._boxes[by_host.name].process
+    outer = sandbox._sandboxes[by_host.name].process
     assert outer is not None
     os.kill(outer.pid, signal.SIGKILL)
     with pytest.raises(LinkDown) as down:
         await link.call("settle", timeout_ms=5000, quiet_ms=4000, timeout_s=10)
-    assert cause_of(seen_of(await sandbox.probe(by_host), down.value, acted=True)) is FaultCause.SANDBOX_KILLED
+    assert cause_of(evidence_of(await sandbox.probe(by_host), down.value, acted=True)) is FaultCause.SANDBOX_KILLED
     await link.close()
 
     by_guest = await sandbox.boot(DesktopSpec())
     link = await GuestLink.open(by_guest, timeout_s=20)
     lost = await losing(link, "kill -9 -1")
-    box = sandbox._boxes[by_guest.name]
+    box = sandbox._sandboxes[by_guest.name]
     assert box.init is not None
     await box.init.ended(5)
     health = await sandbox.probe(by_guest)
     assert not health.alive
-    assert cause_of(seen_of(health, lost, acted=True)) is BrokenBy.SESSION_ENDED
-    assert cause_of(seen_of(health, lost, acted=False)) is FaultCause.BOOT_FAILED
+    assert cause_of(evidence_of(health, lost, acted=True)) is BrokenBy.SESSION_ENDED
+    assert cause_of(evidence_of(health, lost, acted=False)) is FaultCause.BOOT_FAILED
     await link.close()
 
 
@@ -280,7 +280,7 @@ async def test_a_killed_agent_is_the_guests_doing(sandbox: SandboxProvider):
     link = await GuestLink.open(desktop, timeout_s=20)
     lost = await losing(link, "kill -9 $PPID")
     assert lost.state is LinkState.LOST
-    seen = seen_of(await sandbox.probe(desktop), lost, acted=True)
-    assert seen == Seen(acted=True, link=LinkState.LOST, memory_left=seen.memory_left, detail=seen.detail)
+    seen = evidence_of(await sandbox.probe(desktop), lost, acted=True)
+    assert seen == Evidence(acted=True, link=LinkState.LOST, memory_left=seen.memory_left, detail=seen.detail)
     assert cause_of(seen) is BrokenBy.LINK_CLOSED
     await link.close()

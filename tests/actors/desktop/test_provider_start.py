@@ -12,7 +12,7 @@ import pytest
 from actors.desktop import events
 from actors.desktop.config import PoolConfig, SandboxConfig
 from actors.desktop.link import GuestLink
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox import leftovers
 from actors.desktop.providers.sandbox.provider import SandboxProvider
@@ -67,7 +67,7 @@ async def test_what_a_sandbox_said_before_it_ended_is_told() -> None:
         provider = await SandboxProvider.start(SandboxConfig(state_dir=folder), "broken")
         heard = Heard()
         (provider._folder / "etc" / "chromium.d").rename(provider._folder / "moved")  # what it is to mount
-        pool = Pool(provider, DesktopSpec(), PoolConfig(warm_pool=1, longest_backoff_s=0.2), heard)
+        pool = DesktopPool(provider, DesktopSpec(), PoolConfig(warm_pool=1, longest_backoff_s=0.2), heard)
         await until(lambda: heard.of(events.DESKTOP_BOOT_FAILED))
         assert "Can't find source path" in heard.of(events.DESKTOP_BOOT_FAILED)[0]["detail"]
         (provider._folder / "moved").rename(provider._folder / "etc" / "chromium.d")

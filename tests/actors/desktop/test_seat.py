@@ -16,12 +16,11 @@ import pytest
 from actors.desktop import actor
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.answers import Prompt, SampledAnswers
-from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig
-from actors.desktop.seat_config import SeatConfig
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig, SeatConfig
 from actors.errors import Deferred, DesktopFault
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import (
-    PUT_OFF,
+    DEFERRED,
     GetFigures,
     Lane,
     NoWork,
@@ -124,10 +123,10 @@ async def test_while_the_host_rests_no_work_is_taken(tmp_path, state_dir):
         doing: dict[str, str] = {}
         for _ in range(200):
             doing = {status.name: status.doing for status in await system.statuses()}
-            if doing["desktop/0"] == "resting (host rests)":
+            if doing["desktop/0"] == "resting (host quarantined)":
                 break
             await asyncio.sleep(0.05)
-        assert doing["desktop/0"] == "resting (host rests)"
+        assert doing["desktop/0"] == "resting (host quarantined)"
         asked = Ledger.asked
         await asyncio.sleep(0.5)
         assert Ledger.asked == asked
@@ -223,7 +222,7 @@ async def test_an_episode_that_stands_back_for_rl_is_given_back_and_is_no_fault(
         config = msgspec.structs.replace(seat_config(state_dir, spares=1), samplers=["sampler/0"])
         await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=config))
         back = await asyncio.wait_for(OnesOwn.released.get(), 60)
-        assert (back.fault.cause, back.fault.culprit) == (PUT_OFF, "sampler")
+        assert (back.fault.cause, back.fault.culprit) == (DEFERRED, "sampler")
         assert not lines(tmp_path, "episode_faulted")
 
 

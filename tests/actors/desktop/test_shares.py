@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.config import MEMORY_LEAST_MIB, OPEN_FILES_LEAST, PROCESSES_LEAST, SandboxConfig
 from actors.desktop.providers.sandbox import shares
-from actors.desktop.providers.sandbox.grouping import Bounds
+from actors.desktop.providers.sandbox.grouping import GroupBounds
 from actors.desktop.providers.sandbox.shares import Room, fitted, memory_for_desktops, room, sums
 from runtime.errors import ConfigError
 
@@ -88,7 +88,7 @@ def test_a_run_keeps_what_it_takes_itself() -> None:
 
 def test_what_is_there_already_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shares, "room", lambda: SMALL)
-    monkeypatch.setattr(shares, "held", lambda: Bounds(1500 << 20, 30_000))
+    monkeypatch.setattr(shares, "held", lambda: GroupBounds(1500 << 20, 30_000))
     assert shares.free() == Room(memory_mib=548, processes=0, open_files=340_000, terminals=3072)
 
 

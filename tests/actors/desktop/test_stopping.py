@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from actors.desktop.config import DesktopsConfig, SandboxConfig
 from actors.desktop.files.read_home import ReadLimits
-from actors.desktop.pool.leased import Body
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import Outside
 from actors.desktop.providers.sandbox import cgroups, stopping
 from actors.errors import AgentBrokeDesktop, DesktopFault
@@ -237,10 +237,10 @@ async def test_a_program_that_wakes_itself_is_the_policys_doing(
 ):
     monkeypatch.setattr(stopping, "SIGNALS_S", 0.5)
     monkeypatch.setattr(stopping, "STOP_S", 1.0)
-    pool = await Pool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
+    pool = await DesktopPool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
     try:
         booted = await pool.acquire(30.0)
-        body = Body(booted)
+        body = LeasedDesktop(booted)
         await body.call("launch", {"argv": ["python3", "-c", WAKES]}, 10.0)
         until = time.monotonic() + 10
         while (await booted.provider.read_home(booted.desktop, [WantedFile("awake")], ReadLimits()))[0].data is None:
@@ -255,10 +255,10 @@ async def test_a_program_that_wakes_itself_is_the_policys_doing(
 
 @pytest.mark.parametrize("acted", [True, False])
 async def test_a_desktop_that_has_ended_is_not_held_still(state_dir: str, tmp_path: Path, acted: bool):
-    pool = await Pool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
+    pool = await DesktopPool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
     try:
         booted = await pool.acquire(30.0)
-        body = Body(booted)
+        body = LeasedDesktop(booted)
         body.acted = acted or body.acted
         await body.call("launch", {"argv": ["sh", "-c", "sleep 0.3; pkill Xvfb"]}, 10.0)
         async with asyncio.timeout(20):

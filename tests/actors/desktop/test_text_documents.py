@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from actors.desktop.files import fork as forked
 from actors.desktop.files.documents.bounds import Bounds, RefusedError
 from actors.desktop.files.documents.parse import text_document
-from actors.desktop.files.read_home import Refusal
+from actors.desktop.files.read_home import ReadRefusal
 from apis.documents.docx import Run, make_docx
 
 MAIN = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" xmlns:v="urn:other"'
@@ -137,7 +137,7 @@ def test_a_hostile_document_is_refused_by_name(kind: str):
     wanted, data = KINDS[kind]
     with pytest.raises(RefusedError) as refused:
         text_document(data, SMALL)
-    assert str(refused.value) == Refusal(wanted)
+    assert str(refused.value) == ReadRefusal(wanted)
 
 
 def test_it_is_parsed_in_a_child_like_a_workbook():
@@ -190,7 +190,7 @@ def attempt(data: bytes) -> tuple[dict[str, Any], str]:
 def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes):
     found, refusal = attempt(data)
     if refusal:
-        assert Refusal(refusal)
+        assert ReadRefusal(refusal)
         return
     spans = [span for paragraph in found["paragraphs"] for span in paragraph["spans"]]
     assert 1 <= len(found["paragraphs"]) <= SMALL.cells

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from actors.desktop.files import fork as forked
 from actors.desktop.files.documents.bounds import Bounds, RefusedError
 from actors.desktop.files.documents.parse import workbook
-from actors.desktop.files.read_home import Refusal
+from actors.desktop.files.read_home import ReadRefusal
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=10, elements=500,
@@ -74,7 +74,7 @@ def test_a_hostile_file_is_refused_by_name(kind: str):
     began = time.process_time()
     with pytest.raises(RefusedError) as refused:
         workbook(data, Bounds())
-    assert str(refused.value) == Refusal(wanted)
+    assert str(refused.value) == ReadRefusal(wanted)
     assert time.process_time() - began < Bounds().cpu_s
 
 
@@ -157,7 +157,7 @@ def attempt(data: bytes) -> tuple[list[dict[str, Any]], str]:
 def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes):
     found, refusal = attempt(data)
     if refusal:
-        assert Refusal(refusal)
+        assert ReadRefusal(refusal)
         return
     assert 1 <= len(found) <= SMALL.sheets
     filled = [place for sheet in found for place in {**sheet["cells"], **sheet["formulas"]}]

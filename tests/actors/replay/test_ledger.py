@@ -10,7 +10,7 @@ import pytest
 from ledger_tools import Play, step
 
 from actors.errors import FencedOff, LedgerError
-from actors.replay.messages import PUT_OFF, Batch, Fault, Lane, NothingToTake, NoWork, Phase, Reservation
+from actors.replay.messages import DEFERRED, Batch, Fault, Lane, NothingToTake, NoWork, Phase, Reservation
 
 Start = Callable[..., Play]
 
@@ -294,7 +294,7 @@ def test_rounds_on_engines_of_one_version_are_played_while_rl_draws_nothing(star
     works = [play.reserve() for _ in range(2)]
     assert [work.lane for work in works] == [Lane.TRAIN, Lane.TRAIN]
     assert play.ask("desktop/idle") is None, "this seat stays idle: for the round engines would leave the policy"
-    play.release(early, Fault(cause=PUT_OFF, detail="RL goes on", culprit="sampler"))
+    play.release(early, Fault(cause=DEFERRED, detail="RL goes on", culprit="sampler"))
     assert not play.figures().faults
     (said,) = play.events("episode_put_off")
     assert (said["task"], said["token"]) == ("e0", early.token)

@@ -15,7 +15,7 @@ from actors.errors import LedgerError
 from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, TasksConfig, expand
 from actors.replay.rules import groups
 from actors.replay.rules.admission import demos_wanted, may_open, serving_is_fresh
-from actors.replay.rules.groups import Ending, GroupState, GroupStatus, Slot, SlotState
+from actors.replay.rules.groups import GroupEnding, GroupState, GroupStatus, Slot, SlotState
 from actors.replay.rules.reservoir import choose, minibatch, nth_of_epochs, place
 from actors.replay.rules.staleness import Lineages
 from runtime.errors import ConfigError
@@ -114,7 +114,9 @@ LIFE = {  # what a group in each state may become
 
 @pytest.mark.parametrize("state", list(GroupState))
 def test_a_group_s_life(state: GroupState) -> None:
-    before = GroupStatus(state=state, ending=Ending.STALE, final=True) if state == "ended" else GroupStatus(state=state)
+    before = (
+        GroupStatus(state=state, ending=GroupEnding.STALE, final=True) if state == "ended" else GroupStatus(state=state)
+    )
     possible = set()
     for to in GroupState:
         try:
@@ -122,22 +124,22 @@ def test_a_group_s_life(state: GroupState) -> None:
         except LedgerError:
             continue
         possible.add(str(to))
-    for ending in Ending:
+    for ending in GroupEnding:
         try:
             after = groups.end(before, ending)
         except LedgerError:
             continue
-        assert after == GroupStatus(state=GroupState.ENDED, ending=ending, final=ending is not Ending.TRAINED)
+        assert after == GroupStatus(state=GroupState.ENDED, ending=ending, final=ending is not GroupEnding.TRAINED)
         possible.add(str(ending))
     assert possible == LIFE[state]
 
 
 def test_only_a_provisional_ending_is_confirmed_or_taken_back() -> None:
-    provisional = groups.end(GroupStatus(state=GroupState.LEASED), Ending.TRAINED)
+    provisional = groups.end(GroupStatus(state=GroupState.LEASED), GroupEnding.TRAINED)
     final = groups.confirm(provisional)
-    assert final == GroupStatus(state=GroupState.ENDED, ending=Ending.TRAINED, final=True)
+    assert final == GroupStatus(state=GroupState.ENDED, ending=GroupEnding.TRAINED, final=True)
     assert groups.take_back(provisional) == GroupStatus(state=GroupState.LEASED)
-    stale = groups.end(GroupStatus(state=GroupState.READY), Ending.STALE)
+    stale = groups.end(GroupStatus(state=GroupState.READY), GroupEnding.STALE)
     for status in (final, stale, msgspec.structs.replace(stale, final=False), GroupStatus()):
         for change in (groups.confirm, groups.take_back):
             with pytest.raises(LedgerError, match="only a provisional"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import apis.guest
-from actors.desktop.seat_config import SeatConfig
+from actors.desktop.config import SeatConfig
 from apis.actions.gui import MAX_TEXT
 
 _FIELDS = {

@@ -16,8 +16,8 @@ import msgspec
 
 from actors.cluster.checks.attack.scene import Cheat, Scene
 from actors.desktop.link import connect
-from actors.desktop.pool.leased import Body, Frozen
-from actors.desktop.pool.pool import BootedDesktop
+from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.leased import Frozen, LeasedDesktop
 from actors.desktop.provider import Desktop
 from actors.errors import DesktopFault
 from apis.tasks.osworld import Task
@@ -44,7 +44,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
 
 
-class AttackedBody(Body):
+class AttackedBody(LeasedDesktop):
     """A desktop on which, before an episode is judged, each of `cheats` is tried; `heard` is told what came of it."""
 
     def __init__(
@@ -55,12 +55,12 @@ class AttackedBody(Body):
         self._before = Manifest()
 
     async def manifest(self, timeout_s: float) -> Manifest:
-        """See `Body.manifest`."""
+        """See `LeasedDesktop.manifest`."""
         self._before = await super().manifest(timeout_s)
         return self._before
 
     async def frozen_files(self, wanted: list[WantedFile], timeout_s: float) -> Frozen:
-        """See `Body.frozen_files`; the cheats come first."""
+        """See `LeasedDesktop.frozen_files`; the cheats come first."""
         scene = Scene(self._task, self._before)
         scripts = [(cheat, script) for cheat in self._cheats if (script := cheat.script(scene)) is not None]
         try:

@@ -25,10 +25,10 @@ from actors.cluster.config import models
 from actors.cluster.config.schema import SeatsConfig
 from actors.cluster.config.suites import load
 from actors.desktop.answers import Answer, Answerer, Prompt
+from actors.desktop.config import PromptConfig
 from actors.desktop.player import Play, Player, demonstrated
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
-from actors.desktop.seat_config import PromptConfig
 from actors.replay.messages import Reservation
 from apis.observation import Observation
 from apis.prompts.text import Turn
@@ -96,7 +96,7 @@ async def _all(
     """Play every wish; False when it was interrupted."""
     tokenizer = Tokenizer.load(models.locate(""))
     config = SeatsConfig(count=seats, warm_pool=min(2, seats), screenshots="none").within(shares.free(), "--seats")
-    pool = await Pool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
+    pool = await DesktopPool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
     try:
         with stop_event() as stop:
 
@@ -118,14 +118,14 @@ async def _all(
         await pool.close()
 
 
-async def _one(pool: Pool, config: SeatsConfig, wish: Wish, tokenizer: Tokenizer) -> tuple[list[Tried], Played]:
+async def _one(pool: DesktopPool, config: SeatsConfig, wish: Wish, tokenizer: Tokenizer) -> tuple[list[Tried], Played]:
     task, cheats = tasks.task(wish.task), [cheat for cheat in CHEATS if cheat.when == wish.when]
     found: dict[str, Tried] = {}  # by cheat: a fault has all of them tried anew
 
     def heard(one: Tried) -> None:
         found[one.cheat] = one
 
-    player = Player(pool, config.seat(PromptConfig()), body=lambda booted: AttackedBody(booted, task, cheats, heard))
+    player = Player(pool, config.seat(PromptConfig()), desktop=lambda booted: AttackedBody(booted, task, cheats, heard))
     number = int(wish.task.split("/")[2])
     play = await player.play(wish.task, _answers(wish, tokenizer), seed=number)
     return [*found.values()], _judged(wish, play)

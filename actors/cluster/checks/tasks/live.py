@@ -17,10 +17,10 @@ import msgspec
 from actors.cluster.checks.tasks.tally import Result
 from actors.cluster.config import models
 from actors.cluster.config.schema import SeatsConfig
+from actors.desktop.config import PromptConfig
 from actors.desktop.player import MAX_STEPS, Play, Player, demonstrated
-from actors.desktop.pool.pool import Pool
+from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
-from actors.desktop.seat_config import PromptConfig
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.prompts import Form
 from apis.tasks import registry as tasks
@@ -77,7 +77,7 @@ async def check(
     seats = seats.within(shares.free(), "--seats")
     prompt = PromptConfig(format=settings.form, action_space=settings.actions)
     troubles = Troubles()
-    pool = await Pool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
+    pool = await DesktopPool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
     try:
         player = Player(pool, seats.seat(prompt))
         left = iter(wishes)

@@ -1,8 +1,8 @@
 """A ZIP archive's members, unpacked piece by piece.
 
-Invariant: no more is unpacked than the bounds allow, whatever the headers claim; and no byte of the archive belongs to
-two members. Raises RefusedError and nothing else, for any bytes. ZIP64, encryption, several disks and methods other
-than "stored" and "deflated" are refused: no spreadsheet program needs them for a file of this size.
+Invariant: whatever the headers claim, no more is unpacked than the bounds allow. No byte of the archive belongs to two
+members. For any bytes, RefusedError is the only error raised. ZIP64, encryption, several disks and methods other than
+"stored" and "deflated" are refused, because no office program needs them for files of this size.
 """
 
 from __future__ import annotations

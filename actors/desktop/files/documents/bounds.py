@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from actors.desktop.providers.refused import RefusedError
+from actors.desktop.files.refused import RefusedError
 
 
 @dataclass(frozen=True)

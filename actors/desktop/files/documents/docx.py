@@ -1,7 +1,7 @@
 """Office Open XML text documents (ECMA-376 part 1, WordprocessingML): their paragraphs and what was set on them.
 
-Invariant: of the archive only the main part is read. What is not plain text of the body is named among the extras and
-never passed over, so a document that says more than its paragraphs can't look like one that does not.
+Invariant: only the main part of the archive is read. Content other than plain text of the body is named among the
+extras. So a document that says more than its paragraphs can't look like a plain document.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from actors.desktop.files.documents.archive import Archive
 from actors.desktop.files.documents.bounds import Budget, RefusedError
-from actors.desktop.files.documents.grid import Text, number
-from actors.desktop.files.documents.markup import Handler, walk
+from actors.desktop.files.documents.grid import CellText, number
+from actors.desktop.files.documents.markup import MarkupHandler, walk
 from actors.desktop.files.documents.relations import related
 
 _PREFIXES = {
@@ -34,14 +34,14 @@ _LINE = 240  # of w:spacing, a single line
 _MARK_CHARS, _EXTRAS = 64, 16
 
 
-class _Body(Handler):
+class _Body(MarkupHandler):
     """The paragraphs of the main part."""
 
     def __init__(self, budget: Budget) -> None:
         self.paragraphs: list[dict[str, Any]] = []
         self.extras: set[str] = set()
         self._budget = budget
-        self._text = Text(budget.bounds.cell_chars)
+        self._text = CellText(budget.bounds.cell_chars)
         self._path: list[str] = []
         self._properties = ""  # the element that sets properties which we are in: its depth tells when it ends
         self._depth = 0
@@ -147,7 +147,7 @@ def _layout(name: str, attributes: Mapping[str, str]) -> dict[str, str]:
 def read(archive: Archive, budget: Budget) -> dict[str, Any]:
     """The document as `apis.tasks.verify.verify.TextDocument` has it. Raises RefusedError."""
 
-    def parse(part: str, handler: Handler) -> None:
+    def parse(part: str, handler: MarkupHandler) -> None:
         walk(archive.pieces(part), handler, _PREFIXES, budget)
 
     main = related("", parse).of_kind("officeDocument")

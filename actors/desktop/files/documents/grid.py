@@ -55,7 +55,7 @@ def count(text: str | None, most: int) -> int:
     return max(value, 1)
 
 
-class Text:
+class CellText:
     """Characters of one cell, collected from pieces."""
 
     def __init__(self, most: int) -> None:

@@ -1,7 +1,7 @@
 """XML by events, within bounds.
 
-Invariant: a document type or an entity of the document's own refuses the file before anything is expanded; depth and
-number of elements are bounded. Raises RefusedError and nothing else, for any bytes.
+Invariant: a document type or an entity of the document's own refuses the file before anything is expanded. Depth and
+number of elements are bounded. For any bytes, RefusedError is the only error raised.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SEPARATOR = " "
 _ATTRIBUTES_MAX = 256
 
 
-class Handler:
+class MarkupHandler:
     """What wants to know of elements. Names are "prefix:local" by the namespaces given, "local" where there is none."""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -28,7 +28,7 @@ class Handler:
         """Characters, in pieces."""
 
 
-def walk(pieces: Iterable[bytes], handler: Handler, prefixes: Mapping[str, str], budget: Budget) -> None:
+def walk(pieces: Iterable[bytes], handler: MarkupHandler, prefixes: Mapping[str, str], budget: Budget) -> None:
     """Parse and tell `handler`. `prefixes` are the known namespaces with the prefix that each is called by here."""
     parser = ParserCreate("utf-8", _SEPARATOR)
     parser.buffer_text = True

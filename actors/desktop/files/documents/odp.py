@@ -1,6 +1,6 @@
 """OpenDocument presentations (ODF 1.3 part 3): the text of every box of every slide, and what lies behind it.
 
-Invariant: only `content.xml` is read; slides, boxes and characters are counted against the bounds while they are found.
+Invariant: only `content.xml` is read. Slides, boxes and characters are counted against the bounds while they are found.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 from actors.desktop.files.documents.archive import Archive
 from actors.desktop.files.documents.bounds import Budget, RefusedError
-from actors.desktop.files.documents.grid import Text
-from actors.desktop.files.documents.markup import Handler, walk
+from actors.desktop.files.documents.grid import CellText
+from actors.desktop.files.documents.markup import MarkupHandler, walk
 from actors.desktop.files.documents.opendocument import PARAGRAPHS, namespace, refuse_encrypted, white_space
 
 MIME = b"application/vnd.oasis.opendocument.presentation"
@@ -18,13 +18,13 @@ _PREFIXES = {namespace(name): name for name in ("office", "text", "style", "pres
 _PREFIXES[namespace("drawing")] = "draw"
 
 
-class _Content(Handler):
+class _Content(MarkupHandler):
     """The slides of content.xml; automatic styles stand in front of them."""
 
     def __init__(self, budget: Budget) -> None:
         self.slides: list[dict[str, Any]] = []
         self._budget = budget
-        self._text = Text(budget.bounds.cell_chars)
+        self._text = CellText(budget.bounds.cell_chars)
         self._style = ""
         self._grounds: dict[str, str] = {}  # colour behind the slides of a style
         self._hidden: set[str] = set()

@@ -1,15 +1,15 @@
 """OpenDocument spreadsheets (ODF 1.2 part 1).
 
-Invariant: repeated cells and rows are counted before they are laid out, so a file can't make more of them than the
-bounds allow; empty ones cost nothing however often they are repeated.
+Invariant: repeated cells and rows are counted before they are laid out, so a file can't make more than the bounds
+allow. Empty cells cost nothing, however often they are repeated.
 """
 
 from __future__ import annotations
 
 from actors.desktop.files.documents.archive import Archive
 from actors.desktop.files.documents.bounds import Budget, RefusedError
-from actors.desktop.files.documents.grid import Grid, Text, Value, count, number
-from actors.desktop.files.documents.markup import Handler, walk
+from actors.desktop.files.documents.grid import CellText, Grid, Value, count, number
+from actors.desktop.files.documents.markup import MarkupHandler, walk
 from actors.desktop.files.documents.opendocument import PARAGRAPHS, namespace, refuse_encrypted, white_space
 from apis.guest.addresses import COLUMNS, ROWS
 
@@ -17,13 +17,13 @@ MIME = b"application/vnd.oasis.opendocument.spreadsheet"
 _PREFIXES = {namespace(name): name for name in ("office", "table", "text", "style")}
 
 
-class _Content(Handler):
+class _Content(MarkupHandler):
     """The tables of content.xml."""
 
     def __init__(self, budget: Budget) -> None:
         self.grids: list[Grid] = []
         self._budget = budget
-        self._text = Text(budget.bounds.cell_chars)
+        self._text = CellText(budget.bounds.cell_chars)
         self._hidden_styles: set[str] = set()
         self._style = ""
         self._tables = 0  # how deep in tables: one in a cell is no sheet

@@ -1,4 +1,4 @@
-"""What OpenDocument files (ODF 1.3 part 3) of all kinds have in common: namespaces, encryption, white space in text."""
+"""What all OpenDocument files share (ODF 1.3 part 3): namespaces, encryption, white space in text."""
 
 from __future__ import annotations
 

@@ -1,17 +1,22 @@
-"""Spreadsheet files of either format, text documents and presentations.
+"""Reads workbooks of either format, text documents and presentations.
 
-Invariant: for any bytes the answer is a bounded value or RefusedError, and MemoryError where memory is bounded.
+Invariant: for any bytes the answer is a bounded value or RefusedError. Where memory is bounded it may be MemoryError.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from actors.desktop.files.documents import docx, odp, ods, xlsx
 from actors.desktop.files.documents.archive import Archive
 from actors.desktop.files.documents.bounds import Bounds, Budget, RefusedError
-from actors.desktop.files.documents.program import written_by
 
+MOST_BYTES = 1 << 16  # of the part that names a program
+_SAYS = {  # the part that says it, by format: Office Open XML, OpenDocument
+    "docProps/app.xml": re.compile(rb"<Application>([^<]{1,200})</Application>"),
+    "meta.xml": re.compile(rb"<meta:generator>([^<]{1,200})</meta:generator>"),
+}
 _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")  # what an encrypted xlsx is wrapped into, and what old formats are
 
 
@@ -48,3 +53,15 @@ def presentation(data: bytes, bounds: Bounds) -> dict[str, Any]:
         if str(refused) == "not_a_workbook":  # what is shared with spreadsheets calls a broken file so
             raise RefusedError("not_a_presentation") from None
         raise
+
+
+def written_by(archive: Archive) -> str:
+    """The program's name and version; "" where the document does not say."""
+    for part, says in _SAYS.items():
+        if part in archive:
+            try:
+                found = says.search(archive.read(part, MOST_BYTES))
+            except RefusedError:
+                return ""
+            return found[1].decode("utf-8", "replace") if found else ""
+    return ""

@@ -1,6 +1,6 @@
-"""Relations of an Office Open XML package (ECMA-376 part 2): which part a name stands for.
+"""The relations of an Office Open XML package (ECMA-376 part 2): which part a name stands for.
 
-Invariant: only what lies in the package is named; a target outside of it is no relation.
+Invariant: a relation names a part of the package. A target outside of the package is no relation.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 
-from actors.desktop.files.documents.markup import Handler
+from actors.desktop.files.documents.markup import MarkupHandler
 
 
-class Relations(Handler):
+class Relations(MarkupHandler):
     """Which part a relation's name stands for."""
 
     def __init__(self, part: str) -> None:
@@ -29,7 +29,7 @@ class Relations(Handler):
         return next((path for found, path in self.parts.values() if found == kind), None)
 
 
-def related(part: str, parse: Callable[[str, Handler], None]) -> Relations:
+def related(part: str, parse: Callable[[str, MarkupHandler], None]) -> Relations:
     """The relations of `part`, "" for those of the package; `parse` reads a part by events. Raises RefusedError."""
     found = Relations(part)
     folder, name = posixpath.split(part)

@@ -9,8 +9,8 @@ import re
 
 from actors.desktop.files.documents.archive import Archive
 from actors.desktop.files.documents.bounds import Budget, RefusedError
-from actors.desktop.files.documents.grid import Grid, Text, Value, number, place
-from actors.desktop.files.documents.markup import Handler, walk
+from actors.desktop.files.documents.grid import CellText, Grid, Value, number, place
+from actors.desktop.files.documents.markup import MarkupHandler, walk
 from actors.desktop.files.documents.relations import related
 
 _PREFIXES = {
@@ -34,7 +34,7 @@ def _unescaped(text: str) -> str:
     return _ESCAPED.sub(character, text) if "_x" in text else text
 
 
-class _Sheets(Handler):
+class _Sheets(MarkupHandler):
     """The workbook's list of sheets: name, relation, whether it is hidden."""
 
     def __init__(self) -> None:
@@ -46,13 +46,13 @@ class _Sheets(Handler):
             self.found.append((attributes.get("name", ""), attributes.get("r:id", ""), hidden))
 
 
-class _Strings(Handler):
+class _Strings(MarkupHandler):
     """The shared strings, without phonetic guides."""
 
     def __init__(self, budget: Budget) -> None:
         self.found: list[str] = []
         self._budget = budget
-        self._text = Text(budget.bounds.cell_chars)
+        self._text = CellText(budget.bounds.cell_chars)
         self._inside = self._phonetic = False
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -74,7 +74,7 @@ class _Strings(Handler):
             self.found.append(_unescaped(text))
 
 
-class _Cells(Handler):
+class _Cells(MarkupHandler):
     """The cells of one sheet."""
 
     def __init__(self, grid: Grid, strings: list[str], budget: Budget) -> None:
@@ -82,7 +82,7 @@ class _Cells(Handler):
         self._strings = strings
         self._row = self._column = -1
         self._kind = "n"
-        self._texts = {name: Text(budget.bounds.cell_chars) for name in ("v", "f", "t")}
+        self._texts = {name: CellText(budget.bounds.cell_chars) for name in ("v", "f", "t")}
         self._inside: str | None = None
         self._cell = self._formula = self._phonetic = False
 
@@ -137,7 +137,7 @@ def read(archive: Archive, budget: Budget) -> list[Grid]:
     """The sheets in their order. Raises RefusedError."""
     done: set[str] = set()
 
-    def parse(part: str, handler: Handler) -> None:
+    def parse(part: str, handler: MarkupHandler) -> None:
         if part in done:
             raise RefusedError("not_a_workbook")
         done.add(part)

@@ -1,6 +1,6 @@
 """Processes in control groups, their counters and the freezer, on version 1 and version 2.
 
-Invariant: a group that is gone holds nothing and has counted nothing; that is no error.
+Invariant: a group that is gone holds nothing and has counted nothing. Asking it is no error.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def freeze(folders: dict[str, str]) -> bool:
     loop = asyncio.get_running_loop()
     until = loop.time() + FREEZE_S
     file.write_text(wanted)
-    while done not in state.read_text():  # version 1 tells nobody when it is done
+    while done not in state.read_text():  # version 1 has no event for its end
         if loop.time() > until:
             return False
         await asyncio.sleep(0.002)

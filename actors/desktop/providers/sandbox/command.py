@@ -1,7 +1,8 @@
 """The command line of one sandbox.
 
-Invariant: the guest sees the programs of this machine read-only, its own HOME, /tmp and run folder, and nothing else;
-it has its own network (loopback alone), process, ipc, host name, mount and user namespaces, and no root in any of them.
+Invariant: the guest sees this machine's programs read-only, its own HOME, /tmp and run folder, and nothing else. It has
+its own network (loopback alone). It has its own process, ipc, host name, mount and user namespaces, and no root in any
+of them.
 """
 
 from __future__ import annotations

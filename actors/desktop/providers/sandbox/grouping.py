@@ -1,8 +1,8 @@
-"""Making and removing the control groups of desktops, within the group that holds all desktops of the machine.
+"""Makes and removes the control groups of desktops, within the group that holds all desktops of the machine.
 
-Invariant: the limits of the desktops in it never add up to more than its own, so none can take what another one was
-promised. A limit that the kernel does not allow becomes a warning of the desktop, never a failed boot; and every folder
-made here is returned, so that it is removed with the desktop, and that of all desktops with the last of them.
+Invariant: the limits of the desktops in it never add up to more than its own. So no desktop can take what was promised
+to another. A limit that the kernel does not allow becomes a warning of the desktop, never a failed boot. Every folder
+made here is returned, so that it is removed with its desktop. The common group goes with the last desktop.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _TCP = "memory.kmem.tcp.limit_in_bytes"
 _TRIES = 20
 
 
-class Bounds(NamedTuple):
+class GroupBounds(NamedTuple):
     """A limit of each kind, in the order of `LIMITED`."""
 
     memory_bytes: int
     processes: int  # threads count
 
 
-class Full(Exception):  # noqa: N818 - a state, in the words of the host
+class NoRoom(Exception):  # noqa: N818 - a state, in the words of the host
     """The desktops that are there leave no room for another one."""
 
 
-def make(name: str, own: Bounds, most: Bounds) -> tuple[dict[str, str], list[str]]:
+def make(name: str, own: GroupBounds, most: GroupBounds) -> tuple[dict[str, str], list[str]]:
     """Folders for one desktop by controller, with its `own` limits, and warnings for what could not be had.
 
     Groups that limit lie in one that holds all desktops of the machine, which has `most`. Raises Full where the limits
@@ -57,7 +57,7 @@ def make(name: str, own: Bounds, most: Bounds) -> tuple[dict[str, str], list[str
             making.add([one for one in CONTROLLERS if one in there and there[one].top == top])
         if "freezer" not in making.folders and UNIFIED in there:
             making.add([UNIFIED])
-    except Full:
+    except NoRoom:
         remove(making.folders)
         raise
     folders, warnings = making.folders, making.warnings
@@ -71,7 +71,7 @@ def make(name: str, own: Bounds, most: Bounds) -> tuple[dict[str, str], list[str
 class _Making:
     """The groups of one desktop while they are made."""
 
-    def __init__(self, name: str, own: Bounds, most: Bounds) -> None:
+    def __init__(self, name: str, own: GroupBounds, most: GroupBounds) -> None:
         self.name = name
         self.own = own
         self.most = most
@@ -101,7 +101,7 @@ class _Making:
         with _everyone(place) as everyone:
             for controller, wanted, room in zip(LIMITED, self.own, self.most, strict=True):
                 if controller in limited and (there := _held(everyone, controller)) + wanted > room:
-                    raise Full(f"{controller}: {wanted} beside the {there} of other desktops would pass {room}")
+                    raise NoRoom(f"{controller}: {wanted} beside the {there} of other desktops would pass {room}")
             _hand_down(everyone)
             folder = everyone / self.name
             folder.mkdir()
@@ -110,7 +110,7 @@ class _Making:
             _weigh(everyone)
         return folder
 
-    def _limit(self, group: Path, limited: tuple[str, ...], most: Bounds, *, sockets: int) -> None:
+    def _limit(self, group: Path, limited: tuple[str, ...], most: GroupBounds, *, sockets: int) -> None:
         """Write the limits of a group; of its memory so many bytes are for sockets, where they count apart."""
         files: dict[str, int] = {}
         if "memory" in limited:
@@ -161,7 +161,7 @@ def _held(everyone: Path, controller: str) -> int:
     return found
 
 
-def held() -> Bounds:
+def held() -> GroupBounds:
     """What the desktops that are there may take together, of all programs of this machine.
 
     What dead programs left is counted, too, until it is removed.
@@ -173,7 +173,7 @@ def held() -> Bounds:
             for place in places_of(name, there[name]) if name in there else []:
                 if (place / ALL).is_dir():
                     found[controller] += _held(place / ALL, controller)
-    return Bounds(found["memory"], found["pids"])
+    return GroupBounds(found["memory"], found["pids"])
 
 
 def _weigh(everyone: Path) -> None:
@@ -201,7 +201,7 @@ def _hand_down(place: Path) -> None:
 
 
 def remove(folders: dict[str, str]) -> list[str]:
-    """Remove emptied groups; those that could not be removed."""
+    """Remove emptied groups. Returns the groups that could not be removed."""
     left = []
     for folder in folders.values():
         try:

@@ -1,7 +1,7 @@
-"""Where control groups lie on this machine, version 1 and version 2, and where those of desktops may.
+"""Where control groups lie on this machine, version 1 and version 2, and where the desktops' groups may lie.
 
-Invariant: looking changes nothing. All programs of a machine name the same place for the group of all desktops, unless
-a limit of their own groups lies in between.
+Invariant: looking changes nothing. All programs of a machine name the same place for the group of all desktops. The
+exception is a program whose own groups have a limit in between.
 """
 
 from __future__ import annotations

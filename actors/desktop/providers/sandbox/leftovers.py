@@ -1,9 +1,9 @@
-"""The removal of what a dead owner left.
+"""Removes what a dead owner left.
 
-Invariant: all that a desktop holds on this host (folder, mount, control groups, processes) carries one name that says
-which process owns it (`owners.Owner`); a process that was forked for a sandbox and has not yet become it is told by the
-sandbox's log, which it holds from its first instant. So nothing of a live owner is ever touched, and nothing of a dead
-one is missed, whatever instant it died at.
+Invariant: a desktop's folder, mount, control groups and processes carry a name that says which process owns them
+(`owners.SandboxOwner`). A process that was forked for a sandbox and has not yet become it is known by the sandbox's
+log, which it holds from its first instant. So nothing of a live owner is touched. Nothing of a dead owner is missed,
+whatever instant it died at.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Who owns a desktop's resources, as their names tell it.
+"""The owner of a desktop's resources, as their names tell it.
 
-Invariant: an owner is taken for dead only when it has surely ended. /proc tells that of a process of this process
-namespace. Of another's, which shares the state folder or the control groups, the lock on its folder does: the kernel
-frees it when the owner dies, however it dies, and whoever can't see that folder touches nothing.
+Invariant: an owner counts as dead only when it has surely ended. For a process of this process namespace, /proc tells.
+For another namespace, which shares the state folder or the control groups, the lock on the owner's folder tells. The
+kernel frees that lock when the owner dies, however it dies. A process that can't see the folder touches nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _namespace() -> str:
     return hashlib.blake2b(named.encode(), digest_size=4).hexdigest()
 
 
-class Owner(msgspec.Struct, frozen=True):
+class SandboxOwner(msgspec.Struct, frozen=True):
     """Who owns a desktop's resources: a process, and one provider in it."""
 
     run: str
@@ -44,7 +44,7 @@ class Owner(msgspec.Struct, frozen=True):
     token: str  # 8 hex digits, of the provider
 
     @classmethod
-    def this_process(cls, run: str) -> Owner:
+    def this_process(cls, run: str) -> SandboxOwner:
         """This process, with a fresh token; characters of `run` that don't belong in a name are replaced.
 
         Raises OSError where /proc does not show this process.
@@ -96,7 +96,9 @@ class Owner(msgspec.Struct, frozen=True):
         return True
 
 
-def owner_of(name: str) -> Owner | None:
+def owner_of(name: str) -> SandboxOwner | None:
     """The owner that a name tells, or None for a name that is not ours."""
     match = _NAME.fullmatch(name)
-    return match and Owner(match["run"], int(match["pid"]), int(match["started"]), match["namespace"], match["token"])
+    return match and SandboxOwner(
+        match["run"], int(match["pid"]), int(match["started"]), match["namespace"], match["token"]
+    )

@@ -1,7 +1,7 @@
 """Processes of a sandbox, watched through their descriptors.
 
-Invariant: a process is named by its pidfd, never by a number that the kernel may have given to another; waiting for its
-end is an event of the loop and costs no thread.
+Invariant: a process is named by its pidfd, never by a number that the kernel may have given to another process. Waiting
+for its end is an event of the loop and costs no thread.
 """
 
 from __future__ import annotations

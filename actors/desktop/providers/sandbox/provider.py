@@ -1,7 +1,7 @@
 """Desktops as sandboxes on this machine.
 
-Invariant: a boot that fails or is cancelled leaves nothing behind, and a destroyed desktop has no process, control
-group, mount, folder or user left. Start processes from the loop's own thread only: the kernel ends a sandbox together
+Invariant: a boot that fails or is cancelled leaves nothing behind. A destroyed desktop has no process, control group,
+mount, folder or user left. Start processes only from the loop's own thread, because the kernel ends a sandbox together
 with the thread that started it.
 """
 
@@ -32,8 +32,8 @@ from actors.desktop.providers.sandbox import (
     shares,
     stopping,
 )
-from actors.desktop.providers.sandbox.box import GONE_S, Box
 from actors.desktop.providers.sandbox.process import Watched
+from actors.desktop.providers.sandbox.sandbox import GONE_S, Sandbox
 from actors.desktop.users import lease_user
 from actors.errors import DesktopFault
 from apis.guest.chromium import start as chromium_start
@@ -67,14 +67,14 @@ def nested_namespaces() -> bool:
 
 
 class SandboxProvider(abc.Provider):
-    """Makes sandboxes with bubblewrap; one per actor host."""
+    """Makes sandboxes with bubblewrap; one per actor process."""
 
-    def __init__(self, config: SandboxConfig, owner: owners.Owner) -> None:
+    def __init__(self, config: SandboxConfig, owner: owners.SandboxOwner) -> None:
         self._config = config
         self._folder = Path(config.state_dir) / owner.name
         self._owner = owner
         self._held = -1  # its folder, locked
-        self._boxes: dict[str, Box] = {}
+        self._sandboxes: dict[str, Sandbox] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._count = 0
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -86,7 +86,7 @@ class SandboxProvider(abc.Provider):
     async def start(cls, config: SandboxConfig, run_id: str) -> SandboxProvider:
         """Remove what dead runs left, then make this provider's folder. Raises ConfigError."""
         try:
-            provider = cls(config, owners.Owner.this_process(run_id))
+            provider = cls(config, owners.SandboxOwner.this_process(run_id))
         except OSError as error:
             raise ConfigError(f"desktops.provider: no sandboxes: {error.strerror or error}") from error
         if len(str(provider._folder / "000000" / "ssh")) > SOCKET_PATH_MAX:
@@ -144,58 +144,60 @@ class SandboxProvider(abc.Provider):
         """See `Provider.boot`; returns when the sandbox's first process is about to run."""
         self._count += 1
         number = self._count
-        box = Box(f"{self._owner.name}.{number}", self._folder / str(number), lease_user(number))
-        self._boxes[box.name] = box
+        sandbox = Sandbox(f"{self._owner.name}.{number}", self._folder / str(number), lease_user(number))
+        self._sandboxes[sandbox.name] = sandbox
         try:
-            return await self._boot(box, spec)
+            return await self._boot(sandbox, spec)
         except BaseException as error:
             try:
-                await asyncio.shield(self._discard(box))
+                await asyncio.shield(self._discard(sandbox))
             except (DesktopFault, OSError, TimeoutError) as left:  # `close` tries again
-                error.add_note(f"{box.name} was not removed: {left}")
+                error.add_note(f"{sandbox.name} was not removed: {left}")
             raise
 
-    async def _boot(self, box: Box, spec: abc.DesktopSpec) -> abc.Desktop:
+    async def _boot(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> abc.Desktop:
         host_key = asyncssh.generate_private_key("ssh-ed25519")
         template = Path(spec.home_template) if spec.home_template else self._folder / "home"
         authorized = self._client_key.export_public_key()
         try:
-            work = asyncio.to_thread(box.prepare, template, host_key.export_private_key(), authorized, spec)
-            box.preparing = asyncio.ensure_future(work)
+            work = asyncio.to_thread(sandbox.prepare, template, host_key.export_private_key(), authorized, spec)
+            sandbox.preparing = asyncio.ensure_future(work)
             async with asyncio.timeout(START_S):
-                await asyncio.shield(box.preparing)
-            await self._limit(box, spec)
-            init_pid = await self._launch(box, spec)
+                await asyncio.shield(sandbox.preparing)
+            await self._limit(sandbox, spec)
+            init_pid = await self._launch(sandbox, spec)
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"folders and control groups took over {START_S:g} s") from None
         except OSError as error:
-            said = box.last_words() or f"{error.strerror}: {error.filename or ''}"
+            said = sandbox.last_words() or f"{error.strerror}: {error.filename or ''}"
             raise fault(FaultCause.SANDBOX_REFUSED, said) from error
         return abc.Desktop(
-            name=box.name,
+            name=sandbox.name,
             provider="sandbox",
-            endpoint=abc.Endpoint(socket=str(box.plug)),
+            address=abc.SshAddress(socket=str(sandbox.plug)),
             username=command.GUEST_USER,
             host_key=host_key.export_public_key(),
             client_key=self._client_key.export_private_key(),
             agent=command.AGENT,
             home=command.GUEST_HOME,
-            outside=abc.Outside(home=str(box.disk / "home"), uid=box.lease.uid, init_pid=init_pid, cgroups=box.groups),
-            warnings=tuple(box.warnings),
+            outside=abc.Outside(
+                home=str(sandbox.disk / "home"), uid=sandbox.lease.uid, init_pid=init_pid, cgroups=sandbox.groups
+            ),
+            warnings=tuple(sandbox.warnings),
         )
 
-    async def _limit(self, box: Box, spec: abc.DesktopSpec) -> None:
+    async def _limit(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> None:
         """Its control groups, once desktops of this provider that are leaving have made room, and what dead runs left
         is gone. Raises DesktopFault where others hold all that the machine has for desktops."""
         reaped = False
         async with asyncio.timeout(START_S):
             while True:
-                box.preparing = asyncio.ensure_future(asyncio.to_thread(lambda: box.limit(spec, shares.room())))
+                sandbox.preparing = asyncio.ensure_future(asyncio.to_thread(lambda: sandbox.limit(spec, shares.room())))
                 try:
-                    await asyncio.shield(box.preparing)
+                    await asyncio.shield(sandbox.preparing)
                     return
-                except grouping.Full as full:
-                    if leaving := [task for name, task in self._leaving.items() if name != box.name]:
+                except grouping.NoRoom as full:
+                    if leaving := [task for name, task in self._leaving.items() if name != sandbox.name]:
                         await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
                     elif not reaped:
                         await asyncio.to_thread(leftovers.reap, self._config.state_dir)
@@ -203,21 +205,21 @@ class SandboxProvider(abc.Provider):
                     else:
                         raise fault(FaultCause.SANDBOX_REFUSED, f"{full}; desktops of other runs have to end") from full
 
-    async def _launch(self, box: Box, spec: abc.DesktopSpec) -> int:
+    async def _launch(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> int:
         """Start bwrap, put it into its groups while it waits, let it go on; the process id of its init."""
-        listener = box.listener
+        listener = sandbox.listener
         if listener is None:
             raise fault(FaultCause.SANDBOX_REFUSED, "no listening socket")
-        box.says, status = _pipe_that_never_breaks()
-        block, box.lifeline = os.pipe()
+        sandbox.says, status = _pipe_that_never_breaks()
+        block, sandbox.lifeline = os.pipe()
         waits = os.dup(block)  # bwrap takes the first byte, the session the second
         filter_fd = seccomp.opened(self._filter) if self._filter else -1
         argv = command.limited(spec.open_files) + command.sandbox_command(
-            disk=box.disk,
+            disk=sandbox.disk,
             etc=self._folder / "etc",
             guest=self._folder / "guest",
             editor=editor.place(),
-            name=box.name,
+            name=sandbox.name,
             size=f"{spec.width}x{spec.height}",
             listen_fd=listener.fileno(),
             status_fd=status,
@@ -225,12 +227,12 @@ class SandboxProvider(abc.Provider):
             go_fd=waits,
             filter_fd=filter_fd,
             user_namespaces=self._user_namespaces,
-            terminals=box.terminals,
+            terminals=sandbox.terminals,
         )
-        identity = None if box.lease.shared else box.lease.uid
+        identity = None if sandbox.lease.shared else sandbox.lease.uid
         try:
-            with (box.disk / leftovers.LOG).open("wb") as log:
-                box.process = subprocess.Popen(  # noqa: ASYNC220 - must be started by the loop's thread, see above
+            with (sandbox.disk / leftovers.LOG).open("wb") as log:
+                sandbox.process = subprocess.Popen(  # noqa: ASYNC220 - must be started by the loop's thread, see above
                     argv,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -242,14 +244,14 @@ class SandboxProvider(abc.Provider):
                     group=identity,
                     extra_groups=None if identity is None else [],
                 )
-            box.outer = Watched(box.process.pid)
+            sandbox.outer = Watched(sandbox.process.pid)
             os.close(status)
             status = -1
-            init_pid = await self._child_pid(box)
-            box.init = Watched(init_pid)
+            init_pid = await self._child_pid(sandbox)
+            sandbox.init = Watched(init_pid)
             # Not the outer process: what the guest exhausts must not end what tells the host how its session ended.
-            box.warnings += await asyncio.to_thread(cgroups.enter, box.groups, [init_pid])
-            os.write(box.lifeline, b"12")
+            sandbox.warnings += await asyncio.to_thread(cgroups.enter, sandbox.groups, [init_pid])
+            os.write(sandbox.lifeline, b"12")
             listener.close()  # the guest's copy alone counts: when its session ends, connections are refused
             return init_pid
         finally:
@@ -257,90 +259,90 @@ class SandboxProvider(abc.Provider):
                 if fd >= 0:
                     os.close(fd)
 
-    async def _child_pid(self, box: Box) -> int:
+    async def _child_pid(self, sandbox: Sandbox) -> int:
         """The first line that bwrap says, in whatever pieces it comes."""
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         said = b""
-        loop.add_reader(box.says, readable.set)
+        loop.add_reader(sandbox.says, readable.set)
         try:
             async with asyncio.timeout(START_S):
                 while b"\n" not in said:
                     await readable.wait()
                     readable.clear()
-                    piece = os.read(box.says, 4096)
+                    piece = os.read(sandbox.says, 4096)
                     if not piece:
-                        raise fault(FaultCause.SANDBOX_REFUSED, box.last_words() or "bwrap ended at once")
+                        raise fault(FaultCause.SANDBOX_REFUSED, sandbox.last_words() or "bwrap ended at once")
                     said += piece
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"bwrap said nothing within {START_S:g} s") from None
         finally:
-            loop.remove_reader(box.says)
+            loop.remove_reader(sandbox.says)
         return int(msgspec.json.decode(said.splitlines()[0])["child-pid"])
 
-    async def probe(self, desktop: abc.Desktop) -> abc.Health:
+    async def probe(self, desktop: abc.Desktop) -> abc.DesktopHealth:
         """See `Provider.probe`."""
-        box = self._boxes.get(desktop.name)
+        sandbox = self._sandboxes.get(desktop.name)
         left = stopping.memory_left()
-        if box is None or box.process is None or box.init is None:
-            return abc.Health(alive=False, memory_left=left)
-        code = box.process.poll()
-        return abc.Health(
-            alive=code is None and box.alive,
-            said=box.last_words(),  # also of one that seems alive: it may be closing its socket just now
+        if sandbox is None or sandbox.process is None or sandbox.init is None:
+            return abc.DesktopHealth(alive=False, memory_left=left)
+        code = sandbox.process.poll()
+        return abc.DesktopHealth(
+            alive=code is None and sandbox.alive,
+            said=sandbox.last_words(),  # also of one that seems alive: it may be closing its socket just now
             exit_signal=-code if code is not None and code < 0 else 0,
-            oom_kills=cgroups.oom_kills(box.groups),
-            processes_refused=cgroups.processes_refused(box.groups),
-            limit_hits=cgroups.limit_hits(box.groups),
+            oom_kills=cgroups.oom_kills(sandbox.groups),
+            processes_refused=cgroups.processes_refused(sandbox.groups),
+            limit_hits=cgroups.limit_hits(sandbox.groups),
             memory_left=left,
-            cpu_s=cgroups.cpu_s(box.groups),
+            cpu_s=cgroups.cpu_s(sandbox.groups),
         )
 
     async def destroy(self, desktop: abc.Desktop) -> None:
         """See `Provider.destroy`."""
-        box = self._boxes.get(desktop.name)
-        if box is not None:
-            await asyncio.shield(self._discard(box))
+        sandbox = self._sandboxes.get(desktop.name)
+        if sandbox is not None:
+            await asyncio.shield(self._discard(sandbox))
 
-    def _discard(self, box: Box) -> asyncio.Task[None]:
-        """The one task that throws this desktop away; it goes on when those who wait for it are cancelled."""
-        task = self._leaving.get(box.name)
+    def _discard(self, sandbox: Sandbox) -> asyncio.Task[None]:
+        """The one task that throws this desktop away; it goes on when its waiters are cancelled."""
+        task = self._leaving.get(sandbox.name)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._throw_away(box), name=f"destroy {box.name}")
-            self._leaving[box.name] = task
-            task.add_done_callback(lambda _: self._leaving.pop(box.name))
+            task = asyncio.get_running_loop().create_task(self._throw_away(sandbox), name=f"destroy {sandbox.name}")
+            self._leaving[sandbox.name] = task
+            task.add_done_callback(lambda _: self._leaving.pop(sandbox.name))
         return task
 
-    async def _throw_away(self, box: Box) -> None:
-        if box.preparing is not None:  # a thread can't be stopped; what it makes must be there to be removed
-            await asyncio.wait([box.preparing], timeout=GONE_S)
-        await box.kill()
-        await asyncio.to_thread(box.remove)
-        # Only now: one that could not be removed is still known to whoever tries again, and holds its user.
-        box.close()
-        self._boxes.pop(box.name)
+    async def _throw_away(self, sandbox: Sandbox) -> None:
+        if sandbox.preparing is not None:  # a thread can't be stopped; what it makes must be there to be removed
+            await asyncio.wait([sandbox.preparing], timeout=GONE_S)
+        await sandbox.kill()
+        await asyncio.to_thread(sandbox.remove)
+        # Only now: one that could not be removed is still known to the next try, and holds its user.
+        sandbox.close()
+        self._sandboxes.pop(sandbox.name)
 
     async def freeze(self, desktop: abc.Desktop) -> None:
         """See `Provider.freeze`."""
-        box = self._boxes.get(desktop.name)
-        if desktop.outside is None or box is None:
+        sandbox = self._sandboxes.get(desktop.name)
+        if desktop.outside is None or sandbox is None:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running here")
-        if box.alive:
+        if sandbox.alive:
             await stopping.freeze(desktop.outside)
-        if not box.alive:  # also where it has ended meanwhile: what it has stored then is nobody's claim any more
+        if not sandbox.alive:  # also where it has ended meanwhile: what it has stored then proves no claim
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} has ended")
 
     async def read_home(
         self, desktop: abc.Desktop, wanted: list[WantedFile], limits: outside.ReadLimits
     ) -> list[outside.FileSeen]:
         """See `Provider.read_home`."""
-        if desktop.outside is None or desktop.name not in self._boxes:
+        if desktop.outside is None or desktop.name not in self._sandboxes:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running here")
         return await outside.read_home(desktop.outside.home, desktop.outside.uid, wanted, limits)
 
     async def close(self) -> None:
         """See `Provider.close`."""
-        leaving = [self._discard(box) for box in self._boxes.values()]
+        leaving = [self._discard(sandbox) for sandbox in self._sandboxes.values()]
         results = await asyncio.gather(*leaving, return_exceptions=True)
         await asyncio.to_thread(disk.remove, self._folder)
         self._let_go()

@@ -1,13 +1,13 @@
 """The system calls that no program of a desktop needs, refused by a seccomp filter.
 
-Invariant: a refused call fails with an errno and ends nothing. Calls of another architecture's numbers are refused.
-A program makes only the kinds of namespaces and of sockets that are listed here.
+Invariant: a refused call fails with an errno and ends nothing. Calls of another architecture's numbers are refused. A
+program makes only the kinds of namespaces and of sockets that are listed here.
 
-The filter is a classic BPF program (seccomp(2), linux/filter.h). It keeps a guest from parts of the kernel that
-are large or see across processes: io_uring, BPF, keys, tracing, mounts, modules, clocks. Chromium's own sandbox needs
-user, process and network namespaces, so these are refused only where no Chromium is installed. Inside them mounts and
-the netfilter tables stay refused. A network namespace does not hold every kind of socket: AF_VSOCK would reach the
-hypervisor from a desktop that has no network.
+The filter is a classic BPF program (seccomp(2), linux/filter.h). It keeps a guest from parts of the kernel that are
+large or see across processes. These are io_uring, BPF, keys, tracing, mounts, modules and clocks. Chromium's own
+sandbox needs user, process and network namespaces, so these are refused only where no Chromium is installed. Inside
+them mounts and the netfilter tables stay refused. A network namespace does not hold every kind of socket: AF_VSOCK
+would reach the hypervisor from a desktop that has no network.
 """
 
 from __future__ import annotations

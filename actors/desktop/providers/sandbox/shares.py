@@ -1,7 +1,7 @@
 """What all desktops of a machine may have together, and what of it each may have.
 
-Invariant: the limits of as many desktops as are planned never add up to more memory or processes than the machine has
-for them; where the least of them would, nothing is planned.
+Invariant: the limits of all planned desktops never add up to more memory or processes than the machine has for them.
+Where even the least limits would, nothing is planned.
 """
 
 from __future__ import annotations

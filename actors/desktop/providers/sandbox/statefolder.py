@@ -1,7 +1,7 @@
 """The folder that sandboxes keep their state in, and its lock file.
 
-Invariant: no other user of this machine can lay, replace, take away or lock anything in it: the folder and all above it
-are root's or this process's user's, and the lock file can be opened by its owner alone.
+Invariant: no other user of this machine can lay, replace, take away or lock anything in the folder. The folder and all
+above it belong to root or to this process's user. Only its owner can open the lock file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def unsafe(folder: Path) -> str | None:
     """
     trusted = {0, os.geteuid()}
     if Path("/proc/self/uid_map").read_text().split() != _ALL_USERS:
-        # Whoever is not in this user namespace looks like this, the machine's root among them.
+        # A user outside of this user namespace looks like this, the machine's root among them.
         trusted.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
     place = folder.absolute()
     ways = dict.fromkeys([place, *place.parents, place.resolve(), *place.resolve().parents])
@@ -56,7 +56,7 @@ def locked_file(folder: Path) -> int:
         path.mkdir(exist_ok=True)  # another provider may be at it
         path.chmod(_MODE)  # whatever the umask is
     _refuse(folder)
-    # Never through a link, and nothing is cut off, should somebody have laid something there before it was safe.
+    # Never through a link, and nothing is cut off, should another user have laid something there before it was safe.
     held = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(held, 0o600)

@@ -1,7 +1,7 @@
-"""Holding a desktop still, and what the host has left.
+"""Stops a desktop for good, and tells what memory the host has left.
 
 Invariant: when `freeze` returns, no process of the desktop runs, so what it stored holds still while it is read. A
-program that had the kernel wake it later changes its own files meanwhile: reading them is bounded whatever they do.
+program that the kernel wakes later changes its own files meanwhile. Reading them is bounded whatever they do.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def memory_left() -> float:
     return sizes["MemAvailable:"] / sizes["MemTotal:"]
 
 
-def _stop(pid: int, told: set[int]) -> None:
-    told.add(pid)
+def _stop(pid: int, stopped: set[int]) -> None:
+    stopped.add(pid)
     try:
         os.kill(pid, signal.SIGSTOP)
     except ProcessLookupError:
         return
 
 
-def _look(outside: Outside, told: set[int]) -> tuple[list[int], set[int]]:
+def _look(outside: Outside, stopped: set[int]) -> tuple[list[int], set[int]]:
     """Who may still run, parents before their children (no shell sees its job stop and goes on with the next); and all.
 
     A desktop with groups is looked at through them alone, so a host with thousands of processes makes no look slow.
@@ -48,13 +48,13 @@ def _look(outside: Outside, told: set[int]) -> tuple[list[int], set[int]]:
     """
     if not outside.cgroups:
         found = descendants(outside.init_pid)
-        return running(found, told), set(found)
+        return running(found, stopped), set(found)
     found = only(cgroups.members(outside.cgroups))
     newer = cgroups.members(outside.cgroups) - found.keys()
-    return [*running(found, told), *sorted(newer)], found.keys() | newer
+    return [*running(found, stopped), *sorted(newer)], found.keys() | newer
 
 
-async def _all_still(outside: Outside, told: set[int], within_s: float) -> int:
+async def _all_still(outside: Outside, stopped: set[int], within_s: float) -> int:
     """Stop signals until two looks in turn find the same processes and none of them running: 0; not in time: how often
     it was looked.
 
@@ -64,11 +64,11 @@ async def _all_still(outside: Outside, told: set[int], within_s: float) -> int:
     clean, looks, before = 0, 0, set[int]()
     while clean < 2:
         looks += 1
-        left, there = await asyncio.to_thread(_look, outside, told)
+        left, there = await asyncio.to_thread(_look, outside, stopped)
         clean = 0 if left else clean + 1 if there == before else 1
         before = there
         for pid in left:
-            _stop(pid, told)
+            _stop(pid, stopped)
         if left and asyncio.get_running_loop().time() > until:
             return looks
         await asyncio.sleep(_LOOK_S)
@@ -82,20 +82,20 @@ async def freeze(outside: Outside) -> None:
     desktops that fork away from the signals: it holds all of them at once, each gets a stop signal, which it obeys
     before it runs again, and the freezer lets go.
     """
-    told: set[int] = set()
+    stopped: set[int] = set()
     try:
-        if not await _all_still(outside, told, SIGNALS_S):
+        if not await _all_still(outside, stopped, SIGNALS_S):
             return
         if cgroups.can_freeze(outside.cgroups):
             try:
                 # Not in time: signals alone go on, for what slows the freezer down is the guest's.
                 await cgroups.freeze(outside.cgroups)
                 for pid in cgroups.members(outside.cgroups):
-                    _stop(pid, told)
+                    _stop(pid, stopped)
             finally:
                 cgroups.thaw(outside.cgroups)
-        if looks := await _all_still(outside, told, STOP_S):
-            left, _ = await asyncio.to_thread(_look, outside, told)
+        if looks := await _all_still(outside, stopped, STOP_S):
+            left, _ = await asyncio.to_thread(_look, outside, stopped)
             cause = FaultCause.STILL_RUNNING if looks >= _LOOKS_LEAST else FaultCause.HOST_STALLED
             raise fault(cause, f"{len(left)} processes still run after {STOP_S:g} s and {looks} looks")
     except OSError as error:

@@ -1,7 +1,7 @@
 """What one sandbox holds on this host.
 
-Invariant: everything is reachable from here, so that one call each ends its processes, removes its folders and gives
-back its descriptors and its user, however far its boot had come.
+Invariant: everything is reachable from here, however far the boot has come. So one call each ends its processes,
+removes its folders, and gives back its descriptors and its user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GONE_S = 10.0
 BURY_S = 2.0
 
 
-class Box:
+class Sandbox:
     """What one desktop holds on this host."""
 
     def __init__(self, name: str, folder: Path, lease: UserLease) -> None:
@@ -36,7 +36,7 @@ class Box:
         self.init: Watched | None = None
         self.preparing: asyncio.Future[None] | None = None
         self.listener: socket.socket | None = None
-        self.lifeline = -1  # the session ends when nobody holds it any more
+        self.lifeline = -1  # the session ends when no process holds it any more
         self.says = -1  # what bwrap reports to
 
     @property
@@ -58,8 +58,8 @@ class Box:
 
     def limit(self, spec: abc.DesktopSpec, room: shares.Room) -> None:
         """Make its control groups. Blocks. Raises grouping.Full where there is no `room` for another desktop now."""
-        own = grouping.Bounds(spec.memory_bytes, spec.processes)
-        most = grouping.Bounds(room.memory_mib << 20, room.processes)
+        own = grouping.GroupBounds(spec.memory_bytes, spec.processes)
+        most = grouping.GroupBounds(room.memory_mib << 20, room.processes)
         self.groups, warnings = grouping.make(self.name, own, most)
         self.warnings += warnings
 

@@ -18,15 +18,15 @@ import pytest
 
 from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, cause_of
-from actors.desktop.files.read_home import FileSeen, ReadLimits, Refusal
-from actors.desktop.link import GuestLink, LinkDown, seen_of
-from actors.desktop.pool.leased import Body
+from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
+from actors.desktop.link import GuestLink, LinkDown, evidence_of
+from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.lifecycle import Lives
-from actors.desktop.pool.pool import BootedDesktop
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers import ssh as hosts_module
 from actors.desktop.providers import ssh_files
-from actors.desktop.providers.ssh import HostsProvider
+from actors.desktop.providers.ssh import SshProvider
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
@@ -93,10 +93,10 @@ def machine(state_dir: str) -> Iterator[MachineConfig]:
 
 
 @pytest.fixture
-async def provider(machine: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostsProvider]:
+async def provider(machine: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SshProvider]:
     """A provider whose machine is up, and allows a connection fewer sessions than it gets desktops and errands."""
     monkeypatch.setattr(hosts_module, "SESSIONS_EACH", 1)
-    monkeypatch.setattr(hosts_module, "SEAT_S", 120.0)  # who waits for a seat does so as long as a whole test
+    monkeypatch.setattr(hosts_module, "ROOM_S", 120.0)  # a boot may wait for room as long as a whole test
     for _ in range(200):
         try:
             _, writer = await asyncio.open_connection(machine.host, machine.port)
@@ -105,7 +105,7 @@ async def provider(machine: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> A
         else:
             writer.close()
             break
-    hosts = HostsProvider(SshConfig(machines=[machine]))
+    hosts = SshProvider(SshConfig(machines=[machine]))
     yield hosts
     await hosts.close()
 
@@ -125,18 +125,18 @@ def processes_of(desktop: Desktop) -> list[bytes]:
     return [line for line in found if folder in line]
 
 
-def acting_on(provider: HostsProvider, desktop: Desktop, link: GuestLink) -> Body:
+def acting_on(provider: SshProvider, desktop: Desktop, link: GuestLink) -> LeasedDesktop:
     """The desktop as an episode has it whose policy has acted."""
     lives = Lives()
     lives.begin(desktop.name)
     lives.booted(desktop.name)
     lease = lives.lease(desktop.name, "desktop/0", time.monotonic(), 60.0)
-    body = Body(BootedDesktop(provider, desktop, link, lives, lease))
+    body = LeasedDesktop(BootedDesktop(provider, desktop, link, lives, lease))
     body.acted = True
     return body
 
 
-async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsProvider, machine: MachineConfig):
+async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: SshProvider, machine: MachineConfig):
     desktop, other = await asyncio.gather(provider.boot(DesktopSpec()), provider.boot(DesktopSpec()))
     third = asyncio.create_task(provider.boot(DesktopSpec()))
     assert not (await asyncio.wait([third], timeout=0.5))[0], "a full machine is waited for, and no fault"
@@ -171,14 +171,14 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: HostsP
     assert seen[:-1] == [
         FileSeen(path="Documents/plum.txt", data=b"hello\nworld"),
         FileSeen(path="Documents", names=["\\xff", "plum.txt"]),
-        FileSeen(path="link", refusal=Refusal.LINK),
-        FileSeen(path="none", refusal=Refusal.MISSING),
-        FileSeen(path="../run/bus", refusal=Refusal.BAD_PATH),
+        FileSeen(path="link", refusal=ReadRefusal.LINK),
+        FileSeen(path="none", refusal=ReadRefusal.MISSING),
+        FileSeen(path="../run/bus", refusal=ReadRefusal.BAD_PATH),
     ]
     assert [seen[-1]] == await provider.read_home(desktop, [WantedFile("grows")], ReadLimits())
     assert (await provider.read_home(desktop, [WantedFile("grows")], ReadLimits(file_bytes=1)))[
         0
-    ].refusal is Refusal.TOO_BIG
+    ].refusal is ReadRefusal.TOO_BIG
     await link.close()
     await provider.destroy(desktop)
     await provider.destroy(desktop)
@@ -203,7 +203,7 @@ def answer_of_x(machine: MachineConfig, name: bytes = b"", cookie: bytes = b"") 
         return client.recv(1)[0]
 
 
-async def test_only_who_has_the_sessions_cookie_sees_its_screen(provider: HostsProvider, machine: MachineConfig):
+async def test_only_who_has_the_sessions_cookie_sees_its_screen(provider: SshProvider, machine: MachineConfig):
     desktop = await provider.boot(DesktopSpec())
     link = await GuestLink.open(desktop, timeout_s=20)
     assert await link.call("ping", timeout_s=5) == "pong"
@@ -219,7 +219,7 @@ async def test_only_who_has_the_sessions_cookie_sees_its_screen(provider: HostsP
 
 @pytest.mark.parametrize("also", ["", "|^sshd: worker"], ids=["alone", "with its connection"])
 async def test_a_policy_that_kills_what_holds_its_session_has_failed_and_leaves_nothing(
-    provider: HostsProvider, machine: MachineConfig, also: str
+    provider: SshProvider, machine: MachineConfig, also: str
 ):
     desktop = await provider.boot(DesktopSpec())
     link = await GuestLink.open(desktop, timeout_s=20)
@@ -235,7 +235,7 @@ async def test_a_policy_that_kills_what_holds_its_session_has_failed_and_leaves_
     with pytest.raises(DesktopFault) as refused:
         await provider.freeze(desktop)
     down = LinkDown(LinkState.LOST, refused.value.detail)
-    assert cause_of(seen_of(health, down, acted=True, ready=True)) is BrokenBy.SESSION_ENDED
+    assert cause_of(evidence_of(health, down, acted=True, ready=True)) is BrokenBy.SESSION_ENDED
     assert processes_of(desktop) != [], "nobody holds them, and they go on"
     await link.close()
     await provider.destroy(desktop)
@@ -244,7 +244,7 @@ async def test_a_policy_that_kills_what_holds_its_session_has_failed_and_leaves_
 
 
 async def test_a_policy_that_stops_what_holds_its_session_has_failed_and_leaves_nothing(
-    provider: HostsProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
+    provider: SshProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
 ):
     desktop = await provider.boot(DesktopSpec())
     link = await GuestLink.open(desktop, timeout_s=20)
@@ -261,20 +261,20 @@ async def test_a_policy_that_stops_what_holds_its_session_has_failed_and_leaves_
     assert sessions_on(machine) == []
 
 
-async def test_a_dead_machine_keeps_no_boot_from_the_others(provider: HostsProvider, machine: MachineConfig):
+async def test_a_dead_machine_keeps_no_boot_from_the_others(provider: SshProvider, machine: MachineConfig):
     dead = msgspec.structs.replace(machine, port=free_port(), desktops=4)
-    hosts = HostsProvider(SshConfig(machines=[dead, machine]))
+    hosts = SshProvider(SshConfig(machines=[dead, machine]))
     with pytest.raises(DesktopFault, match="machine_unreachable"):
         await hosts.boot(DesktopSpec())
     for _ in range(2):
-        assert (await hosts.boot(DesktopSpec())).endpoint.port == machine.port
+        assert (await hosts.boot(DesktopSpec())).address.port == machine.port
     with pytest.raises(DesktopFault, match="machine_unreachable"):
         await hosts.boot(DesktopSpec())  # the other one has no seat left
     await hosts.close()
 
 
 async def test_a_boot_that_fails_in_its_upload_leaves_no_folder(
-    provider: HostsProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
+    provider: SshProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
 ):
     real = ssh_files.upload
 
@@ -289,7 +289,7 @@ async def test_a_boot_that_fails_in_its_upload_leaves_no_folder(
     assert provider._machines[0].used == 0
 
 
-async def test_a_lost_owner_takes_its_sessions_along(provider: HostsProvider, machine: MachineConfig):
+async def test_a_lost_owner_takes_its_sessions_along(provider: SshProvider, machine: MachineConfig):
     await provider.boot(DesktopSpec())
     assert len(sessions_on(machine)) == 1
     for line in provider._machines[0]._lines:
@@ -302,9 +302,9 @@ async def test_a_lost_owner_takes_its_sessions_along(provider: HostsProvider, ma
     provider._sessions.clear()
 
 
-async def test_an_unreachable_machine_is_a_fault(provider: HostsProvider, machine: MachineConfig):
+async def test_an_unreachable_machine_is_a_fault(provider: SshProvider, machine: MachineConfig):
     desktop = await provider.boot(DesktopSpec())
-    nowhere = HostsProvider(SshConfig(machines=[msgspec.structs.replace(machine, port=free_port())]))
+    nowhere = SshProvider(SshConfig(machines=[msgspec.structs.replace(machine, port=free_port())]))
     with pytest.raises(DesktopFault) as fault:
         await nowhere.boot(DesktopSpec())
     assert (fault.value.cause, fault.value.culprit) == ("machine_unreachable", "host")
@@ -314,12 +314,12 @@ async def test_an_unreachable_machine_is_a_fault(provider: HostsProvider, machin
     health = await nowhere.probe(desktop)
     assert (health.alive, health.reachable) == (False, False)
     lost = LinkDown(LinkState.LOST, "")
-    assert cause_of(seen_of(health, lost, acted=True)) is FaultCause.MACHINE_UNREACHABLE
+    assert cause_of(evidence_of(health, lost, acted=True)) is FaultCause.MACHINE_UNREACHABLE
 
 
-async def test_another_host_key_is_refused(machine: MachineConfig, provider: HostsProvider):
+async def test_another_host_key_is_refused(machine: MachineConfig, provider: SshProvider):
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
-    imposter = HostsProvider(SshConfig(machines=[msgspec.structs.replace(machine, host_key=other)]))
+    imposter = SshProvider(SshConfig(machines=[msgspec.structs.replace(machine, host_key=other)]))
     with pytest.raises(DesktopFault, match="Host key is not trusted"):
         await imposter.boot(DesktopSpec())
 
@@ -329,4 +329,4 @@ def test_bad_settings_are_told(tmp_path: Path):
     machine = MachineConfig(host="nowhere", user="u", client_key=str(tmp_path / "none"), host_key=key)
     for machines in ([], [machine], [msgspec.structs.replace(machine, host_key="not a key")]):
         with pytest.raises(ConfigError):
-            HostsProvider(SshConfig(machines=machines))
+            SshProvider(SshConfig(machines=machines))
