@@ -1,7 +1,7 @@
 """GRPO advantages of one task's group, by step (the default) or by trajectory.
 
-Invariant: a group either has an advantage for every step or none at all; a group without variance is never
-given a made-up signal.
+Invariant: a group has an advantage for every step, or for none. A group without variance is never given a made-up
+signal.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from enum import StrEnum
 class AdvantageLevel(StrEnum):
     """What a reward belongs to, and so what mean and deviation are taken over.
 
-    Under `step` a malformed action of a successful trajectory counts as failed, and a long trajectory weighs more
-    than a short one in mean and deviation. Under `trajectory` every trajectory weighs the same and all steps of one
-    share its advantage, malformed ones included.
+    Under `step` a malformed action of a successful trajectory counts as failed. A long trajectory weighs more than a
+    short one in mean and deviation. Under `trajectory` every trajectory weighs the same. All its steps share its
+    advantage, malformed steps included.
     """
 
     STEP = "step"  # the paper's
@@ -60,9 +60,9 @@ def trajectory_advantages(
 def lean(advantages: Sequence[Sequence[float]], negative_scale: float) -> list[list[float]]:
     """The same with negative advantages multiplied by `negative_scale`, from 0 to 1.
 
-    A failed trajectory holds right steps, too, and what a small policy is pushed away from goes to answers that nobody
-    drew. A lower baseline does likewise and is safe when the same samples are learned from several times (Arnal
-    et al. 2025, arXiv:2506.20520).
+    A failed trajectory holds right steps, too. The probability that a small policy takes from them goes to answers that
+    were never drawn. A lower baseline has the same effect. It is safe when the same samples are learned from several
+    times (Arnal et al. 2025, arXiv:2506.20520).
     """
     return [[value * negative_scale if value < 0 else value for value in trajectory] for trajectory in advantages]
 

@@ -1,8 +1,8 @@
 """Weights by collective: the sender's side of one group with SGLang's engines.
 
-Invariant: a group lives for one publication. Rank 0 is the sender and keeps the group's store; every engine takes as
-many ranks after it as it has tensor-parallel parts. What is sent is exactly what `described` gives, in its order, in
-its types. Once the group is closed no engine waits in it any more: its store and its connections are gone.
+Invariant: a group lives for one publication. Rank 0 is the sender and keeps the group's store. Every engine takes as
+many of the following ranks as it has tensor-parallel parts. What is sent is exactly what `described` gives, in its
+order, in its types. Once the group is closed no engine waits in it any more: its store and its connections are gone.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def _fused_place(name: str) -> int:
 class SendingGroup:
     """Rank 0 of a group of `engines` + 1 ranks, at `address`:`port`.
 
-    The store listens from the first moment; `join` returns when all engines have joined. Gloo takes tensors on the
-    CPU, NCCL such on this process's GPU, and NCCL's engines are waited for by the first `send` alone.
+    The store listens from the first moment; `join` returns when all engines have joined. Gloo takes tensors on the CPU,
+    and NCCL takes tensors on this process's GPU. With NCCL the first `send` waits for the engines, and `join` does not.
     """
 
     def __init__(self, name: str, engines: int, *, address: str, backend: str, timeout_s: float) -> None:

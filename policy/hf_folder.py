@@ -49,7 +49,7 @@ Companions = dict[str, bytes]  # config and tokenizer files by name: what is tak
 
 
 def companions(folder: Path) -> Companions:
-    """What lies beside the weights of `folder` and is of a kind that no program runs, kept in memory: the folder may be
+    """The files beside the weights of `folder` that no program runs. They are kept in memory, because the folder may be
     removed while its model trains.
     """
     found = sorted(path for path in folder.iterdir() if path.is_file() and _taken_along(path.name))

@@ -1,12 +1,11 @@
 """Token terms of step-level GRPO.
 
-Invariant: the loss is a plain weighted sum over tokens (the weights come with the samples), so sums over
-micro-batches and ranks are the whole Take's loss. KL is at temperature 1; the ratio and the mismatch at the
-temperature the token was drawn with.
+Invariant: the loss is a plain weighted sum over tokens, and the weights come with the samples. Sums over micro-batches
+and ranks are therefore the whole Take's loss. KL is at temperature 1; the ratio and the mismatch at the temperature the
+token was drawn with.
 
-However far a token's policy is from the one that drew it, the policy term's slope in log pi stays within bounds, so
-no token has to be thrown away: at most max(1 + clip_ratio_high, c) * |A| with `direct`, and C times that with
-`decoupled`.
+The policy term's slope in log pi is bounded, however far a token's policy is from the policy that drew it. The bound is
+max(1 + clip_ratio_high, c) * |A| with `direct`, and C times that with `decoupled`. So no token has to be thrown away.
 """
 
 from __future__ import annotations
@@ -71,11 +70,11 @@ def grpo_terms(
 ) -> TokenTerms:
     """Loss -(clipped surrogate) + beta * k3 of every token; all arguments are [r].
 
-    `logprobs` (with gradient) and `behaviour` are at the recorded temperature, `unit_logprobs` (with gradient)
-    and `reference` at temperature 1. `direct`: rho = pi / mu. `decoupled`: rho = pi / pi_prox, times
-    min(pi_prox / mu, C) (Hilton et al. 2022, with the correction capped). `proximal` defaults to the current policy's
-    values, which is what recomputing it when the batch is taken gives on the batch's first optimizer step; later
-    ones pass the first's. Where A < 0 the term is bounded by c * A (dual clip, Ye et al. 2020).
+    `logprobs` (with gradient) and `behaviour` are at the recorded temperature, `unit_logprobs` (with gradient) and
+    `reference` at temperature 1. `direct`: rho = pi / mu. `decoupled`: rho = pi / pi_prox, times min(pi_prox / mu, C)
+    (Hilton et al. 2022, with the correction capped). `proximal` defaults to the current policy's values. In a batch's
+    first optimizer step they are what recomputing at its beginning gives. Later steps pass the first step's values.
+    Where A < 0 the term is bounded by c * A (dual clip, Ye et al. 2020).
     """
     correction = torch.ones_like(advantages)
     anchor = behaviour

@@ -1,7 +1,7 @@
 """Samples into micro-batches: how a Take becomes packed sequences, in which a prompt that samples share stands once.
 
-Invariant: every sample carries its exact share of the whole Take's loss, fixed before anything is split, so any
-split into micro-batches or ranks gives the same gradient. No torch here: the learner actor packs too.
+Invariant: every sample carries its exact share of the whole Take's loss, fixed before anything is split. So any split
+into micro-batches or ranks gives the same gradient. No torch here: the learner actor packs too.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def sample_weights(lengths: Sequence[int], aggregation: Aggregation) -> list[flo
 def pack(samples: Sequence[PackedSample], token_budget: int) -> list[MicroBatch]:
     """First-fit decreasing: the longest siblings first, each lot into the first micro-batch with room.
 
-    Deterministic (ties keep their order). Siblings are parted only where all of them are longer than `token_budget`;
-    a sample that is longer by itself gets a micro-batch of its own.
+    Deterministic (ties keep their order). Siblings are parted only where all of them are longer than `token_budget`. A
+    sample that is longer by itself gets a micro-batch of its own.
     """
     lots = [lot for members in siblings(samples) for lot in _lots(members, samples, token_budget)]
     lengths = [packed_length([samples[i] for i in lot]) for lot in lots]

@@ -1,7 +1,7 @@
-"""What a model folder's weights are, told from the heads of its safetensors files without a tensor library.
+"""What a model folder's weights are, read from the heads of its safetensors files without a tensor library.
 
-Invariant: a folder passes only if it holds, in floating point and in the shapes that `config.json` says, every tensor
-of the model and none beside them; what a model would run without, or run wrongly with, is named.
+Invariant: a folder passes only if it holds every tensor of the model, and no other tensor. Each has floating point and
+the shape that `config.json` gives. The error names what is missing, additional or of another shape.
 """
 
 from __future__ import annotations

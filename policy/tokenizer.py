@@ -1,8 +1,8 @@
 """Text to token ids and back. Invariant: content handed to `encode` never yields a special token, whatever it says.
 
-Our own models use five special tokens and the chat form
-`<|user|> prompt <|end|> <|assistant|> response <|end|>`, a system text before it as `<|system|> text <|end|>`.
-Any other Hugging Face folder is served through its own chat template.
+Our own models use five special tokens and the chat form `<|user|> prompt <|end|> <|assistant|> response <|end|>`. A
+system text stands before it as `<|system|> text <|end|>`. Any other Hugging Face folder is served through its own chat
+template.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Hugging Face weights to Megatron's layout and back, bit for bit, for Qwen2 and Qwen3 style decoders.
 
-Megatron's layout: `linear_qkv` rows are, per group of queries, [its query heads | key | value];
-`linear_fc1` is [gate; up], and under tensor parallelism each rank holds [its part of gate; its part of up].
+Megatron's layout: `linear_qkv` rows are, per group of queries, [its query heads | key | value]. `linear_fc1` is [gate;
+up]. Under tensor parallelism each rank holds [its part of gate; its part of up].
+
 Invariant: `to_hf(from_hf(x)) == x` exactly, at any tensor-parallel size.
 """
 

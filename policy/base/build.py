@@ -54,8 +54,8 @@ class Recipe:
 def build(folder: Path, recipe: Recipe | None = None, report: Callable[[dict[str, float]], None] | None = None) -> None:
     """Write the base model's Hugging Face folder to `folder`.
 
-    `report` gets the figures of every 50th step, then those of `measure` on fresh sequences and `cpu_s`, the seconds of
-    CPU the whole recipe took.
+    `report` gets the figures of every 50th step. At the end it gets those of `measure` on fresh sequences, and `cpu_s`:
+    the CPU seconds of the whole recipe.
     """
     from policy.megatron.trainer import OptimConfig, Trainer
 
@@ -139,8 +139,8 @@ def _batch(rng: Random, tokenizer: Tokenizer, recipe: Recipe) -> list[MicroBatch
 def measure(trainer: Trainer, tokenizer: Tokenizer, seed: int, sequences: int = 64) -> dict[str, float]:
     """Share of right arg-max tokens on fresh sequences.
 
-    `point_accuracy`: of element names; `copy_accuracy`: of all others; `sentence_accuracy`: of the element names that
-    an answer to a screen begins with, when only the screen's sentence or a kept name tells which.
+    `point_accuracy` is of element names, `copy_accuracy` of all other tokens. `sentence_accuracy` is of the element
+    name that an answer to a screen begins with. Only the screen's sentence or a kept name says which it is.
     """
     rng = Random(seed + _FRESH)  # noqa: S311 - data, no secret
     names = {tokenizer.encode(name)[0] for name in element_names()}

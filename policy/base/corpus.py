@@ -1,13 +1,14 @@
 """What the base model is trained on: made-up screens and questions about them.
 
-Invariant: a sequence knows no task. Screens, sentences and calls are drawn at random; what is trained is only what
-follows from the text before it: where a named line stands, what a cue is followed by, what a line says.
+Invariant: a sequence knows no task. Screens, sentences and calls are drawn at random. Only what follows from the text
+before it is trained: where a named line stands, what follows a cue, what a line says.
 
-A sequence is a screen in the prompt's line syntax, whose sentence names some of its lines or quotes some words: the
-answer points at the line that the sentence names, among others that it does not name. In some, a call done before has
-kept (`content='...'`) the name of a line, and that one is meant: a policy that is to use what it noted elsewhere cannot
-learn that from its own trials, if nothing it does depends on it. Every fifth sequence goes on with many short turns
-about the screen, so that its tokens are paid for once. Names of functions are noise and carry no loss.
+A sequence is a screen in the prompt's line syntax. Its sentence names some of its lines, or quotes some words. The
+answer points at a line that the sentence names, among lines that it does not name. In some sequences an earlier call
+has kept the name of the line that is meant (`content='...'`). A policy has to learn here to use what it noted
+elsewhere. It can't learn that from its own trials as long as nothing it does depends on it. Every fifth sequence goes
+on with many short turns about the screen, so that its tokens are paid for once. Names of functions are noise and carry
+no loss.
 """
 
 from __future__ import annotations

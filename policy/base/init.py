@@ -2,20 +2,20 @@
 
 Invariant: the same seed gives the same weights, and nothing here depends on data.
 
-Ordinary initialisation takes very long to find copying and pointing; here the circuits for both are laid out from the
+Ordinary initialisation takes very long to find copying and pointing. Here the circuits for both are laid out from the
 start, and training only tunes them. A model built from these weights must not be called "trained from random weights".
 Of the residual stream's 128 dimensions the first 64 hold a token's own code, the rest is a workspace:
 
-- layer 0: heads that look 1 and 2 tokens back (QKV biases and RoPE: score = sum_i cos(theta_i * (distance - k))) and
-  one that looks at the nearest token that begins a line (`e12`, `task: `), each writing the code found there into its
-  own part of the workspace.
-- layer 1: two induction heads, which look for the place whose *preceding* tokens are the current ones and copy the
-  token there (copying); one that takes the line's beginning from such a place (pointing); one that looks for the same
-  token after the same two, first of all in the task's line and else at the token itself, and notes the line it found
-  (what of a screen does the sentence name?).
-- layer 2: a head that, where an answer begins, looks at the elements' tokens that stand in the sentence too, so that
-  these vote for their elements' names; one that repeats the answer's last element where a call points; one more for
-  copying; and one that fetches what layer 1 pointed to some tokens before.
+- layer 0: heads that look 1 and 2 tokens back (QKV biases and RoPE: score = sum_i cos(theta_i * (distance - k))).
+  Another head looks at the nearest token that begins a line (`e12`, `task: `). Each writes the code found there into
+  its own part of the workspace.
+- layer 1: two induction heads copy. They look for the place whose *preceding* tokens are the current ones, and take the
+  token there. A third head points: it takes the line's beginning from such a place. A fourth finds what of a screen the
+  sentence names. It looks for the same token after the same two, and notes the line it found. It looks in the task's
+  line first, and else at the token itself.
+- layer 2: where an answer begins, a head looks at the elements' tokens that stand in the sentence, too. These tokens
+  vote for their elements' names. Another head repeats the answer's last element where a call points. A third copies. A
+  fourth fetches what layer 1 pointed to some tokens before.
 
 RoPE turns a head's fast dimensions with distance, so codes are compared in the slow half of a head's dimensions only.
 """

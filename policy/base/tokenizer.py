@@ -1,9 +1,11 @@
-"""Builds the small models' tokenizer. Invariant: every text survives encode and decode, and a word's pieces
-depend on the word alone, not on what stands around it: that is what makes copying learnable.
+"""Builds the small models' tokenizer.
 
-Text is cut at `[A-Za-z]+|\\d{1,2}|[^A-Za-z0-9]+`; byte-level BPE merges letters only, in pieces of at most four. On
-top come added tokens: element and window names (`e12`, `w1`) as one token each, and generic glue of observation
-lines and of Python call lines.
+Invariant: every text survives encode and decode. A word's pieces depend on the word alone, not on what stands around
+it, which makes copying learnable.
+
+Text is cut at `[A-Za-z]+|\\d{1,2}|[^A-Za-z0-9]+`; byte-level BPE merges letters only, in pieces of at most four. Added
+tokens come on top: element and window names (`e12`, `w1`) as a token each, and the glue of observation lines and of
+Python calls.
 """
 
 # ruff: noqa: SIM905 - a list of words reads best as words

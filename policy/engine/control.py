@@ -30,8 +30,8 @@ _HEALTH_TIMEOUT_S = 20.0
 class _Update(msgspec.Struct):
     """/update_weights_from_disk; keys without a meaning here are ignored.
 
-    Extensions: with `retract_running`, sequences in flight are computed anew by the new weights, as between a
-    retracting pause and its end; weights whose files have another `digest` than this are refused.
+    Extensions: with `retract_running` the new weights compute sequences in flight anew, as between a retracting pause
+    and its end. Weights whose files have another `digest` are refused.
     """
 
     model_path: str

@@ -1,8 +1,8 @@
 """Which pool block holds the keys and values of which tokens.
 
-Invariant: a block is found only by the exact tokens from the start of the sequence and the exact weights that
-computed it. The number of blocks never exceeds the pool. An entry is keyed by its parent entry's serial number, so
-hashes can't collide. When a parent is evicted, its children can't be found any more.
+Invariant: a block is found only by the exact weights that computed it, and the exact tokens from the sequence's start.
+The number of blocks never exceeds the pool. An entry is keyed by its parent entry's serial number, so hashes can't
+collide. When a parent is evicted, its children can't be found any more.
 """
 
 from __future__ import annotations

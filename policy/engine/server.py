@@ -64,7 +64,7 @@ async def serving(
     uds: str | None = None,
     sock: socket.socket | None = None,
 ) -> AsyncIterator[asyncio.Future[None]]:
-    """Load the model and serve it on a listening socket, a Unix socket's path or a TCP port (0 picks a free one).
+    """Load the model and serve it: on a listening socket, a Unix socket's path, or a TCP port. Port 0 picks a free one.
 
     Yields a future that fails when the engine does.
 

@@ -116,7 +116,7 @@ class EngineThread:
         return subscriptions
 
     async def abort(self, matches: Callable[[Sequence], bool]) -> None:
-        """End matching sequences; those who wait for them get their last snapshot."""
+        """End matching sequences; their subscriptions get the last snapshot."""
         await self.call(lambda core: self._deliver(core.abort(matches)))
 
     async def pause(self, mode: str) -> None:
@@ -124,7 +124,7 @@ class EngineThread:
         await self.call(lambda core: self._deliver(core.pause(mode)))
 
     def discard(self, subscriptions: list[Subscription]) -> None:
-        """Forget subscriptions nobody waits for any more; unfinished sequences are aborted."""
+        """Forget subscriptions that no request waits for any more; unfinished sequences are aborted."""
         names = {
             subscription.sequence.rid
             for subscription in subscriptions

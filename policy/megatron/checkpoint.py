@@ -32,8 +32,8 @@ MODEL = "model"  # subfolder: config and tokenizer, without weights
 class InlineSave(strategies.TorchDistSaveShardedStrategy):
     """The same files, written by this process.
 
-    Megatron's own writer starts a manager process and a fork per file, which takes seconds however small the
-    model is; here a local run saves every few steps.
+    Megatron's own writer starts a manager process and a fork per file, which takes seconds however small the model is.
+    A local run saves every few steps.
     """
 
     def save(self, sharded_state_dict: dict[str, Any], checkpoint_dir: Path) -> None:

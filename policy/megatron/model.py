@@ -1,7 +1,7 @@
 """Megatron's GPTModel over packed samples, with logits only where a token is predicted.
 
-Invariant: logits row i belongs to the i-th trained token of the packed samples, and does not depend on how the
-samples were packed.
+Invariant: logits row i belongs to the i-th trained token of the packed samples. It does not depend on how the samples
+were packed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Megatron's data-parallel wrapper and Adam.
 
-Invariant: gradients are summed over micro-batches and ranks, never averaged, and the learning rate of a step is
-the one given with it.
+Invariant: gradients are summed over micro-batches and ranks, never averaged. A step uses the learning rate that is
+given with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which weights are shards of a whole: what Megatron's gradient norm, clipping and checkpoints read off each parameter.
 
 Megatron notes it while it draws random weights. Ours come from files, so nothing is drawn and the note is made here.
-Invariant: no model is trained whose notes are not those of the weight mapping. A shard without one would count as a
-copy of its rank 0's: the gradient's norm, and with it every clipped step, would be wrong without a word.
+Invariant: no model is trained whose notes are not those of the weight mapping. A shard without a note would count as a
+copy of rank 0's shard. The gradient's norm, and with it every clipped step, would silently be wrong.
 """
 
 from __future__ import annotations

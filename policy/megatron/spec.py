@@ -1,7 +1,7 @@
 """The transformer layer: Megatron's local layer with the two parts replaced that need fused kernels.
 
-Invariant: a packed sequence attends within itself only, and each sample's result is the same alone, packed, or
-behind a prompt that it shares with others.
+Invariant: a packed sequence attends within itself only. Each sample's result is the same alone, packed, or behind a
+prompt that it shares with others.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class PackedRotary(RotaryEmbedding):
 
 
 class PolicyLayer(TransformerLayer):
-    """A layer that, when it is the last one, drops the positions nobody reads before its MLP.
+    """A layer that drops unread positions before its MLP where it is the last layer.
 
     Most tokens of a prompt are needed only as keys and values, so this and the output layer see few rows.
     """

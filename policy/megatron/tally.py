@@ -1,7 +1,7 @@
 """Figures of one training step, gathered over its micro-batches.
 
-Invariant: means are over tokens, not over micro-batches, so a figure does not depend on how samples were packed; and
-every figure is a finite number.
+Invariant: means are over tokens, not over micro-batches, so a figure does not depend on how samples were packed. Every
+figure is a finite number.
 """
 
 from __future__ import annotations

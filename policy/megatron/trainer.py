@@ -94,15 +94,18 @@ class Trainer:
         The cross-entropy of `rehearsal[n]` is added to the loss of the n-th. Its figures are its own, where there is
         any: rehearsal_loss (nats per token, unweighted), rehearsal_accuracy, rehearsal_s (forward and backward).
 
-        Figures of the first pass: loss, entropy (nats per token at temperature 1), kl (k3; absent without a KL term),
-        mismatch_mean and mismatch_max (|log pi / mu|, at most 20), far_fraction (tokens with pi / mu outside
-        [1 / C, C]), fresh_fraction and agreement_mean, agreement_max (the mismatch of fresh samples: what sampler and
-        learner disagree by on the same weights), tokens (trained on), packed_tokens. Over all passes: clip_fraction,
-        dual_clip_fraction, ratio_mean, ratio_max, grad_norm (mean, before clipping), optimizer_steps (applied),
-        forward_s, reference_s, backward_s, optimizer_s. Also lr, and ok: 1, or 0 where the gradients of any
-        pass were not finite: that pass changed nothing, the others count in optimizer_steps and were applied, and
-        figures that are not finite read 0.
-        Raises LearnerError when there is a KL term but no reference, or log-probabilities are missing.
+        Figures of the first pass:
+        - loss, entropy (nats per token at temperature 1), kl (k3; absent without a KL term),
+        - mismatch_mean and mismatch_max (|log pi / mu|, at most 20),
+        - far_fraction (tokens with pi / mu outside [1 / C, C]),
+        - fresh_fraction, agreement_mean and agreement_max (what sampler and learner disagree by on the same weights),
+        - tokens (trained on), packed_tokens.
+
+        Figures of all passes: clip_fraction, dual_clip_fraction, ratio_mean, ratio_max, grad_norm (mean, before
+        clipping), optimizer_steps (applied), forward_s, reference_s, backward_s, optimizer_s. Also lr, and ok: 1, or 0
+        where the gradients of any pass were not finite. Such a pass changed nothing. The others were applied and count
+        in optimizer_steps. A figure that is not finite reads 0. Raises LearnerError when there is a KL term but no
+        reference, or log-probabilities are missing.
         """
         if objective.kl_coef and self.reference is None:
             raise LearnerError("a KL term needs a reference policy, and none was set")
