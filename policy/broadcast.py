@@ -107,7 +107,7 @@ class SendingGroup:
             raise LearnerError(f"can't listen on {address} for the weights' group: {error}") from error
         self.port = int(listening.getsockname()[1])
         try:
-            # The store takes over a port that is taken already, so nobody else can take it in between.
+            # The store takes over a port that is taken already, so no other process can take it in between.
             self._store: dist.TCPStore | None = dist.TCPStore(
                 address,
                 self.port,

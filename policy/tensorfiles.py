@@ -30,7 +30,7 @@ _OF_QUANTISERS = (
 
 
 class Tensor(msgspec.Struct, frozen=True):
-    """One tensor as a file's head tells of it."""
+    """One tensor as a file's head describes it."""
 
     dtype: str  # of safetensors: F32, BF16, I8, ...
     shape: tuple[int, ...]

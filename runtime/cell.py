@@ -96,7 +96,7 @@ class Cell:
     def close(self) -> None:
         """Release the log. After `live` has ended."""
         if self.started.done() and not self.started.cancelled():
-            self.started.exception()  # a failure that nobody awaited has already been escalated
+            self.started.exception()  # a failure that no caller awaited has already been escalated
         self._log.close()
 
     async def status(self) -> ActorStatus:

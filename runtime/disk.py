@@ -17,7 +17,7 @@ from runtime.errors import DiskRefuses, StoreError
 from runtime.logs.runtime_events import DISK_ACCEPTS, DISK_REFUSES
 from runtime.storage.slow_disk import Log
 
-AGAIN_S = 2.0  # between two looks at a disk that refuses: no event tells of room
+AGAIN_S = 2.0  # between two looks at a disk that refuses: no event says that there is room
 PROBE_BYTES = 256 << 10  # more than what is left of the last block
 _TO_DO = {
     errno.ENOSPC: "make room there",

@@ -14,7 +14,7 @@ from runtime.errors import ConfigError
 
 
 def listen_unix(path: Path) -> socket.socket:
-    """A listening socket at `path`, open to its owner only. Raises ConfigError when somebody serves there already."""
+    """A listening socket at `path`, open to its owner only. Raises ConfigError when a process serves there already."""
     if path.exists():
         try:
             connect_unix(path, 1.0).close()

@@ -23,8 +23,8 @@ from runtime.actor import Actor
 from runtime.messaging.message import Version
 from runtime.messaging.refs import TRANSIENT
 
-LOOK_S = 0.5  # figures change with every commit; more often than this nobody needs to decide
-WAIT_S = 15.0  # at most so long between two looks: samplers that restarted are told their pins again
+LOOK_S = 0.5  # figures change with every commit, and no decision is urgent
+WAIT_S = 15.0  # at most so long between two looks: samplers that restarted get their pins again
 ASK_S = 30.0
 PIN_S = 120.0
 KEPT_ROUNDS = (AFTER_BC, FINAL)  # their weights stay, to be evaluated and exported after the run
@@ -39,8 +39,8 @@ class EntropulseActor(Actor):
         super().__init__(config)
         self._doing = "starting"
         self._kept: set[Version] = set()  # of the rounds in KEPT_ROUNDS that the ledger knows
-        # What samplers were last told of open rounds' versions: to keep them or not, and when, by the actor's clock.
-        self._told: dict[Version, tuple[bool, float]] = {}
+        # What was last said to samplers of open rounds' versions: to keep them or not, and when, by the actor's clock.
+        self._said: dict[Version, tuple[bool, float]] = {}
 
     async def on_start(self) -> None:
         self._pins = PinnedFolders(self.ctx.run_dir)
@@ -131,14 +131,14 @@ class EntropulseActor(Actor):
         )  # fmt: skip
 
     async def _tell(self, version: Version, *, keep: bool) -> None:
-        """Have all samplers keep a version, or let it go. Raises what the first of them raised, once all were told."""
-        self._told.pop(version, None)  # one that raises may have done it nevertheless: what it holds is not known
+        """Have all samplers keep a version, or let it go. Raises the first error of theirs, once all have answered."""
+        self._said.pop(version, None)  # one that raises may have done it nevertheless: what it holds is not known
         message = Pin(version=version, location=str(self._pins.location(version))) if keep else Unpin(version=version)
         asked = [self.ctx.ref(name).ask(message, timeout_s=PIN_S if keep else ASK_S) for name in self.config.samplers]
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
-        self._told[version] = keep, self.ctx.clock.now()
+        self._said[version] = keep, self.ctx.clock.now()
 
     async def _keep_pins(self, figures: Figures) -> None:
         """Tell samplers what to keep for open rounds once more, and what not; delete what no round needs any more.
@@ -153,16 +153,16 @@ class EntropulseActor(Actor):
         most = 0 if figures.rounds_wait else 1 if self.config.single_version else len(open_rounds)
         failed: list[Exception] = []
         for number, version in reversed(list(enumerate(open_rounds))):  # what is to be let go first
-            told, when = self._told.get(version, (None, -math.inf))
-            if told != (number < most) or self.ctx.clock.now() - when >= WAIT_S:
+            said, when = self._said.get(version, (None, -math.inf))
+            if said != (number < most) or self.ctx.clock.now() - when >= WAIT_S:
                 try:
                     await self._tell(version, keep=number < most)
-                except TRANSIENT as error:  # the others are told nevertheless
+                except TRANSIENT as error:  # the others are asked nevertheless
                     failed.append(error)
         if failed:
             raise failed[0]
         for version in await asyncio.to_thread(self._pins.surplus, open_rounds):
             await self._tell(version, keep=False)
-            del self._told[version]
+            del self._said[version]
             await asyncio.to_thread(self._pins.release, version)  # only now: until then it is asked again
             self.ctx.log.emit(events.ROUND_WEIGHTS_RELEASED, version=str(version))

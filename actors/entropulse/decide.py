@@ -221,7 +221,7 @@ def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], 
         if name not in known:
             return OpenRound(name, settings.sampling.eval_temperature, exact, greedy=missing)
         # The supervisor was killed between the two. Where training goes on, the learner's weights are others by now:
-        # only those of the figures can be told to be the same.
+        # only those of the figures are known to be the same.
         if missing and (exact or known[name].version == figures.trained):
             return OpenRound(twin, 0.0, exact=True)
     return None

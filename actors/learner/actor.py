@@ -20,6 +20,7 @@ from actors.learner.config import LearnerSettings
 from actors.learner.exports import Exports
 from actors.learner.folders import RunFolders, newest_known
 from actors.learner.messages import (
+    DeclineGroup,
     ExportWeights,
     GetLearnerState,
     JoinGroup,
@@ -27,7 +28,6 @@ from actors.learner.messages import (
     LoadModel,
     ModelLoaded,
     NoGroup,
-    PassGroup,
     SaveCheckpoint,
     Saved,
     StepResult,
@@ -65,7 +65,7 @@ SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a fail
 
 
 class LearnerActor(Actor):
-    """Drives one rank. The ledger is told of every step before the samplers are."""
+    """Drives one rank. It reports every step to the ledger before it announces the weights to samplers."""
 
     config: LearnerSettings
 
@@ -101,7 +101,7 @@ class LearnerActor(Actor):
             try:
                 async with asyncio.timeout(10.0):
                     await self._checkpoint("stop")
-                    await self._exports.on_disk(self._version)  # for whoever looks at the run after this
+                    await self._exports.on_disk(self._version)  # to be evaluated and exported after the run
             except (TimeoutError, ActorGone, DeadlineExceeded, LearnerError, MailboxFull) as error:
                 self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
 
@@ -130,11 +130,11 @@ class LearnerActor(Actor):
             NoGroup(reason="weights go by disk alone") if self._publisher is None else await self._publisher.place(msg)
         )
 
-    @handles(PassGroup, concurrent=True)
-    async def pass_group(self, msg: PassGroup) -> None:
+    @handles(DeclineGroup, concurrent=True)
+    async def decline_group(self, msg: DeclineGroup) -> None:
         """A sampler does not come."""
         if self._publisher is not None:
-            self._publisher.passing(msg.version, [msg.sampler])
+            self._publisher.decline(msg.version, [msg.sampler])
 
     async def _learn(self) -> None:
         while True:
@@ -180,8 +180,8 @@ class LearnerActor(Actor):
         await self._report(taken, result)
         self._reported = self._version
         due = self._version.step % self.config.learner.checkpoint_every == 0
-        # Nothing is drawn between the steps of cloning or a pulse: their weights are wanted at the end, which a
-        # checkpoint may fall on or the next wish for a batch tells.
+        # Nothing is drawn between the steps of cloning or a pulse, so their weights are needed only at the end. A
+        # checkpoint may fall on it, or the answer to the next request for a batch says so.
         if due or taken.phase.phase is Phase.RL:
             await self._announce(write=due)
         if due:
@@ -205,8 +205,8 @@ class LearnerActor(Actor):
         self._steps += 1
         self._busy_s += result.t1 - result.t0
         sizes = {"micro_batches": len(plan.micro_batches), "samples": sum(len(m.samples) for m in plan.micro_batches)}
-        told = {**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
-        result = msgspec.structs.replace(result, figures=told)
+        known = {**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
+        result = msgspec.structs.replace(result, figures=known)
         figures = {
             key: float(f"{value:.6g}") for key, value in result.figures.items() if key not in sizes
         }  # a rate may be 1e-6
@@ -268,7 +268,7 @@ class LearnerActor(Actor):
             publisher.offer(self._version, self.config.samplers)
         missed = await self._tell_samplers()
         if publisher is not None:
-            publisher.passing(self._version, missed)
+            publisher.decline(self._version, missed)
         self.ctx.log.emit(
             events.WEIGHTS_ANNOUNCED,
             version=str(self._version),
@@ -284,11 +284,11 @@ class LearnerActor(Actor):
             needed = {round_.version for round_ in figures.evals if not round_.closed}
             await asyncio.to_thread(self._folders.prune_weights, self.config.keep_weights, needed)
 
-    async def _export(self, wish: ExportWeights | WriteKept) -> Saved:
-        return await self._ask_rank(wish, self.config.load_timeout_s)
+    async def _export(self, request: ExportWeights | WriteKept) -> Saved:
+        return await self._ask_rank(request, self.config.load_timeout_s)
 
     async def _tell_samplers(self) -> list[str]:
-        """Announce the newest weights; returns the samplers that could not be told, who get the next ones."""
+        """Announce the newest weights; returns the samplers that could not be reached. They get the next weights."""
         if (newest := self._exports.newest) is None:
             return []
         tells = (self.ctx.ref(name).tell(newest, timeout_s=TELL_TIMEOUT_S) for name in self.config.samplers)

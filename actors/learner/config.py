@@ -170,12 +170,12 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     learner: LearnerConfig
     model: str  # Hugging Face folder that a new run starts from
     seed: int = 0  # of the exercises that are rehearsed
-    samplers: list[str]  # actors told of new weights
+    samplers: list[str]  # actors to which new weights are announced
     groups: GroupSettings | None = None  # None: samplers load from disk
     rank: str = "rank/0"
     replay: str = "replay"
     keep_weights: int = 4  # newest exports kept, beside those that an open evaluation round needs
     keep_checkpoints: int = 2
-    take_wait_s: float = 20.0  # how long the ledger may park a wish for a batch
+    take_wait_s: float = 20.0  # how long the ledger may hold a request for a batch
     load_timeout_s: float = 300.0  # a rank's start included
     step_timeout_s: float = 3600.0

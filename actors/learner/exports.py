@@ -28,14 +28,14 @@ AskRank = Callable[[ExportWeights | WriteKept], Awaitable[Saved]]
 class Exports:
     """Holds one version's description: the newest."""
 
-    def __init__(self, ask_rank: AskRank, folders: RunFolders, gatherer: str) -> None:
-        """`gatherer` names the actor that gathers groups for these weights; empty where they go by disk alone."""
-        self._ask_rank, self._folders, self._gatherer = ask_rank, folders, gatherer
+    def __init__(self, ask_rank: AskRank, folders: RunFolders, group_owner: str) -> None:
+        """`group_owner` names the actor that forms groups for these weights; empty where they go by disk alone."""
+        self._ask_rank, self._folders, self._group_owner = ask_rank, folders, group_owner
         self._one = asyncio.Lock()
         self.newest: Weights | None = None
 
     async def take(self, version: Version, *, write: bool) -> tuple[Weights, float]:
-        """The rank's weights, which are `version`, as what samplers are told, and the seconds that it took.
+        """The rank's weights, which are `version`, as they are announced to samplers, and the seconds that it took.
 
         Weights by disk are always written, those by collective where `write` says so.
         """
@@ -58,15 +58,15 @@ class Exports:
                 await self._written(self.newest)
 
     async def _take(self, version: Version, *, write: bool) -> tuple[Weights, float]:
-        location, keep = str(self._folders.weights_of(version)), bool(self._gatherer)
-        wish = ExportWeights(version=version, location=location, keep=keep, write=write or not keep)
-        saved = await self._ask_rank(wish)
+        location, keep = str(self._folders.weights_of(version)), bool(self._group_owner)
+        request = ExportWeights(version=version, location=location, keep=keep, write=write or not keep)
+        saved = await self._ask_rank(request)
         self.newest = Weights(
             version=version,
             digest=saved.digest,
             location=location,
             canary=saved.canary,
-            gatherer=self._gatherer,
+            group_owner=self._group_owner,
         )
         return self.newest, saved.seconds
 

@@ -10,6 +10,7 @@ __all__ = [
     "Broadcast",
     "BroadcastPart",
     "Broadcasting",
+    "DeclineGroup",
     "ExportWeights",
     "GetLearnerState",
     "JoinGroup",
@@ -19,7 +20,6 @@ __all__ = [
     "ModelLoaded",
     "NoGroup",
     "PackedSample",
-    "PassGroup",
     "PlanFile",
     "SaveCheckpoint",
     "Saved",
@@ -180,7 +180,7 @@ class JoinGroup(Request[Ticket | NoGroup]):
     ranks: int  # the engine's tensor-parallel size
 
 
-class PassGroup(Message):
+class DeclineGroup(Message):
     """Said by a sampler that does not take `version` from a group, so the group does not wait for it."""
 
     version: Version

@@ -25,7 +25,7 @@ class UnreadableError(LearnerError):
     def __init__(self, lease: int, causes: dict[BlobRef, str]) -> None:
         first = next(iter(causes.values()))
         super().__init__(f"lease {lease}: {len(causes)} payloads can't be read, the first: {first}")
-        self.report = Unreadable(lease=lease, blobs=list(causes), cause=first)  # what the ledger is told
+        self.report = Unreadable(lease=lease, blobs=list(causes), cause=first)  # for the ledger
 
 
 def read(segments: Path, blobs: Collection[BlobRef], lease: int) -> dict[BlobRef, StepPayload]:

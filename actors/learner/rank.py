@@ -49,7 +49,7 @@ CANARY_TOKENS, CANARY_FIRST, CANARY_STRIDE = 32, 5, 7919  # the stride is prime:
 
 
 class RankActor(Actor):
-    """Carries out plans on the model it was told to load."""
+    """Carries out plans on the model that it was asked to load."""
 
     config: RankSettings
 

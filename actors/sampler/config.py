@@ -189,7 +189,7 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     gpus: str = ""  # that a started engine sees, as in CUDA_VISIBLE_DEVICES; empty: what this program sees
     attach: str = ""  # URL of the server behind this actor; empty: it starts an embedded engine
     version: Version = Version(lineage=0, step=0)  # of the weights in `model`
-    replay: str = "replay"  # who is told what is served; empty: nobody
+    replay: str = "replay"  # the actor that gets serving reports; empty: none
     stop_ids: list[int] = []  # beside the end-of-sequence ids that the model folder names
     start_timeout_s: float = 240.0  # until a started engine has generated its first token
     load_timeout_s: float = 120.0

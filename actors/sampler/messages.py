@@ -31,7 +31,7 @@ class Generate(Request[Generated | Refused]):
     pin: Version | None = None  # evaluation: sample from exactly these weights
     affinity: str = ""  # requests with equal affinity prefer the same engine (an episode's prefix)
     seed: int | None = None  # evaluation: what the draw is made from; None: chance
-    elsewhere: bool = False  # whoever asks can ask another sampler: an engine that is down is said at once
+    elsewhere: bool = False  # the caller can ask another sampler, so an engine that is down is an error at once
 
 
 class Canary(Value):
@@ -45,13 +45,15 @@ class Canary(Value):
 
 
 class Weights(Message):
-    """Told by the learner: newer weights exist. A sampler loads the newest it was told of and skips others."""
+    """Announced by the learner: newer weights exist. A sampler loads the newest and skips the others."""
 
     version: Version
-    digest: str  # blake2b-128 of the safetensors file, hex; empty: the gatherer writes the folder when it is asked to
+    digest: (
+        str  # blake2b-128 of the safetensors file, hex; empty: the group's owner writes the folder when it is asked to
+    )
     location: str  # a Hugging Face folder
     canary: Canary | None = None  # an engine that computes something else has other weights
-    gatherer: str = ""  # the actor that gathers a group which these weights are broadcast to; empty: from disk alone
+    group_owner: str = ""  # the actor that forms the group for these weights; empty: from disk alone
 
 
 class Pin(Request[Done]):

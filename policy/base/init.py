@@ -39,7 +39,7 @@ _CODE = 64  # dimensions of a token's own code
 _BACK1, _BACK2, _SEEN, _LINE, _POINTED = (64, 16), (80, 16), (96, 8), (104, 14), (118, 10)
 # Dimensions of an own code that only some tokens have.
 _TASK, _ELEMENT, _REST, _POINTS, _ANSWERS, _STARTS, _SIDE = 0, 1, 59, 60, 61, 62, 63
-_LABEL = (2, 16)  # what neighbours and lines are told of
+_LABEL = (2, 16)  # what describes neighbours and lines
 _SIDES = (10, 8)  # of these, the part in which everything that may stand around a name is the same
 _SELF = (18, 16)  # what the same token is known by
 _SHIFT_GAIN, _MATCH_GAIN, _NEAR_GAIN, _SEEN_GAIN = 5.0, 2.2, 6.0, 2.5

@@ -1,6 +1,6 @@
 """`python -P -m policy.engine --model-path DIR (--port P | --uds PATH | --fd N)`: one embedded engine process.
 
-Invariant: the process ends with its parent when it is told who that is, with its engine, and on SIGTERM or SIGINT.
+Invariant: the process ends with its engine, on SIGTERM or SIGINT, and with its parent when it knows its parent.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run until told to stop; exit status 2 when the model can't be served."""
+    """Run until a signal stops it; exit status 2 when the model can't be served."""
     arguments = _arguments()
     if arguments.die_with_parent is not None:
         _bind_to_parent(arguments.die_with_parent)

@@ -99,7 +99,7 @@ class _File:
                 os.close(self._fd)
                 self._fd = fresh
         except OSError:
-            # A full disk must not turn a log line into an actor's failure; the next line that fits tells the count.
+            # A full disk must not turn a log line into an actor's failure; the next line that fits has the count.
             self.lost += 1
 
     debug = info = warning = error = msg = write

@@ -29,7 +29,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reply_to: str
     trace: str | None
     deadline: float
-    message: str  # class name of the message; in an error "handler" or "runtime", whoever raised it
+    message: str  # class name of the message; in an error "handler" or "runtime", by what raised it
     body: bytes
 
     def left_s(self) -> float:

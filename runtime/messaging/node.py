@@ -174,7 +174,7 @@ class Node:
             self.answer(envelope.answer("accepted", "", b""))
 
     def _dead(self, envelope: Envelope) -> None:
-        # The asker's deadline passed first: normal under load, so it is kept for whoever looks and logged at debug.
+        # The asker's deadline passed first: normal under load, so it is kept to be looked at and logged at debug.
         self.dead_letters.append(DeadLetter(time.time(), envelope.id, envelope.sender, envelope.to, envelope.message))
         self.log.emit(DEAD_LETTER, sender=envelope.sender, to=envelope.to, type=envelope.message)
 

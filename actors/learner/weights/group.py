@@ -13,21 +13,21 @@ import msgspec
 from runtime.messaging.message import Version
 
 
-class Gathering(msgspec.Struct, frozen=True, kw_only=True):
+class CollectiveGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The group of `version` while it is open."""
 
     version: Version
-    awaited: frozenset[str]  # told of the version, and neither here nor known not to come
-    joined: dict[str, int] = {}  # ranks of each sampler's engine, in the order they came
-    began: float | None = None  # when the first of those here came
+    awaited: frozenset[str]  # the version was announced to them, and they have neither joined nor declined
+    joined: dict[str, int] = {}  # ranks of each sampler's engine, in the order of joining
+    began: float | None = None  # when the first member joined
 
-    def joining(self, sampler: str, ranks: int, now: float) -> Gathering:
+    def with_member(self, sampler: str, ranks: int, now: float) -> CollectiveGroup:
         """An engine of `ranks` ranks is ready; a repeat keeps its place."""
         began = now if self.began is None else self.began
         joined = {**self.joined, sampler: ranks}
         return msgspec.structs.replace(self, joined=joined, awaited=self.awaited - {sampler}, began=began)
 
-    def without(self, samplers: Iterable[str]) -> Gathering:
+    def without(self, samplers: Iterable[str]) -> CollectiveGroup:
         """Remove samplers that will not join."""
         gone = frozenset(samplers)
         joined = {name: ranks for name, ranks in self.joined.items() if name not in gone}

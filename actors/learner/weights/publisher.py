@@ -14,7 +14,7 @@ from collections.abc import Collection
 from actors.learner import events
 from actors.learner.config import GroupSettings
 from actors.learner.messages import Broadcast, Broadcasting, JoinGroup, NoGroup, Ticket
-from actors.learner.weights.group import Gathering
+from actors.learner.weights.group import CollectiveGroup
 from policy.errors import LearnerError
 from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
@@ -30,7 +30,7 @@ class Publisher:
 
     def __init__(self, settings: GroupSettings, rank: Ref, ctx: Context) -> None:
         self._settings, self._rank, self._ctx = settings, rank, ctx
-        self._open: Gathering | None = None
+        self._open: CollectiveGroup | None = None
         self._asking: dict[str, asyncio.Future[Ticket | NoGroup]] = {}
         self._changed = asyncio.Event()
 
@@ -38,9 +38,9 @@ class Publisher:
         """From now on engines may join for `version`, which the rank has kept; the group before it is over."""
         for sampler in list(self._asking):
             self._answer(sampler, NoGroup(reason=f"{version} has come"))
-        self._open = Gathering(version=version, awaited=frozenset(samplers))
+        self._open = CollectiveGroup(version=version, awaited=frozenset(samplers))
 
-    def passing(self, version: Version, samplers: Collection[str]) -> None:
+    def decline(self, version: Version, samplers: Collection[str]) -> None:
         """These samplers don't join for `version`."""
         if self._open is None or self._open.version != version:
             return
@@ -56,17 +56,17 @@ class Publisher:
         self._answer(msg.sampler, NoGroup(reason="it has asked again"))
         answer = self._asking[msg.sampler] = asyncio.get_running_loop().create_future()
         first = not self._open.joined
-        self._open = self._open.joining(msg.sampler, msg.ranks, self._ctx.clock.now())
+        self._open = self._open.with_member(msg.sampler, msg.ranks, self._ctx.clock.now())
         self._changed.set()
         if first:
-            self._ctx.spawn(self._gather(self._open.version), f"gather a group for {msg.version}")
+            self._ctx.spawn(self._await_members(self._open.version), f"gather a group for {msg.version}")
         try:
             async with asyncio.timeout(self._settings.join_s + ASK_TIMEOUT_S + MARGIN_S):
                 return await answer
         except TimeoutError:
             return NoGroup(reason="no group was formed in time")
 
-    async def _gather(self, version: Version) -> None:
+    async def _await_members(self, version: Version) -> None:
         while (group := self._open) is not None and group.version == version:
             self._changed.clear()
             left_s = group.waits_s(self._ctx.clock.now(), self._settings.join_s)
@@ -82,12 +82,12 @@ class Publisher:
             except TimeoutError:
                 pass
 
-    async def _form(self, group: Gathering) -> None:
+    async def _form(self, group: CollectiveGroup) -> None:
         settings = self._settings
         ready_s = self._ctx.clock.now() - (group.began or 0.0)
         asking, self._asking = self._asking, {}
         name = f"weights-{group.version}-{uuid.uuid4().hex[:12]}"
-        wish = Broadcast(
+        request = Broadcast(
             version=group.version,
             group=name,
             ranks=group.ranks,
@@ -99,7 +99,7 @@ class Publisher:
             send_s=settings.send_s,
         )
         try:
-            found: Broadcasting = await self._rank.ask(wish, timeout_s=ASK_TIMEOUT_S)
+            found: Broadcasting = await self._rank.ask(request, timeout_s=ASK_TIMEOUT_S)
         except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, LearnerError) as error:
             self._ctx.log.emit(
                 events.GROUP_NOT_FORMED, version=str(group.version), samplers=list(group.joined), cause=str(error)
@@ -115,7 +115,7 @@ class Publisher:
                 ready_s=round(ready_s, 4),
                 late=sorted(group.awaited),
             )
-            answers = {sampler: _ticket(wish, found, rank) for sampler, rank in group.places().items()}
+            answers = {sampler: _ticket(request, found, rank) for sampler, rank in group.places().items()}
         for sampler, answer in answers.items():
             if not asking[sampler].done():
                 asking[sampler].set_result(answer)
@@ -126,17 +126,17 @@ class Publisher:
             asking.set_result(answer)
 
 
-def _ticket(wish: Broadcast, found: Broadcasting, rank: int) -> Ticket:
+def _ticket(request: Broadcast, found: Broadcasting, rank: int) -> Ticket:
     return Ticket(
-        group=wish.group,
-        address=wish.address,
+        group=request.group,
+        address=request.address,
         port=found.port,
         rank=rank,
-        size=wish.ranks + 1,
-        backend=wish.backend,
+        size=request.ranks + 1,
+        backend=request.backend,
         parts=found.parts,
-        unit=wish.unit,
-        form_s=wish.form_s,
-        send_s=wish.send_s,
+        unit=request.unit,
+        form_s=request.form_s,
+        send_s=request.send_s,
         checksums=found.checksums,
     )

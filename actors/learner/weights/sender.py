@@ -60,8 +60,8 @@ class Sender:
             self._sending = ""
             raise
         self._ctx.spawn(self._send(msg, group, tensors, [part.names for part in parts]), f"send to {msg.group}")
-        told = [BroadcastPart(names=part.names, dtypes=part.dtypes, shapes=part.shapes) for part in parts]
-        return Broadcasting(port=group.port, parts=told, checksums=sums)
+        described = [BroadcastPart(names=part.names, dtypes=part.dtypes, shapes=part.shapes) for part in parts]
+        return Broadcasting(port=group.port, parts=described, checksums=sums)
 
     async def _send(self, msg: Broadcast, group: SendingGroup, tensors: Tensors, parts: list[list[str]]) -> None:
         began = time.monotonic()

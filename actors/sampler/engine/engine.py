@@ -137,7 +137,7 @@ class StartedEngine:
 
 
 class AttachedEngine:
-    """A server that somebody else runs, reached by its URL."""
+    """A server that this run did not start, reached by its URL."""
 
     kind = "attach"
     pid = 0

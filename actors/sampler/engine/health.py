@@ -35,8 +35,8 @@ class Answered(msgspec.Struct, frozen=True):
 class ReadBack(msgspec.Struct, frozen=True):
     """The engine said which weights it holds; None for a name that is no version.
 
-    `sound` is false when the canary prompt's log-probabilities are not the learner's. `asked` is what it had been told
-    to load, which newer weights may have overtaken as the target.
+    `sound` is false when the canary prompt's log-probabilities are not the learner's. `asked` is what it was to load,
+    which newer weights may have overtaken as the target.
     """
 
     version: Version | None

@@ -90,7 +90,7 @@ class ServerProcess:
             except TimeoutError:
                 self._signal(signal.SIGKILL)
                 await process.wait()
-            # Its members hold the group's id, so that nobody else can have got it; an empty group is no error.
+            # Its members hold the group's id, so no other group can have it; an empty group is no error.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         if self._output is not None:

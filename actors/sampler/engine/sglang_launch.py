@@ -33,7 +33,7 @@ def _die_with_parent(parent: int, number: signal.Signals) -> None:
 
 
 def _end_others() -> None:
-    """End all of this group but this process, whose exit status is still to be told."""
+    """End all of this group but this process, whose exit status is still to be reported."""
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             try:

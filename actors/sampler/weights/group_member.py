@@ -1,4 +1,4 @@
-"""A sampler's side of the group that the learner gathers for new weights.
+"""A sampler's side of the group that the learner forms for new weights.
 
 Invariant: an answer comes within a bounded time whatever the learner does. No answer means loading from disk. A
 sampler that will not come says so, and the group goes on without it.
@@ -11,7 +11,7 @@ import contextlib
 import msgspec
 
 from actors.errors import EngineGone
-from actors.learner.messages import JoinGroup, PassGroup, Ticket, WriteWeights
+from actors.learner.messages import DeclineGroup, JoinGroup, Ticket, WriteWeights
 from actors.sampler import events
 from actors.sampler.config import WeightSyncConfig
 from actors.sampler.engine.client import EngineClient
@@ -21,7 +21,7 @@ from policy.errors import NoModel
 from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 
-ANSWER_S = 30.0  # beside the time for gathering: the learner asks its rank
+ANSWER_S = 30.0  # beside the time for forming the group: the learner asks its rank
 TELL_TIMEOUT_S = 5.0
 WRITE_S = 300.0  # as long as the learner gives its rank
 
@@ -35,7 +35,7 @@ class GroupMember:
 
     def wanted(self, latest: Latest) -> bool:
         """Whether there is a group to ask for: once for the same weights, then they are loaded from disk."""
-        return bool(latest.gatherer) and latest != self._asked
+        return bool(latest.group_owner) and latest != self._asked
 
     async def place(self, latest: Latest, client: EngineClient) -> Ticket | None:
         """A place for this engine. Raises EngineError, EngineGone where the engine does not say how large it is."""
@@ -47,7 +47,7 @@ class GroupMember:
         else:
             request = JoinGroup(version=latest.version, sampler=self._ctx.name, ranks=shape.tp_size)
             try:
-                answer = await self._ctx.ref(latest.gatherer).ask(request, timeout_s=self._join_s + ANSWER_S)
+                answer = await self._ctx.ref(latest.group_owner).ask(request, timeout_s=self._join_s + ANSWER_S)
             except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull) as error:
                 cause = str(error)
             else:
@@ -59,13 +59,13 @@ class GroupMember:
 
     async def written(self, latest: Latest) -> Latest:
         """`latest` once its folder is there. Raises EngineGone where the learner can't write it now."""
-        if latest.digest or not latest.gatherer:
+        if latest.digest or not latest.group_owner:
             return latest
         request = WriteWeights(version=latest.version)
         try:
-            found: Weights = await self._ctx.ref(latest.gatherer).ask(request, timeout_s=WRITE_S)
+            found: Weights = await self._ctx.ref(latest.group_owner).ask(request, timeout_s=WRITE_S)
         except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, NoModel) as error:
-            if there(latest.location):  # written for somebody else, before the learner went on
+            if there(latest.location):  # written for another sampler, before the learner went on
                 return latest
             raise EngineGone(f"{latest.version} is not on disk: {error}") from error
         return msgspec.structs.replace(latest, digest=found.digest)
@@ -76,9 +76,9 @@ class GroupMember:
 
     async def decline(self, latest: Latest) -> None:
         """This engine does not come for `latest`."""
-        if not latest.gatherer:
+        if not latest.group_owner:
             return
-        message = PassGroup(version=latest.version, sampler=self._ctx.name)
+        message = DeclineGroup(version=latest.version, sampler=self._ctx.name)
         # Where it is not heard the others wait a little longer.
         with contextlib.suppress(ActorGone, DeadlineExceeded, MailboxFull):
-            await self._ctx.ref(latest.gatherer).tell(message, timeout_s=TELL_TIMEOUT_S)
+            await self._ctx.ref(latest.group_owner).tell(message, timeout_s=TELL_TIMEOUT_S)

@@ -119,8 +119,8 @@ class WeightsKeeper:
 
     def decline(self) -> None:
         """This engine comes into no group for the newest weights."""
-        if self._latest.gatherer and self._settings.weight_sync.transport == "collective":
-            self._ctx.spawn(self._member.decline(self._latest), "pass a group by")
+        if self._latest.group_owner and self._settings.weight_sync.transport == "collective":
+            self._ctx.spawn(self._member.decline(self._latest), "decline a group")
 
     def load_again(self) -> None:
         """Try anew to load what is wanted."""

@@ -1,6 +1,6 @@
-"""The newest weights a sampler was told of and those pinned, remembered across its restarts.
+"""The newest weights that were announced to a sampler, and its pins, remembered across its restarts.
 
-Invariant: the file names weights that were told, or is not there; a torn write can't be seen.
+Invariant: the file names weights that were announced, or is not there. A torn write can't be seen.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Latest(Value):
     location: str
     digest: str = ""
     canary: Canary | None = None
-    gatherer: str = ""  # who gathers a group for them
+    # The actor that forms a group for them. The files of runs have it under the key `gatherer`.
+    group_owner: str = msgspec.field(name="gatherer", default="")
 
 
 class Memory(Value):
-    """What a sampler was told."""
+    """What was announced to a sampler, and what it was asked to pin."""
 
     latest: Latest
     pins: dict[str, str] = {}  # version -> location
@@ -45,14 +46,15 @@ def remember(path: Path, latest: Latest, pins: Mapping[Version, str] = MappingPr
 def recall(path: Path, fallback: Latest) -> tuple[Latest, dict[Version, str]]:
     """What was remembered: the newest where it is newer than `fallback`, and pins; of both what can still be had.
 
-    That is what lies there, and of the newest what its gatherer writes when it is asked to.
+    Weights can be had if they lie there. The newest can also be had if their group's owner writes them when it is asked
+    to.
     """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Memory)
     except (FileNotFoundError, msgspec.MsgspecError):
         return fallback, {}
     pins = {Version.parse(version): location for version, location in found.pins.items() if there(location)}
-    had = there(found.latest.location) or (found.latest.gatherer and not found.latest.digest)
+    had = there(found.latest.location) or (found.latest.group_owner and not found.latest.digest)
     usable = found.latest.version > fallback.version and had
     return (found.latest if usable else fallback), pins
 

@@ -77,8 +77,8 @@ class Seats:
     async def play(self, episodes: int, version: Version | None, *, wait_s: float = 10.0) -> int:
         """Commit up to `episodes` episodes, every second one a success; how many there was work for."""
         for done in range(episodes):
-            wish = Reserve(seat="desktop/0", request_id=f"wish-{next(_wishes)}", wait_s=wait_s)
-            got: Reservation | NoWork = await self._replay.ask(wish, timeout_s=wait_s + 5)
+            request = Reserve(seat="desktop/0", request_id=f"request-{next(_wishes)}", wait_s=wait_s)
+            got: Reservation | NoWork = await self._replay.ask(request, timeout_s=wait_s + 5)
             if isinstance(got, NoWork):
                 return done
             self.played.append(got.phase)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.learner.config import GroupSettings
-from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, JoinGroup, NoGroup, PassGroup, Ticket
+from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, DeclineGroup, JoinGroup, NoGroup, Ticket
 from actors.learner.weights.publisher import Publisher
 from policy.errors import NoModel
 from runtime.actor import Actor, handles
@@ -30,14 +30,14 @@ class Rank(Actor):
 
     @handles(Broadcast, concurrent=True)
     async def broadcast(self, msg: Broadcast) -> Broadcasting:
-        """Remember the wish."""
+        """Remember the request."""
         self.wishes.append(msg)
         if msg.version != ONE:
             raise NoModel(f"not {msg.version}")
         return Broadcasting(port=4711, parts=[PART], checksums={"w": "00"})
 
 
-class Gatherer(Actor):
+class GroupOwner(Actor):
     """The part of the learner that is looked at."""
 
     config: GroupSettings
@@ -51,10 +51,10 @@ class Gatherer(Actor):
         """Ask for a place."""
         return await self.publisher.place(msg)
 
-    @handles(PassGroup, concurrent=True)
-    async def passing(self, msg: PassGroup) -> None:
+    @handles(DeclineGroup, concurrent=True)
+    async def decline(self, msg: DeclineGroup) -> None:
         """Don't come."""
-        self.publisher.passing(msg.version, [msg.sampler])
+        self.publisher.decline(msg.version, [msg.sampler])
 
 
 @asynccontextmanager
@@ -63,26 +63,26 @@ async def gathering(folder: Path, join_s: float) -> AsyncIterator[Ref]:
     async with ActorSystem(folder) as system:
         await system.spawn(ActorSpec(name="rank", factory=Rank))
         settings = GroupSettings(join_s=join_s)
-        await system.spawn(ActorSpec(name="learner", factory=Gatherer, config=settings))
+        await system.spawn(ActorSpec(name="learner", factory=GroupOwner, config=settings))
         yield system.ref("learner")
 
 
 async def ask(ref: Ref, sampler: str, version: Version = ONE, ranks: int = 1) -> Ticket | NoGroup:
-    wish = JoinGroup(version=version, sampler=sampler, ranks=ranks)
-    found: Ticket | NoGroup = await ref.ask(wish, timeout_s=20)
+    request = JoinGroup(version=version, sampler=sampler, ranks=ranks)
+    found: Ticket | NoGroup = await ref.ask(request, timeout_s=20)
     return found
 
 
 async def test_all_who_were_told_come_into_one_group(tmp_path: Path) -> None:
     async with gathering(tmp_path, 60.0) as ref:
-        Gatherer.publisher.offer(ONE, ["a", "b", "c"])
-        await ref.tell(PassGroup(version=ONE, sampler="c"))
+        GroupOwner.publisher.offer(ONE, ["a", "b", "c"])
+        await ref.tell(DeclineGroup(version=ONE, sampler="c"))
         first, second = await asyncio.gather(ask(ref, "a", ranks=2), ask(ref, "b"))
         assert isinstance(first, Ticket)
         assert isinstance(second, Ticket)
         assert {(first.rank, second.rank)} <= {(1, 3), (2, 1)}
         assert (first.size, first.group, first.port, first.parts) == (4, second.group, 4711, [PART])
-        assert [wish.ranks for wish in Rank.wishes] == [3]
+        assert [request.ranks for request in Rank.wishes] == [3]
         late = await ask(ref, "c")
         assert isinstance(late, NoGroup)
     (formed,) = [line for line in read_logs(tmp_path) if line["event"] == "group_formed"]
@@ -91,7 +91,7 @@ async def test_all_who_were_told_come_into_one_group(tmp_path: Path) -> None:
 
 async def test_nobody_waits_longer_than_agreed_for_one_who_does_not_come(tmp_path: Path) -> None:
     async with gathering(tmp_path, 0.2) as ref:
-        Gatherer.publisher.offer(ONE, ["a", "b"])
+        GroupOwner.publisher.offer(ONE, ["a", "b"])
         found = await ask(ref, "a")
         assert isinstance(found, Ticket)
         assert (found.rank, found.size) == (1, 2)
@@ -101,11 +101,11 @@ async def test_nobody_waits_longer_than_agreed_for_one_who_does_not_come(tmp_pat
 
 async def test_newer_weights_end_the_wait_for_older_ones(tmp_path: Path) -> None:
     async with gathering(tmp_path, 60.0) as ref:
-        Gatherer.publisher.offer(ONE, ["a", "b"])
+        GroupOwner.publisher.offer(ONE, ["a", "b"])
         waiting = asyncio.create_task(ask(ref, "a"))
-        while not Gatherer.publisher._asking:  # noqa: ASYNC110 - the ask has no event when it arrives
+        while not GroupOwner.publisher._asking:  # noqa: ASYNC110 - the ask has no event when it arrives
             await asyncio.sleep(0)
-        Gatherer.publisher.offer(TWO, ["a"])
+        GroupOwner.publisher.offer(TWO, ["a"])
         assert isinstance(await waiting, NoGroup)
         refused = await ask(ref, "a", TWO)  # the rank has not kept it
         assert isinstance(refused, NoGroup)
@@ -114,11 +114,11 @@ async def test_newer_weights_end_the_wait_for_older_ones(tmp_path: Path) -> None
 
 async def test_who_leaves_gets_no_place(tmp_path: Path) -> None:
     async with gathering(tmp_path, 60.0) as ref:
-        Gatherer.publisher.offer(ONE, ["a", "b"])
+        GroupOwner.publisher.offer(ONE, ["a", "b"])
         waiting = asyncio.create_task(ask(ref, "a"))
-        while not Gatherer.publisher._asking:  # noqa: ASYNC110 - the ask has no event when it arrives
+        while not GroupOwner.publisher._asking:  # noqa: ASYNC110 - the ask has no event when it arrives
             await asyncio.sleep(0)
-        await ref.tell(PassGroup(version=ONE, sampler="a"))
+        await ref.tell(DeclineGroup(version=ONE, sampler="a"))
         assert isinstance(await waiting, NoGroup)
         found = await ask(ref, "b")
         assert isinstance(found, Ticket)
@@ -128,7 +128,7 @@ async def test_who_leaves_gets_no_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [TWO, Version(lineage=1, step=1)])
 async def test_a_version_that_is_not_open_has_no_group(tmp_path: Path, version: Version) -> None:
     async with gathering(tmp_path, 60.0) as ref:
-        Gatherer.publisher.offer(ONE, ["a"])
+        GroupOwner.publisher.offer(ONE, ["a"])
         found = await ask(ref, "a", version)
         assert isinstance(found, NoGroup)
         assert str(version) in found.reason

@@ -70,12 +70,12 @@ def settings(models, **more) -> SamplerSettings:
 
 
 @asynccontextmanager
-async def sampling(folder: Path, config: SamplerSettings, gatherer: type[Actor] | None = None):
+async def sampling(folder: Path, config: SamplerSettings, group_owner: type[Actor] | None = None):
     """A run with one sampler; yields its ref."""
     async with ActorSystem(folder, log_level="debug") as system:
         await system.spawn(ActorSpec(name="replay", factory=Ledger))
-        if gatherer is not None:
-            await system.spawn(ActorSpec(name="learner", factory=gatherer))
+        if group_owner is not None:
+            await system.spawn(ActorSpec(name="learner", factory=group_owner))
         never = RestartPolicy(max_restarts=0)
         factory = "actors.sampler.actor:SamplerActor"
         await system.spawn(ActorSpec(name="sampler/0", factory=factory, config=config, restart=never))
@@ -198,7 +198,7 @@ async def test_an_answer_from_other_weights_than_the_pinned_ones_is_none(tmp_pat
             await ask(ref, "b", pin=FIRST)
 
 
-class Gatherer(Actor):
+class GroupOwner(Actor):
     """A learner that gathers no group, and writes what it is asked for while it has it."""
 
     model: Path | None = None
@@ -221,8 +221,8 @@ class Gatherer(Actor):
 
 
 async def test_weights_that_were_never_written_are_written_for_an_engine_that_needs_them(tmp_path, models):
-    Gatherer.asked.clear()
-    Gatherer.model = models[1]
+    GroupOwner.asked.clear()
+    GroupOwner.model = models[1]
     location = tmp_path / "weights" / str(FIRST)
 
     async def kill_when_gone(number: int) -> None:
@@ -233,15 +233,15 @@ async def test_weights_that_were_never_written_are_written_for_an_engine_that_ne
             while len(events(tmp_path, "engine_restarted")) == number:  # noqa: ASYNC110 - the log is the only witness
                 await asyncio.sleep(0.02)
 
-    async with sampling(tmp_path, settings(models), gatherer=Gatherer) as ref:
-        await ref.tell(Weights(version=FIRST, digest="", location=str(location), gatherer="learner"))
+    async with sampling(tmp_path, settings(models), group_owner=GroupOwner) as ref:
+        await ref.tell(Weights(version=FIRST, digest="", location=str(location), group_owner="learner"))
         while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
             pass
         check(models[1], await ask(ref, "a"), FIRST)
         await kill_when_gone(0)
         check(models[1], await ask(ref, "b"), FIRST)
-        assert Gatherer.asked == [FIRST, FIRST]
-        Gatherer.model = None
+        assert GroupOwner.asked == [FIRST, FIRST]
+        GroupOwner.model = None
         await kill_when_gone(1)
         check(models[0], await ask(ref, "c"), BASE)  # as from a file that is torn: newer ones are told of soon
     assert {(line["version"], line["served"]) for line in events(tmp_path, "weights_refused")} == {("0.1", "None")}

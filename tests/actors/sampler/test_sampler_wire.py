@@ -90,9 +90,12 @@ def test_the_newest_weights_are_remembered_while_they_lie_there(tmp_path):
     (tmp_path / "weights" / "config.json").write_text("{}")
     assert recall(path, first) == (newer, {newer.version: newer.location})
     assert recall(path, msgspec.structs.replace(newer, version=Version(lineage=1, step=0)))[0].version.lineage == 1
-    kept = msgspec.structs.replace(newer, location="not written", digest="", gatherer="learner")
+    kept = msgspec.structs.replace(newer, location="not written", digest="", group_owner="learner")
     remember(path, kept)
-    assert recall(path, first) == (kept, {}), "who gathers for it writes it when asked to"
+    assert recall(path, first) == (kept, {}), "the group's owner writes it when asked to"
+    stored = b'{"latest":{"version":{"lineage":0,"step":3},"location":"not written","gatherer":"learner"},"pins":{}}'
+    path.write_bytes(stored)
+    assert recall(path, first) == (kept, {}), "the file of an earlier build"
     path.write_text("torn")
     assert recall(path, first) == (first, {})
 

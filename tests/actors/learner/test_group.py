@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.learner.weights.group import Gathering
+from actors.learner.weights.group import CollectiveGroup
 from runtime.messaging.message import Version
 
 VERSION = Version(lineage=0, step=3)
@@ -19,7 +19,7 @@ EVENTS = st.lists(
 
 @given(st.sets(st.sampled_from(NAMES)), EVENTS)
 def test_whoever_comes_and_goes(told: set[str], events: list[tuple[str, str, int, float]]) -> None:
-    group, now, here, since = Gathering(version=VERSION, awaited=frozenset(told)), 0.0, dict[str, int](), 0.0
+    group, now, here, since = CollectiveGroup(version=VERSION, awaited=frozenset(told)), 0.0, dict[str, int](), 0.0
     expected = set(told)
     for kind, name, ranks, after in events:
         now += after
@@ -27,7 +27,7 @@ def test_whoever_comes_and_goes(told: set[str], events: list[tuple[str, str, int
         if kind == "join":
             since = now if not here else since
             here[name] = ranks
-            group = group.joining(name, ranks, now)
+            group = group.with_member(name, ranks, now)
         else:
             here.pop(name, None)
             group = group.without([name])
@@ -43,10 +43,10 @@ def test_whoever_comes_and_goes(told: set[str], events: list[tuple[str, str, int
 
 
 def test_a_group_is_complete_when_nobody_is_awaited() -> None:
-    group = Gathering(version=VERSION, awaited=frozenset(["a", "b"]))
+    group = CollectiveGroup(version=VERSION, awaited=frozenset(["a", "b"]))
     assert group.waits_s(0.0, JOIN_S) is None
-    group = group.joining("a", 2, 1.0)
+    group = group.with_member("a", 2, 1.0)
     assert group.waits_s(2.0, JOIN_S) == 4.0
     assert group.without(["b"]).waits_s(2.0, JOIN_S) == 0
-    assert group.joining("b", 1, 2.0).places() == {"a": 1, "b": 3}
+    assert group.with_member("b", 1, 2.0).places() == {"a": 1, "b": 3}
     assert group.without(["a"]).waits_s(2.0, JOIN_S) is None
