@@ -86,8 +86,8 @@ def read_architecture(folder: Path) -> Architecture:
 
 
 def _rope(config: dict[str, Any]) -> dict[str, Any]:
-    found = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    return found if isinstance(found, dict) else {"rope_type": found}
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return rope if isinstance(rope, dict) else {"rope_type": rope}
 
 
 def _scales(rope: object) -> bool:

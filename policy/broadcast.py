@@ -82,7 +82,7 @@ def checksums(tensors: Mapping[str, Tensor]) -> dict[str, str]:
         if module in PADDED:
             rows = tensors[name].shape[0]
             hashes[held].update(bytes(raw.nbytes // rows * (-rows % ROWS)))
-    return {name: found.hexdigest()[:16] for name, found in hashes.items()}
+    return {name: hashed.hexdigest()[:16] for name, hashed in hashes.items()}
 
 
 def _fused_place(name: str) -> int:

@@ -38,8 +38,8 @@ def read_info(folder: Path) -> CheckpointInfo:
 
 def complete(folder: Path) -> list[tuple[Version, Path]]:
     """Complete checkpoints in `folder`, oldest first; none when there is no such folder."""
-    found = [marker.parent for marker in folder.glob(f"*/{MARKER}") if not marker.parent.name.startswith(".")]
-    return sorted((Version.parse(read_info(path).version), path) for path in found)
+    folders = [marker.parent for marker in folder.glob(f"*/{MARKER}") if not marker.parent.name.startswith(".")]
+    return sorted((Version.parse(read_info(path).version), path) for path in folders)
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -47,7 +47,7 @@ def digests(folder: Path) -> dict[str, str]:
 
     Raises StoreError for a file that can't be read, and for anything that is neither a folder nor a plain file.
     """
-    found: dict[str, str] = {}
+    by_path: dict[str, str] = {}
     try:
         for path in sorted(folder.rglob("*")):
             mode = path.lstat().st_mode
@@ -57,10 +57,10 @@ def digests(folder: Path) -> dict[str, str]:
                 raise StoreError(f"{path} is no plain file")
             with path.open("rb") as file:
                 content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-            found[str(path.relative_to(folder))] = content
+            by_path[str(path.relative_to(folder))] = content
     except OSError as error:
         raise StoreError(f"{folder} can't be read: {error}") from error
-    return found
+    return by_path
 
 
 def digest(folder: Path) -> str:
@@ -81,10 +81,10 @@ def verify(folder: Path, expected: str) -> None:
 
     Raises StoreError when the folder is not a complete checkpoint.
     """
-    info, found = read_info(folder), digests(folder)
-    if _total(found) != expected:
+    info, actual = read_info(folder), digests(folder)
+    if _total(actual) != expected:
         raise ConfigError(
-            f"{folder}: {_difference(info.files, found)}: its files are not those that the run saved, and a changed"
+            f"{folder}: {_difference(info.files, actual)}: its files are not those that the run saved, and a changed"
             " one could run code while it is loaded; put the saved files back, or remove this folder to go on from an"
             " older checkpoint"
         )
@@ -110,10 +110,10 @@ def prune(folder: Path, keep: int) -> None:
 
 def forget_after(folder: Path, version: Version) -> list[Version]:
     """Remove all complete checkpoints newer than `version`; returns which."""
-    found = [(newer, path) for newer, path in complete(folder) if newer > version]
-    for _, path in found:
+    surplus = [(newer, path) for newer, path in complete(folder) if newer > version]
+    for _, path in surplus:
         _remove(path)
-    return [newer for newer, _ in found]
+    return [newer for newer, _ in surplus]
 
 
 def _remove(checkpoint: Path) -> None:

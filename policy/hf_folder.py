@@ -52,8 +52,8 @@ def companions(folder: Path) -> Companions:
     """The files beside the weights of `folder` that no program runs. They are kept in memory, because the folder may be
     removed while its model trains.
     """
-    found = sorted(path for path in folder.iterdir() if path.is_file() and _taken_along(path.name))
-    return {path.name: path.read_bytes() for path in found}
+    files = sorted(path for path in folder.iterdir() if path.is_file() and _taken_along(path.name))
+    return {path.name: path.read_bytes() for path in files}
 
 
 def _taken_along(name: str) -> bool:

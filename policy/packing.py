@@ -64,11 +64,11 @@ def siblings(samples: Sequence[PackedSample]) -> list[list[int]]:
 
     The episodes of a group begin with the same prompt, and those that act alike go on with the same ones.
     """
-    found: dict[object, list[int]] = {}
+    members: dict[object, list[int]] = {}
     for index, sample in enumerate(samples):
         prompt = sample.prompt
-        found.setdefault(index if prompt is None else tuple(prompt), []).append(index)
-    return list(found.values())
+        members.setdefault(index if prompt is None else tuple(prompt), []).append(index)
+    return list(members.values())
 
 
 def packed_length(members: Sequence[PackedSample]) -> int:

@@ -50,15 +50,15 @@ def problem(folder: Path) -> str:
 def _company(folder: Path, config: Mapping[str, Any]) -> str:
     """What beside the weights says that they are not the model's own."""
     for key in _QUANTISED:
-        if said := config.get(key):
-            method = said.get("quant_method") if isinstance(said, dict) else None
+        if value := config.get(key):
+            method = value.get("quant_method") if isinstance(value, dict) else None
             return f"its config.json has {key}{f' ({method})' if method else ''}: quantised weights can't be trained"
     for name in _QUANTISERS:
         if (folder / name).exists():
             return f"it holds {name}: quantised weights can't be trained"
     for name in _ADAPTERS:
-        if found := sorted(folder.glob(name)):
-            return f"it holds {found[0].name}, an adapter, which would not be applied: merge it into the weights"
+        if files := sorted(folder.glob(name)):
+            return f"it holds {files[0].name}, an adapter, which would not be applied: merge it into the weights"
     return ""
 
 
@@ -86,7 +86,7 @@ def expected(arch: Architecture) -> dict[str, tuple[int, ...]]:
 
 
 def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) -> str:
-    found: dict[str, tuple[Path, Tensor]] = {}
+    held: dict[str, tuple[Path, Tensor]] = {}
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         return "it holds no *.safetensors file"
@@ -95,21 +95,21 @@ def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) 
             tensors = head(file)
         except (OSError, ValueError) as error:
             return f"cannot read {file.name}: {error}"
-        if twice := next((name for name in tensors if name in found), None):
-            return f"the tensor {twice} is in {found[twice][0].name} and in {file.name}"
-        found |= {name: (file, tensor) for name, tensor in tensors.items()}
-    for name, (file, tensor) in found.items():
+        if twice := next((name for name in tensors if name in held), None):
+            return f"the tensor {twice} is in {held[twice][0].name} and in {file.name}"
+        held |= {name: (file, tensor) for name, tensor in tensors.items()}
+    for name, (file, tensor) in held.items():
         if name.endswith(_DERIVED):
             continue
-        if name not in wanted and not (tied and name == _HEAD and _same(found.get(_EMBEDDING), (file, tensor))):
+        if name not in wanted and not (tied and name == _HEAD and _same(held.get(_EMBEDDING), (file, tensor))):
             return f"{file.name} has the tensor {name}, which the model does not use{_guess(name)}"
         if tensor.dtype not in FLOATS:
             return f"{file.name}: {name} is {tensor.dtype}: weights are of {', '.join(FLOATS)}, not quantised"
     for name, shape in wanted.items():
-        if name not in found:
+        if name not in held:
             return f"it lacks the tensor {name}"
-        if found[name][1].shape != shape:
-            return f"{name} has shape {found[name][1].shape}, its config.json says {shape}"
+        if held[name][1].shape != shape:
+            return f"{name} has shape {held[name][1].shape}, its config.json says {shape}"
     return ""
 
 
@@ -143,9 +143,9 @@ def head(file: Path) -> dict[str, Tensor]:
         text = opened.read(size)
     try:
         parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        found = {name: msgspec.json.decode(part, type=Tensor) for name, part in parts.items() if name != "__metadata__"}
+        heads = {name: msgspec.json.decode(part, type=Tensor) for name, part in parts.items() if name != "__metadata__"}
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"its head is damaged ({error})") from error
-    if (end := max((tensor.data_offsets[1] for tensor in found.values()), default=0)) != file.stat().st_size - 8 - size:
+    if (end := max((tensor.data_offsets[1] for tensor in heads.values()), default=0)) != file.stat().st_size - 8 - size:
         raise ValueError(f"it holds {file.stat().st_size - 8 - size} bytes of weights, its head says {end}")
-    return found
+    return heads

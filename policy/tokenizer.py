@@ -78,8 +78,8 @@ class _TemplateForm:
         for mark, content in ((_SYSTEM_MARK, system_ids), (_USER_MARK, user_ids)):
             if content is None:
                 continue
-            before, found, rest = rest.partition(mark)
-            if not found:
+            before, marked, rest = rest.partition(mark)
+            if not marked:
                 raise ConfigError("the chat template drops or rewrites a message's content")
             ids += self._backend.encode(before, add_special_tokens=False).ids + content
         return ids + self._backend.encode(rest, add_special_tokens=False).ids

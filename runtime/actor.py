@@ -75,17 +75,17 @@ class Actor:
     @classmethod
     def handlers(cls) -> dict[str, Handler]:
         """Handlers by message name, subclasses before bases. Raises ProtocolError for two of one message."""
-        found: dict[str, tuple[str, Handler]] = {}
+        declared: dict[str, tuple[str, Handler]] = {}
         for owner in cls.__mro__:
             for attribute, method in vars(owner).items():
                 handler = getattr(method, "__handler__", None)
                 if not isinstance(handler, Handler):
                     continue
                 name = handler.message.__name__
-                known = found.setdefault(name, (attribute, handler))
+                known = declared.setdefault(name, (attribute, handler))
                 if known[0] != attribute:
                     raise ProtocolError(f"{cls.__name__} handles {name} in both {known[0]} and {attribute}")
-        return {name: handler for name, (_, handler) in found.items()}
+        return {name: handler for name, (_, handler) in declared.items()}
 
 
 class Context:

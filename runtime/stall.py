@@ -49,7 +49,7 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
 def diagnose(now: float, waits: Iterable[tuple[int, PendingWait]], busy: Iterable[Busy]) -> list[Stall]:
     """All stalls at `now`, longest first. Pure."""
-    found = [
+    stalls = [
         Stall(
             id=f"wait {key}",
             who=wait.who,
@@ -62,7 +62,7 @@ def diagnose(now: float, waits: Iterable[tuple[int, PendingWait]], busy: Iterabl
         for key, wait in waits
         if now > wait.deadline + GRACE_S
     ]
-    found += [
+    stalls += [
         Stall(
             id=f"message {work.id}",
             who=work.sender,
@@ -75,7 +75,7 @@ def diagnose(now: float, waits: Iterable[tuple[int, PendingWait]], busy: Iterabl
         for work in busy
         if now - work.since > work.limit_s
     ]
-    return sorted(found, key=lambda stall: -stall.waited_s)
+    return sorted(stalls, key=lambda stall: -stall.waited_s)
 
 
 class StallWatch:

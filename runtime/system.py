@@ -132,8 +132,8 @@ class ActorSystem:
         parts = await asyncio.gather(
             self._inline.statuses(), *(host.statuses() for host in self._routes.hosts.values())
         )
-        found = {status.name: status for part in parts for status in part}
-        return [found[name] for name in self._order if name in found]
+        by_name = {status.name: status for part in parts for status in part}
+        return [by_name[name] for name in self._order if name in by_name]
 
     async def stop(self) -> None:
         """Stop all actors, the last spawned first; those of one kind (`desktop/*`) at once. Can be repeated."""

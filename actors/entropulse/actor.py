@@ -145,11 +145,11 @@ class EntropulseActor(Actor):
 
         Engines that hold one version keep that of the oldest round, and none while rounds stand back for RL.
         """
-        wanted = {found.version for found in figures.evals if found.round in KEPT_ROUNDS}
+        wanted = {round_.version for round_ in figures.evals if round_.round in KEPT_ROUNDS}
         if wanted != self._kept:
             await asyncio.to_thread(self._pins.forget, wanted)
             self._kept = wanted
-        open_rounds = list(dict.fromkeys(found.version for found in figures.evals if not found.closed))
+        open_rounds = list(dict.fromkeys(round_.version for round_ in figures.evals if not round_.closed))
         most = 0 if figures.rounds_wait else 1 if self.config.single_version else len(open_rounds)
         failed: list[Exception] = []
         for number, version in reversed(list(enumerate(open_rounds))):  # what is to be let go first

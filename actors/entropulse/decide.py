@@ -143,9 +143,9 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
     if (due := _periodic(figures, settings, done, exact=False)) is not None:
         return due
     if pulse_can_follow:
-        found = plateau(figures.train_success, figures.entropy, config)
-        if found is not None:
-            return _pulse(figures, settings, "plateau", evidence | found)
+        levelled = plateau(figures.train_success, figures.entropy, config)
+        if levelled is not None:
+            return _pulse(figures, settings, "plateau", evidence | levelled)
     return Remain(f"RL steps {done} of {config.rl_steps_in_all}")
 
 
@@ -171,7 +171,7 @@ def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, 
         return Remain("the step under way")
     if (opening := _next_round(figures, settings, [FINAL], exact=True)) is not None:
         return opening
-    left = [found.round for found in figures.evals if not found.closed]
+    left = [round_.round for round_ in figures.evals if not round_.closed]
     if left:
         return Remain(f"evaluation {left[0]}")
     cause = "counted" if figures.phase_limit else "finished"
@@ -188,33 +188,33 @@ def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exac
     due = done // every * every if every else 0
     if due <= done - figures.phase_steps or len(_pinned(figures, settings)) >= MOST_PINNED - 1:
         return None
-    found = _next_round(figures, settings, [f"rl{due}"], exact=exact)
-    if not isinstance(found, OpenRound) or found.exact:
-        return found
-    return msgspec.structs.replace(found, least=figures.trained.step - (done - due))
+    opening = _next_round(figures, settings, [f"rl{due}"], exact=exact)
+    if not isinstance(opening, OpenRound) or opening.exact:
+        return opening
+    return msgspec.structs.replace(opening, least=figures.trained.step - (done - due))
 
 
 def _pinned(figures: Figures, settings: EntropulseSettings) -> set[Version]:
     """The weights of open rounds that engines keep beside the newest; those that hold one version keep none."""
-    return set() if settings.single_version else {found.version for found in figures.evals if not found.closed}
+    return set() if settings.single_version else {round_.version for round_ in figures.evals if not round_.closed}
 
 
 def _next_round(
     figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool
 ) -> OpenRound | Remain | None:
     """The first of `names` (and of their greedy twins) that was not opened yet, once engines have room for it."""
-    found = _unopened(figures, settings, names, exact=exact)
+    opening = _unopened(figures, settings, names, exact=exact)
     pinned = _pinned(figures, settings)
-    if found is not None and exact and figures.trained not in pinned and len(pinned) >= MOST_PINNED:
+    if opening is not None and exact and figures.trained not in pinned and len(pinned) >= MOST_PINNED:
         return Remain("an open evaluation round to close")
-    return found
+    return opening
 
 
 def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool) -> OpenRound | None:
     evaluation = settings.evaluation
     if not evaluation.enabled or not settings.eval_tasks:
         return None
-    known = {found.round: found for found in figures.evals}
+    known = {round_.round: round_ for round_ in figures.evals}
     for name in names:
         twin = name + GREEDY
         missing = evaluation.greedy and settings.sampling.eval_temperature > 0 and twin not in known

@@ -70,8 +70,8 @@ class PinnedFolders:
 
 
 def _all_but(folder: Path, needed: Collection[Version]) -> list[Version]:
-    found = sorted(Version.parse(path.name) for path in folder.glob("[0-9]*"))
-    return [version for version in found if version not in needed]
+    versions = sorted(Version.parse(path.name) for path in folder.glob("[0-9]*"))
+    return [version for version in versions if version not in needed]
 
 
 def _link(source: str, target: str) -> None:

@@ -65,8 +65,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     def evidence(self) -> dict[str, float]:
         """For the log."""
-        found = {name: float(getattr(self, name)) for name in self.__struct_fields__}
-        return {("stay_steps" if name == "steps" else name): value for name, value in found.items()}
+        fields = {name: float(getattr(self, name)) for name in self.__struct_fields__}
+        return {("stay_steps" if name == "steps" else name): value for name, value in fields.items()}
 
 
 def plateau(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> dict[str, float] | None:

@@ -232,13 +232,13 @@ class LearnerActor(Actor):
 
     def _plan(self, batch: Batch, version: Version) -> batches.PlannedStep:
         began = time.perf_counter()
-        found = payloads.read(self._folders.segments, batches.blobs(batch), batch.lease)
+        stored = payloads.read(self._folders.segments, batches.blobs(batch), batch.lease)
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
         learner = self.config.learner
         epochs = learner.rl.epochs if batch.phase.phase is Phase.RL else 1
         rehearsal = [] if self._exercises is None else self._exercises.of(version, learner, epochs)
-        planned = batches.plan(batch, found, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
+        planned = batches.plan(batch, stored, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
         seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
         return msgspec.structs.replace(planned, figures={**planned.figures, **seconds})
 
@@ -360,10 +360,10 @@ class LearnerActor(Actor):
             await self._checkpoint("first")
 
     async def _newest_checkpoint(self, figures: Figures) -> tuple[Version, Path | None, str]:
-        found = await asyncio.to_thread(self._folders.checkpoints)
-        asked = GetCheckpointDigests(versions=[version for version, _ in found])
+        complete = await asyncio.to_thread(self._folders.checkpoints)
+        asked = GetCheckpointDigests(versions=[version for version, _ in complete])
         known: CheckpointDigests = await self._ledger(asked, LEDGER_TIMEOUT_S)
-        return newest_known(found, known.digests, figures.trained)
+        return newest_known(complete, known.digests, figures.trained)
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
         while True:

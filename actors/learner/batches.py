@@ -101,8 +101,8 @@ def _rate(config: LearnerConfig, batch: Batch) -> float:
 
 
 def _advantages(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:
-    found = _standardised(group, config)
-    return None if found is None else lean(found, config.rl.negative_scale)
+    advantages = _standardised(group, config)
+    return None if advantages is None else lean(advantages, config.rl.negative_scale)
 
 
 def _standardised(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:

@@ -33,12 +33,12 @@ def read(segments: Path, blobs: Collection[BlobRef], lease: int) -> dict[BlobRef
 
     Raises StoreError where this process can't read for now: that says nothing of the payloads.
     """
-    found, causes = dict[BlobRef, StepPayload](), dict[BlobRef, str]()
+    decoded, causes = dict[BlobRef, StepPayload](), dict[BlobRef, str]()
     for blob in blobs:
         try:
-            found[blob] = _DECODE(read_blob(segments, blob))
+            decoded[blob] = _DECODE(read_blob(segments, blob))
         except (PayloadLost, msgspec.DecodeError) as error:
             causes[blob] = str(error)
     if causes:
         raise UnreadableError(lease, causes)
-    return found
+    return decoded

@@ -1,7 +1,7 @@
 """Keeps the engine of one sampler up.
 
-Invariant: requests are let through (`ready`) only while the health machine says so. An engine is given up only when it
-left a request of one token unanswered, and had meanwhile loaded nothing and answered no other request.
+Invariant: requests are let through (`ready`) only while the health machine says so. A silent engine is given up only
+when it left a request of one token unanswered. It must have loaded nothing and answered no other request meanwhile.
 """
 
 from __future__ import annotations

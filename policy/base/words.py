@@ -38,14 +38,14 @@ def word(rng: Random) -> str:
     """One word, mostly lower case: common, invented, or letters at random."""
     draw = rng.random()
     if draw < 0.45:
-        made = rng.choice(COMMON)
+        text = rng.choice(COMMON)
         if rng.random() < 0.15:
-            made += rng.choice(_ENDINGS)
+            text += rng.choice(_ENDINGS)
     elif draw < 0.9:
-        made = invented(rng)
+        text = invented(rng)
     else:
-        made = "".join(rng.choices(_LETTERS, k=rng.randint(2, 7)))
-    return made
+        text = "".join(rng.choices(_LETTERS, k=rng.randint(2, 7)))
+    return text
 
 
 def cased(rng: Random, text: str) -> str:

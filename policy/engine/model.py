@@ -172,10 +172,10 @@ class Decoder:
             tokens = last - first
             query = mixed[first:last, : self._query_width].view(tokens, arch.kv_heads, self._group, arch.head_dim)
             query = query.permute(1, 2, 0, 3).reshape(1, arch.kv_heads, self._group * tokens, arch.head_dim)
-            found = scaled_dot_product_attention(
+            attended = scaled_dot_product_attention(
                 query, keys[number], values[number], attn_mask=mask, is_causal=mask is None
             )
-            shaped = found.view(arch.kv_heads, self._group, tokens, arch.head_dim).permute(2, 0, 1, 3)
+            shaped = attended.view(arch.kv_heads, self._group, tokens, arch.head_dim).permute(2, 0, 1, 3)
             out[first:last] = shaped.reshape(tokens, self._query_width)
         return out
 
@@ -187,8 +187,8 @@ class Decoder:
             query = mixed.new_zeros(plan.bound, self._query_width).index_copy_(0, plan.rows, query)
         query = query.reshape(plan.bound * arch.kv_heads, self._group, arch.head_dim)
         scores = torch.baddbmm(plan.mask, query, plan.keys[number].transpose(1, 2), alpha=arch.head_dim**-0.5)
-        found = torch.bmm(torch.softmax(scores, -1), plan.values[number]).view(plan.bound, self._query_width)
-        return found[:count] if plan.rows is None else found[plan.rows]
+        attended = torch.bmm(torch.softmax(scores, -1), plan.values[number]).view(plan.bound, self._query_width)
+        return attended[:count] if plan.rows is None else attended[plan.rows]
 
     def _finish_layer(self, layer: Layer, hidden: Tensor, attended: Tensor) -> None:
         """Add the attention output and the gated feed-forward part to `hidden` [tokens, hidden] in place."""

@@ -62,7 +62,7 @@ def save(
 
     `files` are the model's config and tokenizer. Returns the digest of all files on rank 0, "" on the others.
     """
-    partial, found = folder.with_name(f".{folder.name}.partial"), ""
+    partial, saved_digest = folder.with_name(f".{folder.name}.partial"), ""
     if dist.get_rank() == 0:
         shutil.rmtree(partial, ignore_errors=True)
         (partial / SHARDS).mkdir(parents=True)
@@ -79,14 +79,14 @@ def save(
     if dist.get_rank() == 0:
         marked = msgspec.structs.replace(info, files=digests(partial))
         (partial / MARKER).write_bytes(msgspec.json.encode(marked))
-        found = digest(partial)
+        saved_digest = digest(partial)
         for file in [*partial.rglob("*"), partial]:
             hf_folder.flush(file)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
         hf_folder.flush(folder.parent)
     dist.barrier()
-    return found
+    return saved_digest
 
 
 def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:

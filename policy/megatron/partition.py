@@ -30,13 +30,13 @@ def check(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         _, dim = hf_names(name)
         split = (dim is not None, -1 if dim is None else dim, strips(name))
-        found = tuple(
+        noted = tuple(
             getattr(parameter, key, default)
             for key, default in (("tensor_model_parallel", False), ("partition_dim", -1), ("partition_stride", 1))
         )
-        if found != split:
+        if noted != split:
             raise LearnerError(
-                f"{name} can't be trained: (tensor_model_parallel, partition_dim, partition_stride) is {found}, "
+                f"{name} can't be trained: (tensor_model_parallel, partition_dim, partition_stride) is {noted}, "
                 f"and its weights are split as {split}"
             )
 

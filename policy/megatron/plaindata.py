@@ -79,8 +79,8 @@ def plain_data_only(what: str) -> Iterator[None]:
         causes = [one[0] for one in error.failures.values()] if isinstance(error, CheckpointException) else [error]
         refused += [one for one in causes if isinstance(one, pickle.UnpicklingError)]
         if refused:
-            said = str(refused[0]).partition("\n")[0]
-            raise ConfigError(f"{what}: more than plain data is pickled in it: {said}") from error
+            cause = str(refused[0]).partition("\n")[0]
+            raise ConfigError(f"{what}: more than plain data is pickled in it: {cause}") from error
         raise
     finally:
         filesystem.pickle = module

@@ -53,5 +53,5 @@ class StepTally:
     def figures(self) -> dict[str, float]:
         """All by name; means of nothing are left out, and what is not finite reads 0."""
         means = {name: self._sums[name] / count for name, count in self._counts.items() if count}
-        found = {**self._totals, **means, **self._peaks}
-        return {name: value if math.isfinite(value) else 0.0 for name, value in found.items()}
+        figures = {**self._totals, **means, **self._peaks}
+        return {name: value if math.isfinite(value) else 0.0 for name, value in figures.items()}

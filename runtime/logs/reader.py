@@ -48,11 +48,11 @@ class Filter:
 
     def files(self, run_dir: Path) -> list[Path]:
         """The files that may hold such lines, rolled ones first."""
-        found = sorted(log_file(run_dir, "x").parent.glob("*.jsonl"))
+        paths = sorted(log_file(run_dir, "x").parent.glob("*.jsonl"))
         if self._actor is not None:
             stem = log_file(run_dir, self._actor).name.removesuffix(".jsonl")
-            found = [p for p in found if p.name.split(".")[0] == stem or p.name.startswith(f"{stem}-")]
-        return sorted(found, key=lambda path: not _is_rolled(path))
+            paths = [p for p in paths if p.name.split(".")[0] == stem or p.name.startswith(f"{stem}-")]
+        return sorted(paths, key=lambda path: not _is_rolled(path))
 
 
 def read_logs(

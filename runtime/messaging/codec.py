@@ -77,9 +77,9 @@ def load(path: str) -> Any:
     """The object at `package.module:name`. Raises ConfigError when there is none."""
     module_name, _, qualname = path.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
         for part in qualname.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"can't load {path}: {error}") from error
-    return found
+    return target

@@ -67,8 +67,8 @@ class SegmentStore:
         except OSError as error:
             os.close(self._owner)
             raise StoreError(f"another process writes the segments of {writer} in {folder}") from error
-        found = [(_NAME.fullmatch(p.name), p) for p in folder.iterdir()]
-        numbers = [int(m.group(2)) for m, _ in found if m and m.group(1) == writer]
+        names = [(_NAME.fullmatch(p.name), p) for p in folder.iterdir()]
+        numbers = [int(m.group(2)) for m, _ in names if m and m.group(1) == writer]
         try:
             self._open(max(numbers, default=0))
         except BaseException:

@@ -29,11 +29,11 @@ class Log(Protocol):
 async def on_disk(log: Log | None, file: str, what: str) -> AsyncIterator[None]:
     """Run the body, which does `what` to `file` in a thread."""
     began = time.monotonic()
-    said = False
+    logged = False
 
     def slow() -> None:
-        nonlocal said
-        said = True
+        nonlocal logged
+        logged = True
         if log is not None:
             log.emit(DISK_SLOW, file=file, what=what, waited_s=round(time.monotonic() - began, 3))
 
@@ -42,5 +42,5 @@ async def on_disk(log: Log | None, file: str, what: str) -> AsyncIterator[None]:
         yield
     finally:
         timer.cancel()
-        if said and log is not None:
+        if logged and log is not None:
             log.emit(DISK_ANSWERS, file=file, what=what, took_s=round(time.monotonic() - began, 3))

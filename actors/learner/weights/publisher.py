@@ -99,7 +99,7 @@ class Publisher:
             send_s=settings.send_s,
         )
         try:
-            found: Broadcasting = await self._rank.ask(request, timeout_s=ASK_TIMEOUT_S)
+            broadcasting: Broadcasting = await self._rank.ask(request, timeout_s=ASK_TIMEOUT_S)
         except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, LearnerError) as error:
             self._ctx.log.emit(
                 events.GROUP_NOT_FORMED, version=str(group.version), samplers=list(group.joined), cause=str(error)
@@ -115,7 +115,7 @@ class Publisher:
                 ready_s=round(ready_s, 4),
                 late=sorted(group.awaited),
             )
-            answers = {sampler: _ticket(request, found, rank) for sampler, rank in group.places().items()}
+            answers = {sampler: _ticket(request, broadcasting, rank) for sampler, rank in group.places().items()}
         for sampler, answer in answers.items():
             if not asking[sampler].done():
                 asking[sampler].set_result(answer)

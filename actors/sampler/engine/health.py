@@ -3,8 +3,8 @@
 DEAD: nothing is known to answer. STALE: the engine answers, with weights not yet known to be the right ones. HEALTHY:
 the engine answered, said afterwards that it holds the weights, and computed with them what the learner does.
 
-Invariant: a request goes only to an engine whose weights were read back after it last came up, and were not found
-wrong. A streak of failures ends only when the engine has answered a request.
+Invariant: a request goes only to an engine whose weights were read back in its present life, and were not found wrong.
+A streak of failures ends only when the engine has answered a request.
 
 A transition is missing on purpose: nothing leads from DEAD to HEALTHY. An engine that comes back may hold any
 weights, such as those that it was started with. Samples drawn from unknown weights are worse than none. HEALTHY stays

@@ -1,7 +1,7 @@
 """The engine of one sampler, and what is known of it.
 
-Invariant: `sound` lists no version that the engine of this life was not found to hold. A change of health wakes every
-waiter, and a reason to give the engine up is said with its end.
+Invariant: `strange` names every version that this life of the engine was not found to hold. A change of health wakes
+every waiter. The reason for giving an engine up is reported with its end.
 """
 
 from __future__ import annotations

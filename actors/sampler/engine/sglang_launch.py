@@ -1,4 +1,4 @@
-"""Run by the Python of SGLang's environment: starts its server, bound to the life of the process that asked for it.
+"""Starts SGLang's server in its own environment, bound to the life of the process that asked for it.
 
     python -P sglang_launch.py PARENT_PID [options of sglang.launch_server]
 

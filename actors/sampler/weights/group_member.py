@@ -63,12 +63,12 @@ class GroupMember:
             return latest
         request = WriteWeights(version=latest.version)
         try:
-            found: Weights = await self._ctx.ref(latest.group_owner).ask(request, timeout_s=WRITE_S)
+            weights: Weights = await self._ctx.ref(latest.group_owner).ask(request, timeout_s=WRITE_S)
         except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, NoModel) as error:
             if there(latest.location):  # written for another sampler, before the learner went on
                 return latest
             raise EngineGone(f"{latest.version} is not on disk: {error}") from error
-        return msgspec.structs.replace(latest, digest=found.digest)
+        return msgspec.structs.replace(latest, digest=weights.digest)
 
     def not_received(self, latest: Latest, cause: str) -> None:
         """Say why they come from disk."""

@@ -50,13 +50,13 @@ def recall(path: Path, fallback: Latest) -> tuple[Latest, dict[Version, str]]:
     to.
     """
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Memory)
+        memory = msgspec.json.decode(path.read_bytes(), type=Memory)
     except (FileNotFoundError, msgspec.MsgspecError):
         return fallback, {}
-    pins = {Version.parse(version): location for version, location in found.pins.items() if there(location)}
-    had = there(found.latest.location) or (found.latest.group_owner and not found.latest.digest)
-    usable = found.latest.version > fallback.version and had
-    return (found.latest if usable else fallback), pins
+    pins = {Version.parse(version): location for version, location in memory.pins.items() if there(location)}
+    had = there(memory.latest.location) or (memory.latest.group_owner and not memory.latest.digest)
+    usable = memory.latest.version > fallback.version and had
+    return (memory.latest if usable else fallback), pins
 
 
 def there(location: str) -> bool:

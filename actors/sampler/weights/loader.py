@@ -45,8 +45,8 @@ class WeightsVerdict(msgspec.Struct, frozen=True):
 class Loader:
     """Loads and judges.
 
-    `judged` is set while no load is waiting for its judgement, `mixed` where a load broke off after it had begun: the
-    engine may then hold parts of two versions under the name of the older.
+    `judged` is set while no load waits for its judgement. `mixed` is set where a load broke off after it had begun. The
+    engine may then hold parts of two versions under the older one's name.
     """
 
     def __init__(self, settings: SamplerSettings, gate: Gate) -> None:
@@ -102,10 +102,10 @@ class Loader:
         self.mixed = self.mixed and version != latest.version
         if latest.canary is None or version != latest.version:
             return WeightsVerdict(version, None, sound=True)
-        found = await self._score(client, latest.canary.ids)
+        scores = await self._score(client, latest.canary.ids)
         if (now := await self._version(client)) != version:  # others were loaded meanwhile: they were scored, in part
             return WeightsVerdict(now, None, sound=True)
-        off_by = difference(found, latest.canary.logprobs)
+        off_by = difference(scores, latest.canary.logprobs)
         return WeightsVerdict(version, off_by, sound=off_by <= self._settings.samplers.canary_tolerance)
 
     async def _version(self, client: EngineClient) -> Version | None:
@@ -145,7 +145,9 @@ class Loader:
             await client.update_from_disk(*what, timeout_s, flush=flush)
 
     async def _from_group(self, client: EngineClient, latest: Latest, ticket: Ticket) -> tuple[str, str]:
-        """The way it was done, and why not by the group if it was not; then the engine can still load from disk."""
+        """The way it was done. Where the group failed, the second text says why, and the engine can still load from
+        disk.
+        """
         began = time.monotonic()
         try:
             await collective.enter(client, ticket)
@@ -197,9 +199,9 @@ async def check_digest(latest: Latest) -> None:
     """Raise EngineError unless the weights' file has the digest that the learner said, where it said one."""
     if not latest.digest:
         return
-    found = await asyncio.to_thread(_digest, Path(latest.location))
-    if found != latest.digest:
-        raise EngineError(f"{latest.location} has digest {found}, not {latest.digest}")
+    digest = await asyncio.to_thread(_digest, Path(latest.location))
+    if digest != latest.digest:
+        raise EngineError(f"{latest.location} has digest {digest}, not {latest.digest}")
 
 
 def _digest(folder: Path) -> str:
