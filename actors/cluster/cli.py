@@ -45,7 +45,7 @@ def _own(examples: str | None, prog: str) -> str | None:
     return "\n".join([head, *mine]) if mine else examples
 
 
-class Version(argparse.Action):
+class VersionAction(argparse.Action):
     """Print what runs here and end."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
@@ -107,7 +107,7 @@ def build_parser() -> Parser:
         description="Train computer-use agents on real desktops.",
         epilog="first steps:\n  computerrl doctor\n  computerrl run --dry-run local\n  computerrl run smoke\n",
     )
-    parser.add_argument("--version", action=Version, nargs=0, help="print version and build, and end")
+    parser.add_argument("--version", action=VersionAction, nargs=0, help="print version and build, and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     for name in COMMANDS:
         module = import_module(f"actors.cluster.commands.{name}")

@@ -13,7 +13,7 @@ import msgspec
 
 from actors.cluster.bench.figures import median, percentile
 from actors.cluster.bench.processes import KINDS, Members, spent
-from actors.cluster.bench.reference import ROUNDS, Reference, Round, middle
+from actors.cluster.bench.reference import ROUNDS, Reference, ReferenceRound, middle
 from actors.cluster.bench.stage import CALL_S, Booted, carry_out, observe
 from apis.actions.gui import AnyAction, Click, Hotkey, Type
 from apis.observation import Observation
@@ -24,7 +24,7 @@ PARTS = ("act", "settle", "observe")
 UNDO = {"text_editor": ("ctrl", "z"), "terminal": ("ctrl", "u"), "libreoffice_calc": ("esc",)}
 
 
-class Timed(msgspec.Struct, frozen=True, kw_only=True):
+class ActionTimes(msgspec.Struct, frozen=True, kw_only=True):
     """One action: milliseconds by part on the wall, on this host's processor, and by guest process."""
 
     wall_ms: dict[str, float]
@@ -49,7 +49,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     host_cpu_ms: float
     cpu_p50_ms: float | None  # guest and host, all parts
     observe_cpu_p50_ms: float | None  # guest and host
-    reference: Round
+    reference: ReferenceRound
 
 
 def places(observation: Observation, app: str) -> list[tuple[int, int]]:
@@ -106,7 +106,7 @@ def members_of(booted: Booted) -> Members:
 
 async def _one(
     booted: Booted, action: AnyAction, observation: Observation, members: Members
-) -> tuple[Timed, Observation]:
+) -> tuple[ActionTimes, Observation]:
     calls = list(plan(action, observation).calls)
     acts = [call for call in calls if call.method != "settle" or call is not calls[-1]]
     wall: dict[str, float] = {}
@@ -125,11 +125,11 @@ async def _one(
         wall[part] = 1e3 * (time.perf_counter() - began)
         host[part] = 1e3 * (time.process_time() - own)
         guest[part] = spent(cpu, members.cpu_ms())
-    one = Timed(wall_ms=wall, host_cpu_ms=host, guest_cpu_ms=guest, calls=len(calls) + 1, ping_ms=ping_ms)
+    one = ActionTimes(wall_ms=wall, host_cpu_ms=host, guest_cpu_ms=guest, calls=len(calls) + 1, ping_ms=ping_ms)
     return one, observation
 
 
-def summed(app: str, action: str, timed: list[Timed], reference: Round) -> Cost:
+def summed(app: str, action: str, timed: list[ActionTimes], reference: ReferenceRound) -> Cost:
     """The figures of many actions, beside the reference's."""
     n = max(1, len(timed))
     whole = [sum(one.wall_ms.values()) for one in timed]

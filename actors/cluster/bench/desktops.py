@@ -34,7 +34,7 @@ EPISODE = {"light": 9.0, "Calc": 32.0}
 BUSY_LOAD = 0.3  # per core: from here on the machine is not idle
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class DesktopsOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure; 0 leaves a part out."""
 
     apps: str = ",".join(stage.APPS)
@@ -47,13 +47,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     targets: bool = True
 
 
-class Found(Measured, frozen=True, kw_only=True):
+class DesktopsResult(Measured, frozen=True, kw_only=True):
     """Everything measured."""
 
     idle: bool
     actions: list[actions.Cost]
     boots: lives.Boots | None
-    episodes: list[lives.Episodes]
+    episodes: list[lives.OracleEpisodes]
     held: hold.Held | None
 
 
@@ -61,7 +61,7 @@ def _said(text: str) -> None:
     output.line(f"  {text}", to=sys.stderr)
 
 
-async def measure(wanted: Wanted) -> Found:
+async def measure(wanted: DesktopsOptions) -> DesktopsResult:
     """Measure what is wanted, one thing after the other. Raises ConfigError."""
     apps = stage.known(wanted.apps)
     stage.known(wanted.hold_app)
@@ -88,7 +88,7 @@ async def measure(wanted: Wanted) -> Found:
         if wanted.hold:
             held = await hold.hold(made, wanted.hold_app, wanted.hold, _said)
     targets = targets_of(costs, booted, played, held) if wanted.targets else []
-    return Found(
+    return DesktopsResult(
         load_at_start=load,
         idle=load <= BUSY_LOAD * (os.cpu_count() or 1),
         actions=costs,
@@ -100,7 +100,7 @@ async def measure(wanted: Wanted) -> Found:
 
 
 def targets_of(
-    costs: list[actions.Cost], booted: lives.Boots | None, played: list[lives.Episodes], held: hold.Held | None
+    costs: list[actions.Cost], booted: lives.Boots | None, played: list[lives.OracleEpisodes], held: hold.Held | None
 ) -> list[Target]:
     """Every figure that has a bound, in rounds of the reference workload that ran beside it."""
     found = []
@@ -138,7 +138,7 @@ def _in_ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1e3 * seconds
 
 
-def run(wanted: Wanted, *, as_json: bool) -> int:
+def run(wanted: DesktopsOptions, *, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
     try:
         found = asyncio.run(measure(wanted))
@@ -149,7 +149,7 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
     return show(found, _tell, as_json=as_json, note=busy)
 
 
-def _tell(found: Found) -> None:
+def _tell(found: DesktopsResult) -> None:
     output.line()
     if found.actions:
         head = ("APP", "ACTION", "N", "P50 MS", "P95 MS", "ACT", "SETTLE", "OBSERVE", "TRANSPORT", "CPU MS", "HOST CPU")
@@ -203,7 +203,7 @@ def _cpu_row(cost: actions.Cost) -> tuple[object, ...]:
     return (cost.app, cost.action, *parts, *kinds, _ms(cost.cpu_p50_ms), _ms(beside), rounds)
 
 
-def _beside(cpu_s: float | None, one: reference.Round) -> str:
+def _beside(cpu_s: float | None, one: reference.ReferenceRound) -> str:
     return f"{_times(multiple(_in_ms(cpu_s), one.cpu_ms))} rounds of {_ms(one.cpu_ms)} ms"
 
 

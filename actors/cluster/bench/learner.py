@@ -35,7 +35,7 @@ OFF_BY_MOST = 1e-3  # of the gradient's norm and the loss, relative
 COMPARED = ("loss", "grad_norm", "entropy")
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class LearnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure."""
 
     run: str = "last"
@@ -53,7 +53,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
 
 
-class Found(Measured, frozen=True, kw_only=True):
+class LearnerResult(Measured, frozen=True, kw_only=True):
     """Both ways."""
 
     run: str
@@ -91,7 +91,7 @@ def whole(samples: Sequence[PackedSample]) -> list[PackedSample]:
     ]
 
 
-def measure(wanted: Wanted) -> Found:
+def measure(wanted: LearnerOptions) -> LearnerResult:
     """Both ways. Raises ConfigError where the run holds no group to train on."""
     if wanted.times < 1 or wanted.threads < 1:
         raise ConfigError("--times and --threads count from 1")
@@ -126,7 +126,7 @@ def measure(wanted: Wanted) -> Found:
     shared, apart = (figures[way] for way in ways)
     off = max(abs(shared[name] - apart[name]) / max(abs(apart[name]), 1e-6) for name in COMPARED)
     targets = [Target(name="figures off by", measured=off, bound=OFF_BY_MOST, unit="")]
-    return Found(
+    return LearnerResult(
         run=path.name,
         load_at_start=load,
         groups=len(groups),
@@ -139,7 +139,7 @@ def measure(wanted: Wanted) -> Found:
 
 
 def _timed(
-    path: Path, ways: dict[str, list[MicroBatch]], wanted: Wanted, optim: OptimConfig, plan: StepPlan
+    path: Path, ways: dict[str, list[MicroBatch]], wanted: LearnerOptions, optim: OptimConfig, plan: StepPlan
 ) -> tuple[dict[str, dict[str, float]], dict[str, list[float]], float]:
     """A step's figures and processor seconds of each, by way, and the machine's load before."""
     import torch
@@ -165,12 +165,12 @@ def _timed(
     return figures, seconds, load
 
 
-def run(wanted: Wanted, *, as_json: bool) -> int:
+def run(wanted: LearnerOptions, *, as_json: bool) -> int:
     """Measure and print; 1 when the two ways disagree."""
     return show(measure(wanted), _tell, as_json=as_json)
 
 
-def _tell(found: Found) -> None:
+def _tell(found: LearnerResult) -> None:
     output.line(f"{found.run}: {found.samples} samples of its {found.groups} newest groups")
     output.table(
         ("PROMPTS", "MICRO-BATCHES", "TOKENS", "CPU"),

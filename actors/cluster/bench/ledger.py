@@ -53,7 +53,7 @@ LEAST, MOST = 1_000, 20_000_000
 NOT_HELD = ("open",)  # happens once in the life of a ledger's actor, and reads all of it on purpose
 
 
-class Timed(msgspec.Struct, frozen=True, kw_only=True):
+class RequestTimes(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of request, in milliseconds."""
 
     request: str
@@ -64,13 +64,13 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     small_p99_ms: float
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerResult(msgspec.Struct, frozen=True, kw_only=True):
     """All that `bench ledger` prints."""
 
     episodes: int
     made_s: float
     size_mib: float
-    requests: list[Timed]
+    requests: list[RequestTimes]
     targets: list[Target]
     met: bool
 
@@ -200,7 +200,7 @@ class _Played:
         self._store.close()
 
 
-def measure(wanted: int, steps: int) -> Found:
+def measure(wanted: int, steps: int) -> LedgerResult:
     """Make a ledger of `wanted` episodes and play `steps` optimizer steps on it. Raises ConfigError."""
     if not LEAST <= wanted <= MOST:
         raise ConfigError(f"--episodes is {wanted}: from {LEAST} to {MOST}")
@@ -239,14 +239,14 @@ def measure(wanted: int, steps: int) -> Found:
         )
     ]
     met = all(target.met for target in targets)
-    return Found(episodes=wanted, made_s=made_s, size_mib=size_mib, requests=requests, targets=targets, met=met)
+    return LedgerResult(episodes=wanted, made_s=made_s, size_mib=size_mib, requests=requests, targets=targets, met=met)
 
 
-def _timed(name: str, large: list[float], small: list[float]) -> Timed:
+def _timed(name: str, large: list[float], small: list[float]) -> RequestTimes:
     def ms(values: list[float], share: float) -> float:
         return round(1000 * (percentile(values, share) or 0.0), 2)
 
-    return Timed(
+    return RequestTimes(
         request=name,
         times=len(large),
         median_ms=ms(large, 0.5),

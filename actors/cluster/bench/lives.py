@@ -15,7 +15,7 @@ import msgspec
 
 from actors.cluster.bench import stage
 from actors.cluster.bench.figures import median, percentile
-from actors.cluster.bench.reference import Reference, Round, middle
+from actors.cluster.bench.reference import Reference, ReferenceRound, middle
 from actors.cluster.config import models
 from actors.desktop.config import PoolConfig, SandboxConfig
 from actors.desktop.player import Play, Player, demonstrated
@@ -37,10 +37,10 @@ class Boots(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float | None  # median of both together
     wall_p50_s: float | None
     wall_p95_s: float | None
-    reference: Round
+    reference: ReferenceRound
 
 
-class Episodes(msgspec.Struct, frozen=True, kw_only=True):
+class OracleEpisodes(msgspec.Struct, frozen=True, kw_only=True):
     """Oracle episodes one after the other."""
 
     kind: str
@@ -54,7 +54,7 @@ class Episodes(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float | None  # mean of everything
     wall_p50_s: float | None  # from a leased desktop to the outcome
     steps: float  # mean
-    reference: Round
+    reference: ReferenceRound
 
 
 async def boots(made: SandboxProvider, count: int, reference: Reference, said: Said) -> Boots:
@@ -95,7 +95,7 @@ def families(*, calc: bool) -> list[str]:
 
 async def episodes(
     state_dir: str, kind: str, named: list[str], count: int, reference: Reference, *, said: Said
-) -> Episodes:
+) -> OracleEpisodes:
     """Play `count` held-out instances of `named` in turns, each on a desktop of its own, one after the other."""
     said(f"{count} {kind} episodes by oracle" if named else f"no family for {kind} episodes")
     tokenizer = Tokenizer.load(models.locate(""))
@@ -114,7 +114,7 @@ async def episodes(
     host = (_cpu_s() - began) / len(plays) if plays else None
     guests = [play.boot_cpu_s + play.cpu_s for play in plays]
     counted = _counted(guests)
-    return Episodes(
+    return OracleEpisodes(
         kind=kind,
         n=len(plays),
         successes=sum(play.success for play in plays),

@@ -47,7 +47,7 @@ ADDRESS = "127.0.0.1"
 PROMPT = [(5 + 7 * place) % 1000 for place in range(32)]
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class PublishOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure."""
 
     widths: tuple[int, ...] = (128, 512)  # of models like the bundled one; parameters grow with its square
@@ -67,7 +67,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     off_by: float  # largest difference of a log-probability from what the sent weights make of the prompt
 
 
-class Lost(msgspec.Struct, frozen=True, kw_only=True):
+class LoadShare(msgspec.Struct, frozen=True, kw_only=True):
     """What loading took of the samplers' time in a run."""
 
     run: str
@@ -77,11 +77,11 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
-class Found(Measured, frozen=True, kw_only=True):
+class PublishResult(Measured, frozen=True, kw_only=True):
     """All ways."""
 
     published: list[Published]
-    lost: Lost | None
+    lost: LoadShare | None
 
 
 def make_model(folder: Path, width: int, seed: int) -> int:
@@ -201,7 +201,7 @@ async def _engine(kind: str, folders: Sequence[Path], parameters: int, times: in
     return found
 
 
-def lost_in(run: Path) -> Lost:
+def lost_in(run: Path) -> LoadShare:
     """The share of the samplers' time that a run's loads took: an upper bound where an engine draws beside them."""
     load_s, loads = 0.0, 0
     first: dict[str, float] = {}
@@ -214,7 +214,7 @@ def lost_in(run: Path) -> Lost:
             if line["event"] == "weights_loaded":
                 loads, load_s = loads + 1, load_s + float(line["load_s"])
     sampler_s = sum(last[name] - first[name] for name in first)
-    return Lost(
+    return LoadShare(
         run=run.name, loads=loads, load_s=load_s, sampler_s=sampler_s, share=load_s / sampler_s if sampler_s else 0.0
     )
 
@@ -227,7 +227,7 @@ def widths_of(text: str) -> tuple[int, ...]:
         raise ConfigError(f"--widths {text}: whole numbers with commas between them, for example 128,512") from None
 
 
-async def measure(wanted: Wanted) -> Found:
+async def measure(wanted: PublishOptions) -> PublishResult:
     """All ways and sizes, one after the other. Raises ConfigError."""
     if wanted.times < 1 or not wanted.widths or any(width < 64 or width % 64 for width in wanted.widths):
         raise ConfigError("--times counts from 1, and --widths are multiples of 64, one at least")
@@ -251,7 +251,7 @@ async def measure(wanted: Wanted) -> Found:
     targets = [Target(name="log-probability off by", measured=worst, bound=OFF_BY_MOST, unit="")]
     if lost is not None:
         targets.append(Target(name="sampler time lost", measured=100 * lost.share, bound=100 * LOST_MOST, unit="%"))
-    return Found(
+    return PublishResult(
         load_at_start=load,
         published=published,
         lost=lost,
@@ -260,12 +260,12 @@ async def measure(wanted: Wanted) -> Found:
     )
 
 
-def run(wanted: Wanted, *, as_json: bool) -> int:
+def run(wanted: PublishOptions, *, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
     return show(asyncio.run(measure(wanted)), _tell, as_json=as_json)
 
 
-def _tell(found: Found) -> None:
+def _tell(found: PublishResult) -> None:
     output.table(
         ("ENGINE", "WAY", "PARAMETERS", "MEDIAN", "LONGEST", "OFF BY"),
         [

@@ -28,20 +28,20 @@ ROUND_S = 30.0
 PART = "reference"
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True):
+class ReferenceRound(msgspec.Struct, frozen=True, kw_only=True):
     """One round, or the median of several; None where nothing counts what desktops use."""
 
     cpu_ms: float | None  # user and system, of the guest's processes
     wall_ms: float
 
 
-def middle(rounds: Sequence[Round]) -> Round:
+def middle(rounds: Sequence[ReferenceRound]) -> ReferenceRound:
     """The median of each figure. Raises ValueError for no rounds."""
     wall = median([one.wall_ms for one in rounds])
     if wall is None:
         raise ValueError("no rounds")
     counted = [one.cpu_ms for one in rounds if one.cpu_ms is not None]
-    return Round(cpu_ms=median(counted) if len(counted) == len(rounds) else None, wall_ms=wall)
+    return ReferenceRound(cpu_ms=median(counted) if len(counted) == len(rounds) else None, wall_ms=wall)
 
 
 def multiple(cost: float | None, of: float | None) -> float | None:
@@ -57,14 +57,14 @@ class Reference:
         self._desktop = desktop
         self._process = process
 
-    async def round(self) -> Round:
+    async def round(self) -> ReferenceRound:
         """Work one round. Raises LinkDown."""
         before, began = (await self._made.probe(self._desktop)).cpu_s, time.perf_counter()
         self._process.stdin.write("\n")
         await self.hear(DONE)
         wall_ms = 1e3 * (time.perf_counter() - began)
         used = (await self._made.probe(self._desktop)).cpu_s - before
-        return Round(cpu_ms=1e3 * used if used > 0 else None, wall_ms=wall_ms)
+        return ReferenceRound(cpu_ms=1e3 * used if used > 0 else None, wall_ms=wall_ms)
 
     async def hear(self, word: str) -> None:
         """Wait until the workload says `word`. Raises LinkDown."""

@@ -40,7 +40,7 @@ TIMEOUT_S = 600.0
 Draw = Callable[[list[int]], Awaitable[tuple[list[int], int]]]  # prompt ids -> drawn ids, cached prompt tokens
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class SamplerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The episodes, and who plays them."""
 
     model: str = ""
@@ -69,17 +69,17 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     episodes: int
 
 
-class Found(Measured, frozen=True, kw_only=True):
+class SamplerResult(Measured, frozen=True, kw_only=True):
     """All engines."""
 
     model: str
     drawn: list[Drawn]
 
 
-class Episodes:
+class EpisodePrompts:
     """The prompts, and what was drawn for them."""
 
-    def __init__(self, wanted: Wanted, vocabulary: int) -> None:
+    def __init__(self, wanted: SamplerOptions, vocabulary: int) -> None:
         self._wanted = wanted
         self._rng = random.Random(wanted.seed)  # noqa: S311 - a workload, no secret
         self._vocabulary = vocabulary
@@ -96,7 +96,7 @@ class Episodes:
         return [*prompt, *answer, *self._new[episode][step]]
 
 
-async def by_engine(kind: str, wanted: Wanted, model: Path, vocabulary: int) -> Drawn:
+async def by_engine(kind: str, wanted: SamplerOptions, model: Path, vocabulary: int) -> Drawn:
     """All episodes at once on an engine of its own process."""
     engine: Any = SglangConfig() if kind == "sglang" else EmbeddedConfig()
     samplers = SamplersConfig(
@@ -124,12 +124,12 @@ async def by_engine(kind: str, wanted: Wanted, model: Path, vocabulary: int) -> 
             await started.down()
 
 
-def _params(wanted: Wanted) -> dict[str, Any]:
+def _params(wanted: SamplerOptions) -> dict[str, Any]:
     return {"temperature": 1.0, "max_new_tokens": wanted.answer_tokens, "ignore_eos": True}
 
 
-async def _play(kind: str, wanted: Wanted, vocabulary: int, draw: Draw, start_s: float) -> Drawn:
-    episodes = Episodes(wanted, vocabulary)
+async def _play(kind: str, wanted: SamplerOptions, vocabulary: int, draw: Draw, start_s: float) -> Drawn:
+    episodes = EpisodePrompts(wanted, vocabulary)
     waits: list[float] = []
     counts = {"tokens": 0, "prompt": 0, "cached": 0}
 
@@ -163,7 +163,7 @@ async def _play(kind: str, wanted: Wanted, vocabulary: int, draw: Draw, start_s:
     )
 
 
-def by_transformers(kind: str, wanted: Wanted, model: Path, vocabulary: int) -> Drawn:
+def by_transformers(kind: str, wanted: SamplerOptions, model: Path, vocabulary: int) -> Drawn:
     """The episodes in step with each other as one batch, or one after the other, by transformers' generate."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
@@ -177,7 +177,7 @@ def by_transformers(kind: str, wanted: Wanted, model: Path, vocabulary: int) -> 
         max_new_tokens=wanted.answer_tokens, pad_token_id=0, eos_token_id=None,
     )  # fmt: skip
     start_s = time.monotonic() - began
-    episodes = Episodes(wanted, vocabulary)
+    episodes = EpisodePrompts(wanted, vocabulary)
     # One after the other they take so long that a few of them tell the rate.
     count = wanted.episodes if kind == "batched" else max(1, wanted.episodes // 8)
     prompts, waits, tokens, asked_tokens = episodes.prompts[:count], [], 0, 0
@@ -219,7 +219,7 @@ def known(names: str) -> tuple[str, ...]:
     return found
 
 
-async def measure(wanted: Wanted) -> Found:
+async def measure(wanted: SamplerOptions) -> SamplerResult:
     """All wanted engines, one after the other. Raises ConfigError."""
     model = models.of_flag(wanted.model, "--model")
     shape = read_architecture(model)
@@ -247,7 +247,7 @@ async def measure(wanted: Wanted) -> Found:
         ratio = rates["embedded"] / rates["batched"]
         name = "embedded engine over batched generate"
         targets.append(Target(name=name, measured=ratio, bound=FASTER, unit="times", at_least=True))
-    return Found(
+    return SamplerResult(
         load_at_start=load,
         model=str(model),
         drawn=drawn,
@@ -256,7 +256,7 @@ async def measure(wanted: Wanted) -> Found:
     )
 
 
-def run(wanted: Wanted, *, as_json: bool) -> int:
+def run(wanted: SamplerOptions, *, as_json: bool) -> int:
     """Measure and print; 1 when the target is missed."""
     if min(wanted.episodes, wanted.steps, wanted.answer_tokens) < 1:
         raise ConfigError("--episodes, --steps and --answer count from 1")
@@ -264,7 +264,7 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
     return show(found, _tell, as_json=as_json, note=f", model {found.model}")
 
 
-def _tell(found: Found) -> None:
+def _tell(found: SamplerResult) -> None:
     output.table(
         ("ENGINE", "TOKENS/S", "LATENCY P50", "P95", "PREFIX CACHED", "START"),
         [

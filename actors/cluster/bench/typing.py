@@ -36,7 +36,7 @@ LATIN_KEYS = 1000
 WINDOW_MS = 25_000
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class TypingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to type."""
 
     apps: str = ""  # all by default
@@ -61,7 +61,7 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True):
     latin_keys_s: float  # Latin keystrokes per second
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class TypingResult(msgspec.Struct, frozen=True, kw_only=True):
     """Everything measured."""
 
     cores: int
@@ -94,7 +94,7 @@ def busy(count: int) -> Iterator[None]:
         yield
 
 
-async def measure(wanted: Wanted, said: Callable[[str], None]) -> Found:
+async def measure(wanted: TypingOptions, said: Callable[[str], None]) -> TypingResult:
     """Type into each application in turn. Raises ConfigError, LinkDown, DesktopFault and GuestRefused."""
     names = [name.strip() for name in wanted.apps.split(",") if name.strip()] or list(FIELDS)
     for name in names:
@@ -115,7 +115,7 @@ async def measure(wanted: Wanted, said: Callable[[str], None]) -> Found:
                 await booted.link.close()
                 await made.destroy(booted.desktop)
     met = bool(found) and not any(one.wrong for one in found)
-    return Found(cores=os.cpu_count() or 1, load=wanted.load, load_at_start=load, apps=found, met=met)
+    return TypingResult(cores=os.cpu_count() or 1, load=wanted.load, load_at_start=load, apps=found, met=met)
 
 
 async def _open(booted: stage.Booted, field: Field) -> None:
@@ -135,7 +135,7 @@ async def _open(booted: stage.Booted, field: Field) -> None:
 
 
 async def _typed(
-    made: SandboxProvider, booted: stage.Booted, app: str, wanted: Wanted, said: Callable[[str], None]
+    made: SandboxProvider, booted: stage.Booted, app: str, wanted: TypingOptions, said: Callable[[str], None]
 ) -> Typed:
     field, link = FIELDS[app], booted.link
     await _open(booted, field)
@@ -185,7 +185,7 @@ async def _latin(made: SandboxProvider, booted: stage.Booted, field: Field) -> t
     return (1e3 * used / LATIN_KEYS if used > 0 else None), LATIN_KEYS / took
 
 
-def run(wanted: Wanted, *, as_json: bool) -> int:
+def run(wanted: TypingOptions, *, as_json: bool) -> int:
     """Measure and print; 1 when a text is wrong and typing said success."""
 
     def said(text: str) -> None:

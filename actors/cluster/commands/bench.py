@@ -160,13 +160,14 @@ def main(args: argparse.Namespace) -> int:
 
         widths = publish.widths_of(args.widths)
         return publish.run(
-            publish.Wanted(widths=widths, times=args.times, run=args.run or "", runs=args.runs), as_json=args.json
+            publish.PublishOptions(widths=widths, times=args.times, run=args.run or "", runs=args.runs),
+            as_json=args.json,
         )
     if args.kind == "sampler":
         from actors.cluster.bench import sampler
 
         return sampler.run(
-            sampler.Wanted(
+            sampler.SamplerOptions(
                 model=args.model or "",
                 engines=sampler.known(args.engines),
                 episodes=args.episodes,
@@ -179,7 +180,8 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.bench import learner
 
         return learner.run(
-            learner.Wanted(run=args.run, runs=args.runs, times=args.times, threads=args.threads), as_json=args.json
+            learner.LearnerOptions(run=args.run, runs=args.runs, times=args.times, threads=args.threads),
+            as_json=args.json,
         )
     if args.kind == "ledger":
         from actors.cluster.bench import ledger
@@ -190,16 +192,16 @@ def main(args: argparse.Namespace) -> int:
 
         names = ("signs", "tries", "load", "seed", "state_dir")
         given = {name: getattr(args, name) for name in names}
-        return typing.run(typing.Wanted(apps=args.apps or "", **given), as_json=args.json)
+        return typing.run(typing.TypingOptions(apps=args.apps or "", **given), as_json=args.json)
     if args.kind == "startup":
         from actors.cluster.runs import startup
 
         return startup.measure(args.file, args.overrides, Path(args.runs), as_json=args.json)
     if args.kind == "soak":
         from actors.cluster.bench.soak import show
-        from actors.cluster.bench.soak.soak import Wanted
+        from actors.cluster.bench.soak.soak import SoakOptions
 
-        asked = Wanted(
+        asked = SoakOptions(
             file=args.file,
             overrides=args.overrides,
             runs=Path(args.runs),
@@ -210,7 +212,7 @@ def main(args: argparse.Namespace) -> int:
         return show.run(asked, Path(args.out) if args.out else None, as_json=args.json)
     from actors.cluster.bench import desktops
 
-    wanted = desktops.Wanted(
+    wanted = desktops.DesktopsOptions(
         apps=args.apps,
         actions=args.actions,
         boots=args.boots,

@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
 
     return logview.show(
         run_folder.find(Path(args.runs), args.run),
-        logview.Wanted(actor=args.actor, event=args.event, trace=args.trace, level=args.level),
+        logview.LineFilter(actor=args.actor, event=args.event, trace=args.trace, level=args.level),
         follow=args.follow,
         as_json=args.json,
     )

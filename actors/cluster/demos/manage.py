@@ -23,7 +23,7 @@ from actors.replay.rules.strata import family_of, name_of
 from runtime.errors import ConfigError, StoreError
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class StratumFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One stratum of a recording."""
 
     family: str
@@ -114,7 +114,7 @@ def tasks_of(header: Header) -> dict[str, dict[str, int]]:
     return found
 
 
-def figures_of(found: Iterable[Demo]) -> list[Figures]:
+def figures_of(found: Iterable[Demo]) -> list[StratumFigures]:
     """One per family and route, by name."""
     strata: dict[str, list[tuple[str, int, int, int, float]]] = {}
     routes: dict[str, tuple[str, str]] = {}
@@ -127,7 +127,7 @@ def figures_of(found: Iterable[Demo]) -> list[Figures]:
         response = max((len(step.payload.response_ids) for step in demo.steps), default=0)
         strata.setdefault(name, []).append((demo.task, len(demo.steps), prompt, response, demo.wall_s))
     return [
-        Figures(
+        StratumFigures(
             family=routes[name][0],
             route=routes[name][1],
             demos=len(rows),

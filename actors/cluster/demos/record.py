@@ -16,7 +16,7 @@ from actors.cluster.config import deploy_files, models, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig, SeatsConfig
 from actors.cluster.runs import execute, experiment, resume, run_folder
 from actors.cluster.runs import run as runcommand
-from actors.cluster.runs.requests import Request
+from actors.cluster.runs.requests import RunRequest
 from actors.cluster.runs.run_folder import RECORD
 from actors.desktop.config import PromptConfig
 from actors.entropulse.config import EvaluationConfig
@@ -63,7 +63,7 @@ def record(args: argparse.Namespace) -> int:
         folder = runs / name
         deploy = deploy_of(args)
         label = f"{RECORD} {what}"
-    request = Request(folder=folder, deploy=deploy, file=label, resume=args.resume)
+    request = RunRequest(folder=folder, deploy=deploy, file=label, resume=args.resume)
     return runcommand.carry_out(request, execute.recording())
 
 

@@ -16,7 +16,7 @@ from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig
 from actors.cluster.runs import recordings, run, run_folder
-from actors.cluster.runs.requests import Request
+from actors.cluster.runs.requests import RunRequest
 from actors.desktop.config import PromptConfig
 from actors.replay.actor import LEDGER, SEGMENTS
 from actors.replay.config import LedgerSettings, ReplayConfig
@@ -79,7 +79,7 @@ def take_in(args: argparse.Namespace) -> int:
         output.line(caution, to=sys.stderr)
     try:
         if fresh:
-            request = Request(folder=folder, deploy=deploy, file=f"{run_folder.IMPORT} {args.file}")
+            request = RunRequest(folder=folder, deploy=deploy, file=f"{run_folder.IMPORT} {args.file}")
             moved = _into_new(request, source, settings)
         else:  # what it was and how it ended stays as it is
             with run_folder.held(folder, run_folder.iso(time.time())):
@@ -94,7 +94,7 @@ def take_in(args: argparse.Namespace) -> int:
     return 0
 
 
-def _into_new(request: Request, source: Path, settings: LedgerSettings) -> int:
+def _into_new(request: RunRequest, source: Path, settings: LedgerSettings) -> int:
     """Make the run, and take the demonstrations in."""
     claimed = run.claim(request, request.deploy)
     verdict, reason = "failed", "the import was broken off"

@@ -27,8 +27,8 @@ from actors.cluster.runs import compose, execute, progress, resume, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs import weights as weights_of
 from actors.cluster.runs.compose import Plan
-from actors.cluster.runs.requests import Request
-from actors.cluster.runs.weights import Weights
+from actors.cluster.runs.requests import RunRequest
+from actors.cluster.runs.weights import NamedWeights
 from actors.entropulse.kept_weights import PinnedFolders
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling
@@ -77,7 +77,7 @@ def play(args: argparse.Namespace) -> int:
     deploy = msgspec.structs.replace(deploy, model=ModelConfig(path=kept))
 
     label = f"{run_folder.EVAL} {args.model}" if not args.resume else run_folder.read_record(folder).file
-    request = Request(folder=folder, deploy=deploy, file=label, resume=args.resume)
+    request = RunRequest(folder=folder, deploy=deploy, file=label, resume=args.resume)
     # With --json, standard output is for the one document.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
     job = execute.Job(
@@ -108,13 +108,13 @@ def _clear_unbegun(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _place(weights: Weights, folder: Path) -> str:
+def _place(weights: NamedWeights, folder: Path) -> str:
     """Where the weights lie while the run at `folder` evaluates them."""
     return str(PinnedFolders(folder).location(Version.parse(weights.version))) if weights.run else weights.folder
 
 
 @contextlib.contextmanager
-def _kept(weights: Weights, folder: Path) -> Iterator[None]:
+def _kept(weights: NamedWeights, folder: Path) -> Iterator[None]:
     """A new folder with the weights in it, which goes again unless it becomes a run's. Raises ConfigError."""
     try:
         folder.mkdir(parents=True)
@@ -132,7 +132,7 @@ def _kept(weights: Weights, folder: Path) -> Iterator[None]:
         _clear_unbegun(folder)
 
 
-def _keep(weights: Weights, folder: Path) -> None:
+def _keep(weights: NamedWeights, folder: Path) -> None:
     """Put a run's weights where nobody removes them: a run that goes on deletes its older exports."""
     # First, for it says whose folder this is, should what follows be broken off.
     (folder / _EVALUATED).write_bytes(msgspec.json.format(msgspec.json.encode(weights)))
@@ -143,10 +143,10 @@ def _keep(weights: Weights, folder: Path) -> None:
             raise ConfigError(str(error)) from None
 
 
-def read_weights(folder: Path) -> Weights:
+def read_weights(folder: Path) -> NamedWeights:
     """Which weights the run at `folder` evaluates. Raises ConfigError when it is none of `eval`."""
     try:
-        return msgspec.json.decode((folder / _EVALUATED).read_bytes(), type=Weights)
+        return msgspec.json.decode((folder / _EVALUATED).read_bytes(), type=NamedWeights)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"{folder} is no run of eval: {error}") from None
 
@@ -155,7 +155,7 @@ def _is_evaluation(path: Path, _: run_folder.RunRecord) -> bool:
     return (path / _EVALUATED).is_file()
 
 
-def _refuse_other(model: str | None, weights: Weights, runs: Path, name: str) -> None:
+def _refuse_other(model: str | None, weights: NamedWeights, runs: Path, name: str) -> None:
     """Raise ConfigError where a resume of evaluation `name` was told of another model than that of `weights`."""
     if model is None:
         return

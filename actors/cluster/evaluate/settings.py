@@ -15,7 +15,7 @@ import msgspec
 from actors.cluster.config import deploy_files, lanes, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
 from actors.cluster.runs import run_folder
-from actors.cluster.runs.weights import Weights
+from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.config import SshConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import TasksConfig
@@ -71,7 +71,7 @@ def temperature(decoding: str) -> float:
     return value
 
 
-def deploy_of(args: argparse.Namespace, weights: Weights) -> Deploy:
+def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     """What evaluates `weights` as the arguments ask. Raises ConfigError."""
     args = filled(args)
     for name in ("instances", "episodes", "seats", "max_steps"):
@@ -116,7 +116,7 @@ def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
     return msgspec.structs.replace(found, engine=found.engine if same else engine)
 
 
-def _like(args: argparse.Namespace, weights: Weights) -> Deploy:
+def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     """The deploy file whose settings stand where the arguments say nothing."""
     if args.like:
         runs = Path(args.runs)

@@ -14,8 +14,8 @@ from actors.cluster import output
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import criterion, evaluation_rounds
-from actors.cluster.runs.evaluation_rounds import Compared, Round
-from actors.cluster.runs.weights import Weights
+from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
+from actors.cluster.runs.weights import NamedWeights
 from actors.replay.statistics.intervals import Rate
 from actors.replay.statistics.success_rates import Rates, Summary
 from apis.tasks import registry as tasks
@@ -23,7 +23,7 @@ from runtime.errors import ConfigError
 
 
 def result(
-    folder: Path, weights: Weights, deploy: Deploy, before: Path | None, out: Path | None, *, as_json: bool
+    folder: Path, weights: NamedWeights, deploy: Deploy, before: Path | None, out: Path | None, *, as_json: bool
 ) -> None:
     """Print the round of the run at `folder`, write it into `out`, and compare it with its like in the run `before`."""
     rounds = evaluation_rounds.read_rounds(folder)
@@ -48,7 +48,7 @@ def result(
         output.line(f"wrote {out / 'result.json'} and {out / 'episodes.jsonl'}")
 
 
-def like(deploy: Deploy, run: Path) -> Round:
+def like(deploy: Deploy, run: Path) -> EvaluationRound:
     """The newest closed round of `run` over the very instances and decoding of `deploy`.
 
     Raises ConfigError, also where `run` gave its agent other actions, another form of prompts or other room for steps.
@@ -74,7 +74,7 @@ def like(deploy: Deploy, run: Path) -> Round:
 
 
 def _document(
-    folder: Path, weights: Weights, deploy: Deploy, found: Round, compared: Compared | None
+    folder: Path, weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compared: Compared | None
 ) -> dict[str, Any]:
     return {
         "run": str(folder),
@@ -99,7 +99,7 @@ def _intervals(summary: Summary) -> dict[str, tuple[float, float, float]]:
     return {name: (rates.all.value, *rates.all.interval) for name, rates in parts.items() if rates.all.n}
 
 
-def _print(weights: Weights, deploy: Deploy, found: Round, compared: Compared | None) -> None:
+def _print(weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compared: Compared | None) -> None:
     summary = found.summary
     at = f" at {weights.at} ({weights.version})" if weights.run else ""
     state = "" if found.closed else ", not finished"

@@ -32,7 +32,7 @@ class ShownStep(msgspec.Struct, frozen=True, kw_only=True):
     screenshot: BlobRef | None = None
 
 
-class Episode(msgspec.Struct, frozen=True, kw_only=True):
+class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A whole one."""
 
     token: int
@@ -50,13 +50,13 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
         return self.task.partition("/")[0]
 
 
-def choose(run: Path, most: int = 24) -> list[Episode]:
+def choose(run: Path, most: int = 24) -> list[EpisodeView]:
     """One success and one failure per family; at most `most`.
 
     Evaluation before training, then those of which every screenshot was kept, newest first.
     """
     with ledgers.opened(run) as db:
-        found: dict[tuple[str, bool], Episode] = {}
+        found: dict[tuple[str, bool], EpisodeView] = {}
         for row in queries.episodes_played(db, WHOLE_ONE_IN, MOST_LOOKED_AT):
             kind = (row["task"].partition("/")[0], bool(row["success"]))
             if kind not in found and (episode := _read(run, db, row)) is not None:
@@ -65,7 +65,7 @@ def choose(run: Path, most: int = 24) -> list[Episode]:
     return [found[kind] for kind in order][:most]
 
 
-def _read(run: Path, db: queries.Database, row: queries.Row) -> Episode | None:
+def _read(run: Path, db: queries.Database, row: queries.Row) -> EpisodeView | None:
     steps, pictures = [], {}
     try:
         for number, ref in enumerate(queries.steps_of(db, row["token"]), 1):
@@ -77,7 +77,7 @@ def _read(run: Path, db: queries.Database, row: queries.Row) -> Episode | None:
         return None  # a run that goes on throws payloads away under its reader
     if not steps:
         return None
-    return Episode(
+    return EpisodeView(
         token=row["token"],
         task=row["task"],
         lane=row["lane"],

@@ -13,21 +13,21 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from actors.cluster.runs.evaluation_rounds import Round
+from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.replay.statistics.intervals import Gain, Rate
 from actors.replay.statistics.success_rates import Episode, gain, gain_of_pairs, summarise
 
 Kind = tuple[str, str, int]  # decoding, task set, tokens of an answer at most
 
 
-class Played(Protocol):
+class EvaluatedRun(Protocol):
     """A run by its rounds."""
 
-    def closed(self) -> list[Round]:
+    def closed(self) -> list[EvaluationRound]:
         """The rounds that were played to their end."""
 
 
-class Point(NamedTuple):
+class RoundSuccess(NamedTuple):
     """Success of some seeds in one round."""
 
     step: int  # of its weights: the first seed's, from which another's may differ by one
@@ -36,7 +36,7 @@ class Point(NamedTuple):
     each: list[float]  # by seed
 
 
-def pooled(runs: Sequence[Played]) -> dict[str, list[Point]]:
+def pooled(runs: Sequence[EvaluatedRun]) -> dict[str, list[RoundSuccess]]:
     """Decoding -> points in order; one seed's rate, or that of all seeds' episodes with instances as clusters.
 
     Where one decoding met several task sets, each has its own: `T=1, tasks 46bead08`, and where one of these was played
@@ -44,14 +44,14 @@ def pooled(runs: Sequence[Played]) -> dict[str, list[Point]]:
     """
     told = [run for run in runs if run.closed()]
     shared = _shared(told)
-    found: dict[str, list[Point]] = {}
+    found: dict[str, list[RoundSuccess]] = {}
     for kind, names in sorted(shared.items()):
         points = []
         for name in names:
             rounds = [_of(run, kind)[name] for run in told]
             whole = summarise(_judged(rounds)).whole.all
             each = [summarise(one.judged).whole.all.value for one in rounds]
-            points.append(Point(rounds[0].step, name, whole, each))
+            points.append(RoundSuccess(rounds[0].step, name, whole, each))
         found[_label(kind, shared)] = sorted(points, key=lambda point: point.step)
     return found
 
@@ -66,7 +66,7 @@ class SeedsGain(NamedTuple):
     together: Gain  # over seeds and instances
 
 
-def gains(runs: Sequence[Played]) -> list[SeedsGain]:
+def gains(runs: Sequence[EvaluatedRun]) -> list[SeedsGain]:
     """The gain of every decoding and task set of which all that have played any have played two rounds."""
     told, found = [run for run in runs if run.closed()], []
     for kind, names in _shared(told).items():
@@ -89,7 +89,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     together: Gain  # from `less` to `more`, over seeds and instances
 
 
-Seeded = Sequence[tuple[int, Played]]
+Seeded = Sequence[tuple[int, EvaluatedRun]]
 
 
 def differences(groups: Mapping[str, Seeded]) -> list[Difference]:
@@ -122,7 +122,7 @@ def _label(kind: Kind, others: Collection[Kind]) -> str:
     return label
 
 
-def _shared(runs: Sequence[Played]) -> dict[Kind, list[str]]:
+def _shared(runs: Sequence[EvaluatedRun]) -> dict[Kind, list[str]]:
     """The names of the rounds that all of `runs` have played, by kind and in the first one's order."""
     found: dict[Kind, list[str]] = {}
     for one in runs[0].closed() if runs else []:
@@ -132,13 +132,13 @@ def _shared(runs: Sequence[Played]) -> dict[Kind, list[str]]:
     return found
 
 
-def _of(run: Played, kind: Kind) -> dict[str, Round]:
+def _of(run: EvaluatedRun, kind: Kind) -> dict[str, EvaluationRound]:
     return {one.name: one for one in run.closed() if _kind(one) == kind}
 
 
-def _kind(one: Round) -> Kind:
+def _kind(one: EvaluationRound) -> Kind:
     return one.decoding, one.task_set, one.max_new_tokens
 
 
-def _judged(rounds: Sequence[Round]) -> list[Episode]:
+def _judged(rounds: Sequence[EvaluationRound]) -> list[Episode]:
     return [episode for one in rounds for episode in one.judged]

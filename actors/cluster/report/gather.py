@@ -15,11 +15,11 @@ import msgspec
 from actors.cluster.config import deploy_files
 from actors.cluster.report import bands, episodes, history
 from actors.cluster.report.curves import Stretch
-from actors.cluster.report.episodes import Episode
+from actors.cluster.report.episodes import EpisodeView
 from actors.cluster.report.history import StepFigures
 from actors.cluster.report.read import RunFigures, logged, read_run
 from actors.cluster.runs import evaluation_rounds, ledgers, run_folder
-from actors.cluster.runs.evaluation_rounds import Compared, Round
+from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.replay.database import queries
 from actors.replay.values import Phase
 from runtime.messaging.message import Version
@@ -49,11 +49,11 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     key: str  # shared by the seeds of one deploy file
     switches: list[Switch]
-    rounds: list[Round]
+    rounds: list[EvaluationRound]
     gains: list[Compared]
     steps: list[StepFigures]
     figures: RunFigures
-    episodes: list[Episode]
+    episodes: list[EpisodeView]
     details: dict[int, str]  # token -> what the verifier saw
     strata: dict[str, int]  # family/stratum -> demonstrated tasks, as the ledger last said it
 
@@ -67,7 +67,7 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
             Stretch(s.phase, s.start, end, s.cause) for s, end in zip(self.switches, ends, strict=True) if end > s.start
         ]
 
-    def closed(self) -> list[Round]:
+    def closed(self) -> list[EvaluationRound]:
         """The rounds that were played to their end."""
         return [found for found in self.rounds if found.closed]
 

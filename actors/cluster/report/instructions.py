@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from actors.cluster.runs.evaluation_rounds import Round
+from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from apis.tasks import registry as tasks
 from apis.tasks.registry import FAMILIES
 from runtime.errors import ConfigError
@@ -55,14 +55,14 @@ def wording_of(task: str) -> str:
     return max(fits, key=lambda text: len(_HOLE.sub("", re.escape(text))), default="")
 
 
-def _of_today(found: Round) -> bool:
+def _of_today(found: EvaluationRound) -> bool:
     try:
         return tasks.digest(episode.task for episode in found.episodes) == found.task_set
     except ConfigError:
         return False
 
 
-def alike(rounds: Sequence[Round]) -> list[Round]:
+def alike(rounds: Sequence[EvaluationRound]) -> list[EvaluationRound]:
     """The closed rounds that the last can be set beside, itself included; none where those tasks are others today."""
     closed = [found for found in rounds if found.closed]
     if not closed or not _of_today(closed[-1]):
@@ -70,7 +70,7 @@ def alike(rounds: Sequence[Round]) -> list[Round]:
     return [f for f in closed if (f.task_set, f.decoding) == (closed[-1].task_set, closed[-1].decoding)]
 
 
-def by_wording(rounds: Sequence[Round]) -> list[Worded]:
+def by_wording(rounds: Sequence[EvaluationRound]) -> list[Worded]:
     """Over rounds that are `alike`, what was missed most in the last one first."""
     found: dict[tuple[str, str], list[list[int]]] = {}
     for n, each in enumerate(rounds):
@@ -83,7 +83,7 @@ def by_wording(rounds: Sequence[Round]) -> list[Worded]:
     return sorted(rows, key=lambda row: (-row.missed, row.family, row.wording))
 
 
-def told(rounds: Sequence[Round]) -> str:
+def told(rounds: Sequence[EvaluationRound]) -> str:
     """`22 of 49 always solved in final; missed most: "Put {file} in {folder}" 3 of 11`; "" without a closed round."""
     beside = alike(rounds)
     rows = by_wording(beside)

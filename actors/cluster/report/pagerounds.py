@@ -12,7 +12,7 @@ from actors.cluster.report import rounds
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, folded, join, table, tag
 from actors.cluster.report.instructions import Worded
-from actors.cluster.runs.evaluation_rounds import Round
+from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.replay.statistics.intervals import Rate
 
 NONE = frozenset(("", "-"))
@@ -39,7 +39,7 @@ def rounds_of(run: RunData) -> Markup:
     return join([head, _without_empty(titles, rows), _families(run.rounds), *_wordings(run.rounds)])
 
 
-def _shares(found: Round) -> tuple[str, ...]:
+def _shares(found: EvaluationRound) -> tuple[str, ...]:
     whole, summary = found.summary.whole, found.summary
     apart = (whole.feasible, whole.without_faults, summary.trained.all, summary.untrained.all)
     passed = ", ".join(f"@{k} {value:.3f}" for k, value in summary.pass_at.items())
@@ -52,7 +52,7 @@ def _without_empty(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Mark
     return table([titles[n] for n in told], [[row[n] for n in told] for row in rows])
 
 
-def _families(found: Sequence[Round]) -> Markup:
+def _families(found: Sequence[EvaluationRound]) -> Markup:
     by_round = [one.summary.families for one in found]
     rows = [
         (name, *(_short(rates[name].all) if name in rates else "-" for rates in by_round))
@@ -61,7 +61,7 @@ def _families(found: Sequence[Round]) -> Markup:
     return table(("Family", *rounds.names(found)), rows, "By family, all episodes")
 
 
-def _wordings(found: Sequence[Round]) -> list[Markup]:
+def _wordings(found: Sequence[EvaluationRound]) -> list[Markup]:
     """Those that were missed, and folded beneath them those that were always solved in the last round."""
     beside = wordings.alike(found)
     rows = wordings.by_wording(beside)
@@ -77,7 +77,7 @@ def _wordings(found: Sequence[Round]) -> list[Markup]:
     return shown
 
 
-def _worded(beside: Sequence[Round], rows: Iterable[Worded], caption: str) -> Markup:
+def _worded(beside: Sequence[EvaluationRound], rows: Iterable[Worded], caption: str) -> Markup:
     shown = [
         (row.wording, row.family, *(f"{solved}/{played}" if played else "-" for solved, played in row.rounds))
         for row in rows

@@ -5,7 +5,7 @@ Invariant: every word of the guest and of the model is text on the page.
 
 from __future__ import annotations
 
-from actors.cluster.report.episodes import Episode, ShownStep
+from actors.cluster.report.episodes import EpisodeView, ShownStep
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, join, picture, table, tag
 
@@ -33,18 +33,18 @@ def _none(run: RunData) -> list[object]:
     ]  # fmt: skip
 
 
-def _verdict(episode: Episode) -> Markup:
+def _verdict(episode: EpisodeView) -> Markup:
     word = "success" if episode.success else "failure"
     return tag("span", f"{word} ({episode.reason})", class_="good" if episode.success else "bad")
 
 
-def _episode(episode: Episode, detail: str) -> Markup:
+def _episode(episode: EpisodeView, detail: str) -> Markup:
     verdict = join([_verdict(episode), f": {detail}" if detail else ""])
     steps = (_step(number, step, episode) for number, step in enumerate(episode.steps, 1))
     return tag("article", tag("h4", f"{episode.task} ({episode.lane}, {episode.where})"), tag("p", verdict), *steps)
 
 
-def _step(number: int, step: ShownStep, episode: Episode) -> Markup:
+def _step(number: int, step: ShownStep, episode: EpisodeView) -> Markup:
     parts = [tag("strong", f"step {number}"), tag("pre", step.observation), tag("pre", step.response, class_="answer")]
     if step.refusal is not None:
         parts.append(tag("pre", f"refused: {step.refusal}", class_="refused"))

@@ -16,7 +16,7 @@ from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.report.spans import Overlap, overlap
 from actors.cluster.runs import evaluation_rounds, ledgers
-from actors.cluster.runs.evaluation_rounds import Compared, Round
+from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.replay import observed
 from actors.replay.database import queries
 from actors.replay.messages import StepPayload, StepRef
@@ -38,7 +38,7 @@ OF_INTEREST = frozenset(
 )  # fmt: skip
 
 
-class Stay(msgspec.Struct, frozen=True, kw_only=True):
+class PhaseSegment(msgspec.Struct, frozen=True, kw_only=True):
     """One stay in a phase."""
 
     phase: str
@@ -46,7 +46,7 @@ class Stay(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class StepPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One optimizer step."""
 
     step: int
@@ -59,9 +59,9 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """All that a report says of a run."""
 
     run: str
-    stays: list[Stay]
-    points: list[Point]
-    rounds: list[Round]
+    stays: list[PhaseSegment]
+    points: list[StepPoint]
+    rounds: list[EvaluationRound]
     gains: list[Compared]  # from the first to the last round of each decoding
     endings: dict[str, int]
     episodes: dict[str, int]
@@ -70,7 +70,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineTime | None = None
     observations: observed.Versions = observed.FIRST  # versions that its desktops showed, smallest first
 
-    def closed(self) -> list[Round]:
+    def closed(self) -> list[EvaluationRound]:
         """The rounds that were played to their end."""
         return [found for found in self.rounds if found.closed]
 
@@ -86,11 +86,11 @@ def read_run(path: Path) -> RunFigures:
     """Everything at once. Raises ConfigError where there is no ledger that can be read."""
     with ledgers.opened(path) as db:
         stays = [
-            Stay(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"])
+            PhaseSegment(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"])
             for row in queries.phases(db)
         ]
         points = [
-            Point(
+            StepPoint(
                 step=Version.parse(row["made"]).step,
                 phase=row["phase"],
                 success=row["success"] if row["phase"] == Phase.RL else None,

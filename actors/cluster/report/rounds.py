@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.cluster.runs.evaluation_rounds import Round
+from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.replay.statistics.intervals import Rate
 from runtime.messaging.message import Version
 
 
-def weights(found: Sequence[Round]) -> tuple[str, list[str]]:
+def weights(found: Sequence[EvaluationRound]) -> tuple[str, list[str]]:
     """A heading and each round's weights: steps alone where all are of one lineage, as `0.1118` looks like less than
     `0.900`.
     """
@@ -22,7 +22,7 @@ def weights(found: Sequence[Round]) -> tuple[str, list[str]]:
     return "Step", [str(version.step) for version in versions]
 
 
-def names(found: Sequence[Round]) -> list[str]:
+def names(found: Sequence[EvaluationRound]) -> list[str]:
     """Each round's name, with its decoding where that is not all rounds' own."""
     if len({one.decoding for one in found}) == 1:
         return [one.name for one in found]

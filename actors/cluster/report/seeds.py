@@ -18,7 +18,7 @@ from actors.cluster.runs import criterion
 from actors.replay.statistics.intervals import Gain, Rate
 
 
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
+class SeedSpread(msgspec.Struct, frozen=True, kw_only=True):
     """A figure of several seeds."""
 
     mean: float
@@ -33,7 +33,7 @@ class SeedsRound(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     step: int  # of the first seed's weights
     decoding: str
-    success: Spread
+    success: SeedSpread
     together: Rate  # of all seeds' episodes, instances as clusters: of these seeds, not of others
 
 
@@ -43,7 +43,7 @@ class SeedsGained(msgspec.Struct, frozen=True, kw_only=True):
     decoding: str
     before: str  # names of the rounds
     after: str
-    gain: Spread
+    gain: SeedSpread
     together: Gain
 
 
@@ -109,8 +109,8 @@ def _seeds(label: str, runs: Sequence[Brief]) -> Seeds:
     return Seeds(label=label, runs=[run.name for run in runs], seeds=seeds, rounds=rounds, gains=gains)
 
 
-def _spread(each: list[float]) -> Spread:
-    return Spread(mean=statistics.fmean(each), low=min(each), high=max(each), each=each)
+def _spread(each: list[float]) -> SeedSpread:
+    return SeedSpread(mean=statistics.fmean(each), low=min(each), high=max(each), each=each)
 
 
 def show(found: Seeds) -> None:

@@ -22,7 +22,7 @@ from actors.cluster.report.seats import SeatTime
 from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
 from actors.cluster.runs import criterion
-from actors.cluster.runs.evaluation_rounds import Round
+from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.replay import observed
 from runtime.errors import ConfigError
 
@@ -170,7 +170,7 @@ def _print(figures: RunFigures) -> None:
         _print_machine(figures.machine)
 
 
-def _print_families(found: Sequence[Round]) -> None:
+def _print_families(found: Sequence[EvaluationRound]) -> None:
     """What was solved of every family, some rounds beside one another."""
     named = list(zip(rounds.names(found), found, strict=True))
     for several in (named[at : at + BESIDE] for at in range(0, len(named), BESIDE)):
@@ -206,7 +206,7 @@ def _print_machine(machine: MachineTime) -> None:
     output.line(f"desktops  {machine.desktops} used up, {up}")
 
 
-def _round(found: Round, made: str) -> tuple[str, ...]:
+def _round(found: EvaluationRound, made: str) -> tuple[str, ...]:
     whole = found.summary.whole
     low, high = whole.all.interval
     apart = [rounds.share(part.all) if part.all.n else "-" for part in (found.summary.trained, found.summary.untrained)]

@@ -20,7 +20,7 @@ from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True):
+class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
     """One evaluation round."""
 
     name: str
@@ -50,19 +50,19 @@ def untrained_families() -> frozenset[str]:
     return frozenset(name for name, family in tasks.FAMILIES.items() if not family.trained)
 
 
-def read_rounds(run: Path) -> list[Round]:
+def read_rounds(run: Path) -> list[EvaluationRound]:
     """The rounds of the run at `run` that count, as they were opened. Raises ConfigError without a readable ledger."""
     with ledgers.opened(run) as db:
         return rounds_of(db)
 
 
-def rounds_of(db: queries.Database) -> list[Round]:
+def rounds_of(db: queries.Database) -> list[EvaluationRound]:
     """The same from an open ledger whose rows have names."""
     return [_round(row, queries.round_episodes(db, row["id"])) for row in queries.rounds(db)]
 
 
-def _round(row: queries.Row, episodes: list[Episode]) -> Round:
-    return Round(
+def _round(row: queries.Row, episodes: list[Episode]) -> EvaluationRound:
+    return EvaluationRound(
         name=row["name"],
         version=row["version"],
         step=Version.parse(row["version"]).step,
@@ -88,7 +88,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     families: dict[str, Gain]
 
 
-def compare(before: Round, after: Round) -> Compared:
+def compare(before: EvaluationRound, after: EvaluationRound) -> Compared:
     """What changed from one round to the other. Raises ConfigError unless they are alike."""
     if (first := _kind(before)) != (last := _kind(after)):
         raise ConfigError(f"{before.name} and {after.name} can't be compared: {_said(first)} and {_said(last)}")
@@ -108,16 +108,16 @@ def compare(before: Round, after: Round) -> Compared:
     )
 
 
-def gains(rounds: Sequence[Round]) -> list[Compared]:
+def gains(rounds: Sequence[EvaluationRound]) -> list[Compared]:
     """From the first to the last closed round of every kind, where they are of other weights; first kinds first."""
-    kinds: dict[tuple[object, ...], list[Round]] = {}
+    kinds: dict[tuple[object, ...], list[EvaluationRound]] = {}
     for found in rounds:
         if found.closed:
             kinds.setdefault(_kind(found), []).append(found)
     return [compare(alike[0], alike[-1]) for alike in kinds.values() if alike[0].step != alike[-1].step]
 
 
-def _kind(found: Round) -> tuple[str, float, int]:
+def _kind(found: EvaluationRound) -> tuple[str, float, int]:
     return found.task_set, found.temperature, found.max_new_tokens
 
 

@@ -15,9 +15,9 @@ from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import criterion, evaluation_rounds, run_folder
-from actors.cluster.runs.evaluation_rounds import Round
+from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.cluster.runs.experiment import SEED
-from actors.cluster.runs.weights import NEWEST, Weights
+from actors.cluster.runs.weights import NEWEST, NamedWeights
 from apis.actions.spaces import MEANING
 from policy import hf_folder
 from runtime.errors import ConfigError
@@ -27,7 +27,7 @@ CARD = "README.md"
 PORT = 30000
 
 
-def export(weights: Weights, into: Path, *, as_json: bool) -> int:
+def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
     """Write `weights` to the new folder `into` and say how it is served; 0. Raises ConfigError where it exists."""
     places.refuse_unwritable(into.parent, "DIR")
     if os.path.lexists(into):
@@ -64,7 +64,7 @@ def serving(folder: Path | str) -> dict[str, str]:
     }
 
 
-def card(weights: Weights, title: str, rounds: list[Round]) -> str:
+def card(weights: NamedWeights, title: str, rounds: list[EvaluationRound]) -> str:
     """The model card, in Markdown with the hub's front matter."""
     parts = [
         "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [computer-use, reinforcement-learning]"
@@ -80,7 +80,7 @@ def card(weights: Weights, title: str, rounds: list[Round]) -> str:
     return "\n".join(parts)
 
 
-def _of(found: Round, weights: Weights) -> bool:
+def _of(found: EvaluationRound, weights: NamedWeights) -> bool:
     """Whether the round was played by these weights.
 
     A resume gives the newest weights the name of another lineage; of rounds that stand, the same step is the same ones.
@@ -89,7 +89,7 @@ def _of(found: Round, weights: Weights) -> bool:
     return found.version == weights.version or (weights.at == NEWEST and same_step)
 
 
-def _origin(weights: Weights) -> str:
+def _origin(weights: NamedWeights) -> str:
     if not weights.run:
         return f"A copy of the model {output.clean(weights.name)}.\n"
     run = Path(weights.run)
@@ -114,7 +114,7 @@ def _origin(weights: Weights) -> str:
     )
 
 
-def _measured(rounds: list[Round]) -> str:
+def _measured(rounds: list[EvaluationRound]) -> str:
     lines = [
         "## Success on real desktops\n",
         "| round | decoding | instances | task set | success (95 %) | feasible | without faults | families |",
@@ -136,5 +136,5 @@ def _measured(rounds: list[Round]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rounds(weights: Weights) -> list[Round]:
+def _rounds(weights: NamedWeights) -> list[EvaluationRound]:
     return evaluation_rounds.read_rounds(Path(weights.run)) if weights.run else []

@@ -26,7 +26,7 @@ from actors.cluster.runs.run_folder import CLONING, RECORDING, Asked, RunRecord
 from runtime.errors import ConfigError
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A run to begin, or to go on with."""
 
     folder: Path
@@ -75,7 +75,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return deploy
 
 
-def resolve(args: argparse.Namespace) -> list[Request]:
+def resolve(args: argparse.Namespace) -> list[RunRequest]:
     """What the arguments of `run` ask for. Raises ConfigError for a bad, taken or unknown name, and for a resume that
     would make later runs differ from those begun."""
     file, runs = args.file, Path(args.runs)
@@ -104,7 +104,7 @@ def resolve(args: argparse.Namespace) -> list[Request]:
     return found
 
 
-def _resumed(args: argparse.Namespace, said: Asked) -> Request:
+def _resumed(args: argparse.Namespace, said: Asked) -> RunRequest:
     """The run of its own that --resume goes on with."""
     resume.refuse_given(args, ["cloned"], "a run goes on with what it has")
     folder, settings = resume.run_of(Path(args.runs), args.name, args.file), experiment.settings_of(args.file, "")
@@ -114,13 +114,13 @@ def _resumed(args: argparse.Namespace, said: Asked) -> Request:
         if was.startswith(experiment.NAMES) and was != settings
         else ""
     )
-    return Request(
+    return RunRequest(
         folder=folder, deploy=resume.settings(folder, said.overrides), file=args.file, resume=True,
         changed=bool(said.overrides), settings=settings, asked=said, warning=warning,
     )  # fmt: skip
 
 
-def _requests(file: str, runs: Path, name: str, said: Asked, *, several: bool) -> list[Request]:
+def _requests(file: str, runs: Path, name: str, said: Asked, *, several: bool) -> list[RunRequest]:
     """The run called `name`; with `several`, those of the experiment and what they begin from."""
     ones = experiment.expand(file, said.overrides, arms=said.arms, seeds=said.seeds)
     whole = experiment.expand(file, said.overrides)  # all arms, whichever are chosen
@@ -128,22 +128,22 @@ def _requests(file: str, runs: Path, name: str, said: Asked, *, several: bool) -
     shared = not alone and experiment.share_cloning(whole)
     cloned = resume.cloned_in(said.cloned, runs).name if said.cloned else ""
 
-    def request(stem: str, deploy: Deploy, arm: str, **more: Any) -> Request:
+    def request(stem: str, deploy: Deploy, arm: str, **more: Any) -> RunRequest:
         folder = runs / stem
-        return Request(
+        return RunRequest(
             folder=folder, deploy=deploy, file=file, resume=several and run_folder.is_run(folder), asked=said,
             experiment=name if several else "", arm=arm, cloned=cloned, settings=experiment.settings_of(file, arm),
             **more,
         )  # fmt: skip
 
-    recordings: dict[str, Request] = {}  # by what is demonstrated
+    recordings: dict[str, RunRequest] = {}  # by what is demonstrated
     for one in [] if alone else ones:
         footing, demos = footings[one.arm], one.deploy.demos
         if demos.count and not demos.source and footing not in recordings:
             stem = "-".join(part for part in (name, footing, RECORDING) if part)
             news = f"{demos.count} demonstrations that runs begin from are recorded into {stem}"
             recordings[footing] = request(stem, experiment.for_recording(one.deploy), RECORDING, news=news)
-    clonings: dict[int, Request] = {}  # by seed
+    clonings: dict[int, RunRequest] = {}  # by seed
     found = list(recordings.values())
     for number, one in enumerate(ones, 1):
         recorded = recordings.get(footings[one.arm])

@@ -20,7 +20,7 @@ from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import comparable, compose, execute, ledgers, resume, run_folder
-from actors.cluster.runs.requests import Request, resolve
+from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import CLONING, RECORDING, RunFolder, RunRecord
 from actors.replay.database.ledger_file import LEDGER
 from runtime import system
@@ -62,12 +62,12 @@ def dry_run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _checkpoints(found: Sequence[Request]) -> dict[str, str]:
+def _checkpoints(found: Sequence[RunRequest]) -> dict[str, str]:
     """By name of each run that would go on, what it would begin from. Raises ConfigError where it could not."""
     return {one.folder.name: resume.checkpoint(one.folder) for one in found if one.resume and one.ended() is None}
 
 
-def _own(found: Sequence[Request]) -> list[Request]:
+def _own(found: Sequence[RunRequest]) -> list[RunRequest]:
     """Those of `found` that were asked for, after saying what a user may have overlooked."""
     runs = [one for one in found if one.is_own]
     for warning in filter(None, (one.warning for one in runs)):
@@ -80,7 +80,7 @@ def _rows_of(plan: compose.Plan) -> dict[str, object]:
     return {"hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()}
 
 
-def _show_one(run: Request) -> None:
+def _show_one(run: RunRequest) -> None:
     """Print what would become of a run of its own."""
     would = f"would {'go on' if run.resume else 'begin'}"
     if (record := run.ended()) is not None:
@@ -88,7 +88,7 @@ def _show_one(run: Request) -> None:
     output.line(f"{run.file}: good; run {run.folder.name} {would}\n")
 
 
-def _show_runs(found: Sequence[Request], runs: Sequence[Request], plans: Sequence[compose.Plan]) -> None:
+def _show_runs(found: Sequence[RunRequest], runs: Sequence[RunRequest], plans: Sequence[compose.Plan]) -> None:
     """Print the runs of an experiment and what they share and do not share; `found` has what they begin from, too."""
     rows = [
         (one.folder.name, one.deploy.run.seed, one.said, ", ".join(plan.demonstrators()))
@@ -114,7 +114,7 @@ def _show_runs(found: Sequence[Request], runs: Sequence[Request], plans: Sequenc
     output.line(f"\neach run looks like {first.folder.name}{', but for what differs' if differing else ''}:\n")
 
 
-def _differing(runs: Sequence[Request], plans: Sequence[compose.Plan]) -> list[tuple[str, str, str]]:
+def _differing(runs: Sequence[RunRequest], plans: Sequence[compose.Plan]) -> list[tuple[str, str, str]]:
     """Arm, label and value of what the plans of arms do not share; nothing where they look alike."""
     told: dict[str, dict[str, str]] = {}  # of each arm's first run, for seeds change nothing that a plan shows
     for one, plan in zip(runs, plans, strict=True):
@@ -126,7 +126,7 @@ def _differing(runs: Sequence[Request], plans: Sequence[compose.Plan]) -> list[t
     return [(arm, label, lines.get(label, "none")) for arm, lines in told.items() for label in apart]
 
 
-def _not_comparable(runs: Sequence[Request]) -> list[str]:
+def _not_comparable(runs: Sequence[RunRequest]) -> list[str]:
     """What arms differ in beside what they compare."""
     return comparable.problems({one.arm: one.deploy for one in runs})
 
@@ -175,11 +175,11 @@ def _report(runs: Sequence[Path], out: Path) -> None:
         output.news(f"no report: {error}")
 
 
-def _planned(request: Request, job: execute.Job) -> compose.Plan:
+def _planned(request: RunRequest, job: execute.Job) -> compose.Plan:
     return job.plan(request.deploy, run_dir=request.folder, incarnation=uuid.uuid4().hex)
 
 
-def carry_out(request: Request, job: execute.Job) -> int:
+def carry_out(request: RunRequest, job: execute.Job) -> int:
     """Claim the folder of `request`, run its plan for `job` and record how it ended; the exit status.
 
     What has ended is not started again, unless its settings have changed.
@@ -221,7 +221,7 @@ def carry_out(request: Request, job: execute.Job) -> int:
     return STATUS[verdict]
 
 
-def claim(request: Request, deploy: Deploy) -> RunFolder:
+def claim(request: RunRequest, deploy: Deploy) -> RunFolder:
     """The folder of a run that begins, or goes on, now with the settings `deploy`. Raises ConfigError."""
     folder, begun = request.folder.resolve(), time.time()
     record = RunRecord(
@@ -244,7 +244,7 @@ def claim(request: Request, deploy: Deploy) -> RunFolder:
     return run
 
 
-def _tell_ended(request: Request, record: RunRecord) -> None:
+def _tell_ended(request: RunRequest, record: RunRecord) -> None:
     """Say that a run has ended, and what may be done about it."""
     folder, reason = request.folder.resolve(), f" - {record.reason}" if record.reason else ""
     if request.experiment:

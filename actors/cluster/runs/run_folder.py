@@ -118,7 +118,7 @@ def cloning_of(experiment: str, seed: int) -> str:
     return f"{experiment}-{CLONING}-{seed}"
 
 
-class Owner(msgspec.Struct, kw_only=True):
+class LockOwner(msgspec.Struct, kw_only=True):
     """The content of the lock file."""
 
     pid: int
@@ -219,19 +219,19 @@ def _locked(path: Path, started: str) -> IO[str]:
         lock.close()
         raise ConfigError(f"run {path.name} is in use by {_describe(owner(path))}") from None
     lock.truncate(0)
-    lock.write(msgspec.json.encode(Owner(pid=os.getpid(), started=started)).decode())
+    lock.write(msgspec.json.encode(LockOwner(pid=os.getpid(), started=started)).decode())
     lock.flush()
     return lock
 
 
-def owner(path: Path) -> Owner | None:
+def owner(path: Path) -> LockOwner | None:
     """The live process that owns the run at `path`, or None."""
     try:
         with (path / "lock").open("r", encoding="utf-8") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return msgspec.json.decode(lock.read() or '{"pid":0,"started":""}', type=Owner)
+                return msgspec.json.decode(lock.read() or '{"pid":0,"started":""}', type=LockOwner)
     except FileNotFoundError:
         return None
     return None
@@ -272,7 +272,7 @@ def runs_flag(runs: Path) -> str:
     return f" --runs {shlex.quote(str(there.relative_to(here) if there.is_relative_to(here) else there))}"
 
 
-def _describe(by: Owner | None) -> str:
+def _describe(by: LockOwner | None) -> str:
     return f"process {by.pid} since {by.started}" if by else "another process"
 
 

@@ -28,7 +28,7 @@ class Scalar(NamedTuple):
     value: float
 
 
-class Seen(NamedTuple):
+class LedgerPosition(NamedTuple):
     """How far a ledger was read."""
 
     lineages: int = 0
@@ -36,11 +36,11 @@ class Seen(NamedTuple):
     rounds: frozenset[int] = frozenset()
 
 
-def of_ledger(ledger: queries.Database, seen: Seen) -> tuple[list[Scalar], Seen]:
+def of_ledger(ledger: queries.Database, seen: LedgerPosition) -> tuple[list[Scalar], LedgerPosition]:
     """What was added to `ledger` since `seen`, or all of it after a learner began anew: then `lineages` differs."""
     lineages = queries.lineages(ledger)
     if lineages != seen.lineages:
-        seen = Seen(lineages)
+        seen = LedgerPosition(lineages)
     found: list[Scalar] = []
     lease = seen.lease
     for row in queries.steps_since(ledger, lease):
@@ -53,7 +53,7 @@ def of_ledger(ledger: queries.Database, seen: Seen) -> tuple[list[Scalar], Seen]
             said = json.loads(row["said"])
             named = ((f"eval/{name}", value) for name, value in of_round(said))
             found += _finite(named, Version.parse(said["version"]).step, row["wall"])
-    return found, Seen(lineages, lease, frozenset(rounds))
+    return found, LedgerPosition(lineages, lease, frozenset(rounds))
 
 
 def _finite(values: Iterator[tuple[str, float]], step: int, wall_s: float) -> list[Scalar]:

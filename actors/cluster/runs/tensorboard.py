@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from actors.cluster.events import SCALARS_STOPPED
-from actors.cluster.runs.scalars import Scalar, Seen, of_ledger
+from actors.cluster.runs.scalars import LedgerPosition, Scalar, of_ledger
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
 from runtime.errors import StoreError
@@ -31,7 +31,7 @@ class EventFile:
     def __init__(self, run_dir: Path) -> None:
         self._folder = run_dir / FOLDER
         self._run_dir = run_dir
-        self._seen = Seen()
+        self._seen = LedgerPosition()
         self._file: IO[bytes] | None = None
 
     def catch_up(self) -> int:
@@ -49,7 +49,7 @@ class EventFile:
 
     def begin_anew(self) -> None:
         """Write all of it with the next call: nobody knows how much of the last one is in the file."""
-        self._seen = Seen()
+        self._seen = LedgerPosition()
 
     def close(self) -> None:
         """Close the file. Raises OSError."""

@@ -23,7 +23,7 @@ BEGIN = Version(lineage=0, step=0)  # of the weights that a run begins with
 _PLACES = ("weights", "kept", "pinned")  # of a run's folder: exports, those kept for good, those of open rounds
 
 
-class Weights(msgspec.Struct, frozen=True, kw_only=True):
+class NamedWeights(msgspec.Struct, frozen=True, kw_only=True):
     """Weights and what they are called."""
 
     folder: str  # Hugging Face folder
@@ -33,7 +33,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     at: str = ""  # round, version or `newest`
 
 
-def locate(name: str, runs: Path, at: str = "") -> Weights:
+def locate(name: str, runs: Path, at: str = "") -> NamedWeights:
     """The weights called `name`: `base`, a run's name or folder, `last` (the newest that trained), or a model folder.
 
     `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default). Raises
@@ -44,9 +44,9 @@ def locate(name: str, runs: Path, at: str = "") -> Weights:
     if at and (name == BASE or os.path.isdir(name)):
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
     if name == BASE:
-        return Weights(folder=str(models.locate("")), name=BASE)
+        return NamedWeights(folder=str(models.locate("")), name=BASE)
     if os.path.isdir(name):
-        return Weights(folder=str(models.locate(name)), name=name)
+        return NamedWeights(folder=str(models.locate(name)), name=name)
     known = [BASE, *(path.name for path, _ in run_folder.all_runs(runs))]
     raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
 
@@ -74,7 +74,7 @@ def exports(run: Path) -> dict[Version, Path]:
     return found
 
 
-def _of_run(run: Path, at: str) -> Weights:
+def _of_run(run: Path, at: str) -> NamedWeights:
     held = exports(run)
     if not held or (at == NEWEST and max(held) == BEGIN):  # what it began with is exported before its first step
         raise ConfigError(f"run {run.name} holds no weights: it ended before its first optimizer step")
@@ -86,4 +86,4 @@ def _of_run(run: Path, at: str) -> Weights:
         gone = f" (its weights {version} were not kept)" if at in rounds else ""
         raise ConfigError(f"--at {at}: run {run.name} holds no such weights{gone}; {hint(at, names)}")
     folder = models.locate(str(by_name[version]))
-    return Weights(folder=str(folder), name=run.name, version=version, run=str(run), at=at)
+    return NamedWeights(folder=str(folder), name=run.name, version=version, run=str(run), at=at)

@@ -28,7 +28,7 @@ _COLOURS = {"debug": "2", "info": "0", "warning": "33", "error": "31"}
 MAX_VALUE = 160  # characters of one field; --json prints it whole
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class LineFilter(msgspec.Struct, frozen=True):
     """Which lines."""
 
     actor: str | None = None
@@ -37,7 +37,7 @@ class Wanted(msgspec.Struct, frozen=True):
     level: str | None = None
 
 
-def show(path: Path, wanted: Wanted, *, follow: bool, as_json: bool) -> int:
+def show(path: Path, wanted: LineFilter, *, follow: bool, as_json: bool) -> int:
     """Print the lines of the run at `path`, with `follow` until the run ends.
 
     Raises ConfigError for an actor that wrote nothing there and for an event that there is not.

@@ -59,7 +59,7 @@ def show(path: Path, *, as_json: bool) -> int:
     return int(bad)
 
 
-def _evaluated(path: Path, record: run_folder.RunRecord) -> evaluation_rounds.Round | None:
+def _evaluated(path: Path, record: run_folder.RunRecord) -> evaluation_rounds.EvaluationRound | None:
     """The round of a run that only evaluates, once something of it was played."""
     if not record.of_eval or not (path / LEDGER).is_file():
         return None

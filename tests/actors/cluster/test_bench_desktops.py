@@ -48,7 +48,7 @@ def test_a_desktop_is_measured(state_dir: str) -> None:
 async def test_what_is_typed_is_read_back_and_what_differs_is_wrong(
     state_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = typing.Wanted(apps="text_editor", signs=60, tries=1, load=1, state_dir=state_dir)
+    wanted = typing.TypingOptions(apps="text_editor", signs=60, tries=1, load=1, state_dir=state_dir)
     found = await typing.measure(wanted, lambda _: None)
     (one,) = found.apps
     assert (one.exact, one.told, one.wrong, found.met) == (1, 0, [], True)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from actors.cluster import cli
 from actors.cluster.bench import desktops, hold, lives, stage
-from actors.cluster.bench.actions import PARTS, Timed, places, summed
+from actors.cluster.bench.actions import PARTS, ActionTimes, places, summed
 from actors.cluster.bench.figures import Target, median, percentile
 from actors.cluster.bench.processes import KINDS, kind_of, spent
-from actors.cluster.bench.reference import Round, middle, multiple
+from actors.cluster.bench.reference import ReferenceRound, middle, multiple
 from actors.cluster.runs.cpu import CpuMeter, part_of
 from apis.observation import Element, Observation, Window
 from runtime.errors import ConfigError
@@ -67,8 +67,8 @@ def test_parts_add_up_to_the_group_or_to_what_threads_used(a: dict[str, float], 
 def test_the_mean_of_actions_keeps_every_part() -> None:
     guest = {part: {**dict.fromkeys(KINDS, 0.0), "agent": 2.0} for part in PARTS}
     wall = {"act": 1.0, "settle": 60.0, "observe": 9.0}
-    one = Timed(wall_ms=wall, host_cpu_ms=dict.fromkeys(PARTS, 0.5), guest_cpu_ms=guest, calls=3, ping_ms=0.2)
-    beside = Round(cpu_ms=50.0, wall_ms=80.0)
+    one = ActionTimes(wall_ms=wall, host_cpu_ms=dict.fromkeys(PARTS, 0.5), guest_cpu_ms=guest, calls=3, ping_ms=0.2)
+    beside = ReferenceRound(cpu_ms=50.0, wall_ms=80.0)
     cost = summed("terminal", "click", [one, one], beside)
     assert (cost.p50_ms, cost.n, cost.transport_p50_ms) == (70.0, 2, pytest.approx(0.6))
     assert cost.cpu_ms == dict.fromkeys(PARTS, 2.5)
@@ -79,7 +79,7 @@ def test_the_mean_of_actions_keeps_every_part() -> None:
 
 def test_a_bound_holds_on_a_machine_that_is_slower_throughout() -> None:
     def bounds(times: float) -> list[tuple[float, bool]]:
-        beside = Round(cpu_ms=100.0 * times, wall_ms=100.0 * times)
+        beside = ReferenceRound(cpu_ms=100.0 * times, wall_ms=100.0 * times)
         boots = lives.Boots(
             n=1, guest_cpu_s=0.2 * times, host_cpu_s=0.05 * times, cpu_s=0.25 * times, wall_p50_s=1.0, wall_p95_s=1.0,
             reference=beside,
@@ -90,9 +90,9 @@ def test_a_bound_holds_on_a_machine_that_is_slower_throughout() -> None:
 
 
 def test_a_reference_that_nothing_counts_gives_no_multiple() -> None:
-    counted, uncounted = Round(cpu_ms=90.0, wall_ms=100.0), Round(cpu_ms=None, wall_ms=300.0)
-    assert middle([counted, Round(cpu_ms=110.0, wall_ms=200.0), counted]) == counted
-    assert middle([counted, uncounted, uncounted]) == Round(cpu_ms=None, wall_ms=300.0)
+    counted, uncounted = ReferenceRound(cpu_ms=90.0, wall_ms=100.0), ReferenceRound(cpu_ms=None, wall_ms=300.0)
+    assert middle([counted, ReferenceRound(cpu_ms=110.0, wall_ms=200.0), counted]) == counted
+    assert middle([counted, uncounted, uncounted]) == ReferenceRound(cpu_ms=None, wall_ms=300.0)
     assert (multiple(45.0, 90.0), multiple(45.0, None), multiple(None, 90.0)) == (0.5, None, None)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.bench.soak import inject, levels
 from actors.cluster.bench.soak.kinds import KINDS, schedule
-from actors.cluster.bench.soak.named import State, judged
+from actors.cluster.bench.soak.named import LoggedState, judged
 from actors.cluster.bench.soak.verdict import Broken, audited, bad, windows
 from actors.replay.database.schema import connect
 from runtime.logs.reader import LogWatch
@@ -63,34 +63,34 @@ KILLED = line("episode_faulted", 12.5, cause="sandbox_killed")
 @pytest.mark.parametrize(
     ("kind", "lines", "state"),
     [
-        ("sandbox_kill", [GONE, KILLED], State.NAMED),
-        ("sandbox_kill", [KILLED], State.PENDING),  # of whom? that desktop is not gone yet
-        ("sandbox_kill", [GONE, {**KILLED, "actor": "desktop/2"}], State.PENDING),  # another seat's fault
-        ("sandbox_kill", [GONE, {**KILLED, "t": 9.0}], State.PENDING),  # it was written before
-        ("sandbox_kill", [GONE, line("episode_ended", 12.5, reason="verified")], State.MOOT),
-        ("sandbox_kill", [GONE, line("episode_faulted", 12.5, cause="verify_timeout")], State.UNNAMED),
-        ("sandbox_kill", [line("desktop_spare_died", 11.0, desktop="d7", detail="")], State.NAMED),
-        ("sandbox_kill", [line("desktop_spare_died", 11.0, desktop="d8", detail="")], State.PENDING),
-        ("agent_kill", [GONE, line("episode_ended", 12.5, reason="agent_broke_desktop")], State.NAMED),
-        ("app_kill", [GONE, line("episode_ended", 12.5, reason="out_of_steps")], State.NAMED),
-        ("agent_kill", [line("desktop_boot_failed", 11.0, cause="boot_failed")], State.PENDING),  # it had booted
+        ("sandbox_kill", [GONE, KILLED], LoggedState.NAMED),
+        ("sandbox_kill", [KILLED], LoggedState.PENDING),  # of whom? that desktop is not gone yet
+        ("sandbox_kill", [GONE, {**KILLED, "actor": "desktop/2"}], LoggedState.PENDING),  # another seat's fault
+        ("sandbox_kill", [GONE, {**KILLED, "t": 9.0}], LoggedState.PENDING),  # it was written before
+        ("sandbox_kill", [GONE, line("episode_ended", 12.5, reason="verified")], LoggedState.MOOT),
+        ("sandbox_kill", [GONE, line("episode_faulted", 12.5, cause="verify_timeout")], LoggedState.UNNAMED),
+        ("sandbox_kill", [line("desktop_spare_died", 11.0, desktop="d7", detail="")], LoggedState.NAMED),
+        ("sandbox_kill", [line("desktop_spare_died", 11.0, desktop="d8", detail="")], LoggedState.PENDING),
+        ("agent_kill", [GONE, line("episode_ended", 12.5, reason="agent_broke_desktop")], LoggedState.NAMED),
+        ("app_kill", [GONE, line("episode_ended", 12.5, reason="out_of_steps")], LoggedState.NAMED),
+        ("agent_kill", [line("desktop_boot_failed", 11.0, cause="boot_failed")], LoggedState.PENDING),  # it had booted
     ],
 )
 def test_only_a_line_about_the_desktop_that_was_hit_names_its_fault(
-    kind: str, lines: list[dict[str, Any]], state: State
+    kind: str, lines: list[dict[str, Any]], state: LoggedState
 ) -> None:
     assert judged(KINDS[kind], 10.0, lines, desktop="d7").state is state
 
 
 def test_other_parts_are_named_by_their_own_lines() -> None:
     lost = line("host_lost", 11.0, "host/main", name="ranks/0")
-    assert judged(KINDS["rank_kill"], 10.0, [lost]).state is State.NAMED
-    assert judged(KINDS["host_kill"], 10.0, [lost]).state is State.PENDING
+    assert judged(KINDS["rank_kill"], 10.0, [lost]).state is LoggedState.NAMED
+    assert judged(KINDS["host_kill"], 10.0, [lost]).state is LoggedState.PENDING
     stalled = line("stall", 30.0, "host/main", cause="silent", whom="host/desktops/0")
     found = judged(KINDS["host_stop"], 10.0, [stalled])
-    assert (found.state, found.after_s) == (State.NAMED, 20.0)
+    assert (found.state, found.after_s) == (LoggedState.NAMED, 20.0)
     booting = line("desktop_boot_failed", 11.0, cause="boot_failed")
-    assert judged(KINDS["x_kill"], 10.0, [booting], desktop="d7", ready=False).state is State.NAMED
+    assert judged(KINDS["x_kill"], 10.0, [booting], desktop="d7", ready=False).state is LoggedState.NAMED
 
 
 def level(at_s: float, **more: int) -> levels.Level:
@@ -119,12 +119,12 @@ def test_desktops_that_are_asked_for_are_no_leak() -> None:
         assert found["desktops"].back == back
 
 
-def broken(state: State) -> Broken:
+def broken(state: LoggedState) -> Broken:
     return Broken(at_s=1.0, kind="x_kill", victim="", state=str(state), sign="", after_s=1.0, deadline_s=9.0)
 
 
 def test_a_verdict_is_good_only_when_everything_is() -> None:
-    fine = [broken(State.NAMED), broken(State.MOOT)]
+    fine = [broken(LoggedState.NAMED), broken(LoggedState.MOOT)]
     back = [levels.Return(name="mounts", before=3.0, after=3.0, most=9.0, allowed=5.0)]
     gone = [levels.Return(name="mounts", before=3.0, after=6.0, most=9.0, allowed=5.0)]
     assert bad(fine, back, {"episode_faulted": 3}, [], wrong="", rl_steps=1) == []
@@ -132,7 +132,7 @@ def test_a_verdict_is_good_only_when_everything_is() -> None:
     assert (
         len(
             bad(
-                [*fine, broken(State.UNNAMED)],
+                [*fine, broken(LoggedState.UNNAMED)],
                 gone,
                 {"task_outlives": 1},
                 ["process 7"],

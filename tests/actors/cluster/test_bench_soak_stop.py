@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from actors.cluster.bench.soak import soak as module
-from actors.cluster.bench.soak.soak import Soak, Wanted
+from actors.cluster.bench.soak.soak import Soak, SoakOptions
 
 RUN = """#!/usr/bin/python3
 import pathlib, signal, sys
@@ -33,7 +33,7 @@ async def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch, ignored: st
     monkeypatch.setattr(sys, "executable", str(program))
     said: list[str] = []
     place = ["desktops.provider.type=sandbox", f"desktops.provider.state_dir={folder}"]
-    soak = Soak(Wanted(runs=folder / "runs", overrides=place), said.append)
+    soak = Soak(SoakOptions(runs=folder / "runs", overrides=place), said.append)
     going = asyncio.create_task(soak.go())
     async with asyncio.timeout(20):
         for _ in range(2000):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from actors.cluster.report import instructions as wordings
-from actors.cluster.runs.evaluation_rounds import Round
+from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.replay.statistics.success_rates import Episode, summarise
 from apis.tasks.registry import FAMILIES, TRAIN, digest
 
 MOVED = "The file {file} belongs in {folder}, move it"
 
 
-def played(name: str, solved: dict[str, bool | None], *, closed: bool = True, task_set: str = "") -> Round:
+def played(name: str, solved: dict[str, bool | None], *, closed: bool = True, task_set: str = "") -> EvaluationRound:
     """A round of these instances; None is one that was lost to a fault."""
     episodes = [Episode(task=task, success=bool(won), fault=won is None) for task, won in solved.items()]
-    return Round(
+    return EvaluationRound(
         name=name,
         version="0.1",
         step=1,

@@ -8,7 +8,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.runs import requests, run_folder
-from actors.cluster.runs.requests import Request
+from actors.cluster.runs.requests import RunRequest
 from tests.actors.cluster.test_resume import AT, Broken, refused, told, unplayed
 
 
@@ -17,7 +17,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     return unplayed(tmp_path, monkeypatch)
 
 
-def asked(*words: str) -> list[Request]:
+def asked(*words: str) -> list[RunRequest]:
     return requests.resolve(cli.build_parser().parse_args(["run", *words, *AT]))
 
 

@@ -19,7 +19,7 @@ from actors.cluster.evaluate import play, settings, show
 from actors.cluster.runs import compose, execute, experiment, resume, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import Asked, RunRecord
-from actors.cluster.runs.weights import Weights
+from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
 
@@ -267,7 +267,7 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     folder = Path("my runs/seen")
     run_folder.claim(folder, record("seen", "eval base"), resume=False).end("stopped", None)
     (folder / "deploy.yaml").write_text(deploy_files.dump(Deploy()))
-    (folder / play._EVALUATED).write_bytes(msgspec.json.encode(Weights(folder=str(models.bundled()), name="base")))
+    (folder / play._EVALUATED).write_bytes(msgspec.json.encode(NamedWeights(folder=str(models.bundled()), name="base")))
     parser = cli.build_parser().parse_args(["eval"]).parser
     assert {action.dest for action in parser._actions} - STAYS == set(settings.FLAGS) == set(SAMPLES)
     for name, words in SAMPLES.items():

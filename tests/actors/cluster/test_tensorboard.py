@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.runs import tensorboard
 from actors.cluster.runs.evaluation_rounds import untrained_families
-from actors.cluster.runs.scalars import Scalar, Seen, of_ledger, of_round
+from actors.cluster.runs.scalars import LedgerPosition, Scalar, of_ledger, of_round
 from actors.replay.database.ledger_file import reading
 from actors.replay.messages import Batch, Phase
 from runtime.logs.writer import ActorLog
@@ -36,7 +36,7 @@ def learn(play: Play, **figures: float) -> None:
 
 def found(run: Path) -> list[Scalar]:
     with reading(run) as ledger:
-        return of_ledger(ledger, Seen())[0]
+        return of_ledger(ledger, LedgerPosition())[0]
 
 
 def read_back(run: Path) -> dict[str, list[tuple[int, float]]]:

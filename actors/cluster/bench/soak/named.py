@@ -14,7 +14,7 @@ import msgspec
 from actors.cluster.bench.soak.kinds import DIED, OUTCOME, UNBORN, Kind, Line
 
 
-class State(StrEnum):
+class LoggedState(StrEnum):
     """What the log says of a fault."""
 
     PENDING = "pending"
@@ -26,7 +26,7 @@ class State(StrEnum):
 class Judged(msgspec.Struct, frozen=True):
     """The state, and the line that decided it."""
 
-    state: State
+    state: LoggedState
     sign: str = ""
     after_s: float = 0.0
 
@@ -39,7 +39,7 @@ def judged(kind: Kind, at: float, lines: Sequence[Line], *, desktop: str = "", r
     later = [line for line in lines if line["t"] >= at]
     if not desktop:
         found = next((line for line in later if any(sign.matches(line) for sign in kind.signs)), None)
-        return Judged(State.PENDING) if found is None else _named(kind, found, at)
+        return Judged(LoggedState.PENDING) if found is None else _named(kind, found, at)
     for line in later:
         if DIED.matches(line) and line["desktop"] == desktop:
             return _named(kind, line, at)
@@ -57,14 +57,14 @@ def judged(kind: Kind, at: float, lines: Sequence[Line], *, desktop: str = "", r
         None,
     )
     if end is None:
-        return Judged(State.PENDING)
+        return Judged(LoggedState.PENDING)
     if any(sign.matches(end) for sign in kind.signs):
         return _named(kind, end, at)
     if end["event"] == "episode_ended" and kind.signs != OUTCOME:
-        return Judged(State.MOOT, f"episode_ended reason={end['reason']}", end["t"] - at)
-    return Judged(State.UNNAMED, f"{end['event']} cause={end.get('cause', '')}", end["t"] - at)
+        return Judged(LoggedState.MOOT, f"episode_ended reason={end['reason']}", end["t"] - at)
+    return Judged(LoggedState.UNNAMED, f"{end['event']} cause={end.get('cause', '')}", end["t"] - at)
 
 
 def _named(kind: Kind, line: Line, at: float) -> Judged:
     sign = next((str(sign) for sign in kind.signs if sign.matches(line)), str(line["event"]))
-    return Judged(State.NAMED, sign, line["t"] - at)
+    return Judged(LoggedState.NAMED, sign, line["t"] - at)

@@ -13,14 +13,14 @@ from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.bench.figures import percentile
 from actors.cluster.bench.soak.levels import Level
-from actors.cluster.bench.soak.soak import Soak, Wanted
-from actors.cluster.bench.soak.verdict import Found, windows
+from actors.cluster.bench.soak.soak import Soak, SoakOptions
+from actors.cluster.bench.soak.verdict import SoakResult, windows
 from actors.cluster.report.curves import pyplot
 
 DRAWN = ("processes", "guest_processes", "descriptors", "rss_bytes", "desktops", "folders")
 
 
-def run(wanted: Wanted, out: Path | None, *, as_json: bool) -> int:
+def run(wanted: SoakOptions, out: Path | None, *, as_json: bool) -> int:
     """Soak, print and write; 1 when the verdict is bad, 130 when a signal ended it.
 
     Raises ConfigError where it can't begin, or what it finds could not be written.
@@ -42,7 +42,7 @@ def run(wanted: Wanted, out: Path | None, *, as_json: bool) -> int:
     return 1 if found.reasons else 0
 
 
-def _write(found: Found, out: Path) -> list[Path]:
+def _write(found: SoakResult, out: Path) -> list[Path]:
     samples, faults, picture = out / "samples.jsonl", out / "faults.jsonl", out / "levels.png"
     for file, rows in ((samples, found.samples), (faults, found.faults)):
         file.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
@@ -50,7 +50,7 @@ def _write(found: Found, out: Path) -> list[Path]:
     return [samples, faults, picture]
 
 
-def draw(found: Found, into: Path) -> None:
+def draw(found: SoakResult, into: Path) -> None:
     """The levels over time, with a line for every fault. Raises ConfigError where matplotlib is missing."""
     plt = pyplot()
     figure, axes = plt.subplots(len(DRAWN), 1, figsize=(9, 1.3 * len(DRAWN)), dpi=120, sharex=True)
@@ -75,7 +75,7 @@ def _value(level: Level, name: str) -> float:
     return value / 2**20 if name == "rss_bytes" else value
 
 
-def _print(found: Found, written: list[Path]) -> None:
+def _print(found: SoakResult, written: list[Path]) -> None:
     output.line(
         f"\n{found.run}: seed {found.seed}, {found.minutes:g} minutes in RL, load {found.load_at_start:.2f} at start\n"
     )

@@ -22,7 +22,7 @@ import psutil
 
 from actors.cluster.bench.soak import inject, levels, named
 from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, schedule
-from actors.cluster.bench.soak.verdict import Broken, Found, audited, bad, windows
+from actors.cluster.bench.soak.verdict import Broken, SoakResult, audited, bad, windows
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import run_folder
 from actors.desktop.config import SandboxConfig
@@ -46,7 +46,7 @@ LINGER_S = 10.0  # for the kernel to bury what was killed
 LINES_KEPT_S = 300.0  # of the log, behind the oldest fault that is waited for
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to do."""
 
     file: str = "soak"
@@ -63,7 +63,7 @@ Said = Callable[[str], None]
 class Soak:
     """The state of one soak."""
 
-    def __init__(self, wanted: Wanted, said: Said) -> None:
+    def __init__(self, wanted: SoakOptions, said: Said) -> None:
         deploy, _ = deploy_files.load(wanted.file, wanted.overrides)
         provider = deploy.desktops.provider
         if not isinstance(provider, SandboxConfig):
@@ -107,7 +107,7 @@ class Soak:
         """Seconds since the run works."""
         return time.monotonic() - self.begun
 
-    async def go(self) -> Found | None:
+    async def go(self) -> SoakResult | None:
         """Start, break, stop, judge; None when a signal (SIGINT, SIGTERM) ended it, and its run with it."""
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
@@ -124,7 +124,7 @@ class Soak:
             self.process.kill()
         self.interrupted.set()
 
-    async def _go(self) -> Found | None:
+    async def _go(self) -> SoakResult | None:
         load = os.getloadavg()[0]
         command = [sys.executable, "-P", "-m", "actors.cluster.cli", "run", self.wanted.file, "--name", self.run.name]
         command += ["--runs", str(self.wanted.runs)]
@@ -263,10 +263,10 @@ class Soak:
         while True:
             self._read()
             found = named.judged(kind, at, self.lines, desktop=desktop, ready=ready)
-            if found.state is not named.State.PENDING:
+            if found.state is not named.LoggedState.PENDING:
                 return found
             if time.monotonic() > at + kind.deadline_s:
-                return named.Judged(named.State.UNNAMED, "", kind.deadline_s)
+                return named.Judged(named.LoggedState.UNNAMED, "", kind.deadline_s)
             await asyncio.sleep(TICK_S)
 
     def _read(self) -> None:
@@ -325,12 +325,12 @@ class Soak:
                 return names
             await asyncio.sleep(TICK_S)
 
-    def _found(self, load: float, status: int | None, left: list[str]) -> Found:
+    def _found(self, load: float, status: int | None, left: list[str]) -> SoakResult:
         first, _, last = windows(self.wanted.minutes)
         returned = levels.returns(self.samples, first, last, self.desktops)
         wrong = audited(self.run / LEDGER)
         reasons = [*self.reasons, *bad(self.broken, returned, self.warnings, left, wrong=wrong, rl_steps=self.rl_steps)]
-        return Found(
+        return SoakResult(
             run=self.run.name, seed=self.wanted.seed, minutes=self.wanted.minutes, load_at_start=load,
             faults=self.broken, not_injected=self.missed, returns=returned, samples=self.samples,
             rl_steps=self.rl_steps,

@@ -35,7 +35,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
     """Everything seen, and the verdict."""
 
     run: str
@@ -78,9 +78,9 @@ def bad(
     reasons = [
         f"{one.kind} at {one.at_s:.0f} s has no name in the log within {one.deadline_s:g} s"
         for one in broken
-        if one.state == named.State.UNNAMED
+        if one.state == named.LoggedState.UNNAMED
     ]
-    if not any(one.state == named.State.NAMED for one in broken):
+    if not any(one.state == named.LoggedState.NAMED for one in broken):
         reasons.append("no fault was injected")
     reasons += [
         f"{one.name} is not back: {_whole(one.before)} before, {_whole(one.after)} after"

@@ -16,7 +16,7 @@ from actors.cluster.bench.figures import Target
 from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis import cost, saving, verdicts
 from actors.cluster.checks.apis.desk import opened
-from actors.cluster.checks.apis.verdicts import Found
+from actors.cluster.checks.apis.verdicts import FunctionVerdict
 from actors.cluster.checks.tasks.display import Progress, stream
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
@@ -73,8 +73,8 @@ def _functions(apps: list[str], only: list[str]) -> dict[str, list[str]]:
 
 async def _all(
     names: dict[str, list[str]], args: argparse.Namespace, shown: Progress
-) -> tuple[list[Found], list[Target], list[str]]:
-    found: list[Found] = []
+) -> tuple[list[FunctionVerdict], list[Target], list[str]]:
+    found: list[FunctionVerdict] = []
     targets: list[Target] = []
     notes: list[str] = []
     async with provider(args.state_dir) as made:
@@ -107,7 +107,7 @@ async def _saving(made: SandboxProvider, shown: Progress) -> str:
 
 async def _one(
     made: SandboxProvider, app: str, wanted: list[str], repeats: int, shown: Progress
-) -> tuple[list[Found], list[Target]]:
+) -> tuple[list[FunctionVerdict], list[Target]]:
     table = TABLES[app]
     targets: list[Target] = []
     shown.line(f"{app}: opening it")
@@ -138,7 +138,9 @@ def missing(app: str) -> str:
     return "" if shutil.which(program) else f"there is no program {program}"
 
 
-def _show(found: list[Found], targets: list[Target], notes: list[str], said: list[str], *, as_json: bool) -> None:
+def _show(
+    found: list[FunctionVerdict], targets: list[Target], notes: list[str], said: list[str], *, as_json: bool
+) -> None:
     if as_json:
         output.document([one.verdict for one in found])
         for text in said:
@@ -159,7 +161,7 @@ def _show(found: list[Found], targets: list[Target], notes: list[str], said: lis
     output.line(", ".join(f"{counts[name]} {name}" for name in ("ok", "failed", "unavailable")))
 
 
-def _row(one: Found) -> tuple[object, ...]:
+def _row(one: FunctionVerdict) -> tuple[object, ...]:
     verdict = one.verdict
     times = ["-" if ms is None else f"{ms:.1f}" for ms in (verdict.p50_ms, verdict.p95_ms)]
     note = one.problem[:100] or ("starts or exports" if not one.light else "")

@@ -27,7 +27,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     p95_ms: float | None = None
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FunctionVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict, and what people want to know beside it."""
 
     verdict: Verdict
@@ -47,20 +47,20 @@ def functions(app: str) -> list[str]:
     return [function.name for function in TOOLS.get(app, ())]
 
 
-def without(app: str, names: Iterable[str], verdict: str, why: str) -> list[Found]:
+def without(app: str, names: Iterable[str], verdict: str, why: str) -> list[FunctionVerdict]:
     """One verdict for all functions of an application that was not, or could not be, opened."""
-    return [Found(verdict=Verdict(app=app, function=name, verdict=verdict), problem=why) for name in names]
+    return [FunctionVerdict(verdict=Verdict(app=app, function=name, verdict=verdict), problem=why) for name in names]
 
 
-def judged(app: str, outcomes: Iterable[CaseOutcome], names: Iterable[str]) -> list[Found]:
+def judged(app: str, outcomes: Iterable[CaseOutcome], names: Iterable[str]) -> list[FunctionVerdict]:
     """A verdict per function in `names`; one without a case has failed."""
     by_name = {outcome.case.function: outcome for outcome in outcomes}
     return [_judge(app, name, by_name.get(name)) for name in names]
 
 
-def _judge(app: str, name: str, outcome: CaseOutcome | None) -> Found:
+def _judge(app: str, name: str, outcome: CaseOutcome | None) -> FunctionVerdict:
     if outcome is None:
-        return Found(verdict=Verdict(app=app, function=name, verdict="failed"), problem="no case calls it")
+        return FunctionVerdict(verdict=Verdict(app=app, function=name, verdict="failed"), problem="no case calls it")
     verdict = Verdict(
         app=app,
         function=name,
@@ -68,19 +68,19 @@ def _judge(app: str, name: str, outcome: CaseOutcome | None) -> Found:
         p50_ms=_rounded(percentile(outcome.ms, 0.5)),
         p95_ms=_rounded(percentile(outcome.ms, 0.95)),
     )
-    return Found(verdict=verdict, calls=len(outcome.ms), light=outcome.case.light, problem=outcome.problem)
+    return FunctionVerdict(verdict=verdict, calls=len(outcome.ms), light=outcome.case.light, problem=outcome.problem)
 
 
 def _rounded(ms: float | None) -> float | None:
     return None if ms is None else round(ms, 2)
 
 
-def failures(found: Iterable[Found]) -> list[str]:
+def failures(found: Iterable[FunctionVerdict]) -> list[str]:
     """What does not do what it should, however long it took. An application that is not here has not failed."""
     return [f"{_called(one)}: {one.problem}" for one in found if one.verdict.verdict == "failed"]
 
 
-def complaints(found: Iterable[Found], targets: Iterable[Target]) -> list[str]:
+def complaints(found: Iterable[FunctionVerdict], targets: Iterable[Target]) -> list[str]:
     """Why the whole is not good, times included; empty when it is."""
     found = list(found)
     slow = [
@@ -95,5 +95,5 @@ def complaints(found: Iterable[Found], targets: Iterable[Target]) -> list[str]:
     ]
 
 
-def _called(one: Found) -> str:
+def _called(one: FunctionVerdict) -> str:
     return f"{one.verdict.app} {one.verdict.function}"

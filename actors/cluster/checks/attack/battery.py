@@ -32,7 +32,7 @@ _KEEP = f"rm -rf {_KEPT}; cp -a . {_KEPT}"
 _BACK = f"chmod -R u+rwX . 2>/dev/null; find . -mindepth 1 -delete; cp -a {_KEPT}/. ."
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class CheatResult(msgspec.Struct, frozen=True, kw_only=True):
     """One cheat on one task."""
 
     task: str
@@ -48,7 +48,7 @@ class AttackedBody(LeasedDesktop):
     """A desktop on which, before an episode is judged, each of `cheats` is tried; `heard` is told what came of it."""
 
     def __init__(
-        self, booted: BootedDesktop, task: Task, cheats: Sequence[Cheat], heard: Callable[[Tried], None]
+        self, booted: BootedDesktop, task: Task, cheats: Sequence[Cheat], heard: Callable[[CheatResult], None]
     ) -> None:
         super().__init__(booted)
         self._task, self._cheats, self._heard = task, cheats, heard
@@ -73,7 +73,7 @@ class AttackedBody(LeasedDesktop):
                     verdict = judged(self._task, seen.read, self._before, seen.manifest)
                     await _run(connection, _BACK)
                     self._heard(
-                        Tried(
+                        CheatResult(
                             task=self._task.id,
                             family=scene.goal.family,
                             cheat=cheat.name,

@@ -16,7 +16,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.checks.attack import damage, forgery
-from actors.cluster.checks.attack.battery import AttackedBody, Tried
+from actors.cluster.checks.attack.battery import AttackedBody, CheatResult
 from actors.cluster.checks.attack.scene import DONE, UNTOUCHED
 from actors.cluster.checks.tasks.command import chosen, refuse_unless_fit, splits_for
 from actors.cluster.checks.tasks.display import Progress, stream
@@ -42,14 +42,14 @@ CHEATS = (*damage.CHEATS, *forgery.CHEATS)
 SHOWN = 20
 
 
-class Wish(msgspec.Struct, frozen=True):
+class CheatRequest(msgspec.Struct, frozen=True):
     """One task, cheated on after its oracle or in its place."""
 
     task: str
     when: str
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
+class CheatedEpisode(msgspec.Struct, frozen=True, kw_only=True):
     """The episode that was cheated on: `right` when its own verdict is what it should be."""
 
     task: str
@@ -75,9 +75,9 @@ def attack(args: argparse.Namespace) -> int:
     suite = load(args.suite)
     ids = chosen(suite, args.family, splits_for(args.split, static=False), args.first, args.instances)
     refuse_unless_fit([listed[0] for listed in ids.values()])
-    wishes = [Wish(task, when) for listed in ids.values() for task in listed for when in (DONE, UNTOUCHED)]
-    tried: list[Tried] = []
-    plays: list[Played] = []
+    wishes = [CheatRequest(task, when) for listed in ids.values() for task in listed for when in (DONE, UNTOUCHED)]
+    tried: list[CheatResult] = []
+    plays: list[CheatedEpisode] = []
     if not args.json:
         output.line(f"{len(wishes)} episodes to cheat on, {args.seats} desktops at a time (Ctrl-C: finish and sum up)")
     with Progress(stream(as_json=args.json)) as shown:
@@ -91,7 +91,11 @@ def attack(args: argparse.Namespace) -> int:
 
 
 async def _all(
-    wishes: list[Wish], seats: int, tried: list[Tried], plays: list[Played], told: Callable[[], None]
+    wishes: list[CheatRequest],
+    seats: int,
+    tried: list[CheatResult],
+    plays: list[CheatedEpisode],
+    told: Callable[[], None],
 ) -> bool:
     """Play every wish; False when it was interrupted."""
     tokenizer = Tokenizer.load(models.locate(""))
@@ -100,7 +104,7 @@ async def _all(
     try:
         with stop_event() as stop:
 
-            async def seat(left: Iterator[Wish]) -> None:
+            async def seat(left: Iterator[CheatRequest]) -> None:
                 for wish in left:
                     found, played = await _one(pool, config, wish, tokenizer)
                     tried.extend(found)
@@ -118,11 +122,13 @@ async def _all(
         await pool.close()
 
 
-async def _one(pool: DesktopPool, config: SeatsConfig, wish: Wish, tokenizer: Tokenizer) -> tuple[list[Tried], Played]:
+async def _one(
+    pool: DesktopPool, config: SeatsConfig, wish: CheatRequest, tokenizer: Tokenizer
+) -> tuple[list[CheatResult], CheatedEpisode]:
     task, cheats = tasks.task(wish.task), [cheat for cheat in CHEATS if cheat.when == wish.when]
-    found: dict[str, Tried] = {}  # by cheat: a fault has all of them tried anew
+    found: dict[str, CheatResult] = {}  # by cheat: a fault has all of them tried anew
 
-    def heard(one: Tried) -> None:
+    def heard(one: CheatResult) -> None:
         found[one.cheat] = one
 
     player = Player(pool, config.seat(PromptConfig()), desktop=lambda booted: AttackedBody(booted, task, cheats, heard))
@@ -131,16 +137,16 @@ async def _one(pool: DesktopPool, config: SeatsConfig, wish: Wish, tokenizer: To
     return [*found.values()], _judged(wish, play)
 
 
-def _answers(wish: Wish, tokenizer: Tokenizer) -> Callable[[Reservation], Answerer]:
+def _answers(wish: CheatRequest, tokenizer: Tokenizer) -> Callable[[Reservation], Answerer]:
     return demonstrated(tokenizer) if wish.when == DONE else lambda _: _Claims()
 
 
-def _judged(wish: Wish, play: Play) -> Played:
+def _judged(wish: CheatRequest, play: Play) -> CheatedEpisode:
     right = play.outcome is not None and play.success == (wish.when == DONE)
-    return Played(task=wish.task, when=wish.when, right=right, detail=play.detail)
+    return CheatedEpisode(task=wish.task, when=wish.when, right=right, detail=play.detail)
 
 
-def _show(tried: list[Tried], plays: list[Played], args: argparse.Namespace, *, whole: bool) -> int:
+def _show(tried: list[CheatResult], plays: list[CheatedEpisode], args: argparse.Namespace, *, whole: bool) -> int:
     passed = [one for one in tried if one.passed]
     wrong = [one for one in plays if not one.right]
     good = whole and not passed and not wrong
@@ -164,7 +170,7 @@ def _show(tried: list[Tried], plays: list[Played], args: argparse.Namespace, *, 
     return 0 if good else 1
 
 
-def _rows(tried: list[Tried]) -> Iterator[tuple[object, ...]]:
+def _rows(tried: list[CheatResult]) -> Iterator[tuple[object, ...]]:
     for cheat in CHEATS:
         mine = [one for one in tried if one.cheat == cheat.name]
         if mine:

@@ -34,7 +34,7 @@ LAST = 3  # steps of a failure that are shown
 DEFECTS = (ConfigError, LookupError, ValueError, TypeError, AttributeError)
 
 
-class Wish(msgspec.Struct, frozen=True):
+class TaskRoute(msgspec.Struct, frozen=True):
     """One task by one route."""
 
     task: str
@@ -66,7 +66,7 @@ class Troubles:
 
 
 async def check(
-    wishes: list[Wish], settings: Settings, heard: Callable[[Result, Troubles], None], out: IO[str] | None = None
+    wishes: list[TaskRoute], settings: Settings, heard: Callable[[Result, Troubles], None], out: IO[str] | None = None
 ) -> bool:
     """Play `wishes`; `heard` is told each result as it comes, `out` gets it as a line of JSON.
 
@@ -83,7 +83,7 @@ async def check(
         left = iter(wishes)
         with stop_event() as stop:
 
-            async def seat(todo: Iterator[Wish]) -> None:
+            async def seat(todo: Iterator[TaskRoute]) -> None:
                 for wish in todo:
                     result = await _one(player, wish, tokenizer, settings)
                     heard(result, troubles)
@@ -101,7 +101,7 @@ async def check(
         await pool.close()
 
 
-async def _one(player: Player, wish: Wish, tokenizer: Tokenizer, settings: Settings) -> Result:
+async def _one(player: Player, wish: TaskRoute, tokenizer: Tokenizer, settings: Settings) -> Result:
     answers = demonstrated(
         tokenizer, form=settings.form, route=wish.route, noise=settings.noise, space=settings.actions
     )
@@ -137,13 +137,13 @@ def last_lines(play: Play) -> list[str]:
     return [f"{step.response.splitlines()[-1][:160]} -> {(step.result or '')[:160]}" for step in play.steps[-LAST:]]
 
 
-def wishes_for(ids: dict[str, list[str]], routes: tuple[str, ...], space: ActionSpace = "both") -> list[Wish]:
+def wishes_for(ids: dict[str, list[str]], routes: tuple[str, ...], space: ActionSpace = "both") -> list[TaskRoute]:
     """Every id of every family by every route it has among `routes` and within `space`.
 
     They are so ordered that all families advance together.
     """
     columns = [
-        [Wish(task_id, route) for task_id in listed]
+        [TaskRoute(task_id, route) for task_id in listed]
         for family, listed in ids.items()
         for route in routes_in(space, tasks.FAMILIES[family].routes)
         if not routes or route in routes
