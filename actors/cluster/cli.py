@@ -1,7 +1,7 @@
 """The command line.
 
-Invariant: bad input ends in one line on standard error that says what is wrong and what is nearest to right, and in
-exit status 2; a traceback means a bug of ours. Exit status 1 is a bad verdict, 130 an interruption.
+Invariant: bad input ends in one line on standard error and exit status 2. The line says what is wrong and what is
+nearest to right. A traceback means a bug of ours. Exit status 1 is a bad verdict, 130 an interruption.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a run needs from this machine.
 
-Invariant: checking changes nothing and starts nothing that outlives it; every failed check names what is missing and
+Invariant: checking changes nothing and starts nothing that outlives it. Every failed check names what is missing and
 the command that mends it.
 """
 

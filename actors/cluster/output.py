@@ -1,7 +1,7 @@
 """What commands print.
 
-Invariant: text from a run (guest text included) reaches a terminal with its control characters escaped, and `--json`
-prints exactly one JSON document on standard output.
+Invariant: text from a run, guest text included, reaches a terminal with its control characters escaped. `--json` prints
+exactly one JSON document on standard output.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def news(text: str) -> None:
 
 
 def unheard() -> None:
-    """Nobody reads standard output any more, and nothing may be flushed into what takes nothing."""
+    """Drop what is buffered: the reader of standard output has gone, so a later flush would fail."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

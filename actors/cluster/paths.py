@@ -1,6 +1,7 @@
 """Folders that commands write to.
 
-Invariant: looking at a place changes nothing; what can't be written to is refused in one line that names the flag.
+Invariant: looking at a place changes nothing. A place that can't be written to is refused in one line that names the
+flag.
 """
 
 from __future__ import annotations

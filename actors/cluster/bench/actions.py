@@ -1,7 +1,7 @@
 """What one action costs: act, settle and observe on one desktop, in wall time and in processor time by process.
 
-Invariant: the clocks are read outside the parts they bound, so looking at processes is in none of them; the actions
-are typed and planned as a model's are, and every click goes elsewhere than the one before it.
+Invariant: the clocks are read outside the parts that they bound, so no part pays for looking at processes. Actions are
+typed and planned as a model's are. Every click goes elsewhere than the click before it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`bench desktops`: all figures of desktops on this machine, beside their targets.
 
 Invariant: every figure is measured on real desktops in this very command. Bounds are multiples of the reference
-workload (`reference.py`), which runs in between, so they hold on slow and on busy machines. How busy
-the machine was when it began is said with the result.
+workload (`reference.py`), which runs in between, so they hold on slow and on busy machines. The result names the
+machine's load at the start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where `bench typing` types and how it reads back what stands there, one way per application.
 
-Invariant: what is read comes from the application itself, a file that it wrote or a field that it shows, and never from
-what was typed.
+Invariant: what is read comes from the application itself, and never from what was typed. It is a file that the
+application wrote, or a field that it shows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`bench learner`: what a step of RL costs when a prompt that samples share is computed once, and when it is not.
 
-Invariant: both ways train on the same samples of a real run from the same weights, in turns, and a difference in what
-comes out is a failure; nothing of the run is changed.
+Invariant: both ways train in turns on the same samples of a real run, from the same weights. A difference in the
+results is a failure. The run itself is not changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What each request of an actor costs a ledger of many episodes.
 
-Invariant: requests are timed as the ledger's thread carries them out, each in a durable transaction of its own, and
-beside them the same requests to a small ledger on the same disk: machines differ, the two columns hardly should.
+Invariant: the ledger's thread carries out each timed request in a durable transaction of its own. A second column times
+the same requests to a small ledger on the same disk. Machines differ; the two columns hardly should.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a boot and an episode cost in processor time, model and learner left out.
 
-Invariant: an episode's time is all of it: the desktop's boot, its guest, this process and what this process started
-for the verifier. Desktops come one after the other, so nothing of a neighbour is counted.
+Invariant: an episode's time is all of it: the desktop's boot, its guest, this process and its children for the
+verifier. Desktops come one after the other, so no neighbour is counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where a desktop's processor time and memory go, by process, as the host's kernel counts them.
 
-Invariant: a desktop's whole time is its control group's; what no living thread accounts for is `other`, so the parts
-add up to the whole.
+Invariant: a desktop's whole time is its control group's. The part that no living thread accounts for is `other`, so the
+parts add up to the whole.
 """
 
 from __future__ import annotations

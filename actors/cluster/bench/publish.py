@@ -1,7 +1,7 @@
-"""`bench publish`: seconds from weights on disk or in the sender's memory to an engine that serves them, by way.
+"""`bench publish`: seconds from weights on disk, or in the sender's memory, to an engine that serves them.
 
-Invariant: a publication counts only when the engine names the new version afterwards and scores a prompt as the
-weights that were sent do; every time is of one engine that draws nothing else.
+Invariant: a weight sync counts only when the engine then names the new version and scores a prompt as the sent weights
+do. Every time is of one engine that draws nothing else.
 """
 
 from __future__ import annotations

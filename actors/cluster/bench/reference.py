@@ -1,7 +1,7 @@
 """The reference workload: what this machine takes for a fixed amount of work, between what is measured.
 
-Invariant: the work is the same on every machine, runs on a desktop of its own and involves no application; so a cost as
-a multiple of it says how much is done, and not how fast the machine is or what else runs on it.
+Invariant: the work is the same on every machine, on a desktop of its own, and involves no application. A cost as a
+multiple of it says how much is done, however fast or busy the machine is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What every measurement says beside its figures: the machine, what was left out, and its targets.
 
-Invariant: with --json one document is printed and nothing else; the exit status is 1 exactly where a target is missed.
+Invariant: `--json` prints one document and nothing else. The exit status is 1 exactly where a target is missed.
 """
 
 from __future__ import annotations

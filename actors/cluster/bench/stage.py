@@ -1,7 +1,7 @@
 """Desktops to measure on, with an application open.
 
 Invariant: everything is real and goes the way of an episode: the provider boots, the link calls, `apis.plans.action`
-plans; what was booted is gone when the block ends.
+plans. A desktop that was booted is gone when the block ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`bench typing`: whether what is typed stands there while the machine is busy, and what a keystroke costs.
 
-Invariant: a text counts as exact only when the application itself gives back all of it; one that is not exact, and of
-which typing said that it was, fails the bench.
+Invariant: a text counts as exact only when the application itself gives back all of it. A text that is not exact,
+though typing reported that it was, fails the bench.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _refuse_beyond(key: str, entry: str | TaskRange) -> None:
 
 
 def refuse_undoable(ids: list[str], space: ActionSpace, lane: str) -> None:
-    """Raise ConfigError for tasks that nobody is known to be able to do within `space`."""
+    """Raise ConfigError for tasks without a known way to do them within `space`."""
     for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids):
         has = tasks.FAMILIES[name].routes
         if not routes_in(space, has):

@@ -1,7 +1,7 @@
 """`demos record`: a run with a ledger and seats and nothing that learns.
 
-Invariant: what was recorded is kept whatever kills the run, and it ends when the ledger holds as many as were asked for
-or the attempts are used up, and says which.
+Invariant: recorded demonstrations are kept whatever kills the run. The run ends when the ledger holds the requested
+number or the attempts are used up, and says which.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`demos import`: a recording into a run, old or new.
 
-Invariant: an import is whole or has not happened, the whole file being looked through before anything is made; a run
-that is going on is left alone, and what an old run was and how it ended stays as it is.
+Invariant: an import is whole or has not happened: the whole file is checked before anything is made. A live run is left
+alone. The record of an old run stays as it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`eval`: one evaluation round as a run of its own.
 
-Invariant: the weights are fixed before the first episode and kept in the run's folder while it lasts; what was played
-is kept whatever kills it, and --resume plays the rest.
+Invariant: the weights are fixed before the first episode and stay in the run's folder while it lasts. Played episodes
+are kept whatever kills the run, and --resume plays the rest.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _kept(weights: NamedWeights, folder: Path) -> Iterator[None]:
 
 
 def _keep(weights: NamedWeights, folder: Path) -> None:
-    """Put a run's weights where nobody removes them: a run that goes on deletes its older exports."""
+    """Put a run's weights where they are safe: a run that goes on deletes its older exports."""
     # First, for it says whose folder this is, should what follows be broken off.
     (folder / _EVALUATED).write_bytes(msgspec.json.format(msgspec.json.encode(weights)))
     if weights.run:

@@ -1,7 +1,7 @@
 """From the arguments of `eval` to a deploy file.
 
-Invariant: what two evaluations share by their arguments they share to the letter: instances, form of prompts, length
-of answers and episodes; where nothing is said, a run is evaluated as it was trained.
+Invariant: equal arguments give two evaluations equal settings: instances, prompt format, length of answers and
+episodes. Where an argument is not given, a run is evaluated as it was trained.
 """
 
 from __future__ import annotations

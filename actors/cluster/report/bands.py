@@ -1,7 +1,7 @@
 """Runs that differ in nothing but their seed, and what they say together. Pure.
 
-Invariant: a mean is taken only where every seed has a value, so that a run which is behind or was killed bends no
-curve; the band is the range of the seeds.
+Invariant: a mean is taken only where every seed has a value, so a run that is behind or was killed bends no curve. The
+band is the range of the seeds.
 """
 
 from __future__ import annotations

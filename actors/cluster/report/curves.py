@@ -1,6 +1,6 @@
 """Draws curves of one or several runs over optimizer steps.
 
-Invariant: runs of one group are one line with a band; a picture without a value is not drawn at all. Where pulses are
+Invariant: runs of one group are one line with a band. A picture without a value is not drawn at all. Where pulses are
 longer than RL, their steps are drawn narrower and the axis says so.
 """
 

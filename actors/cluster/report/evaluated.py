@@ -1,8 +1,8 @@
 """Rounds and gains of several seeds together. Pure.
 
-Invariant: runs are pooled and compared only over rounds of the same name, task set and decoding that all of them played
-to the end, and what is said of such a round says its name; a run that has played none yet is left out. Families that
-are never trained on are no part of it where there are others.
+Invariant: runs are pooled and compared only over closed rounds of the same name, task set and decoding that all of them
+played. Every statement on such a round names it. A run without a round is left out. Families that are never trained on
+are left out where there are others.
 """
 
 from __future__ import annotations

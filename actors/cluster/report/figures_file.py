@@ -1,7 +1,7 @@
 """What a report says of a run as one small file, to be shown beside other runs where the run itself is not.
 
-Invariant: such a file holds all that curves, rounds, gains and time are drawn from, and none of the episodes; one that
-is damaged, or of a form that this build does not know, is refused in one line.
+Invariant: the file holds all that curves, rounds, gains and time are drawn from, and no episode. A file that is
+damaged, or of a format that this build does not know, is refused in one line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Collects what the page says of each run, and which runs are seeds of one deploy file.
 
-Invariant: a run that goes on, was killed or did only part of its job gives what it has; what it has not is empty.
+Invariant: a run that goes on, was killed or did only part of its job gives what it has. What it has not is empty.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What every optimizer step of a run said of itself, from its ledger.
 
-Invariant: read-only; steps that a resume undid are not among them, and a figure that a build does not know yet, or a
-run does not have, is simply missing.
+Invariant: read-only. Steps that a resume undid are not among them. A figure that this build does not know, or that the
+run does not have, is missing.
 """
 
 from __future__ import annotations

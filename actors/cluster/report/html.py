@@ -1,7 +1,7 @@
 """Builds HTML without templates.
 
-Invariant: what is not made by a function here is text and is escaped, so that no word of a run becomes markup; an
-attribute never holds an address outside the page.
+Invariant: what is not made by a function here is text and is escaped, so no word of a run becomes markup. An attribute
+never holds an address outside the page.
 """
 
 from __future__ import annotations

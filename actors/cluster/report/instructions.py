@@ -1,7 +1,7 @@
 """Which wordings of tasks a policy follows and which it misses. Pure.
 
-Invariant: rounds stand side by side only where task set and decoding are the last closed round's; episodes lost to
-faults are left out, and so are families that are never trained on, where there are others.
+Invariant: rounds stand side by side only where task set and decoding are the last closed round's. Episodes lost to
+faults are left out. Families that are never trained on are left out where there are others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a run took of the machine: processor by part, and desktops that stood ready. Pure.
 
-Invariant: shares are of all cores over the time that was looked at; guests are counted when their desktops go, so those
-still up at the end are missing and the rest of the machine is never blamed for a part of the run twice.
+Invariant: shares are of all cores over the observed time. A guest is counted when its desktop goes, so desktops still
+up at the end are missing. The rest of the machine is never charged for a part of the run twice.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _by_phase(lines: Sequence[Line], looks: Sequence[Line], gone: Iterable[Line]
 
 
 def _up_s(lines: Sequence[Line], gone: Mapping[str, Line], last: float) -> float:
-    """Seconds that desktops were up. One that nobody saw go, as after a kill, ends with its life of the run."""
-    up_s, left = 0.0, list[float]()  # when those began that are up and that nobody will see go
+    """Seconds that desktops were up. Where no end is logged, as after a kill, the run's process ends it."""
+    up_s, left = 0.0, list[float]()  # starts of desktops that are up and whose end is not logged
     for line in lines:
         if line["event"] == BEGINS:
             up_s += sum(line["t"] - began for began in left)

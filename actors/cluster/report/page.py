@@ -1,6 +1,6 @@
 """The report as one HTML page.
 
-Invariant: the page needs nothing but itself: no script, no address, every picture inside; each section is there
+Invariant: the page needs nothing but itself: no script, no address, every picture inside. Each section is there
 whatever the runs have, and says what is missing.
 """
 

@@ -1,6 +1,6 @@
 """Reads a run's ledger and logs for a report, while it runs or after.
 
-Invariant: the ledger is opened read-only; every success rate comes with its decoding, its task-set hash and its three
+Invariant: the ledger is opened read-only. Every success rate comes with its decoding, its task-set hash and its three
 denominators.
 """
 

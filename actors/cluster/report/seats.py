@@ -1,7 +1,7 @@
-"""How seats spent a run's time, and why those that were idle were. Pure.
+"""How seats spent a run's time, and why idle seats were idle. Pure.
 
-Invariant: every second of seats x wall has exactly one cause; what no seat accounts for (a process that was starting,
-restarting or gone) is `not running`.
+Invariant: every second of seats x wall has exactly one cause. Time of a process that was starting, restarting or gone
+is `not running`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether arms of an experiment can be compared round by round: what has annealed before each, and what is rehearsed.
 
-Invariant: pure; what is not said here of a round that several arms play is the same in all of them.
+Invariant: pure. What this module does not mention about a round that several arms play is the same in all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a deploy file to actors and hosts.
 
-Invariant: pure but for reading what tasks, models, recordings and keys exist; the same file gives the same plan, and an
-actor stands in a later stage than those it needs to start.
+Invariant: pure but for reading what tasks, models, recordings and keys exist. The same file gives the same plan. An
+actor stands in a later stage than the actors it needs to start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which part of a run uses the processor: the entry point, desktop hosts, rank, engine (a server's processes, too).
+"""Which part of a run uses the processor: entry point, desktop processes, rank, engine with its servers' processes.
 
-Invariant: every second is counted once and for the process that spent it; a process that ended between two looks loses
-at most the seconds since the last one.
+Invariant: every second is counted once and for the process that spent it. A process that ended between two looks loses
+at most the seconds since the last look.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tells a person that the disk of a run refuses, and when it is over.
 
-Invariant: looking leaves nothing behind; a refusal is told once, with the folder and what to do.
+Invariant: looking leaves nothing behind. A refusal is reported once, with the folder and what to do.
 """
 
 from __future__ import annotations

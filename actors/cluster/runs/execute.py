@@ -1,7 +1,7 @@
 """One run from start to stop.
 
-Invariant: actors start after those they depend on and stop in the opposite order; a run ends because it is done, a
-part of it can't be kept alive, its time is over or somebody asked for it, and says which.
+Invariant: actors start after the actors they depend on and stop in the opposite order. A run ends and names its reason:
+done, a part that can't be kept alive, the time limit, or a request to stop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Deploy files that stand for several runs: arms that differ in some keys, and seeds. Pure but for reading the file.
 
-Invariant: a key has one owner, the file, the arms, the seeds or the command line; two runs of one experiment differ in
-nothing but what their arm and seed say.
+Invariant: a key has one owner, the file, the arms, the seeds or the command line. Two runs of one experiment differ
+only in what their arm and seed set.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def cloning_of(deploy: Deploy) -> dict[str, object]:
     sft = change(deploy.learner.sft, pulse_lr=usual.sft.pulse_lr, threads=usual.sft.threads)
     learner = change(deploy.learner, rl=usual.rl, sft=sft, checkpoint_every=usual.checkpoint_every)
     again = ("resample_rounds", "resample_attempts", "resample_bc_steps")
-    # Longer answers than may be drawn are not learned from, whoever gave them.
+    # Answers that are longer than the sampler may draw are not learned from, whatever their source.
     drawn = ("max_new_tokens", *(("temperature",) if deploy.demos.resample_rounds else ()))
     found = _demonstrated(deploy)
     return {
@@ -205,7 +205,7 @@ def resumed(file: str, name: str, begun: Asked | None, said: Asked) -> Asked:
     """What a resume of experiment `name` asks for: where it says nothing, what it was begun with.
 
     It may name more arms or seeds: their runs differ from those begun in nothing else. A --set that would change runs
-    is refused with a ConfigError, for those begun keep their settings. `begun` is None where nobody recorded it.
+    is refused with a ConfigError, for those begun keep their settings. `begun` is None where the record lacks it.
     """
     if begun is None:
         return said

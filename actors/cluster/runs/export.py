@@ -1,7 +1,7 @@
 """`export`: weights as a Hugging Face folder that others can serve.
 
-Invariant: the folder appears under its name whole or not at all, is never written over, and says what it is: where the
-weights come from, how well they did and how that was measured.
+Invariant: the folder appears under its name whole or not at all, and is never written over. It says where the weights
+come from, how well they did and how that was measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a person sees of a run while it runs.
 
-Invariant: on a terminal one live line block, elsewhere at most one plain line in `every_s` seconds besides phase
-changes; showing never waits for the run and never changes it.
+Invariant: a terminal shows one live block, any other output at most one plain line in `every_s` seconds besides phase
+changes. Showing never waits for the run and never changes it.
 """
 
 from __future__ import annotations

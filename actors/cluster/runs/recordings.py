@@ -1,7 +1,7 @@
 """Where a recording lies that a run begins from.
 
-Invariant: a recording that does not fit the run, that shows what the run must not have seen, or of which not every
-demonstration can be learned from, is refused before anything is made or started.
+Invariant: an unfit recording is refused before anything is made or started. It is unfit when it does not suit the run,
+shows held-out tasks, or has a demonstration that can't be learned from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a run goes on with, or begins from: a run, an experiment, or weights that another run has cloned.
 
-Invariant: a change that would do nothing, or break what a run holds, is refused by name before anything starts.
-Weights were cloned as the deploy file says, seed and recording apart; a run from them leaves out its cloning and the
+Invariant: a change that would do nothing, or break what a run holds, is refused by name before anything starts. Cloned
+weights come from the same deploy file, seed and recording apart. A run from them leaves out its cloning and the
 demonstrations that its pulses do not learn, and nothing else.
 """
 

@@ -1,7 +1,7 @@
 """A run's folder: who owns it, what it is a run of, how it ended.
 
-Invariant: at most one live process owns a run folder; ownership is an flock, so it ends with its process whatever
-kills it, and a recorded run without an owner and without an end was killed.
+Invariant: at most one live process owns a run folder. Ownership is an flock, so it ends with its process whatever kills
+it. A recorded run without an owner and without an end was killed.
 """
 
 from __future__ import annotations

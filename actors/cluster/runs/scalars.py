@@ -1,7 +1,7 @@
 """A run's scalars, each with its tag, optimizer step and wall time, from its ledger.
 
-Invariant: a step has one value per tag, but for rounds that play the same weights: a step or a round that a resume
-undid is in none. Nothing is lost with rolled logs, for no log is read.
+Invariant: a step has one value per tag, but for rounds that play the same weights. No step or round that a resume undid
+is among them. No log is read, so nothing is lost with rolled logs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From the command to the first optimizer step of RL, by part.
 
-Invariant: the times are those of the run's own log lines against the moment the command was started; nothing is
-measured by the measuring process but that moment.
+Invariant: the times are of the run's own log lines against the moment when the command was started. The measuring
+process measures only that moment.
 """
 
 from __future__ import annotations

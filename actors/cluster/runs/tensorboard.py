@@ -1,7 +1,7 @@
 """A run's scalars as TensorBoard event files, written while it goes on.
 
-Invariant: the folder holds one event file, made from the run's ledger; a start, a resume or a lineage that begins anew
-writes it again, so no step is in it twice, none that was undone, and none is missing.
+Invariant: the folder holds one event file, made from the run's ledger. A start, a resume or a new lineage writes it
+again. Each step that stands is in it exactly once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EventFile:
         return count
 
     def begin_anew(self) -> None:
-        """Write all of it with the next call: nobody knows how much of the last one is in the file."""
+        """Write all of it with the next call: how much of the last call is in the file is unknown."""
         self._seen = LedgerPosition()
 
     def close(self) -> None:

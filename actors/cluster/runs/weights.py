@@ -1,7 +1,7 @@
 """Which weights a person means: a model folder, or a run's at some point.
 
-Invariant: what was located is a whole model folder; a point of a run is named by one of its evaluation rounds or by a
-version, and never stands for other weights than those.
+Invariant: what was located is a whole model folder. A point of a run is named by an evaluation round or by a version,
+and never stands for other weights.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What `status` prints.
 
-Invariant: a run nobody runs any more is never shown as live, however it ended.
+Invariant: a run without a live owner is never shown as live, however it ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Breaks parts of a run as a separate process can: by signals, sockets, files and locks.
 
-Invariant: nothing but the named run is touched: victims descend from its entry point or carry its name; what was
-stopped or locked is let go again.
+Invariant: only the named run is touched: each victim descends from its entry point or carries its name. Every process
+that was stopped and every lock that was taken is released again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The faults that a soak injects, and the log lines that must name them. Pure.
 
-Invariant: every kind has at least one line that names it and a deadline for it; a line counts only when it was written
-after the fault was injected.
+Invariant: every kind has a deadline and at least one line that names it. A line counts only when it was written after
+the fault was injected.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _sign(event: str, **fields: str) -> Sign:
     return Sign(event, tuple(fields.items()))
 
 
-DIED = _sign("desktop_spare_died")  # it hit a desktop that nobody had leased yet
+DIED = _sign("desktop_spare_died")  # it hit a desktop that no seat had leased yet
 UNBORN = _sign("desktop_boot_failed")  # it hit one that was still booting
 BROKE = "agent_broke_desktop"  # a guest can do this to itself, so it is the policy's doing once it has acted
 LOST = (

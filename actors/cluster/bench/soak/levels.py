@@ -1,7 +1,7 @@
 """How much a run holds, and whether it gives it back. Pure but for reading /proc.
 
-Invariant: only what carries the run's name or descends from its entry point is counted, so other runs of the machine
-don't matter; the verdict compares medians over a window, never single looks.
+Invariant: only what carries the run's name or descends from its entry point is counted, so other runs don't matter. The
+verdict compares medians over a window, never single looks.
 """
 
 from __future__ import annotations

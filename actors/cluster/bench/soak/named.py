@@ -1,7 +1,7 @@
 """Whether the log names a fault that was injected. Pure.
 
-Invariant: a fault of one desktop is named only by a line about that very desktop or its holder; what another seat says
-at the same time counts for nothing.
+Invariant: a fault of one desktop is named only by a line about that very desktop or its holder. Lines of another seat
+at the same time count for nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One soak from start to verdict.
 
-Invariant: the run is a real one, started by the command that users start it by and stopped as they stop it; this
-process only looks at it from outside and breaks its parts. However the soak ends, its run has ended before.
+Invariant: the run is a real one: the user's command starts it, and it is stopped as users stop it. This process looks
+at the run from outside and breaks its parts. However the soak ends, its run has ended before.
 """
 
 from __future__ import annotations

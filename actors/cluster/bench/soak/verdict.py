@@ -1,7 +1,7 @@
 """What a soak found, and why its verdict is bad. Pure but for reading the ledger.
 
-Invariant: a verdict is good only when everything was looked at: a level that was never seen did not come back, and a
-soak in which no fault was named has shown nothing.
+Invariant: a verdict is good only when everything was looked at. A level that was never seen did not come back. A soak
+in which no fault was named has shown nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`apis check`: from arguments to verdicts.
 
-Invariant: the exit status is 0 only when every function that was asked for and whose application is installed was
-called, did what it should, and kept its targets.
+Invariant: the exit status is 0 only when every function passed whose application was asked for and is installed. To
+pass, it was called, did what it should, and kept its targets.
 """
 
 from __future__ import annotations

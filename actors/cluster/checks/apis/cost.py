@@ -1,7 +1,7 @@
 """What a call costs in processor time, beside the same call by an interpreter that is started for it alone.
 
-Invariant: both sides are counted alike, by the control group of one desktop in one run: everything that the desktop
-spends, LibreOffice and the SSH server included. Both run the same functions on the same workbook and say the same.
+Invariant: one control group, a desktop's, counts both sides in one run, LibreOffice and the SSH server included. Both
+sides run the same functions on the same workbook and answer the same.
 """
 
 from __future__ import annotations

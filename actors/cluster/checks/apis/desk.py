@@ -1,7 +1,7 @@
 """A real desktop with an application open, as the cases of `apis.check` want it.
 
-Invariant: every call goes the way of an episode: written as a model would write it, parsed by the grammar, carried out
-by the agent inside the desktop.
+Invariant: every call goes the way of an episode. It is written as a model would write it, the grammar parses it, and
+the agent inside the desktop carries it out.
 """
 
 from __future__ import annotations

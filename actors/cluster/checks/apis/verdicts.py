@@ -1,7 +1,7 @@
 """Verdicts on functions. Pure.
 
-Invariant: every declared function of an application that was asked for has exactly one verdict, "ok" only where its
-case ran and found nothing wrong.
+Invariant: every declared function of an application that was asked for has exactly one verdict. It is "ok" only where
+the function's case ran and found nothing wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tries cheats on one desktop, one after the other, each on HOME as its episode left it.
 
-Invariant: what judges a cheat is what judges an episode, and an episode that was cheated on is judged itself in the
-end: by that it is known that HOME was put back and that a cheat failed for its own sake.
+Invariant: an episode's verifier judges each cheat, and in the end the cheated episode itself. The last verdict shows
+that HOME was put back, and that a cheat failed for its own sake.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`tasks attack`: from arguments to a verdict on the verdicts.
 
-Invariant: the exit status is 0 only when no cheat passed, every oracle passed without one, and every task that was
-asked for was played.
+Invariant: the exit status is 0 only when no cheat passed and every requested task was played. Every oracle has to pass
+without a cheat, too.
 """
 
 from __future__ import annotations

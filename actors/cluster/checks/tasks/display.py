@@ -1,7 +1,7 @@
 """What a person sees of a check while it runs.
 
-Invariant: on a terminal one live table, elsewhere at most one line in `EVERY_S` seconds; nothing goes to standard
-output but the result when that is to be JSON.
+Invariant: a terminal shows one live table, any other output at most one line in `EVERY_S` seconds. With JSON, standard
+output holds nothing but the result.
 """
 
 from __future__ import annotations

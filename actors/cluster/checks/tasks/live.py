@@ -1,7 +1,7 @@
 """Oracles on real desktops: every wanted task by every wanted route.
 
-Invariant: each task and route is played at most once to an outcome, faults are told from outcomes, and all desktops
-are gone when it returns.
+Invariant: each task and route is played at most once to an outcome. Faults are told from outcomes. All desktops are
+gone when it returns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Whether tasks are sound by their form alone: no desktop, nothing is run.
+"""Whether tasks are sound by their files alone: no desktop, nothing is run.
 
-Invariant: every trouble found is listed with the file or id and the key it lies at; a task that is not listed loads,
-can be set up, can be judged, is not solved at its start and (where its family says what is wanted) is solved then.
+Invariant: every trouble is listed with its file or id and the key it lies at. A task that is not listed loads, can be
+set up, can be judged, and is not solved at its start. Where its family can build the end state, the verifier accepts
+it.
 """
 
 from __future__ import annotations

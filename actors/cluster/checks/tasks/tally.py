@@ -1,6 +1,6 @@
 """Counts what oracles did, and judges it.
 
-Invariant: pure; a fault never counts as an episode that was played, and a family with no play at all is not good.
+Invariant: pure. A fault never counts as an episode that was played, and a family with no play at all is not good.
 """
 
 from __future__ import annotations
