@@ -51,7 +51,7 @@ class Element(msgspec.Struct, frozen=True):
     w: int
     h: int
     states: tuple[str, ...] = ()  # foc, chk, sel, sen, edt, exp; bar: on a full tool bar, off: surely disabled,
-    # behind: it shows, and a dialog that can't be read holds it
+    # behind: it shows, and a dialog that can't be read holds it, cho: a panel that can be chosen
     window: int = -1  # index into Observation.windows; -1 where unknown
     caret: int = -1  # the caret's place in `text`, -1 where it is not in it or not known
 
@@ -180,25 +180,30 @@ def usable(element: Element) -> bool:
     """The published filter: a tag that says something, on the screen, with a name or a text.
 
     Two things are added to it: an editable field stays even when it is empty, else it could never be filled, and tabs,
-    bars that tell a value and fields for dates and passwords stay.
+    bars that tell a value, fields for dates and passwords, and panels that can be chosen stay.
     """
     tag = element.tag
-    kept = tag.startswith("document") or tag.endswith(_ENDINGS) or tag in _TAGS
+    kept = tag.startswith("document") or tag.endswith(_ENDINGS) or tag in _TAGS or "cho" in element.states
     shown = element.x >= 0 and element.y >= 0 and element.w > 0 and element.h > 0
     return kept and shown and bool(element.label.strip() or element.editable)
 
 
-def _acted_on(element: Element) -> bool:
-    """Whether an element is one to click or to type into, and not only the words on it."""
+def _worth(element: Element) -> int:
+    """How much can be done with an element: nothing (0), typing into a text (1), clicking (2), typing into a field (3).
+
+    A box of choices that can't be typed into holds a field that can, and has the field's name.
+    """
     tag = element.tag
-    return tag in _ACTED_ON or tag.endswith(("button", "menu-item")) or tag == "menu" or element.editable
+    if tag in _ACTED_ON or tag.endswith(("button", "menu-item")) or tag == "menu" or "cho" in element.states:
+        return 3 if element.editable else 2
+    return 1 if element.editable else 0
 
 
 def without_duplicates(elements: Sequence[Element]) -> list[Element]:
     """Of elements that say the same and overlap (intersection over union above 0.2) only one is kept.
 
-    That is the first that can be acted on, or the first of all; it stands where the first stood, and takes on what the
-    others say of being checked, chosen, focused and unfolded.
+    That is the first of those with which most can be done. It stands where the first of all stood, and takes on what
+    the others say of being checked, chosen, focused and unfolded.
     """
     kept: list[Element] = []
     by_label: dict[str, list[int]] = {}  # indexes into `kept`
@@ -210,7 +215,7 @@ def without_duplicates(elements: Sequence[Element]) -> list[Element]:
             kept.append(element)
             continue
         first = kept[at]
-        winner, other = (element, first) if _acted_on(element) and not _acted_on(first) else (first, element)
+        winner, other = (element, first) if _worth(element) > _worth(first) else (first, element)
         taken = tuple(state for state in _OF_CHOICE if state in other.states and state not in winner.states)
         kept[at] = msgspec.structs.replace(winner, states=winner.states + taken) if taken else winner
     return kept

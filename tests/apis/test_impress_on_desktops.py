@@ -272,9 +272,22 @@ async def choose(desk: RealDesk, menu: str, item: str) -> None:
         await desk.call("settle", timeout_ms=5000, quiet_ms=200)
 
 
+async def slides(desk: RealDesk) -> list[Element]:
+    """The slides that an observation lists, as the slide pane or the slide sorter shows them."""
+    return [e for e in (await look(desk)).elements if e.tag == "panel"]
+
+
 async def test_slides_are_counted_and_shown_in_every_view_that_shows_them(desk: RealDesk) -> None:
     await show(desk, "views.odp", make_odp([[("title", f"S{n}")] for n in range(1, 4)]))
     await desk.call("write_file", path=SOUND, data=TABLE.files()[SOUND])
+    first, _, third = await slides(desk)
+    assert "sel" in first.states
+    await desk.call("click", x=third.cx, y=third.cy)
+    await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+    assert await desk.tool("get_slide_count") == "3 slides; slide 3 is shown"
+    assert [(e.name, "sel" in e.states) for e in await slides(desk)] == [
+        ("Slide 1", False), ("Slide 2", False), ("Slide 3", True),
+    ]  # fmt: skip
     for number, view in ((3, "Slide Sorter"), (2, "Outline"), (1, "Notes")):
         await choose(desk, "View", view)
         assert await desk.tool("go_to_slide", slide_index=number) == f"slide {number} of 3 is shown"

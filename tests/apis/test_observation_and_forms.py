@@ -151,13 +151,28 @@ def test_of_elements_at_one_place_the_one_to_act_on_stays_with_all_states() -> N
             row("push-button", "OK", at=1),
             row("entry", "Size", "4", at=2),
             row("entry", "Size", "5", at=2),  # two fields, however they are laid out
+            row("combo-box", "Address", "http://a", at=3, states=["sen", "exp"]),
+            row("text", "Address", "http://a", at=3, states=["sen", "edt"]),
+            row("table-cell", "daily", at=4, states=["sen", "edt"]),
+            row("check-box", "daily", at=4, states=["sen"]),
         ],
     }
     found = from_guest(frame).elements
     assert [(element.tag, element.label) for element in found] == [
         ("check-box", "weekly"), ("push-button", "OK"), ("entry", "Size (4)"), ("entry", "Size (5)"),
+        ("text", "Address (http://a)"), ("check-box", "daily"),
     ]  # fmt: skip
     assert set(found[0].states) == {"sen", "sel", "chk"}
+    assert set(found[4].states) == {"sen", "edt", "exp"}
+    assert found[5].states == ("sen",)
+
+
+def test_panels_are_listed_that_can_be_chosen() -> None:
+    frame = {
+        "windows": [window(1, "x", active=True)],
+        "elements": [row("panel", "Slide 1", states=["sen", "cho"]), row("panel", "Sidebar", at=1, states=["sen"])],
+    }
+    assert [element.label for element in from_guest(frame).elements] == ["Slide 1"]
 
 
 def test_what_is_not_listed_is_said() -> None:

@@ -59,6 +59,7 @@ _FORMULA_BUTTONS = {"Function Wizard", "Select Function", "Formula"}
 _FORMULA_BAR, _NAME_BOX, _INPUT_LINE = "Formula Tool Bar", "Name Box", "Input line"
 
 _SELECTABLE, _SELECTED = Atspi.StateType.SELECTABLE, Atspi.StateType.SELECTED
+_TO_CHOOSE = (_SELECTABLE, Atspi.StateType.FOCUSABLE)
 
 
 _BARS = {"tool bar", "menu", "menu bar", "panel", "root pane"}  # whose children that do not show are no content
@@ -383,6 +384,8 @@ class Walk:
             said.append("bar")
         if (spot.office or spot.opened) and "sen" not in said:
             said.append("sen" if role in _OF_TEXT and "edt" in said else "off")
+        if role == "panel" and "edt" not in said and any(states.contains(state) for state in _TO_CHOOSE):
+            said.append("cho")  # a slide of Impress' slide pane, and no panel that only holds others
         if spot.behind:
             said.append("behind")
         self.elements.append([role.replace(" ", "-"), name, text, *box, said, spot.window, caret])
