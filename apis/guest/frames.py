@@ -1,6 +1,6 @@
 """Frames between host and agent: a 4-byte big-endian length, then one MessagePack map.
 
-Invariant: neither side ever holds more than `MAX_FRAME_BYTES` of a frame; a longer one is an error before it is read.
+Invariant: neither side ever holds more than `MAX_FRAME_BYTES` of a frame. A longer frame is an error before it is read.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Lane:
                 job.value = job.work()
             except Refused as refused:
                 job.error = refused
-            except Exception as error:  # noqa: BLE001 - whoever waits for the job gets it
+            except Exception as error:  # noqa: BLE001 - the job's caller gets it
                 job.error = Refused("tool_failed", f"{job.name}: {self._said(error)}")
             finally:
                 job.done.set()

@@ -1,6 +1,6 @@
 """What all functions of Calc share: the workbook in front and its sheets.
 
-Invariant: a sheet is found by its name before anything is changed; a refusal lists what there is.
+Invariant: a sheet is found by its name before anything is changed. A refusal lists what there is.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Book(Document):
         """
         began_s = time.monotonic()
         self._dispatch("AcceptFormula")
-        if time.monotonic() - began_s > ASKED_S:  # whoever called may have given up
+        if time.monotonic() - began_s > ASKED_S:  # the caller may have given up
             raise wrong("Calc asked about what was typed into a cell, and nothing else was done: try again")
 
     def _used(self, sheet: Any = None) -> Any:

@@ -73,7 +73,7 @@ def call(name: str, arguments: dict[str, Any]) -> str:
 
 def info() -> str:
     """The tabs of every window, the one in front first, with the active one marked. Raises Refused."""
-    # A connection is made even if nobody waits for it so long: whoever asks next finds it.
+    # A connection is made even after its caller has given up: the next caller finds it.
     until = soon(INFO_S if _BROWSER.ready else CONNECT_S)
     found = _BROWSER.run(_TABS, until)
     lines: list[str] = []

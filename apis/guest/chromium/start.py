@@ -14,7 +14,7 @@ HELPER_ID = "kiebdjkcbfffdcohmcjchhkncbflgoia"  # of the key in its manifest
 PROFILE = ".config/chromium"
 # A little memory for the disk cache: HOME is in memory.
 CACHE_BYTES = 8 << 20
-# Nobody is asked anything at the start, nothing is fetched in the background and nothing moves by itself; there is no
+# The user is asked nothing at the start, nothing is fetched in the background and nothing moves by itself; there is no
 # GPU. The port is the kernel's choice: it is written into the profile, and only this desktop reaches its loopback.
 QUIET = (
     "--no-first-run",

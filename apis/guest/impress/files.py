@@ -1,6 +1,6 @@
 """Impress: the presentation's files, and settings of the office.
 
-Invariant: files are written below HOME only; a setting is written through to the user's profile before it is confirmed.
+Invariant: files are written below HOME only. A setting is written through to the user's profile before it is confirmed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Impress: the text of boxes and how it looks.
 
-Invariant: only what is asked for changes; what looks are given hold for all scripts (western, Asian, complex) alike.
+Invariant: only what is asked for changes. The looks that a call gives hold for all scripts (western, Asian, complex)
+alike.
 """
 
 from __future__ import annotations

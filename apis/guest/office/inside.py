@@ -41,7 +41,7 @@ from guest.office.office import IMPLEMENTATION, LOOK_S, Absent, said  # noqa: E4
 from guest.tools import OWNERS, TOOL_S, public  # noqa: E402
 
 DOCUMENT_S = 3.0  # for a document that is being opened
-BEGIN_S = TOOL_S - 1  # until the main thread is free; whoever asks still hears that it was not
+BEGIN_S = TOOL_S - 1  # until the main thread is free; the caller still hears that it was not
 
 
 class _Turn:
@@ -61,7 +61,7 @@ class _Turn:
             return False
         try:
             self._answer = self._work()
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+        except Exception as error:  # noqa: BLE001 - the waiting caller gets it
             self._error = error
         finally:
             self._done.set()
@@ -101,7 +101,7 @@ class Inside(unohelper.Base, XJob, XCallback):
             told = ["", str(os.getpid()) if what == "pid" else self._on_main(what, module, name, given, anew)]
         except Refused as refused:
             told = [refused.kind, str(refused)]
-        except Exception as error:  # noqa: BLE001 - whoever asked gets it as a text
+        except Exception as error:  # noqa: BLE001 - the caller gets it as a text
             told = ["tool_failed", f"{name}: {said(error)}"]
         return json.dumps(told)
 

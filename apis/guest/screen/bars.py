@@ -1,12 +1,18 @@
 """What the buttons of LibreOffice's tool bars keep from one observation to the next.
 
-Invariant: states and names are read anew each time. A button's role and that nothing lies below it are remembered as
-long as the same object stands there; its box as long as the bar's box, the names, which of its children show and where
-the last of these lies are the same. Nothing is remembered while a menu or a popup is open, since buttons take on
-children then, and nothing of a bar that the last observation did not show.
+Invariant: states and names are read anew each time. A button's role, and that nothing lies below it, are remembered as
+long as the same object stands there. A button's box is remembered as long as four things stay:
 
-A bar has up to 60 children and most of them are hidden or do nothing but stand there: without this they cost a third
-of an observation of Calc.
+- the box of its bar
+- the names in the bar
+- which of the bar's children show
+- where the last of these lies
+
+Nothing is remembered while a menu or a popup is open, since buttons take on children then. Nor is anything remembered
+of a bar that the last observation did not show.
+
+A bar has up to 60 children, and most of them are hidden or never change. Without this they cost a third of an
+observation of Calc.
 """
 
 from __future__ import annotations

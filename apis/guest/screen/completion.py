@@ -1,7 +1,7 @@
-"""What a field adds by itself while one types: the rest of a name that it knows, selected behind the caret.
+"""What a field adds by itself while a user types: the rest of a name that it knows, selected behind the caret.
 
-Invariant: bounded in nodes and time, and only looks. Typing replaces what is selected and selects nothing, so a text
-that is selected behind the last stroke, up to the end of the field, was added by the application.
+Invariant: bounded in nodes and time, and only looks. Typing replaces what is selected and selects nothing. So the
+application added a text that is selected behind the last stroke, up to the end of the field.
 """
 
 from __future__ import annotations

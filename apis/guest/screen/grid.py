@@ -2,8 +2,8 @@
 
 Invariant: pure, and never more than `CELLS_MAX` cells.
 
-Said are the cells that show something and, among the empty ones, those within the block of used cells, one row below
-it and one column to its right, and the current cell: where a user would go on writing.
+Cells that show something are said, and the current cell. Empty cells are said within the block of used cells, in the
+row below it and in the column to its right. There a user would go on writing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def filled(first: Place, last: Place, text_of: Callable[[int, int], str], late: 
 
 
 def chosen(texts: dict[Place, str], rows: list[int], columns: list[int], current: Place | None) -> list[Place]:
-    """Which of the cells that show are said, in reading order. `texts` holds those that are not empty."""
+    """Which of the cells that show are said, in reading order. `texts` holds the cells that are not empty."""
     filled = sorted(texts)[:CELLS_MAX]
     last_row = max((row for row, _ in filled), default=0)
     last_column = max((column for _, column in filled), default=0)

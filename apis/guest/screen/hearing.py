@@ -1,11 +1,13 @@
 """Whether an application has read the keys that it was sent.
 
-Invariant: a window that `read` says True of has read all that was sent to it before: what is asked comes to the
+Invariant: a window of which `read` says True has read all that was sent to it before. The question comes to the
 application in the same queue as its keys, behind them. False is no answer in time, None that it can't be asked.
 
-Toolkits answer the window manager's ping: GTK, LibreOffice and Chromium to who watches the root window's children, Qt
-to who watches the root window itself. xterm answers editres, a question about its widgets: it fetches the question from
-the selection that it is told of, and is told here that it need not go on.
+Toolkits answer the window manager's ping. GTK, LibreOffice and Chromium answer to a client that watches the root
+window's children. Qt answers to a client that watches the root window itself.
+
+xterm answers editres, a question about its widgets. It fetches the question from the selection that it is told of, and
+is told here that it need not go on.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Keys through XTEST.
 
-Invariant: no modifier stays pressed, whatever a method raises, because a combination is resolved to key codes before
-the first press, and none is pressed or locked when it begins; a stroke is sent only after the pace that its application
-needs, but for a text that would take longer than `TYPE_S`; a key gets another sign only after the last stroke of it was
-read, or the answer says that this is not known.
+Invariant:
+- No modifier stays pressed, whatever a method raises. A combination is resolved to key codes before the first press,
+  and no modifier is pressed or locked when it begins.
+- A stroke waits for the pace that its application needs, except in a text that would take longer than `TYPE_S`.
+- A key gets another sign only after its last stroke was read. Where that is not known, the answer says so.
 """
 
 from __future__ import annotations

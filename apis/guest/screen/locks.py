@@ -1,6 +1,6 @@
 """Undoes the keyboard's locks and latches.
 
-Invariant: a connection of its own does it, since the server tells a client that uses this extension nothing of a new
+Invariant: this has an X connection of its own. The server tells a client that uses this extension nothing of a new
 layout in the way that the library understands.
 """
 

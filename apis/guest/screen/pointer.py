@@ -1,7 +1,7 @@
 """Mouse actions through XTEST.
 
-Invariant: two separate clicks are never taken for a double click: a press that follows another at about the same place
-waits until the toolkit's double-click time has passed.
+Invariant: two separate clicks are never taken for a double click. A press that follows another press at about the same
+place waits until the toolkit's double-click time has passed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Programs that are started here, and waiting for their windows.
 
-Invariant: every wait has the caller's deadline, and a window counts as open only when its application answers on the
+Invariant: every wait has the caller's deadline. A window counts as open only when its application answers on the
 accessibility bus, a terminal when its shell has prompted.
 """
 
@@ -126,7 +126,7 @@ class Programs:
                     loading = row
             left = until - time.monotonic()
             if left <= 0 and loading is not None:
-                return loading  # it is there, and whoever acts on it waits for it
+                return loading  # it is there, and the next action waits for it
             if left <= 0:
                 raise Refused("no_window", f"no window {(title or called)[:80]!r} after {timeout_ms} ms")
             self._link.wait_change(min(LOOK_S, left))

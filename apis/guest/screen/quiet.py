@@ -1,11 +1,13 @@
 """When a desktop has come to rest after an action.
 
-Invariant: bounded by the caller's deadline, and never a fixed pause: the wait ends as soon as for `quiet_ms` no pixel
-changed and no other program of the desktop used the processor or stood in line for it, and no toolkit is known to wait
-by the clock before it acts.
+Invariant: the wait is bounded by the caller's deadline and is never a fixed pause. It ends when three things hold:
 
-The processor is looked at because a program that starts, or works before it draws, changes no pixel for a while; the
-X server's damage reports because a drawn change ends the wait for its cause.
+- For `quiet_ms` no pixel changed.
+- For `quiet_ms` no other program of the desktop used the processor or stood in line for it.
+- No toolkit is known to wait by the clock before it acts.
+
+A program that starts, or works before it draws, changes no pixel for a while: so the processor is looked at. The X
+server's damage reports are heard because a drawn change ends the wait for its cause.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
 """The agent's connection to the X server, and waiting on its events.
 
-Invariant: nothing here sleeps blindly; every wait is on the X connection with a deadline, and what changed on the
-screen meanwhile is noted, whether a program changed the keyboard's layout, and whether a selected text is another one.
+Invariant: nothing here sleeps blindly, and every wait is on the X connection with a deadline. Three things are noted
+meanwhile:
+
+- what changed on the screen
+- whether a program changed the keyboard's layout
+- whether a selected text is another text
 """
 
 from __future__ import annotations

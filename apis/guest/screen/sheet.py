@@ -1,8 +1,10 @@
 """The cells of a spreadsheet, from the accessibility bus.
 
-Invariant: at most `ROWS_MAX` x `COLUMNS_MAX` cells are looked at, however large the sheet: a table of LibreOffice has
-2^34 children, so cells are asked for by row and column and never enumerated. Each costs two calls over the bus, so
-their texts are had all at once from the application's functions where those answer; the bus tells the same ones.
+Invariant: at most `ROWS_MAX` x `COLUMNS_MAX` cells are looked at, however large the sheet. A table of LibreOffice has
+2^34 children, so cells are asked for by row and column and never enumerated.
+
+Each cell costs two calls over the bus. So the application's functions tell all texts at once where they answer, and the
+bus tells the same texts.
 """
 
 from __future__ import annotations

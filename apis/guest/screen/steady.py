@@ -4,8 +4,8 @@ Invariant: states and names are read anew each time, and nothing is remembered o
 object its role stays. The children of a panel are the same objects as long as they are as many and none of them is
 gone. What the last observation did not meet is forgotten.
 
-Most of the 300 nodes around a sheet hold other nodes and never change: asking for all of it again takes a third of the
-time of an observation.
+Most of the 300 nodes around a sheet hold other nodes and never change. Asking for all of it again takes a third of an
+observation's time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""What a terminal shows, for those who can't look at its pixels.
+"""What a terminal shows, for a caller that can't look at its pixels.
 
-xterm tells the accessibility bus nothing. So the agent starts it with this program between it and the shell: it passes
-every byte on, in both directions, and keeps the last of what was written to the screen in a file of the run folder.
+xterm tells the accessibility bus nothing. So the agent starts it with this program between it and the shell. The
+program passes every byte on, in both directions. It keeps the last of what was written to the screen in a file of the
+run folder.
 
-Invariant: what the user's programs and xterm see is what they would see without it: the same bytes, sizes, signals and
-the same end; and the file never grows.
+Invariant: the user's programs and xterm see what they would see without it: the same bytes, sizes, signals and end. The
+file never grows.
 
 Runs as a program of its own (`python3 -I -S terminal.py [COMMAND ...]`), so it imports little and nothing of `guest`.
 """

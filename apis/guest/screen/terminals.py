@@ -1,6 +1,6 @@
 """The text of the terminals on the screen, as elements.
 
-Invariant: a terminal's element is as long as `TEXT_MAX` at most, holds no control character but line ends, and is there
+Invariant: a terminal's element has at most `TEXT_MAX` characters, and no control character but line ends. It is there
 whether or not its text can be had.
 """
 

@@ -1,6 +1,6 @@
 """The accessibility bus of one desktop: its applications, and what of them shows.
 
-Invariant: an application that hangs costs one deadline and is left out of what is observed; that something was left out
+Invariant: an application that hangs costs one deadline and is left out of what is observed. That something was left out
 is said.
 """
 

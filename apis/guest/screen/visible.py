@@ -1,10 +1,10 @@
 """Which children of a node show, where there are too many to ask each.
 
-Invariant: bounded calls: of few children all are given; of many, those found at points of the visible part and their
-visible neighbours, in their order, and never more than `SHOWN_MAX`.
+Invariant: calls are bounded. Of few children all are given. Of many children, at most `SHOWN_MAX` are given, in their
+order: the children at points of the visible part, and their visible neighbours.
 
-GTK 2's icon views tell the places of their icons as if nothing was scrolled, and look for a point there, too: the
-scroll bars beside such a view say by how much.
+GTK 2's icon views tell the places of their icons as if nothing was scrolled. They look for a point there, too. The
+scroll bars beside such a view say by how much it is scrolled.
 """
 
 from __future__ import annotations

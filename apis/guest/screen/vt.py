@@ -1,10 +1,10 @@
 """What a terminal's screen shows, from the bytes that were written to it.
 
-Invariant: pure and bounded: a screen never holds more than rows x columns characters, none of them a control, whatever
-is fed to it; sequences it does not know change nothing.
+Invariant: pure and bounded. A screen never holds more than rows x columns characters, and no control among them.
+Unknown sequences change nothing.
 
-Covers what shells and common programs send to an xterm (ECMA-48 cursor movement, erasing, inserting, deleting,
-scrolling, and xterm's second screen); colours and titles are skipped.
+Covers what shells and common programs send to an xterm (ECMA-48): moving the cursor, erasing, inserting, deleting,
+scrolling, and xterm's second screen. Colours and titles are skipped.
 """
 
 from __future__ import annotations

@@ -1,17 +1,20 @@
 """One pass over the accessibility tree: the elements that show.
 
-Invariant: bounded in nodes, children per node, text and time, and holds only elements whose centre is on the screen and
-neither under another window nor under a menu or tool tip. What an application fails to answer is left out, never an
-error, and counted.
+Invariant: the pass is bounded in nodes, children per node, text and time. An element's centre is on the screen, and no
+other window, menu or tool tip lies on it. What an application fails to answer is left out and counted, never an error.
 
-Facts that shape the walk. Enumerating hidden subtrees costs most of a naive dump, so a node that is not SHOWING is cut
-with all below it. Icon views of GTK 2 say SHOWING too late for a new file and too long for one scrolled away, so for
-their icons it is the place inside the view that decides. LibreOffice 7.4 reports what lies under its root pane too high
-by the height of the menu bar until the window has seen a mouse event, except for GTK's own widgets in its tool bars: so
-the offset is measured each time, and ends where a child without it fits better into its parent. Below the root pane
-stands a second menu bar that nobody sees, and the input line of Calc says that it does not show although it does. Of
-menus, GTK 3 marks the open one as selected; GTK 2 says of no item that it shows, so there the windows of menus decide.
-The menus of a web page, VS Code's among them, have no window and say themselves whether they show.
+These facts shape the walk:
+
+- Enumerating hidden subtrees costs most of a naive dump. So a node that is not SHOWING is cut with all below it.
+- Icon views of GTK 2 say SHOWING too late for a new file, and too long for a file scrolled away. So the place inside
+  the view decides for their icons.
+- LibreOffice 7.4 reports what lies under its root pane too high by the height of the menu bar. It does so until the
+  window has seen a mouse event, and not for GTK's own widgets in its tool bars. So the offset is measured each time,
+  and ends where a child without it fits better into its parent.
+- Below LibreOffice's root pane stands a second menu bar that does not show.
+- The input line of Calc says that it does not show although it does.
+- GTK 3 marks the open menu as selected. GTK 2 says of no item that it shows, so the windows of menus decide there.
+- The menus of a web page, VS Code's among them, have no window and say themselves whether they show.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a node says: its name, its text and its value.
 
-Invariant: at most `TEXT_MAX` characters each. Of a longer text it is a part that shows, the one around the caret where
-the caret shows; "..." stands where text before or after it is left out.
+Invariant: at most `TEXT_MAX` characters each. Of a longer text a part that shows is said, around the caret where the
+caret shows. "..." stands where text before or after the part is left out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def plain(text: str | None) -> str:
 
 
 def part(first: int, last: int, count: int, caret: int) -> tuple[int, int]:
-    """Which characters of `count` are said, when those from `first` up to `last` show."""
+    """Which characters of `count` are said, when the characters from `first` up to `last` show."""
     if not 0 <= first < last <= count:
         first, last = (0, count)
     room = TEXT_MAX - 2 * len(CUT)

@@ -21,7 +21,7 @@ from guest.session.attach import DOOR, FDS
 from guest.session.members import ENDED, NOT_STOPPED, Member, descendants, running
 from guest.session.session import MARK, Session
 
-ATTACH_S = 5.0  # for whoever knocks to say what it wants
+ATTACH_S = 5.0  # for a new connection to say what it wants
 END_S = 5.0  # for a process to be gone that was killed
 STOP_S = 10.0  # for all to be stopped
 SWEEP_S = 20.0  # for all to be gone; what the kernel does not let end then is left
