@@ -1,43 +1,15 @@
 """The applications a model can meet, under the names used everywhere else.
 
-Invariant: an application is declared once, in its folder below `apis.applications`. Commands are argument lists; no
-shell ever sees them.
+Invariant: an application is declared once, in its folder of `apis/apps`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from apis.apps.application import OFFICE, App
+from apis.apps.folders import parts
 
-
-@dataclass(frozen=True)
-class App:
-    """`name` is the project's; `wm_classes` are compared in lower case; `published` is what `Agent.open_app` takes.
-
-    Of one that is `single`, a second start without a file shows nothing new.
-    """
-
-    name: str
-    wm_classes: tuple[str, ...]
-    published: str | None = None
-    argv: tuple[str, ...] = ()
-    optional: bool = False  # set-up does not install it
-    single: bool = False
-
-
-# Neither a first-start wizard, a splash screen nor the documents of a crash; the guest adds where it listens.
-OFFICE = ("soffice", "--norestore", "--nologo", "--nofirststartwizard")
-
-APPS: tuple[App, ...] = (
-    App("text_editor", ("mousepad", "gedit", "featherpad"), "gedit", ("mousepad",)),
-    App("file_manager", ("pcmanfm", "nautilus", "thunar"), "files", ("pcmanfm",)),
-    App("terminal", ("xterm", "gnome-terminal-server", "uxterm"), "terminal", ("xterm",)),
-    App("libreoffice_calc", ("libreoffice-calc",), "libreoffice calc", (*OFFICE, "--calc")),
-    App("libreoffice_writer", ("libreoffice-writer",), "libreoffice writer", (*OFFICE, "--writer")),
-    App("libreoffice_impress", ("libreoffice-impress",), "libreoffice impress", (*OFFICE, "--impress")),
-    App("vlc", ("vlc",), "vlc", ("vlc",)),
-    App("code", ("code", "codium"), "vs code", ("code",), optional=True, single=True),
-    App("google_chrome", ("chromium-browser", "chromium", "google-chrome"), "chrome", ("chromium",)),
-)
+BY_FOLDER: dict[str, App] = {folder: module.APP for folder, module in parts("app")}
+APPS = tuple(BY_FOLDER.values())
 
 PROGRAMS = {app.argv[0] for app in APPS if app.argv} | {"libreoffice"}  # what opens a window when it is started
 APP_NAMES = tuple(app.name for app in APPS)
@@ -52,6 +24,7 @@ ALIASES = {
     )
     if alias not in APP_NAMES
 }
+OPENS = {ending: app.name for app in APPS for ending in app.opens}  # the application of a file by its name's ending
 _BY_CLASS = {wm_class: app.name for app in APPS for wm_class in app.wm_classes}
 _BY_PUBLISHED = {app.published: app for app in APPS if app.published}
 _BY_NAME = {app.name: app for app in APPS}

@@ -1,19 +1,36 @@
 """Finds the modules of a package by the folders that it lies in.
 
-Invariant: only names of files there are imported. No text of a model, a task or a desktop reaches an import.
+Invariant: only names of files there are imported. No text of a model, a task or a desktop reaches an import. What
+`order` does not name comes last, by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from pkgutil import walk_packages
+from importlib.util import find_spec
+from pkgutil import iter_modules, walk_packages
 from types import ModuleType
 
 
-def declaring(package: ModuleType, name: str) -> Iterator[ModuleType]:
-    """The modules below `package`, at any depth, that declare `name`; in the order of their names."""
-    for found in walk_packages(package.__path__, f"{package.__name__}."):
-        module = import_module(found.name)
+def declaring(package: ModuleType, name: str, order: Sequence[str]) -> Iterator[ModuleType]:
+    """The modules below `package`, at any depth, that declare `name`."""
+    names = [found.name for found in walk_packages(package.__path__, f"{package.__name__}.")]
+    for found in _ordered(names, order):
+        module = import_module(found)
         if hasattr(module, name):
             yield module
+
+
+def folders(package: ModuleType, part: str, order: Sequence[str]) -> Iterator[tuple[str, ModuleType]]:
+    """The folders of `package` that have a module `part`, by name, each with that module."""
+    below = f"{package.__name__}."
+    names = [found.name for found in iter_modules(package.__path__, below) if found.ispkg]
+    for found in _ordered(names, order):
+        if find_spec(f"{found}.{part}"):
+            yield found.removeprefix(below), import_module(f"{found}.{part}")
+
+
+def _ordered(names: Sequence[str], order: Sequence[str]) -> list[str]:
+    last = {name: name.rpartition(".")[2] for name in names}
+    return sorted(names, key=lambda name: (order.index(last[name]) if last[name] in order else len(order), name))

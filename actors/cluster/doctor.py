@@ -33,6 +33,7 @@ from actors.desktop.providers.sandbox.provider import nested_namespaces
 from actors.desktop.users import lends_users
 from actors.sampler.config import SglangConfig
 from actors.sampler.engine.sglang import interpreter
+from apis.applications import app_named
 from apis.tasks.registry import FAMILIES
 from runtime.errors import ConfigError
 from runtime.origin import check_origin as code_origin
@@ -40,8 +41,6 @@ from runtime.origin import check_origin as code_origin
 DISTRIBUTION = "computerrl"
 NEEDED_GB = 3.0
 NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
-# Of tasks -> program, which a list of packages is named for. VS Code shows itself in a window of Chromium's.
-APPLICATIONS = {"google_chrome": "chromium", "code": "chromium", "vlc": "vlc"}
 _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
 _VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
 
@@ -83,11 +82,10 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_applications()
         apps = apps_of(deploy)
         yield check_editor(needed="code" in apps)
+        for program, listed in sorted({(app.program, app.packages) for app in map(app_named, apps) if app.packages}):
+            yield check_application(program, listed)
         if any(app.startswith("libreoffice") for app in apps):
-            yield check_application("soffice", "office-packages.txt")
             yield check_profile()
-        for program in sorted({APPLICATIONS[app] for app in apps & APPLICATIONS.keys()}):
-            yield check_application(program, f"{program}-packages.txt")
     yield check_base(deploy)
     if deploy.samplers.device == "cuda" and not deploy.samplers.attach:
         yield check_gpu()

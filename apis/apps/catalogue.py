@@ -8,22 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from apis.apps.calc import functions as calc
-from apis.apps.chromium import functions as chromium
-from apis.apps.code import functions as code
-from apis.apps.impress import functions as impress
-from apis.apps.vlc import functions as vlc
-from apis.apps.writer import functions as writer
+from apis.applications import BY_FOLDER
+from apis.apps.folders import parts
 from apis.functions.declaration import Function, Tool
 from apis.functions.values import fit
 
 TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
-    "libreoffice_calc": calc.FUNCTIONS,
-    "libreoffice_writer": writer.FUNCTIONS,
-    "google_chrome": chromium.FUNCTIONS,
-    "libreoffice_impress": impress.FUNCTIONS,
-    "vlc": vlc.FUNCTIONS,
-    "code": code.FUNCTIONS,
+    BY_FOLDER[folder].name: module.FUNCTIONS for folder, module in parts("functions")
 }
 
 _BY_NAME = {f"{function.owner}.{function.name}": function for functions in TOOLS.values() for function in functions}

@@ -17,9 +17,10 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from guest.addresses import Place
+from guest.application import Application, declared
 from guest.errors import Refused
 from guest.lane import Lane
 from guest.office import office
@@ -28,44 +29,9 @@ TOOL_S = 10.0  # less than the host waits
 INFO_S = 0.3
 TEXT_CHARS = 5000
 # The office's classes and windows -> the module, which needs the office's Python and is loaded when called.
-OWNERS = {
-    "CalcTools": "guest.calc.functions",
-    "WriterTools": "guest.writer.functions",
-    "ImpressTools": "guest.impress.functions",
-}
-CLASSES = {
-    "libreoffice-calc": "guest.calc.functions",
-    "libreoffice-writer": "guest.writer.functions",
-    "libreoffice-impress": "guest.impress.functions",
-}
-
-
-class Beside(NamedTuple):
-    """An application other than the office: the module with its functions, and the title a model knows it by."""
-
-    owner: str
-    module: str
-    title: str
-    classes: tuple[str, ...]  # of its windows, in lower case
-    programs: tuple[str, ...]  # what starts it
-    prepares: str = ""  # module whose `prepare` is called once, before anything is started
-    late: bool = False  # it writes its files a while after a change, and has `keep`, which waits for that
-    slow: bool = False  # its window shows before it can be used, and it has `ready`, which tells
-
-
-# One line per application; the packages of setup are in deploy/setup/*-packages.txt.
-OTHERS: tuple[Beside, ...] = (
-    Beside(
-        "BrowserTools",
-        "guest.chromium.functions",
-        "Chromium",
-        ("chromium-browser", "chromium"),
-        ("chromium",),
-        late=True,
-    ),
-    Beside("VLCTools", "guest.vlc.functions", "VLC", ("vlc",), ("vlc",), "guest.vlc.start"),
-    Beside("CodeTools", "guest.code.functions", "VS Code", ("code", "codium"), ("code",), slow=True),
-)
+OWNERS = {app.owner: app.module for app in declared() if app.office}
+CLASSES = {name: app.module for app in declared() if app.office for name in app.classes}
+OTHERS = tuple(app for app in declared() if not app.office)
 BY_OWNER = {app.owner: app for app in OTHERS}
 BY_CLASS = {name: app for app in OTHERS for name in app.classes}
 BY_PROGRAM = {name: app for app in OTHERS for name in app.programs}
@@ -106,7 +72,7 @@ class Tools:
 
         return self._office.call(str(module), name, arguments, TOOL_S, anew=anew)[:TEXT_CHARS]
 
-    def _beside(self, app: Beside, name: str, work: Callable[[], Any], timeout_s: float) -> str:
+    def _beside(self, app: Application, name: str, work: Callable[[], Any], timeout_s: float) -> str:
         lane = self._lanes.setdefault(app.module, Lane(app.title))
         return str(lane.call(name, work, timeout_s))[:TEXT_CHARS]
 

@@ -24,7 +24,7 @@ from apis.actions.gui import (
     Type,
     Wait,
 )
-from apis.applications import app_of_class, app_published
+from apis.applications import APPS, app_of_class, app_published
 from apis.apps.code.ranking import of_menu
 from apis.functions.keys import KEYS
 from apis.observation import Observation
@@ -34,7 +34,6 @@ SCROLL_NOTCHES = 5
 BUTTONS = {"left": 1, "middle": 2, "right": 3}
 MAX_RESULT = 2000  # characters
 OPEN_MS = 10_000  # for a window to come and to be accessible
-LATE = {"google_chrome"}  # applications that write what was changed a while later, which is waited for at the end
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ def _(action: Wait, _: Observation) -> ActionPlan:
 
 @plan.register
 def _(action: Exit, observation: Observation) -> ActionPlan:
-    late = any(window.app in LATE for window in observation.windows)
+    late = any(app.late for app in APPS if any(window.app == app.name for window in observation.windows))
     return ActionPlan((Call("keep"),) if late else (), "Exit", ends=action.success)
 
 

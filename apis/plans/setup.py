@@ -5,18 +5,13 @@ Invariant: pure. A set-up runs only the steps that are named here: each other st
 
 from __future__ import annotations
 
-from apis.applications import PROGRAMS, app_named
+from apis.applications import OPENS, PROGRAMS, app_named
 from apis.plans.action import SETTLE, Call, pressed
 from apis.tasks.data_url import data_of
 from apis.tasks.osworld import ActivateWindow, Download, Launch, Open, Sleep, Step, Task, in_home
 from runtime.errors import ConfigError
 
 SETUP_MS = 25_000  # for one that a set-up waits for, on a busy machine; less than a call of a set-up may take
-OPENS = {  # the application that opens a file, by the end of its name
-    **dict.fromkeys(("xlsx", "xls", "ods", "csv"), "libreoffice_calc"),
-    **dict.fromkeys(("docx", "doc", "odt"), "libreoffice_writer"),
-    **dict.fromkeys(("pptx", "ppt", "odp"), "libreoffice_impress"),
-}
 # A text file of numbers opens without the dialog that asks about its form: commas, quotes, UTF-8, from the first line.
 CSV_FILTER = "--infilter=Text - txt - csv (StarCalc):44,34,76,1"
 

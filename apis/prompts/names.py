@@ -6,19 +6,13 @@ Invariant: names are a function of the observation alone. Prompt, grammar and pl
 from __future__ import annotations
 
 from apis.actions.gui import Place
-from apis.apps.calc.ranking import sheet_first
-from apis.apps.code.ranking import code_first
-from apis.apps.impress.ranking import slide_first
-from apis.apps.writer.ranking import paper_first
+from apis.applications import BY_FOLDER
+from apis.apps.folders import parts
 from apis.observation import Element, Observation
 
 COMPACT_WINDOWS, COMPACT_ELEMENTS = 8, 60
-_FIRST = {
-    "libreoffice_calc": sheet_first,
-    "libreoffice_writer": paper_first,
-    "libreoffice_impress": slide_first,
-    "code": code_first,
-}  # what is worked with comes first
+# What is worked with comes first: by application, its folder's order of elements.
+_RANKED = {BY_FOLDER[folder].name: module.ranked for folder, module in parts("ranking")}
 
 
 def element_names(observation: Observation) -> dict[str, Element]:
@@ -40,8 +34,8 @@ def usable(observation: Observation) -> list[Element]:
         if (element.window in (-1, active) or "behind" in element.states)
         and ("sen" in element.states or not element.states)
     ]
-    order = _FIRST.get(observation.app)
-    return here if order is None else order(here)
+    ranked = _RANKED.get(observation.app)
+    return here if ranked is None else ranked(here)
 
 
 def place(where: Place, observation: Observation) -> tuple[int, int]:

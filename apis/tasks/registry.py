@@ -41,9 +41,7 @@ CHECKS.update(
 
 def declared() -> dict[str, Family]:
     """The families below `apis.tasks.families`, by name and in its order; a module declares its family as `FAMILY`."""
-    by_name = {module.FAMILY.name: with_mixed(module.FAMILY) for module in declaring(families, "FAMILY")}
-    first = [name for name in families.ORDER if name in by_name]
-    return {name: by_name[name] for name in (*first, *sorted(by_name.keys() - set(first)))}
+    return {module.FAMILY.name: with_mixed(module.FAMILY) for module in declaring(families, "FAMILY", families.ORDER)}
 
 
 FAMILIES = declared()

@@ -273,7 +273,6 @@ def _files() -> Mapping[str, bytes]:
 TABLE = Table(
     app="libreoffice_calc",
     owner="CalcTools",
-    packages="office-packages.txt",
     cases=CASES,
     files=_files,
     opens=(f"{{home}}/{BOOK}",),

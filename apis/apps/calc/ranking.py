@@ -16,7 +16,7 @@ _FIELDS = {"Name Box": 0, "Input line": 1}
 _ORDER = {"table-cell": 2, "page-tab": 3, "menu": 5}  # after open menus and fields, before and after the rest
 
 
-def sheet_first(elements: Sequence[Element]) -> list[Element]:
+def ranked(elements: Sequence[Element]) -> list[Element]:
     """Open menus, Name Box, input line, cells, sheets, other things, menus, a few buttons of the tool bars."""
     cells = nearest([element for element in elements if element.tag == "table-cell"])
     others = [

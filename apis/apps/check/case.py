@@ -82,7 +82,6 @@ class Table:
 
     app: str  # as in apis.applications
     owner: str  # class of the functions
-    packages: str  # list in deploy/setup, e.g. "office-packages.txt"
     cases: tuple[Case, ...]
     files: Callable[[], Mapping[str, bytes]]
     opens: tuple[str, ...] = ()

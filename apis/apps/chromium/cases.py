@@ -161,7 +161,6 @@ CASES = (
 TABLE = Table(
     app="google_chrome",
     owner="BrowserTools",
-    packages="chromium-packages.txt",
     cases=CASES,
     files=_files,
     opens=(f"file://{{home}}/{ONE}",),

@@ -197,7 +197,6 @@ CASES = (
 TABLE = Table(
     app="code",
     owner="CodeTools",
-    packages="chromium-packages.txt",
     cases=CASES,
     files=_files,
     opens=("{home}/proj",),

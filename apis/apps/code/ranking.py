@@ -16,7 +16,7 @@ _RANKS = {"entry": 1, "text": 1, "list-item": 2, "tree-item": 3, "alert": 4, "pa
 _OTHERS, _LABEL = 7, 8
 
 
-def code_first(elements: Sequence[Element]) -> list[Element]:
+def ranked(elements: Sequence[Element]) -> list[Element]:
     """An open menu, fields (the text above all), lists, files, tabs, buttons, and labels that say something more."""
     said = [element.label for element in elements if element.tag not in _LABELS]
     kept = [

@@ -311,7 +311,6 @@ async def _read(desk: Desk) -> DeckFile:
 TABLE = Table(
     app="libreoffice_impress",
     owner="ImpressTools",
-    packages="office-packages.txt",
     cases=CASES,
     files=_files,
     opens=(f"{{home}}/{DECK}",),

@@ -15,7 +15,7 @@ BUTTONS = {"Save", "Duplicate Slide", "Delete Slide", "New Slide"}
 _DROPPED = {"push-button", "toggle-button", "document-presentation", "document-frame"}
 
 
-def slide_first(elements: Sequence[Element]) -> list[Element]:
+def ranked(elements: Sequence[Element]) -> list[Element]:
     """Open menus, the slide's texts, buttons for slides, menus; a dialog's elements as they come."""
     if not any(element.tag == "document-presentation" for element in elements):
         return list(elements)

@@ -183,7 +183,6 @@ def _files() -> Mapping[str, bytes]:
 TABLE = Table(
     app="vlc",
     owner="VLCTools",
-    packages="vlc-packages.txt",
     cases=CASES,
     files=_files,
     opens=tuple(f"{{home}}/{path}" for path in LENGTHS),

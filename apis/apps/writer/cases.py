@@ -226,7 +226,6 @@ async def _read(desk: Desk) -> TextFile:
 TABLE = Table(
     app="libreoffice_writer",
     owner="WriterTools",
-    packages="office-packages.txt",
     cases=CASES,
     files=_files,
     opens=(f"{{home}}/{PAPER}",),

@@ -16,7 +16,7 @@ BUTTONS = {  # kept of the tool bars
 FIELDS = {"Paragraph Style", "Font Name", "Font Size"}
 
 
-def paper_first(elements: Sequence[Element]) -> list[Element]:
+def ranked(elements: Sequence[Element]) -> list[Element]:
     """Open menus, paragraphs, other things, the fields of looks, menus, a few buttons of the tool bars."""
     paragraphs = nearest([element for element in elements if element.tag == "paragraph"])
     others = [

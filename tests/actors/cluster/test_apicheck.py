@@ -107,7 +107,7 @@ def kept(name: str, done: str) -> None:
 async def test_an_application_that_ends_is_one_function_s_failure(at: int) -> None:
     names = ("play", "pause", "stop")
     cases = tuple(Case(function=name, says="done", saved=partial(kept, name)) for name in names)
-    table = Table(app="a", owner="A", packages="", cases=cases, files=dict, read=saved)
+    table = Table(app="a", owner="A", cases=cases, files=dict, read=saved)
     outcomes = await run(table, Mortal("pause", at=at), 4, lambda _: None)
     assert [(each.case.function, each.problem.partition(":")[0]) for each in outcomes] == [
         ("play", ""), ("pause", "the application ended"), ("stop", ""),

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from actors.cluster.checks.apis.command import missing
-from apis.applications import OFFICE
+from apis.apps.application import OFFICE
 from apis.observation import Element, from_guest
 from apis.plans.setup import CSV_FILTER
 from tests.actors.desktop.offices import Office, booted

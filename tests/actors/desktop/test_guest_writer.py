@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from apis.applications import OFFICE
+from apis.apps.application import OFFICE
 from apis.apps.check.picture import png
 from apis.observation import Observation, from_guest
 from apis.plans.setup import setup

@@ -128,7 +128,7 @@ async def _one(
 
 def missing(app: str) -> str:
     """What this machine lacks for an application; "" where it is here."""
-    lacking = doctor.absent(doctor.packages("setup", TABLES[app].packages)) if app in TABLES else []
+    lacking = doctor.absent(doctor.packages("setup", app_named(app).packages)) if app in TABLES else []
     if lacking:
         names = " ".join(lacking)
         return f"missing: {names}: make setup   (or: apt-get install --no-install-recommends {names})"

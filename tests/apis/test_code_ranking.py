@@ -1,6 +1,6 @@
 """What a small model is shown of VS Code."""
 
-from apis.apps.code.ranking import APPLICATION_MENU, code_first
+from apis.apps.code.ranking import APPLICATION_MENU, ranked
 from apis.observation import Element
 
 
@@ -15,7 +15,7 @@ def test_menu_text_and_files_come_first_and_nothing_is_said_twice() -> None:
         thing("static", "a.txt"), thing("entry", "a.txt"), thing("list-item", "fox, 1.0.0"),
         thing("menu-item", "Rename... F2"), thing("static", "F2"), thing("static", "Completed"),
     ]  # fmt: skip
-    assert [f"{element.tag} {element.name}" for element in code_first(seen)] == [
+    assert [f"{element.tag} {element.name}" for element in ranked(seen)] == [
         "menu-item Rename... F2", "entry a.txt", "list-item fox, 1.0.0", "tree-item a.txt", "page-tab a.txt",
         "push-button a.txt - VS Code", "menu-item Application Menu", "section LF", "static Completed",
     ]  # fmt: skip

@@ -1,6 +1,6 @@
 """What a small model is shown of a presentation."""
 
-from apis.apps.impress.ranking import PARAGRAPHS, slide_first
+from apis.apps.impress.ranking import PARAGRAPHS, ranked
 from apis.observation import Element
 
 
@@ -17,16 +17,16 @@ VIEW = [
 
 
 def test_texts_come_first_and_of_the_tool_bars_a_few_buttons_are_left() -> None:
-    assert [element.name for element in slide_first(VIEW)] == [
+    assert [element.name for element in ranked(VIEW)] == [
         "Slide Down", "one", "two", "Save", "Delete Slide", "File",
     ]  # fmt: skip
 
 
 def test_of_very_many_texts_the_first_are_kept() -> None:
     many = [thing("document-presentation", "talk"), *(thing("paragraph", str(n)) for n in range(99))]
-    assert [element.name for element in slide_first(many)] == [str(n) for n in range(PARAGRAPHS)]
+    assert [element.name for element in ranked(many)] == [str(n) for n in range(PARAGRAPHS)]
 
 
 def test_a_dialog_is_shown_as_it_is() -> None:
     dialog = [thing("push-button", "Help"), thing("toggle-button", "Color"), thing("push-button", "OK")]
-    assert slide_first(dialog) == dialog
+    assert ranked(dialog) == dialog

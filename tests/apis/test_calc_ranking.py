@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.apps.calc.ranking import CELLS, nearest, sheet_first
+from apis.apps.calc.ranking import CELLS, nearest, ranked
 from apis.observation import Element
 
 
@@ -23,7 +23,7 @@ def test_what_is_worked_with_comes_first() -> None:
         thing("text", "Name Box"), thing("push-button", "Bold", "bar"), thing("text", "Font Name", "bar"),
         thing("push-button", "Save", "bar"), thing("text", "Input line"), thing("check-menu-item", "Grid"),
     ]  # fmt: skip
-    assert [e.name for e in sheet_first(seen)] == [
+    assert [e.name for e in ranked(seen)] == [
         "Grid", "Name Box", "Input line", "A1", "Sheet1", "Add", "File", "Save",
     ]  # fmt: skip
 

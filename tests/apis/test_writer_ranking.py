@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.apps.writer.ranking import PARAGRAPHS, nearest, paper_first
+from apis.apps.writer.ranking import PARAGRAPHS, nearest, ranked
 from apis.observation import Element
 
 
@@ -17,13 +17,13 @@ def test_what_is_worked_with_comes_first() -> None:
         thing("push-button", "Close"), thing("push-button", "Bold", "bar"), thing("push-button", "Footnote", "bar"),
         thing("text", "Font Name", "bar"), thing("check-menu-item", "Ruler"), thing("text", "Paragraph Style"),
     ]  # fmt: skip
-    assert [element.name for element in paper_first(seen)] == [
+    assert [element.name for element in ranked(seen)] == [
         "Ruler", "one", "two", "Close", "Font Name", "Paragraph Style", "File", "Bold",
     ]  # fmt: skip
 
 
 def test_an_empty_view_still_has_the_document() -> None:
-    assert [element.name for element in paper_first([thing("menu", "File"), thing("document-text", "paper")])] == [
+    assert [element.name for element in ranked([thing("menu", "File"), thing("document-text", "paper")])] == [
         "paper",
         "File",
     ]
