@@ -147,7 +147,7 @@ class SendingGroup:
     def send(self, tensors: Sequence[Tensor], *, bucket: bool, timeout_s: float | None = None) -> None:
         """Broadcast `tensors` one by one, or their bytes end to end as one. Raises LearnerError."""
         if self._group is None:
-            raise LearnerError(f"nobody has joined {self._name}")
+            raise LearnerError(f"no engine has joined {self._name}")
         limit = self._timeout if timeout_s is None else datetime.timedelta(seconds=timeout_s)
         _set_pg_timeout(limit, self._group)
         try:

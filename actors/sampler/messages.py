@@ -64,6 +64,6 @@ class Pin(Request[Done]):
 
 
 class Unpin(Request[Done]):
-    """No round needs the version now: it is over, or stands back for RL."""
+    """No round needs the version now: it is over, or is deferred while RL draws."""
 
     version: Version

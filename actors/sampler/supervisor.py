@@ -62,7 +62,7 @@ class EngineSupervisor:
         """Return once the engine may be asked, and holds `pin` if it can hold only one version. Raises Deferred."""
         while not self.takes(pin):
             if self.weights.pins.deferred(pin):
-                raise Deferred(f"the round on {pin} stands back for RL")
+                raise Deferred(f"the round on {pin} is deferred while RL draws")
             await self.record.change()
 
     def takes(self, pin: Version | None) -> bool:

@@ -37,7 +37,7 @@ class Publisher:
     def offer(self, version: Version, samplers: Collection[str]) -> None:
         """From now on engines may join for `version`, which the rank has kept; the group before it is over."""
         for sampler in list(self._asking):
-            self._answer(sampler, NoGroup(reason=f"{version} has come"))
+            self._answer(sampler, NoGroup(reason=f"{version} is newer"))
         self._open = CollectiveGroup(version=version, awaited=frozenset(samplers))
 
     def decline(self, version: Version, samplers: Collection[str]) -> None:
@@ -46,7 +46,7 @@ class Publisher:
             return
         self._open = self._open.without(samplers)
         for sampler in samplers:
-            self._answer(sampler, NoGroup(reason="it has passed"))
+            self._answer(sampler, NoGroup(reason="it has declined"))
         self._changed.set()
 
     async def place(self, msg: JoinGroup) -> Ticket | NoGroup:

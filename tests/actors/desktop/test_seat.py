@@ -212,7 +212,7 @@ class StandsBack(Actor):
     @handles(Generate)
     async def generate(self, msg: Generate) -> Generated:
         """Put it off."""
-        raise Deferred("the round on 0.0 stands back for RL")
+        raise Deferred("the round on 0.0 is deferred while RL draws")
 
 
 async def test_an_episode_that_stands_back_for_rl_is_given_back_and_is_no_fault(tmp_path, state_dir):

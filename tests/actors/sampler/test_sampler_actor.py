@@ -313,7 +313,7 @@ async def test_an_attached_server(tmp_path, models):
             while await asyncio.wait_for(Ledger.told.get(), 20) != SECOND:
                 pass
             check(models[2], await ask(ref, "e"), SECOND)
-            with pytest.raises(Deferred, match=r"the round on 0\.0 stands back"):
+            with pytest.raises(Deferred, match=r"the round on 0\.0 is deferred"):
                 await ask(ref, "f", pin=BASE)
             waiting = asyncio.create_task(ask(ref, "g", pin=FIRST))  # handed out before its pin was told
             await asyncio.sleep(0.2)
