@@ -34,7 +34,7 @@ from runtime.storage.segments import SegmentStore
 from tests.heard import Heard
 
 LOG = logging.getLogger(__name__)
-LOOK_S = 1.5  # of looking at the bystander before the attack
+LOOK_S = 1.0  # of looking at the bystander before the attack
 FAULTS = (events.DESKTOP_BOOT_FAILED, events.DESKTOP_SPARE_DIED, events.DESKTOP_NOT_REMOVED, events.HOST_QUARANTINED)
 WORK = Reservation(
     token=1, lane=Lane.DEMO, task="text_editor/train/100", group="", slot=0, seed=1,
@@ -103,7 +103,7 @@ class Street:
         booted = await self.pool.acquire(60.0, "attacker")
         clock = StageClock(0.0)
         clock.enter(Stage.LEASING, 0.0)
-        config = SeatConfig(screenshots="none", call_timeout_s=15.0, settle_ms=300)
+        config = SeatConfig(screenshots="none", call_timeout_s=8.0, settle_ms=300)
         try:
             episode = Episode(
                 WORK, LeasedDesktop(booted), answerer=Typist(command, come), recorder=self.recorder, config=config,

@@ -152,7 +152,7 @@ def attempt(data: bytes) -> tuple[list[dict[str, Any]], str]:
         return [], str(refused)
 
 
-@settings(max_examples=250, deadline=20_000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=20_000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200) | mutated() | sheets())
 def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes):
     found, refusal = attempt(data)
