@@ -9,6 +9,7 @@ import ast
 import functools
 import itertools
 import re
+import tokenize
 from collections import defaultdict
 from pathlib import Path
 
@@ -65,6 +66,12 @@ def docstrings(tree: ast.Module) -> list[str]:
     return [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds)]
 
 
+def comments(path: str) -> list[str]:
+    """The comments of a module."""
+    with (ROOT / path).open("rb") as file:
+        return [token.string for token in tokenize.tokenize(file.readline) if token.type == tokenize.COMMENT]
+
+
 def public_classes() -> dict[str, list[str]]:
     """Where the host side's public classes of each name stand."""
     places: dict[str, list[str]] = defaultdict(list)
@@ -96,12 +103,12 @@ def test_module_docstrings_have_short_sentences(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PACKAGES if name not in UNFINISHED])
-def test_docstrings_name_their_subjects(name: str) -> None:
+def test_docstrings_and_comments_name_their_subjects(name: str) -> None:
     said = [
         f"{path}: {' '.join(text.split())}"
         for path, tree in modules().items()
         if package(path) == name
-        for text in docstrings(tree)
+        for text in [*docstrings(tree), *comments(path)]
         if BANNED.search(text)
     ]
     assert not said, "say who does it, in place of whoever and nobody:\n" + "\n".join(said)

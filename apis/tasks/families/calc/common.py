@@ -16,7 +16,7 @@ from apis.tasks.verify.verify import FileView, Sheet, Workbook
 from apis.tasks.words import words
 
 CALC = "libreoffice_calc"
-SHEET = "Sheet1"  # what a sheet is called that nobody has named
+SHEET = "Sheet1"  # the name of a sheet that was given none
 
 Cell = str | int
 Grid = tuple[tuple[Cell, ...], ...]  # the first row holds the columns' names, the first column the items
