@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup train test test-all pytest lint mutants wheel bench sglang-cpu vscode clean
+.PHONY: setup train test test-fast test-all pytest lint mutants wheel bench sglang-cpu vscode clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -12,6 +12,10 @@ train: setup
 	.venv/bin/computerrl run deploy/local.yaml
 
 test: lint pytest
+
+# What boots no desktop: a minute or two.
+test-fast: setup
+	$(PY) -m pytest tests -n 2 --dist loadfile -m "not desktop"
 
 # The suite, every function on its real application, the tests against real SGLang, and a shortened main job with it.
 # Where VS Code can't be fetched, its functions are called unavailable and nothing fails.

@@ -30,3 +30,10 @@ def state_dir() -> Iterator[str]:
     """Where a test's own desktops keep their state."""
     with desk_folder() as folder:
         yield folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what boots desktops: a test that asks for a folder of their state, or that says so itself."""
+    for item in items:
+        if "state_dir" in getattr(item, "fixturenames", ()):
+            item.add_marker("desktop")

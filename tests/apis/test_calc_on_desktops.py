@@ -13,7 +13,10 @@ from apis.tasks import registry as tasks
 from apis.tasks.families.calc.common import WorkbookGoal
 from tests.apis.plays import Form, oracle_finds_back, oracle_solves, told
 
-pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
+pytestmark = [
+    pytest.mark.desktop,
+    pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed"),
+]
 MOST_CHARS = 2500  # of a compact prompt
 
 

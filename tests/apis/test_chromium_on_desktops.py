@@ -21,6 +21,7 @@ from apis.observation import from_guest
 from tests.folders import desk_folder
 
 pytestmark = [
+    pytest.mark.desktop,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed"),
 ]

@@ -27,6 +27,7 @@ from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
 from tests.folders import desk_folder
 
 pytestmark = [
+    pytest.mark.desktop,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed"),
 ]

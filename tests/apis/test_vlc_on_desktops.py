@@ -10,7 +10,7 @@ from actors.cluster.checks.apis.desk import RealDesk, opened
 from apis.apps.vlc import cases as cases_vlc
 from apis.observation import from_guest
 
-pytestmark = pytest.mark.skipif(bool(missing("vlc")), reason="VLC is not installed")
+pytestmark = [pytest.mark.desktop, pytest.mark.skipif(bool(missing("vlc")), reason="VLC is not installed")]
 
 
 async def _ended(desk: RealDesk) -> None:

@@ -61,6 +61,7 @@ def digests(path: Path) -> list[str]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.desktop
 def test_one_recording_is_shared_byte_for_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

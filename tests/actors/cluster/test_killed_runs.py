@@ -22,6 +22,8 @@ from actors.settings import DemosConfig
 from runtime.control import query_status
 from runtime.logs.reader import read_logs
 
+pytestmark = pytest.mark.desktop
+
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {
     "demos.count": 14,

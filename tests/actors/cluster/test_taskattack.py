@@ -52,6 +52,7 @@ def test_what_is_to_go_is_told_from_what_moves() -> None:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.desktop
 def test_no_cheat_passes_on_real_desktops(capsys: pytest.CaptureFixture[str]) -> None:
     families = ("file_manager", "vlc_playlist")
     flags = [flag for name in families for flag in ("--family", name)]
@@ -61,6 +62,7 @@ def test_no_cheat_passes_on_real_desktops(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.desktop
 def test_a_verdict_that_believes_everything_is_found_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from apis.observation import from_guest
 from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [
+    pytest.mark.desktop,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed"),
 ]

@@ -20,6 +20,7 @@ from tests.actors.desktop.offices import booted
 from tests.actors.desktop.test_guest_calc_refusals import BOOK, CELL, CHANGES, SPACES, TABLE, Calc
 
 pytestmark = [
+    pytest.mark.desktop,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed"),
 ]

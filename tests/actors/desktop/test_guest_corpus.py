@@ -19,7 +19,7 @@ from apis.observation import Element, from_guest
 from apis.plans.setup import CSV_FILTER
 from tests.actors.desktop.offices import Office, booted
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="module")]
 needs = {
     app: pytest.mark.skipif(bool(missing(app)), reason=missing(app) or app) for app in ("google_chrome", "vlc", "code")
 }

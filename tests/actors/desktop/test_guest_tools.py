@@ -17,6 +17,7 @@ from apis.observation import Observation, from_guest
 from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [
+    pytest.mark.desktop,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed"),
 ]

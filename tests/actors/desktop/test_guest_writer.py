@@ -22,6 +22,7 @@ from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
 from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [
+    pytest.mark.desktop,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed"),
 ]

@@ -19,6 +19,8 @@ from actors.desktop.providers.sandbox.provider import SandboxProvider
 from tests.folders import desk_folder
 from tests.heard import Heard, until
 
+pytestmark = pytest.mark.desktop
+
 
 def test_an_owner_that_ends_while_others_reap_is_no_error(state_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(state_dir) / "crl.other.1.2.abcdabcd"

@@ -18,6 +18,8 @@ import pytest
 
 from actors.desktop.providers.sandbox.provider import nested_namespaces
 
+pytestmark = pytest.mark.desktop
+
 ROOT = Path(__file__).resolve().parents[3]
 UID = 31_000
 WAYS = {
@@ -35,7 +37,7 @@ from actors.desktop.link import GuestLink
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from apis.tasks.verify.verify import Wanted
+from apis.tasks.verify.verify import WantedFile
 
 # What nothing could remove that goes down by a call for each folder, or that takes rights as they are.
 AWKWARD = (
@@ -57,11 +59,11 @@ async def main(state_dir):
         await link.call("write_file", path="a", data=b"plum", timeout_s=5)
         shot = await link.call("screenshot", timeout_s=10)
         for _ in range(500):
-            if (await provider.read_home(desktop, [Wanted("Documents/made")], ReadLimits()))[0].names is not None:
+            if (await provider.read_home(desktop, [WantedFile("Documents/made")], ReadLimits()))[0].names is not None:
                 break
             await asyncio.sleep(0.02)
         await provider.freeze(desktop)
-        (seen,) = await provider.read_home(desktop, [Wanted("a")], ReadLimits())
+        (seen,) = await provider.read_home(desktop, [WantedFile("a")], ReadLimits())
         await link.close()
         said |= {"warnings": desktop.warnings, "shot": len(shot), "data": seen.data.decode()}
         await provider.destroy(desktop)
