@@ -1,7 +1,7 @@
 """The replay actor: the ledger's only door.
 
-Invariant: it decides nothing and remembers nothing that a restart would miss; it carries asks to the ledger's
-thread, parks those that have to wait, and logs what became durable.
+Invariant: the actor decides nothing and remembers nothing that a restart would miss. It carries asks to the ledger's
+thread, parks asks that have to wait, and logs what became durable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeVar
 from actors.replay import bound, events
 from actors.replay.config import LedgerSettings
 from actors.replay.database.ledger_file import LEDGER
-from actors.replay.database.transaction import Book
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import demo_import, episodes, eval_rounds, figures, phases, retention, training, unreadable
 from actors.replay.ledger.store import Logged, Store
 from actors.replay.long_poll import Change, ParkingLot, fired
@@ -62,7 +62,7 @@ class ReplayActor(Actor):
         super().__init__(config)
         self.settings = config
         self._change = Change()
-        self._resting: set[str] = set()  # tasks, for `doing`; the run's tasks bound it
+        self._quarantined: set[str] = set()  # tasks, for `doing`; the run's tasks bound it
         self._handed_out = asyncio.Event()
         self._something_ended = asyncio.Event()
         self._seats: ParkingLot[Reserve, Reservation | NoWork] = ParkingLot(self._reserve, self._change)
@@ -74,7 +74,7 @@ class ReplayActor(Actor):
             events.LEDGER_OPENED, fresh=opened.fresh, phase=opened.phase, released=opened.released,
             groups_returned=opened.returned,
         )  # fmt: skip
-        self._resting.update(opened.resting)
+        self._quarantined.update(opened.quarantined)
         self.ctx.spawn(self._store.serve(), "store")
         self.ctx.spawn(self._seats.run(), "seats")
         self.ctx.spawn(self._expire(), "expiry")
@@ -87,22 +87,22 @@ class ReplayActor(Actor):
         await self._store.close()
 
     def doing(self) -> str:
-        rest = f", {len(self._resting)} tasks rest" if self._resting else ""
+        rest = f", {len(self._quarantined)} tasks quarantined" if self._quarantined else ""
         return f"revision {self._change.revision}, {len(self._seats)} seats waiting{rest}"
 
     def _changed(self, logged: Logged) -> None:
         for event, fields in logged:
             self.ctx.log.emit(event, **fields)
-            if event is events.TASK_RESTS:
-                self._resting.add(fields["task"])
+            if event is events.TASK_QUARANTINED:
+                self._quarantined.add(fields["task"])
             elif event is events.TASK_LET_BACK:
-                self._resting.discard(fields["task"])
+                self._quarantined.discard(fields["task"])
         if any(event in FREEING for event, _ in logged):
             self._something_ended.set()
         self._change.happened()
 
     async def _do(self, operation: Callable[..., T], *arguments: object) -> T:
-        return await self._store.do(lambda book: operation(book, *arguments))
+        return await self._store.do(lambda tx: operation(tx, *arguments))
 
     async def _once_the_disk_takes_it(self, operation: Callable[..., T], *arguments: object) -> T:
         while True:
@@ -117,16 +117,16 @@ class ReplayActor(Actor):
     async def reserve(self, msg: Reserve) -> Reservation | NoWork:
         """Park the seat until there is work.
 
-        What it wished for in a life that is over gets none: nobody would play it, and it would count as a fault.
+        A request of a life that is over gets no work: it would not be played, and would count as a fault.
         """
         self._seats.give_up(lambda older: older.seat == msg.seat and older.request_id != msg.request_id)
         return await self._seats.park(msg, msg.wait_s) or NoWork(final=False)
 
-    async def _reserve(self, wishes: list[Reserve]) -> list[Reservation | NoWork | None]:
+    async def _reserve(self, requests: list[Reserve]) -> list[Reservation | NoWork | None]:
         try:
-            answers = await self._do(episodes.reserve_many, wishes)
+            answers = await self._do(episodes.reserve_many, requests)
         except DiskRefuses:
-            return [None] * len(wishes)  # nothing new is begun that could not be stored
+            return [None] * len(requests)  # nothing new is begun that could not be stored
         self._handed_out.set()
         return answers
 
@@ -197,7 +197,7 @@ class ReplayActor(Actor):
             while await self._once_the_disk_takes_it(retention.collect) == retention.AT_ONCE:
                 continue
             await self._once_the_disk_takes_it(bound.keep_within, self.ctx.run_dir)
-            # A transaction of its own: bytes go only after the ledger durably says that nobody needs them.
+            # A transaction of its own: bytes go only after the ledger durably says that they are needed no more.
             await self._once_the_disk_takes_it(retention.sweep, folder)
             while await self._do(retention.unswept):
                 await self._once_the_disk_takes_it(retention.sweep, folder)
@@ -243,10 +243,10 @@ class ReplayActor(Actor):
         """Add a file's demonstrations."""
         folder = self.ctx.run_dir / SEGMENTS
 
-        def job(book: Book) -> DemosMoved:
+        def job(tx: Transaction) -> DemosMoved:
             segments = SegmentStore(folder, self.ctx.name)
             try:
-                return demo_import.import_demos(book, Path(msg.path), segments, self.ctx.run_dir)
+                return demo_import.import_demos(tx, Path(msg.path), segments, self.ctx.run_dir)
             finally:
                 segments.close()
 

@@ -1,7 +1,8 @@
 """How much disk a run takes: beyond `replay.disk_gib` payloads are given up.
 
-Invariant: the oldest successes go first, then what has ended; never a group that may still be trained on, never a
-demonstration, and nothing that the present stay learns from. What is given up is told, and what can't be is, too.
+Invariant: the oldest successes go first, then what has ended. A group that may still be trained on stays, and so does a
+demonstration. Everything that the present phase segment learns from stays. The log says what was given up and what
+could not be.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from pathlib import Path
 
 from actors.replay import events
-from actors.replay.database.transaction import Book, Row
+from actors.replay.database.transaction import Row, Transaction
 from actors.replay.ledger import retention, sft_batches
 from actors.replay.messages import Lane, Phase
 
@@ -27,37 +28,37 @@ _ENDED = (
 )
 
 
-def keep_within(book: Book, run: Path) -> None:
+def keep_within(tx: Transaction, run: Path) -> None:
     """Give payloads up until the folder `run` is within its bound; their space comes back by the next sweep."""
-    if not book.rules.disk_gib:
+    if not tx.rules.disk_gib:
         return
-    over = used_bytes(run) - int(book.rules.disk_gib * GIB)
+    over = used_bytes(run) - int(tx.rules.disk_gib * GIB)
     if over <= 0:
-        book.execute("DELETE FROM meta WHERE key = ?", _TOLD)
+        tx.execute("DELETE FROM meta WHERE key = ?", _TOLD)
         return
-    waiting = book.number("SELECT SUM(size) FROM blobs WHERE refs <= 0")  # given up, not yet swept
-    present = set(sft_batches.tokens(book, book.stay())) if book.stay().phase is Phase.PULSE else set[int]()
+    waiting = tx.number("SELECT SUM(size) FROM blobs WHERE refs <= 0")  # given up, not yet swept
+    present = set(sft_batches.tokens(tx, tx.segment())) if tx.segment().phase is Phase.PULSE else set[int]()
     freed, successes, others = waiting, 0, 0
-    for row in book.rows(_SUCCESSES, Lane.TRAIN):
+    for row in tx.rows(_SUCCESSES, Lane.TRAIN):
         if freed >= over:
             break
         if row["token"] not in present:
-            freed, successes = freed + _give_up(book, row), successes + 1
-    for row in book.rows(_ENDED, Lane.TRAIN, Lane.EVAL) if freed < over else ():
+            freed, successes = freed + _give_up(tx, row), successes + 1
+    for row in tx.rows(_ENDED, Lane.TRAIN, Lane.EVAL) if freed < over else ():
         if freed >= over:
             break
-        freed, others = freed + _give_up(book, row), others + 1
-    gib = book.rules.disk_gib
+        freed, others = freed + _give_up(tx, row), others + 1
+    gib = tx.rules.disk_gib
     if successes or others:
-        book.emit(
+        tx.emit(
             events.DISK_BOUND_REACHED, disk_gib=gib, over_bytes=over, freed_bytes=freed - waiting,
             successes=successes, others=others,
         )  # fmt: skip
-    if freed < over and not book.meta(_TOLD):
-        book.set_meta(_TOLD, "1")
-        needed = book.number("SELECT SUM(size) FROM blobs WHERE refs > 0")
-        book.emit(
-            events.DISK_BOUND_EXCEEDED, disk_gib=gib, over_bytes=over - freed, phase=book.stay().phase,
+    if freed < over and not tx.meta(_TOLD):
+        tx.set_meta(_TOLD, "1")
+        needed = tx.number("SELECT SUM(size) FROM blobs WHERE refs > 0")
+        tx.emit(
+            events.DISK_BOUND_EXCEEDED, disk_gib=gib, over_bytes=over - freed, phase=tx.segment().phase,
             needed_bytes=needed,
         )  # fmt: skip
 
@@ -78,6 +79,6 @@ def used_bytes(folder: Path) -> int:
     return total
 
 
-def _give_up(book: Book, row: Row) -> int:
-    book.execute("UPDATE episodes SET place = NULL WHERE seq = ?", row["seq"])
-    return retention.give_up(book, row)
+def _give_up(tx: Transaction, row: Row) -> int:
+    tx.execute("UPDATE episodes SET place = NULL WHERE seq = ?", row["seq"])
+    return retention.give_up(tx, row)

@@ -1,6 +1,6 @@
 """Settings of the tasks, the demonstrations and the ledger.
 
-Invariant: what an actor gets is plain data with every task spelled out; task ids stay opaque strings.
+Invariant: an actor gets plain data with every task spelled out. Task ids stay opaque strings.
 """
 
 from __future__ import annotations
@@ -148,10 +148,10 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     demo_routes: dict[str, list[str]] = {}  # family -> routes that its demonstrations take in turn; none: any
     demo_members: dict[str, list[str]] = {}  # family -> demonstrators that can show its tasks
     train_kinds: list[str] = []  # of each of `train_tasks`, where a curriculum chooses among kinds; else none
-    rl_steps_in_all: int | None = None  # optimizer steps over all stays in RL, as this incarnation says; None: no bound
+    rl_steps_in_all: int | None = None  # optimizer steps over all of RL, as this incarnation says; None: no bound
     rollout_share: float = 0.0  # of RL's episodes, which an open evaluation round gets
     single_version: bool = False  # engines hold one version: no round is played while RL draws
-    pulse: str = "full"  # with "reference_reset" a stay of RL that follows one of RL renews the reference alone
+    pulse: str = "full"  # with "reference_reset" a segment of RL that follows one of RL renews the reference alone
     advantage: str = "step"  # rewards that must differ in a group for the learner to learn: of "step" or "trajectory"
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the ledger logs. Emitted after the transaction that made it true is durable."""
+"""The events that the ledger logs, each after the transaction that made it true is durable."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DISK_BOUND_REACHED = declare(
 DISK_BOUND_EXCEEDED = declare(
     "disk_bound_exceeded", "error", disk_gib=float, over_bytes=int, phase=str, needed_bytes=int
 )
-TASK_RESTS = declare(
+TASK_QUARANTINED = declare(
     "task_rests", "warning", task=str, cause=str, detail=str, faults=int, failed_probes=int, probe_s=float
 )
 TASK_LET_BACK = declare("task_let_back", "info", task=str, failed_probes=int)

@@ -1,7 +1,7 @@
 """Asks that wait for work.
 
-Invariant: a parked ask is answered once, by its deadline at the latest, in the order of arrival; work that was
-taken for it is never dropped because its deadline came meanwhile.
+Invariant: a parked ask is answered once, by its deadline at the latest, in the order of arrival. Work that was taken
+for an ask is never dropped because its deadline came meanwhile.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Change:
-    """A number that grows, and those who want to hear of it."""
+    """A number that grows, and its listeners."""
 
     def __init__(self) -> None:
         self.revision = 0
         self.listeners: set[asyncio.Event] = set()
 
     def happened(self) -> None:
-        """Wake everybody."""
+        """Wake all listeners."""
         self.revision += 1
         for listener in self.listeners:
             listener.set()

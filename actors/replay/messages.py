@@ -1,7 +1,7 @@
-"""What the replay ledger understands, and the values that its messages are made of.
+"""The messages of the replay ledger, and the values that they are made of.
 
-Every message that changes state carries the fencing token it was given and is idempotent: a repeat gets the
-first answer. Payloads (steps, screenshots) never travel here; messages carry `BlobRef`s.
+Invariant: a message that changes state carries the fencing token it was given, and a repeat gets the first answer.
+Payloads (steps, screenshots) never travel here. Messages carry `BlobRef`s.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ class NoWork(Message):
 class Reserve(Request[Reservation | NoWork]):
     """A seat asks for work; parked until there is some or the ask's deadline nears.
 
-    A seat holds one reservation at a time: a new wish of a seat that still holds one releases the old one as the
+    A seat holds one reservation at a time: a new request of a seat that still holds one releases the old one as the
     fault `abandoned`, so a seat that died and came back frees its slot by asking again.
     """
 
     seat: str
-    request_id: str  # idempotency key, new for every wish
+    request_id: str  # idempotency key, new for every request
     wait_s: float = 20.0  # answer NoWork after this long
 
 
@@ -144,15 +144,15 @@ class Batch(Message):
     staleness: list[int]  # per trajectory of `groups`, in optimizer steps
     fresh_optimizer: bool  # true on a phase's first batch after BC, unless it only renews the reference
     new_reference: bool  # the current weights become the reference policy before this step
-    stay_step: int = 0  # versions made in this stay before this one, those before a resume included
-    stay_limit: int | None = None  # steps that the rate's schedule has from the stay's first on
-    steps_joined: int = 0  # versions made in the stays right before this one whose optimizer and rate it goes on with
+    stay_step: int = 0  # versions made in this segment before this one, those before a resume included
+    stay_limit: int | None = None  # steps that the rate's schedule has from the segment's first on
+    steps_joined: int = 0  # versions made in the segments just before, whose optimizer and rate this one goes on with
 
 
 class NothingToTake(Message):
     """No batch before the deadline; `final` when the run is over.
 
-    `checkpoint` says that this stay's steps are all trained and the newest is in no checkpoint yet: write one now,
+    `checkpoint` says that this segment's steps are all trained and the newest is in no checkpoint yet: write one now,
     since the next phase begins only when it is covered.
     """
 
@@ -163,7 +163,7 @@ class NothingToTake(Message):
 class Take(Request[Batch | NothingToTake]):
     """The learner asks for the next batch; parked likewise.
 
-    A learner holds one lease at a time: a new wish while it holds one gives the old lease's groups back.
+    A learner holds one lease at a time: a new request while it holds one gives the old lease's groups back.
     """
 
     learner: str
@@ -214,8 +214,8 @@ class GetCheckpointDigests(Request[CheckpointDigests]):
 class LearnerResumed(Request[Done]):
     """The learner starts lineage `version.lineage` from the checkpoint of `parent`; later leases go back.
 
-    `version.step` equals `parent.step`. Where the checkpoint is older than the current stay's first weights, the
-    ledger re-enters the stay that those weights belong to, so that no phase is cut short by a crash.
+    `version.step` equals `parent.step`. Where the checkpoint is older than the current segment's first weights, the
+    ledger re-enters the segment that those weights belong to, so that no phase is cut short by a crash.
     """
 
     version: Version
@@ -253,7 +253,7 @@ class SetPhase(Request[Done]):
     next: PhaseRef
     cause: str  # "counted", "plateau", "demos_complete", "bc_complete", ...
     evidence: dict[str, float]
-    steps: int | None = None  # no batch is handed out beyond this many optimizer steps in the next stay
+    steps: int | None = None  # no batch is handed out beyond this many optimizer steps in the next segment
 
 
 class GetFigures(Request[Figures]):

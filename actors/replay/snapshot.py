@@ -1,4 +1,4 @@
-"""What everybody else sees of the ledger: its counts, its evaluation rounds, and what its newest RL step shows.
+"""What other actors see of the ledger: its counts, its evaluation rounds, and what its newest RL step shows.
 
 Invariant: one transaction made all of a snapshot, so its numbers agree with each other.
 """
@@ -35,17 +35,17 @@ class StepEvidence(Value):
     """What one RL step shows. `actors.replay.statistics.diversity` has the formulas of entropies and distinct
     trajectories.
 
-    Counts of `wasted` and rates go back to the RL step before; rates not beyond the stay's begin or a pause of the run.
+    Counts of `wasted` and rates go back to the RL step before. Rates stop at the segment's begin or a pause of the run.
     """
 
     lease: int
     version: Version
-    stay: int  # index of the stay's first part, where a resume cut it
+    stay: int  # index of the segment's first part, where a resume cut it
     stay_step: int  # from 1
-    rl_step: int  # from 1, over all stays
+    rl_step: int  # from 1, over all segments
     success: float  # of the training episodes committed since the step before, zero-variance groups among them; of the
     # trained ones alone where none was, and then `sampled_entropy_nats` is None
-    success_mean: float  # mean of `success` over the stay's last ten steps
+    success_mean: float  # mean of `success` over the segment's last ten steps
     success_batch: float  # of the trained groups alone
     action_entropy_nats: float  # over the functions of parsed actions
     call_entropy_nats: float  # over functions with their arguments
@@ -69,15 +69,15 @@ class Figures(Message):
     """A consistent snapshot of the ledger's counts; everything that Entropulse, progress and status show.
 
     At every moment groups_opened = groups_open + groups_ready + groups_leased + sum(endings).
-    A stay that goes on after a resume counts as one stay.
+    A segment that goes on after a resume counts as one segment.
     """
 
     revision: int  # grows with every change of the ledger; what WaitFigures waits on
     phase: PhaseRef
-    phase_steps: int  # optimizer steps in this stay
-    phase_limit: int | None  # of SetPhase.steps, and in RL of what `LedgerSettings.rl_steps` leaves for this stay
-    steps: dict[str, int]  # phase -> optimizer steps in all its stays
-    stays: dict[str, int]  # phase -> stays begun
+    phase_steps: int  # optimizer steps in this segment
+    phase_limit: int | None  # of SetPhase.steps, and in RL of what `LedgerSettings.rl_steps` leaves for this segment
+    steps: dict[str, int]  # phase -> optimizer steps in all its segments
+    stays: dict[str, int]  # phase -> segments begun
     trained: Version
     checkpointed: Version | None
     served: Version | None  # oldest version over the live samplers
@@ -92,15 +92,17 @@ class Figures(Message):
     successes_kept: int  # trajectories a pulse that began now would sample from
     episodes: dict[str, int]  # lane -> committed episodes
     faults: dict[str, int]  # cause -> released episodes
-    # Per step of this stay, those of RL left out since whose predecessor no training episode ended:
+    # Per step of this segment, those of RL left out since whose predecessor no training episode ended:
     train_success: list[float]  # share of those episodes
     entropy: list[float]  # nats per token: in RL that of the same episodes
     evals: list[EvalFigures]
     seats_busy: int
     staleness: dict[str, int]  # staleness -> trajectories trained so far
     rounds_wait: bool = False  # they stand back for RL (`LedgerSettings.single_version`)
-    tasks_resting: int = 0  # not handed out because they kept breaking episodes
+    tasks_resting: int = 0  # quarantined, because they kept breaking episodes
     evidence: StepEvidence | None = None  # of the newest RL step
     demo_strata: dict[str, int] = {}  # family/route or family/member -> successful demonstrations stored
     demo_tasks: dict[str, int] = {}  # family/stratum -> tasks always, sometimes or never solved; {} without strata
-    demo_left: int | None = None  # attempts that this stay still calls for; None outside demo stays or without strata
+    demo_left: int | None = (
+        None  # attempts that this segment still calls for; None outside demonstrations or without strata
+    )

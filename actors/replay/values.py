@@ -1,7 +1,7 @@
 """What an episode is made of: why it is played, its steps, its end, and its group.
 
 Invariant: values alone, frozen and untagged, nested in messages and stored by the ledger. A step's payload stands apart
-from its reference, so that the ledger reads no payload; a fault is of another type than an outcome.
+from its reference, so that the ledger reads no payload. A fault is of another type than an outcome.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
 
 class PhaseRef(Value):
-    """One stay in a phase; `index` counts stays from 0, so RL before and after a pulse differ."""
+    """One segment in a phase; `index` counts segments from 0, so RL before and after a pulse differ."""
 
     phase: Phase
     index: int

@@ -58,13 +58,13 @@ def test_committed_is_kept_after_kill_9(tmp_path: Path) -> None:
             else:
                 leases.add(number)
         ledger = Ledger(tmp_path / "ledger.sqlite", settings(max_staleness=3))  # its opening audits the counts
-        rows = ledger.book.rows("SELECT token, success FROM episodes")
+        rows = ledger.tx.rows("SELECT token, success FROM episodes")
         found = {row["token"]: bool(row["success"]) for row in rows}
         assert episodes.items() <= found.items(), "an answered commit is gone"
         assert len(found) - len(episodes) <= 8 * 3, "more than what was in flight came out of nowhere"
-        trained = {row["id"] for row in ledger.book.rows("SELECT id FROM leases WHERE state = 'trained'")}
+        trained = {row["id"] for row in ledger.tx.rows("SELECT id FROM leases WHERE state = 'trained'")}
         assert leases <= trained, "an answered step is gone"
-        assert ledger.book.number("SELECT COUNT(*) FROM reservations WHERE state = 'out'") == 0
+        assert ledger.tx.number("SELECT COUNT(*) FROM reservations WHERE state = 'out'") == 0
         ledger.close()
     assert len(episodes) > 20, "the child hardly did anything"
     assert leases

@@ -20,7 +20,7 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.bench.figures import Target, percentile
 from actors.replay.database.ledger_file import LEDGER
-from actors.replay.database.transaction import Book
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import episodes, eval_rounds, figures, phases, retention, synthetic, training
 from actors.replay.ledger.store import Ledger
 from actors.replay.messages import (
@@ -93,17 +93,17 @@ class _Played:
         yield
         self.seconds.setdefault(request, []).append(time.perf_counter() - began)
 
-    def _do(self, request: str, job: Callable[[Book], Any]) -> Any:
+    def _do(self, request: str, job: Callable[[Transaction], Any]) -> Any:
         with self._time(request):
             (answer,) = self.ledger.run([job])
-        self.ledger.book.events.clear()
+        self.ledger.tx.events.clear()
         if isinstance(answer, ComputerRLError):
             raise answer
         return answer
 
     def _serve(self) -> None:
         for n in range(4):
-            msg = Serving(sampler=f"sampler/{n}", version=self.ledger.book.trained)
+            msg = Serving(sampler=f"sampler/{n}", version=self.ledger.tx.trained)
             self._do("Serving", partial(phases.serving, msg=msg))
 
     def _steps(self, version: Version) -> list[StepRef]:
@@ -129,7 +129,7 @@ class _Played:
         """Reserve and end one; False when there is no work."""
         seat = f"desktop/{next(self._numbers) % 64}"
         wish = Reserve(seat=seat, request_id=f"bench {next(self._numbers)}")
-        (work,) = self._do("Reserve", partial(episodes.reserve_many, wishes=[wish]))
+        (work,) = self._do("Reserve", partial(episodes.reserve_many, requests=[wish]))
         if not isinstance(work, Reservation):
             return False
         if work.token % 50 == 0:
@@ -137,7 +137,7 @@ class _Played:
             broken = Release(token=work.token, seat=seat, fault=fault)
             self._do("Release", partial(episodes.release, msg=broken))
             return True
-        steps = self._steps(work.pin or self.ledger.book.trained)
+        steps = self._steps(work.pin or self.ledger.tx.trained)
         outcome = Outcome(success=success, reason="verified" if success else "not_verified")
         done = Commit(token=work.token, seat=seat, outcome=outcome, steps=steps, wall_s=9.0, busy_s=5.0)
         self._do("Commit", partial(episodes.commit, msg=done))
@@ -151,7 +151,7 @@ class _Played:
             if wins % 8 == 0:
                 self._do("figures", partial(figures.figures, revision=0))
                 self._do("expire", episodes.expire)
-        now = self.ledger.book.trained
+        now = self.ledger.tx.trained
         take = Take(learner="learner", request_id=f"take {next(self._numbers)}", trained=now)
         batch = self._do("Take", partial(training.take, msg=take))
         if not isinstance(batch, Batch):
@@ -168,7 +168,7 @@ class _Played:
 
     def pulse(self) -> None:
         """A round, a pulse of two steps, and RL again."""
-        now = self.ledger.book.trained
+        now = self.ledger.tx.trained
         sampling = Sampling(temperature=1.0, max_new_tokens=96)
         tasks = [f"family{n % 12}/held-out/{n}" for n in range(64)]
         opened = OpenEval(round=f"r{now}", version=now, tasks=tasks, task_set="set", sampling=sampling)
@@ -177,19 +177,19 @@ class _Played:
         while self.episode(True):
             pass
         for _ in range(2):
-            now = self.ledger.book.trained
+            now = self.ledger.tx.trained
             take = Take(learner="learner", request_id=f"take {next(self._numbers)}", trained=now)
             batch = self._do("Take of a pulse", partial(training.take, msg=take))
             made = Version(lineage=now.lineage, step=now.step + 1)
             msg = Trained(lease=batch.lease, version=made, figures={"loss": 0.5, "entropy": 0.4})
             self._do("Trained", partial(training.trained, msg=msg))
-        saved = Checkpointed(version=self.ledger.book.trained, location="x", digest="")
+        saved = Checkpointed(version=self.ledger.tx.trained, location="x", digest="")
         self._do("Checkpointed", partial(training.checkpointed, msg=saved))
         self._enter(Phase.RL, None)
         self._serve()
 
     def _enter(self, phase: Phase, steps: int | None) -> None:
-        now = self.ledger.book.stay().ref
+        now = self.ledger.tx.segment().ref
         to = PhaseRef(phase=phase, index=now.index + 1)
         msg = SetPhase(expected=now, next=to, cause="counted", evidence={}, steps=steps)
         self._do("SetPhase", partial(phases.set_phase, msg=msg))

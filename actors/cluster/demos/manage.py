@@ -18,7 +18,7 @@ from actors.cluster import paths as places
 from actors.cluster.runs import recordings, run_folder
 from actors.replay import observed
 from actors.replay.demos import demo_files, demo_run
-from actors.replay.demos.demo_files import Demo, Header
+from actors.replay.demos.format import Demo, RecordingHeader
 from actors.replay.rules.strata import family_of, name_of
 from runtime.errors import ConfigError, StoreError
 
@@ -64,7 +64,7 @@ def list_runs(args: argparse.Namespace) -> int:
                     row["seed"],
                     row["header"].demos,
                     row["header"].form or "-",
-                    observed.told(row["header"].observations),
+                    observed.as_text(row["header"].observations),
                     row["header"].tokenizer or "-",
                     len({name.partition("/")[0] for name in row["strata"]}),
                 )
@@ -86,7 +86,7 @@ def show(args: argparse.Namespace) -> int:
         return 0
     output.line(
         f"{path}: {header.demos} demonstrations, form {header.form or '-'},"
-        f" actions {header.actions or '-'}, observation {observed.told(header.observations)},"
+        f" actions {header.actions or '-'}, observation {observed.as_text(header.observations)},"
         f" tokenizer {header.tokenizer or '-'}\n"
     )
     output.table(
@@ -104,7 +104,7 @@ def show(args: argparse.Namespace) -> int:
     return 0
 
 
-def tasks_of(header: Header) -> dict[str, dict[str, int]]:
+def tasks_of(header: RecordingHeader) -> dict[str, dict[str, int]]:
     """Family -> stratum -> tasks, by their first attempts; empty for a recording without strata."""
     found: dict[str, dict[str, int]] = {}
     for one in header.tasks:
@@ -181,7 +181,7 @@ def export(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read(path: Path) -> tuple[Header, Iterable[Demo]]:
+def _read(path: Path) -> tuple[RecordingHeader, Iterable[Demo]]:
     try:
         return demo_files.read(path)
     except StoreError as error:

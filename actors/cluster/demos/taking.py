@@ -20,7 +20,7 @@ from actors.cluster.runs.requests import RunRequest
 from actors.desktop.config import PromptConfig
 from actors.replay.actor import LEDGER, SEGMENTS
 from actors.replay.config import LedgerSettings, ReplayConfig
-from actors.replay.demos.demo_files import Header
+from actors.replay.demos.format import RecordingHeader
 from actors.replay.ledger import demo_import
 from actors.replay.ledger.store import Ledger
 from actors.settings import DemosConfig
@@ -109,7 +109,7 @@ def _into_new(request: RunRequest, source: Path, settings: LedgerSettings) -> in
     return moved
 
 
-def _refuse_foreign(source: Path, header: Header, tokenizer: str, prompt: PromptConfig) -> None:
+def _refuse_foreign(source: Path, header: RecordingHeader, tokenizer: str, prompt: PromptConfig) -> None:
     try:
         demo_import.refuse_foreign(source, header, tokenizer=tokenizer, form=prompt.format, actions=prompt.action_space)
     except ComputerRLError as error:

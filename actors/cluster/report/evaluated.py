@@ -15,7 +15,7 @@ import msgspec
 
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.replay.statistics.intervals import Gain, Rate
-from actors.replay.statistics.success_rates import Episode, gain, gain_of_pairs, summarise
+from actors.replay.statistics.success_rates import RoundEpisode, gain, gain_of_pairs, summarise
 
 Kind = tuple[str, str, int]  # decoding, task set, tokens of an answer at most
 
@@ -140,5 +140,5 @@ def _kind(one: EvaluationRound) -> Kind:
     return one.decoding, one.task_set, one.max_new_tokens
 
 
-def _judged(rounds: Sequence[EvaluationRound]) -> list[Episode]:
+def _judged(rounds: Sequence[EvaluationRound]) -> list[RoundEpisode]:
     return [episode for one in rounds for episode in one.judged]

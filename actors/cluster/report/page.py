@@ -81,7 +81,7 @@ def _runs(groups: Sequence[Group]) -> Markup:
             good = "good" if run.state == "ok" else "bad" if run.state in ("failed", "crashed", "killed") else None
             said = join([tag("span", run.state, class_=good), f" - {run.reason}" if run.reason else ""])
             steps = _counts(_by_phase(run)) or "none yet"
-            seen = observed.told(run.figures.observations)
+            seen = observed.as_text(run.figures.observations)
             seed = "" if run.seed is None else run.seed
             rows.append((run.name, group.label, seed, run.file, run.started, said, steps, _episodes(run), seen))
     head = ("Run", "Group", "Seed", "File", "Started", "State", "Steps", "Episodes", "Observation")

@@ -154,7 +154,7 @@ def _print(figures: RunFigures) -> None:
         output.line(f"wordings  {said}")
     phases = [f"{stay.phase} from step {stay.start} ({stay.cause})" for stay in figures.stays]
     output.line(f"\nphases    {', '.join(phases)}")
-    output.line(f"observed  as version {observed.told(figures.observations)}")
+    output.line(f"observed  as version {observed.as_text(figures.observations)}")
     output.line(f"groups    {_counts(figures.endings)}")
     output.line(f"episodes  {_counts(figures.episodes)}")
     found = figures.overlap

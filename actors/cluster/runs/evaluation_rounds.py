@@ -14,7 +14,7 @@ import msgspec
 from actors.cluster.runs import ledgers
 from actors.replay.database import queries
 from actors.replay.statistics.intervals import Gain
-from actors.replay.statistics.success_rates import Episode, Summary, gain, summarise
+from actors.replay.statistics.success_rates import RoundEpisode, Summary, gain, summarise
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
@@ -31,7 +31,7 @@ class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
     task_set: str  # `apis.tasks.digest` of its tasks
     closed: bool
     summary: Summary
-    episodes: list[Episode]  # what it was made of: episodes still to be played are not among them
+    episodes: list[RoundEpisode]  # what it was made of: episodes still to be played are not among them
 
     @property
     def decoding(self) -> str:
@@ -39,7 +39,7 @@ class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
         return "greedy" if self.temperature == 0 else f"T={self.temperature:g}"
 
     @property
-    def judged(self) -> list[Episode]:
+    def judged(self) -> list[RoundEpisode]:
         """What a run is judged by: the episodes of families that may be trained on, where it has any."""
         never = untrained_families()
         return [episode for episode in self.episodes if episode.family not in never] or self.episodes
@@ -61,7 +61,7 @@ def rounds_of(db: queries.Database) -> list[EvaluationRound]:
     return [_round(row, queries.round_episodes(db, row["id"])) for row in queries.rounds(db)]
 
 
-def _round(row: queries.Row, episodes: list[Episode]) -> EvaluationRound:
+def _round(row: queries.Row, episodes: list[RoundEpisode]) -> EvaluationRound:
     return EvaluationRound(
         name=row["name"],
         version=row["version"],
@@ -125,5 +125,5 @@ def _said(kind: tuple[str, float, int]) -> str:
     return f"task set {kind[0]} at temperature {kind[1]:g}, {kind[2]} tokens"
 
 
-def _of(episodes: Sequence[Episode], families: Sequence[str]) -> list[Episode]:
+def _of(episodes: Sequence[RoundEpisode], families: Sequence[str]) -> list[RoundEpisode]:
     return [episode for episode in episodes if episode.family in families]

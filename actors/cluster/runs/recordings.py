@@ -18,7 +18,7 @@ from actors.errors import LedgerError
 from actors.replay import observed
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.demos import demo_files
-from actors.replay.demos.demo_files import Header
+from actors.replay.demos.format import RecordingHeader
 from actors.replay.ledger.demo_import import refuse_foreign
 from apis.actions.spaces import SPACES
 from apis.observation import OBSERVATION_VERSION
@@ -67,7 +67,7 @@ def _files_near(path: Path) -> str:
     return hint(str(path), files)
 
 
-def header_of(path: Path) -> Header:
+def header_of(path: Path) -> RecordingHeader:
     """What the recording at `path` says of itself. Raises ConfigError, also where it names a form or actions that
     there are not."""
     try:
@@ -89,7 +89,7 @@ def caution(path: Path) -> str:
     if versions == (OBSERVATION_VERSION,):
         return ""
     return (
-        f"{path} was recorded with observation {observed.told(versions)}, desktops show observation"
+        f"{path} was recorded with observation {observed.as_text(versions)}, desktops show observation"
         f" {OBSERVATION_VERSION} now: what is cloned from it reads screens of another kind"
     )
 

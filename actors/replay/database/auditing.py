@@ -1,6 +1,6 @@
 """Proof that a ledger adds up and that its payloads can be read.
 
-Invariant: an audit changes nothing, goes by rows alone, and names everything it finds wrong; it shares no code with
+Invariant: an audit changes nothing, goes by rows alone, and names everything it finds wrong. It shares no code with
 what writes the rows, so that a mistake there does not excuse itself.
 """
 
@@ -44,7 +44,7 @@ def audit(ledger: sqlite3.Connection, segments: Path) -> list[Checked]:
         ("staleness", _staleness),
         ("references", _references),
     ]
-    ledger.execute("BEGIN")  # all of them see one moment, whoever writes meanwhile
+    ledger.execute("BEGIN")  # all of them see one moment, even beside a writer
     try:
         found = [_checked(name, *check(ledger)) for name, check in checks]
         blobs = ledger.execute("SELECT * FROM blobs WHERE refs > 0").fetchall()
@@ -83,7 +83,7 @@ def _groups(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
             "AND g.state = 'open' AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.state = 'out' "
             "AND r.group_id = s.group_id AND r.slot = s.slot)"
         ):
-            yield f"slot {row['slot']} of group {row['group_id']} is out with nobody"
+            yield f"slot {row['slot']} of group {row['group_id']} is out without a reservation"
 
     return _number(ledger, "SELECT COUNT(*) FROM groups"), wrong()
 
@@ -132,40 +132,40 @@ def _counters(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
 
 
 def _phases(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
-    stays = ledger.execute("SELECT * FROM stays ORDER BY idx").fetchall()
+    segments = ledger.execute("SELECT * FROM stays ORDER BY idx").fetchall()
 
     def wrong() -> Iterator[str]:
-        for n, stay in enumerate(stays):
-            name = f"stay {stay['idx']} ({stay['phase']})"
-            if stay["idx"] != n:
-                yield f"{name} comes where stay {n} is due"
+        for n, segment in enumerate(segments):
+            name = f"segment {segment['idx']} ({segment['phase']})"
+            if segment["idx"] != n:
+                yield f"{name} comes where segment {n} is due"
                 return
-            root = stays[stay["root"]] if 0 <= stay["root"] <= n else None
-            if root is None or root["root"] != root["idx"] or root["phase"] != stay["phase"]:
-                yield f"{name} goes on with stay {stay['root']}, which it can't"
-            if n and stay["seq_bound"] < stays[n - 1]["seq_bound"]:
-                yield f"{name} begins at episode {stay['seq_bound']}, before the stay that it follows"
+            root = segments[segment["root"]] if 0 <= segment["root"] <= n else None
+            if root is None or root["root"] != root["idx"] or root["phase"] != segment["phase"]:
+                yield f"{name} goes on with segment {segment['root']}, which it can't"
+            if n and segment["seq_bound"] < segments[n - 1]["seq_bound"]:
+                yield f"{name} begins at episode {segment['seq_bound']}, before the segment that it follows"
         sql = "SELECT l.id, l.stay FROM leases l LEFT JOIN stays s ON s.idx = l.stay WHERE s.idx IS NULL"
         for row in ledger.execute(sql):
-            yield f"lease {row['id']} is of stay {row['stay']}, which there is not"
+            yield f"lease {row['id']} is of segment {row['stay']}, which there is not"
         for row in ledger.execute(
             "SELECT r.idx, r.phase, r.step_limit, COUNT(*) AS n FROM leases l JOIN stays s ON s.idx = l.stay "
             "JOIN stays r ON r.idx = s.root WHERE l.state = 'trained' GROUP BY r.idx HAVING n > r.step_limit"
         ):
-            yield f"stay {row['idx']} ({row['phase']}) has {row['n']} steps, {row['step_limit']} is its most"
+            yield f"segment {row['idx']} ({row['phase']}) has {row['n']} steps, {row['step_limit']} is its most"
         for row in ledger.execute(
             "SELECT s.idx, coalesce(n.trained, 0) AS counted, (SELECT COUNT(*) FROM leases l WHERE l.stay = s.idx "
             "AND l.state = 'trained') AS made FROM stays s LEFT JOIN stay_steps n ON n.stay = s.idx "
             "WHERE counted != made"
         ):
-            yield f"stay {row['idx']} counts {row['counted']} steps, its leases are {row['made']}"
+            yield f"segment {row['idx']} counts {row['counted']} steps, its leases are {row['made']}"
         for row in ledger.execute(
             "SELECT g.id, g.stay, l.stay AS taken FROM groups g JOIN leases l ON l.id = g.lease "
             "WHERE g.ending = 'trained' AND g.stay != l.stay"
         ):
-            yield f"group {row['id']} of stay {row['stay']} was trained in stay {row['taken']}"
+            yield f"group {row['id']} of segment {row['stay']} was trained in segment {row['taken']}"
 
-    return len(stays), wrong()
+    return len(segments), wrong()
 
 
 def _lineages(ledger: sqlite3.Connection) -> Lineages:

@@ -1,6 +1,6 @@
-"""A run's ledger for whoever only looks at it.
+"""A run's ledger for programs that only look at it.
 
-Invariant: looking changes nothing and waits for nobody; whatever is wrong with the file is one StoreError.
+Invariant: looking changes nothing and waits for no writer. Whatever is wrong with the file is one StoreError.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def taken(run: Path) -> sqlite3.Connection | None:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """A connection that has read: where the folder can't be written and nobody writes, as to a file that stays."""
+    """A connection that has read: where the folder can't be written and there is no writer, as to a file that stays."""
     try:
         return _tried(f"{path.as_uri()}?mode=ro")
     except sqlite3.OperationalError:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from actors.replay.messages import Lane, StepRef, TrajectoryRef
-from actors.replay.statistics.success_rates import Episode
+from actors.replay.statistics.success_rates import RoundEpisode
 
 Database = sqlite3.Connection  # with rows by name, of `ledger_file.reading`
 Row = sqlite3.Row
@@ -42,7 +42,7 @@ def meta(db: Database) -> dict[str, str]:
 
 
 def phases(db: Database) -> list[Row]:
-    """The stays in phases that led to the newest weights, in order, without what a resume undid.
+    """The segments in phases that led to the newest weights, in order, without what a resume undid.
 
     Columns: idx, root, phase, start (a version), cause, evidence (JSON), and the rest of the table's.
     """
@@ -118,12 +118,14 @@ def rounds_closed(db: Database) -> Iterator[Row]:
     )
 
 
-def round_episodes(db: Database, round_id: int) -> list[Episode]:
+def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
     """What a round was made of: its episodes as they ended, then what it lost to faults."""
     played = db.execute("SELECT task, success, feasible FROM episodes WHERE round_id = ? ORDER BY seq", (round_id,))
     lost = db.execute("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault' ORDER BY n", (round_id,))
-    found = [Episode(task=row["task"], success=bool(row["success"]), feasible=bool(row["feasible"])) for row in played]
-    return [*found, *(Episode(task=row["task"], fault=True) for row in lost)]
+    found = [
+        RoundEpisode(task=row["task"], success=bool(row["success"]), feasible=bool(row["feasible"])) for row in played
+    ]
+    return [*found, *(RoundEpisode(task=row["task"], fault=True) for row in lost)]
 
 
 # -- groups, episodes and their steps

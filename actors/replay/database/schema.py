@@ -1,7 +1,7 @@
 """The ledger's tables.
 
-Invariant: a file is opened only when its tables are of this build's form; every write is one transaction that is
-on the disk before anybody hears of it (WAL with full synchronisation).
+Invariant: a file is opened only when its tables are of this build's form. Every write is one transaction that is on the
+disk before its caller is answered (WAL with full synchronisation).
 """
 
 from __future__ import annotations

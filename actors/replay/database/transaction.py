@@ -1,6 +1,6 @@
 """One transaction's view of the ledger: what every operation reads and writes through.
 
-Invariant: a group's state changes only by the moves of `groups`, together with the counters that answer for it, so
+Invariant: a group's state changes only by the moves of `groups`, together with the counters that answer for it. So
 opened = open + ready + leased + sum(endings) holds in every transaction.
 """
 
@@ -26,13 +26,13 @@ from runtime.messaging.message import Version
 Row = sqlite3.Row
 
 
-class Stay(msgspec.Struct, frozen=True):
-    """One stay in a phase. `root` is the first stay that this one goes on with after a resume, else its own index."""
+class LedgerPhaseSegment(msgspec.Struct, frozen=True):
+    """A segment of a phase. `root` is the first segment, with which this one goes on after a resume, else its own."""
 
     idx: int
     root: int
     phase: Phase
-    own_limit: int | None  # `Book.step_limit` has what counts
+    own_limit: int | None  # `Transaction.step_limit` has what counts
     start: Version  # weights at its beginning
     seq_bound: int  # episodes up to this sequence number were committed before it
 
@@ -42,7 +42,7 @@ class Stay(msgspec.Struct, frozen=True):
         return PhaseRef(phase=self.phase, index=self.idx)
 
 
-class Book:
+class Transaction:
     """Connection, rules, the time, and the events to log once the transaction is durable."""
 
     def __init__(self, connection: sqlite3.Connection, settings: LedgerSettings) -> None:
@@ -60,7 +60,9 @@ class Book:
         self.made_good = False  # within this transaction
         self.wall = 0.0  # seconds since the epoch, for people
         self.events: list[tuple[Event, dict[str, Any]]] = []
-        self.pool: tuple[int, list[tuple[int, int]]] | None = None  # of a root stay, which never changes: see `pools`
+        self.pool: tuple[int, list[tuple[int, int]]] | None = (
+            None  # of a root segment, which never changes: see `pools`
+        )
 
     # -- plain access
 
@@ -137,14 +139,14 @@ class Book:
         """The oldest version over the samplers that said what they serve."""
         return min((Version.parse(row[0]) for row in self.rows("SELECT version FROM samplers")), default=None)
 
-    def stay(self, idx: int | None = None) -> Stay:
+    def segment(self, idx: int | None = None) -> LedgerPhaseSegment:
         """Stay `idx`, or the current one."""
         row = self.row("SELECT * FROM stays ORDER BY idx DESC LIMIT 1") if idx is None else self.row(
             "SELECT * FROM stays WHERE idx = ?", idx
         )  # fmt: skip
         if row is None:
-            raise LedgerError(f"there is no stay {idx}")
-        return Stay(
+            raise LedgerError(f"there is no phase segment {idx}")
+        return LedgerPhaseSegment(
             idx=row["idx"],
             root=row["root"],
             phase=Phase(row["phase"]),
@@ -153,11 +155,11 @@ class Book:
             seq_bound=row["seq_bound"],
         )
 
-    def path(self) -> list[Stay]:
-        """The stays that led to the learner's weights, newest first: what a resume undid is left out."""
-        found = [self.stay()]
+    def path(self) -> list[LedgerPhaseSegment]:
+        """The segments that led to the learner's weights, newest first: what a resume undid is left out."""
+        found = [self.segment()]
         while found[-1].root > 0:
-            found.append(self.stay(found[-1].root - 1))
+            found.append(self.segment(found[-1].root - 1))
         return found
 
     def lineages(self) -> Lineages:
@@ -165,58 +167,58 @@ class Book:
         rows = self.rows("SELECT lineage, parent FROM lineages")
         return Lineages({row["lineage"]: Version.parse(row["parent"]) if row["parent"] else None for row in rows})
 
-    def step_limit(self, stay: Stay) -> int | None:
-        """Optimizer steps that `stay` has at most: its own limit, and in RL what other stays leave of the total.
+    def step_limit(self, segment: LedgerPhaseSegment) -> int | None:
+        """Optimizer steps that `segment` has at most: its own limit, and in RL what other segments leave of the total.
 
-        A step that is under way when its stay ends is counted there, whenever it is made; one given back is not.
+        A step that is under way when its segment ends is counted there, whenever it is made; one given back is not.
         """
-        left = self._left(stay)
-        return min((limit for limit in (left, stay.own_limit) if limit is not None), default=None)
+        left = self._left(segment)
+        return min((limit for limit in (left, segment.own_limit) if limit is not None), default=None)
 
-    def rate_limit(self, stay: Stay) -> int | None:
-        """Steps over which the learning rate runs, from this stay's first on.
+    def rate_limit(self, segment: LedgerPhaseSegment) -> int | None:
+        """Steps over which the learning rate runs, from this segment's first on.
 
-        All that are left of RL where the stays that follow go on with this one's optimizer, and so with its rate.
+        All that are left of RL where the segments that follow go on with this one's optimizer, and so with its rate.
         """
         goes_on = (
             self.settings.pulse == "reference_reset"
-            and stay.phase is Phase.RL
+            and segment.phase is Phase.RL
             and self.settings.rl_steps_in_all is not None
         )
-        return self._left(stay) if goes_on else self.step_limit(stay)
+        return self._left(segment) if goes_on else self.step_limit(segment)
 
-    def _left(self, stay: Stay) -> int | None:
-        """Steps that other stays leave `stay` of the total; None where there is none."""
+    def _left(self, segment: LedgerPhaseSegment) -> int | None:
+        """Steps that other segments leave `segment` of the total; None where there is none."""
         total = self.settings.rl_steps_in_all
-        if stay.phase is not Phase.RL or total is None:
+        if segment.phase is not Phase.RL or total is None:
             return None
         made = self.number(
             "SELECT SUM(trained) FROM stay_steps n JOIN stays s ON s.idx = n.stay WHERE s.phase = ? AND s.root != ?",
-            stay.phase, stay.root,
+            segment.phase, segment.root,
         )  # fmt: skip
         under_way = self.number(
             "SELECT COUNT(*) FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'out' AND s.phase = ? "
             "AND s.root != ?",
-            stay.phase, stay.root,
+            segment.phase, segment.root,
         )  # fmt: skip
         return max(0, total - made - under_way)
 
     def steps_in(self, root: int) -> int:
-        """Optimizer steps made in the stays that go on with `root`."""
+        """Optimizer steps made in the segments that go on with `root`."""
         sql = "SELECT SUM(trained) FROM stay_steps n JOIN stays s ON s.idx = n.stay WHERE s.root = ?"
         return self.number(sql, root)
 
     def steps_by_phase(self) -> dict[str, int]:
-        """Optimizer steps made in all stays in a phase."""
+        """Optimizer steps made in all segments in a phase."""
         sql = "SELECT s.phase, SUM(n.trained) AS n FROM stay_steps n JOIN stays s ON s.idx = n.stay GROUP BY s.phase"
         return {row["phase"]: row["n"] for row in self.rows(sql) if row["n"]}
 
     # -- groups
 
-    def open_group(self, task: str, stay: Stay) -> int:
+    def open_group(self, task: str, segment: LedgerPhaseSegment) -> int:
         """A new group with all its slots free; its id."""
         group = self.execute(
-            "INSERT INTO groups(task, stay, state) VALUES(?, ?, ?)", task, stay.idx, GroupState.OPEN
+            "INSERT INTO groups(task, stay, state) VALUES(?, ?, ?)", task, segment.idx, GroupState.OPEN
         ).lastrowid
         assert group is not None
         self.many(
@@ -224,7 +226,7 @@ class Book:
             [(group, slot, SlotState.FREE) for slot in range(self.rules.group_size)],
         )
         self.count("opened")
-        self.emit(events.GROUP_OPENED, group=str(group), task=task, phase=stay.phase)
+        self.emit(events.GROUP_OPENED, group=str(group), task=task, phase=segment.phase)
         return group
 
     def slots(self, group: int) -> dict[int, Slot]:

@@ -1,7 +1,7 @@
 """Recordings of demonstrations: JSON lines, Parquet, or the run folder they were made in.
 
-Invariant: whatever it is read from, a demonstration comes out as it was recorded: each step's digest is checked, a
-file that was cut short is refused, and a file appears under its name only when it is whole.
+Invariant: a demonstration comes out of every format as it was recorded. Each step's digest is checked, and a file that
+was cut short is refused. A file appears under its name only when it is whole.
 """
 
 from __future__ import annotations
@@ -13,68 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from actors.replay import observed
+from actors.replay.demos.format import FORMAT, Demo, RecordingHeader
 from actors.replay.messages import StepPayload
 from apis.actions.reasoning import spoken
 from runtime.errors import PayloadLost, StoreError
 from runtime.storage.segments import digest_of
-
-FORMAT = "computerrl-demos-3"
-
-
-class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How often a task was tried: by members of the pool, and with each step by a random one."""
-
-    task: str
-    tries: int
-    wins: int
-    mixed_tries: int = 0
-    mixed_wins: int = 0
-
-
-RENAMED_FORMS = {"paper": "published"}  # as recordings of before name them
-
-
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a recording says of itself: the first line, or Parquet's metadata."""
-
-    format: str
-    tokenizer: str  # fingerprint of what made the token ids, "" when unknown
-    form: str  # of prompts and answers: compact or published, "" when unknown
-    actions: str = ""  # that the demonstrators had: both, gui or api, "" when unknown
-    observations: observed.Versions = observed.FIRST  # versions that its desktops showed, smallest first
-    demos: int
-    tasks: list[Tried] = []  # all that were tried, solved or not; [] where tasks have no strata
-
-    def __post_init__(self) -> None:
-        if self.form in RENAMED_FORMS:
-            msgspec.structs.force_setattr(self, "form", RENAMED_FORMS[self.form])
-
-
-class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One step. `digest` is blake2b-128 of the payload as MessagePack, hex."""
-
-    digest: str
-    well_formed: bool
-    payload: StepPayload
-
-
-class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One successful demonstration: one line of a JSON lines file."""
-
-    task: str
-    route: str  # "" where members of a pool demonstrate
-    member: str = ""  # who made it: a member's name, "mixed" for several, "policy"; "" goes by the route
-    reason: str
-    wall_s: float
-    busy_s: float
-    steps: list[DemoStep]
-
-    @property
-    def digest(self) -> str:
-        """blake2b-128 of task, route, member and the steps' digests, hex: what makes it the same one elsewhere."""
-        text = "\n".join([self.task, self.route, self.member, *(step.digest for step in self.steps)])
-        return digest_of(text.encode()).hex()
 
 
 def kind_of(path: Path) -> str:
@@ -87,10 +30,10 @@ def kind_of(path: Path) -> str:
     return kind
 
 
-def read(path: Path, passed: Callable[[PayloadLost], None] | None = None) -> tuple[Header, Iterator[Demo]]:
+def read(path: Path, passed: Callable[[PayloadLost], None] | None = None) -> tuple[RecordingHeader, Iterator[Demo]]:
     """What a recording says of itself, and its demonstrations one by one. Raises StoreError, also while iterating.
 
-    Of a run's folder, what can't be read is told to `passed` instead; a file is taken whole or not at all.
+    Of a run's folder, what can't be read is reported to `passed` instead; a file is taken whole or not at all.
     """
     kind = kind_of(path)
     if kind == "run":
@@ -108,7 +51,7 @@ def read(path: Path, passed: Callable[[PayloadLost], None] | None = None) -> tup
     return header, _checked(path, header, found)
 
 
-def _checked(path: Path, header: Header, demos: Iterable[Demo]) -> Iterator[Demo]:
+def _checked(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> Iterator[Demo]:
     count = 0
     for demo in demos:
         for number, step in enumerate(demo.steps):
@@ -158,7 +101,7 @@ class _Named(msgspec.Struct, frozen=True):
     name: str = ""  # of an application's function
 
 
-def _read_lines(path: Path) -> tuple[Header, Iterator[Demo]]:
+def _read_lines(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
     try:
         with path.open("rb") as file:
             header = _header(path, file.readline())
@@ -167,12 +110,12 @@ def _read_lines(path: Path) -> tuple[Header, Iterator[Demo]]:
     return header, _lines(path)
 
 
-def _header(path: Path, text: bytes) -> Header:
+def _header(path: Path, text: bytes) -> RecordingHeader:
     try:
         name = msgspec.json.decode(text, type=dict).get("format")
         if name != FORMAT:
             raise StoreError(f"{path} has format {name!r}, this build reads {FORMAT!r}: export it again")
-        return msgspec.json.decode(text, type=Header)
+        return msgspec.json.decode(text, type=RecordingHeader)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"no demonstrations in {path}: {error}") from error
 
@@ -188,7 +131,7 @@ def _lines(path: Path) -> Iterator[Demo]:
                 raise StoreError(f"{path}, line {number}: {error}") from error
 
 
-def write(path: Path, header: Header, demos: Iterable[Demo]) -> None:
+def write(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> None:
     """Write a .jsonl or .parquet file, replacing what was there once it is whole. Raises StoreError."""
     kind = kind_of(path)
     scratch = path.with_name(path.name + ".part")

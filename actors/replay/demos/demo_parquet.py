@@ -1,7 +1,7 @@
-"""Demonstrations as Parquet: a row per step, for whoever reads tables.
+"""Demonstrations as Parquet: a row per step, for readers of tables.
 
-Invariant: nothing of a step is lost or rounded on the way out and back; what no column stands for is refused. How a
-file is cut into row groups, in which order its rows lie and how a writer types and packs columns does not matter.
+Invariant: nothing of a step is lost or rounded on the way out and back. A value without a column is refused. The row
+groups, the order of rows and the types and packing of columns do not matter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actors.replay.demos.demo_files import Demo, DemoStep, Header
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.messages import StepPayload
 from runtime.errors import StoreError
 
@@ -30,7 +30,7 @@ _OF_STEP = ("prompt_ids", "response_ids", "temperature", "observation", "respons
 _TIMES = ("observe_ms", "generate_ms", "act_ms")
 
 
-def _schema(header: Header) -> pa.Schema:
+def _schema(header: RecordingHeader) -> pa.Schema:
     import pyarrow as pa
 
     ids, text, real = pa.list_(pa.int32()), pa.string(), pa.float64()
@@ -46,7 +46,7 @@ def _schema(header: Header) -> pa.Schema:
     return pa.schema(columns, metadata={KEY: msgspec.json.encode(header)})
 
 
-def write_parquet(path: Path, header: Header, demos: Iterable[Demo]) -> None:
+def write_parquet(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> None:
     """Write `demos`. Raises StoreError for a step that a policy took, OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -72,7 +72,7 @@ def _row(number: int, place: int, demo: Demo, step: DemoStep) -> dict[str, Any]:
     return {**row, "demo": number, "step": place, "digest": step.digest, "well_formed": step.well_formed}
 
 
-def read_parquet(path: Path) -> tuple[Header, Iterator[Demo]]:
+def read_parquet(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
     """What `write_parquet` wrote, however another writer has cut, ordered, typed or compressed it since.
 
     Raises StoreError, also while iterating; rows are counted from 0 in the file's own order.
@@ -87,7 +87,7 @@ def read_parquet(path: Path) -> tuple[Header, Iterator[Demo]]:
             raise StoreError(
                 f"no demonstrations in {path}: its metadata has no {KEY.decode()}, which says what they were made with"
             )
-        header = msgspec.json.decode(text, type=Header)
+        header = msgspec.json.decode(text, type=RecordingHeader)
     except (OSError, pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"no demonstrations in {path}: {_line(error)}") from error
     schema = _schema(header)
@@ -185,8 +185,8 @@ def _demo(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> Demo:
     for number, row in rows:
         other = next((name for name in _OF_DEMO if repr(row[name]) != repr(first[name])), None)
         if other is not None:
-            told = f"{row[other]!r:.60}, its first row says {first[other]!r:.60}"
-            raise StoreError(f"{path}: row {number}, column {other}: demonstration {row['demo']} has {told}")
+            values = f"{row[other]!r:.60}, its first row says {first[other]!r:.60}"
+            raise StoreError(f"{path}: row {number}, column {other}: demonstration {row['demo']} has {values}")
     return Demo(**{name: first[name] for name in _OF_DEMO}, steps=[_step(path, number, row) for number, row in rows])
 
 

@@ -1,6 +1,6 @@
 """Demonstrations straight from a run's folder, while it runs or after.
 
-Invariant: the ledger is opened read-only, so looking at a run changes nothing and waits for nobody.
+Invariant: the ledger is opened read-only, so looking at a run changes nothing and waits for no writer.
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ import msgspec
 from actors.replay import observed
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import reading
-from actors.replay.demos.demo_files import FORMAT, Demo, DemoStep, Header, Tried
+from actors.replay.demos.format import FORMAT, Demo, DemoStep, RecordingHeader, TaskAttempts
 from actors.replay.messages import Reservation, StepPayload, StepRef
 from runtime.errors import PayloadLost
 from runtime.storage.segments import digest_of, read_blob
 
 
-def read_run(folder: Path, passed: Callable[[PayloadLost], None] | None = None) -> tuple[Header, Iterator[Demo]]:
-    """As `demofiles.read`. Raises StoreError when there is no ledger of this build's form.
+def read_run(
+    folder: Path, passed: Callable[[PayloadLost], None] | None = None
+) -> tuple[RecordingHeader, Iterator[Demo]]:
+    """As `demo_files.read`. Raises StoreError when there is no ledger of this build's form.
 
-    A demonstration that can't be read is passed by and told to `passed`; without that it raises PayloadLost.
+    A demonstration that can't be read is passed by and reported to `passed`; without that it raises PayloadLost.
     """
     with reading(folder) as database:
         meta = queries.meta(database)
         count = queries.demos_stored(database)
         tried = [
-            Tried(task=row[0], tries=row[1], wins=row[2], mixed_tries=row[3], mixed_wins=row[4])
+            TaskAttempts(task=row[0], tries=row[1], wins=row[2], mixed_tries=row[3], mixed_wins=row[4])
             for row in queries.demo_tasks_tried(database)
         ]
         observations = observed.of_demos(database)
     made_with = {key: meta.get(key, "") for key in ("tokenizer", "form", "actions")}
-    header = Header(format=FORMAT, demos=count, tasks=tried, observations=observations, **made_with)
+    header = RecordingHeader(format=FORMAT, demos=count, tasks=tried, observations=observations, **made_with)
     return header, _demos(folder, count, passed)
 
 
@@ -49,8 +51,8 @@ def _demos(folder: Path, count: int, passed: Callable[[PayloadLost], None] | Non
         # A live run may add more meanwhile: as many as the header says are read.
         for row in queries.demo_episodes(database, count):
             refs = queries.steps_of(database, row["token"])
-            told = bytes(row["reply"])
-            work = msgspec.msgpack.decode(told, type=Reservation) if told else None
+            reply = bytes(row["reply"])
+            work = msgspec.msgpack.decode(reply, type=Reservation) if reply else None
             try:
                 steps = [portable(ref, segments) for ref in refs]
             except PayloadLost as error:

@@ -1,13 +1,14 @@
 """Which task the next group plays, and what success at all of them is.
 
-Invariant: a choice is a function of the seed and of what the ledger stores, so a restart makes the same one. However
-hard or mastered a kind of task is, its share of the groups never falls below `LEAST` of that of one solved half the
-time: none is given up, and what is mastered is seen again.
+Invariant: a choice is a function of the seed and of what the ledger stores, so a restart makes the same choice. A kind
+of task that is solved half the time has the largest share of the groups. However hard or mastered another kind is, its
+share never falls below `LEAST` of that. So no kind is given up, and a mastered kind is seen again.
 
 GRPO learns nothing from a group whose rewards are all equal. The chance of two unequal rewards is 2 p (1 - p) at
-success p, and p (1 - p) is known as a task's learnability (Tzannetos et al., "Proximal curriculum for reinforcement
-learning agents", 2023; Rutherford et al., "No regrets", 2024). They measure it per task; a run this long sees a task
-once or twice, so it is measured here per kind of task, over the last `WINDOW` episodes a kind.
+success p. The term p (1 - p) is known as a task's learnability. Sources: Tzannetos et al., "Proximal curriculum for
+reinforcement learning agents", 2023. Rutherford et al., "No regrets", 2024. Both measure it per task. A run this long
+sees a task once or twice, so it is measured here per kind of task. The measure goes over the last `WINDOW` episodes a
+kind.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from actors.replay.database.transaction import Book, Row
+from actors.replay.database.transaction import Row, Transaction
 from actors.replay.ledger import task_quarantine
 from actors.replay.messages import Lane
 from runtime.seeds import stable_seed
@@ -27,7 +28,7 @@ _NO_LAST = (1 << 63) - 1
 _EVERY = "train tasks"  # the one kind of a run without a curriculum; seeds are made of it
 
 
-class Tally(NamedTuple):
+class KindTally(NamedTuple):
     """Episodes of a kind, how many of them succeeded, and their answers' tokens with minus their log-probabilities."""
 
     wins: int = 0
@@ -41,12 +42,12 @@ class Tally(NamedTuple):
         return (self.wins + 1) / (self.tries + 2)
 
 
-def weights(sizes: Mapping[str, int], seen: Mapping[str, Tally]) -> dict[str, float]:
+def weights(sizes: Mapping[str, int], seen: Mapping[str, KindTally]) -> dict[str, float]:
     """How likely each kind is to be next, up to a common factor: its number of tasks times its learnability."""
-    return {kind: size * _favour(seen.get(kind, Tally())) for kind, size in sizes.items()}
+    return {kind: size * _favour(seen.get(kind, KindTally())) for kind, size in sizes.items()}
 
 
-def _favour(tally: Tally) -> float:
+def _favour(tally: KindTally) -> float:
     """How much likelier a task of a kind is drawn than its share of all tasks, up to a common factor."""
     return max(LEAST, 4 * tally.success * (1 - tally.success))
 
@@ -58,51 +59,51 @@ def order(likely: Mapping[str, float], seed: int) -> list[str]:
     return sorted(likely, key=lambda kind: rng.expovariate(1.0) / likely[kind])
 
 
-def next_task(book: Book) -> str | None:
-    """The task of the next group, or None while all of them rest. Counts it as handed out."""
-    if not book.train_kinds:
-        return _next_of(book, _EVERY, book.settings.train_tasks)
-    sizes = {kind: len(tasks) for kind, tasks in book.train_kinds.items()}
-    seed = stable_seed(book.settings.seed, "train kinds", book.counter("opened"))
-    for kind in order(weights(sizes, tallies(book)), seed):
-        if (task := _next_of(book, kind, book.train_kinds[kind])) is not None:
+def next_task(tx: Transaction) -> str | None:
+    """The task of the next group, or None while all of them are quarantined. Counts it as handed out."""
+    if not tx.train_kinds:
+        return _next_of(tx, _EVERY, tx.settings.train_tasks)
+    sizes = {kind: len(tasks) for kind, tasks in tx.train_kinds.items()}
+    seed = stable_seed(tx.settings.seed, "train kinds", tx.counter("opened"))
+    for kind in order(weights(sizes, tallies(tx)), seed):
+        if (task := _next_of(tx, kind, tx.train_kinds[kind])) is not None:
             return task
     return None
 
 
-def _next_of(book: Book, kind: str, tasks: Sequence[str]) -> str | None:
-    number, seed = book.counter(f"drawn:{kind}"), stable_seed(book.settings.seed, kind)
-    found = task_quarantine.next_playable(book, tasks, number, seed)
+def _next_of(tx: Transaction, kind: str, tasks: Sequence[str]) -> str | None:
+    number, seed = tx.counter(f"drawn:{kind}"), stable_seed(tx.settings.seed, kind)
+    found = task_quarantine.next_playable(tx, tasks, number, seed)
     if found is None:
         return None
     task, passed = found
-    book.count(f"drawn:{kind}", passed + 1)
+    tx.count(f"drawn:{kind}", passed + 1)
     return task
 
 
-def tallies(book: Book, upto: int | None = None) -> dict[str, Tally]:
+def tallies(tx: Transaction, upto: int | None = None) -> dict[str, KindTally]:
     """The last training episodes by kind, `WINDOW` times as many as there are kinds; none later than number `upto`."""
-    rows = book.rows(
+    rows = tx.rows(
         "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
-        Lane.TRAIN, _NO_LAST if upto is None else upto, WINDOW * len(book.train_kinds),
+        Lane.TRAIN, _NO_LAST if upto is None else upto, WINDOW * len(tx.train_kinds),
     )  # fmt: skip
-    return _tallied(book, rows)
+    return _tallied(tx, rows)
 
 
-def success_by_kind(book: Book) -> dict[str, float]:
+def success_by_kind(tx: Transaction) -> dict[str, float]:
     """Shares that the choice goes by; empty without a curriculum."""
-    seen = tallies(book) if book.train_kinds else {}
-    return {kind: round(seen.get(kind, Tally()).success, 4) for kind in sorted(book.train_kinds)}
+    seen = tallies(tx) if tx.train_kinds else {}
+    return {kind: round(seen.get(kind, KindTally()).success, 4) for kind in sorted(tx.train_kinds)}
 
 
-class Played(NamedTuple):
+class PolicyEstimate(NamedTuple):
     """What training episodes say of the policy that played them."""
 
     success: float  # share of the tasks' own mixture
     entropy: float | None  # nats per token; None where no token is known
 
 
-def played(book: Book, first: int, last: int) -> Played | None:
+def played(tx: Transaction, first: int, last: int) -> PolicyEstimate | None:
     """Of the training episodes with sequence numbers in (first, last]. None when there are none.
 
     Entropy is -sum log mu / tokens over all answers, an unbiased estimate of their mean token entropy under the policy
@@ -111,40 +112,42 @@ def played(book: Book, first: int, last: int) -> Played | None:
 
     With a curriculum they are not of the tasks' own mixture: `of_mixture` says how they count then.
     """
-    rows = book.rows(
+    rows = tx.rows(
         "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?",
         Lane.TRAIN, first, last,
     )  # fmt: skip
     if not rows:
         return None
-    if book.train_kinds:
-        return of_mixture(_tallied(book, rows), tallies(book, first))
+    if tx.train_kinds:
+        return of_mixture(_tallied(tx, rows), tallies(tx, first))
     tokens = sum(row["tokens"] for row in rows)
     share = sum(row["success"] for row in rows) / len(rows)
-    return Played(share, sum(row["surprisal"] for row in rows) / tokens if tokens else None)
+    return PolicyEstimate(share, sum(row["surprisal"] for row in rows) / tokens if tokens else None)
 
 
-def of_mixture(now: Mapping[str, Tally], before: Mapping[str, Tally]) -> Played | None:
+def of_mixture(now: Mapping[str, KindTally], before: Mapping[str, KindTally]) -> PolicyEstimate | None:
     """What `now`, drawn by what was known `before`, says of all tasks in their own mixture. None of no episode.
 
     Each episode counts by one over how much its kind was favoured (importance sampling with weights made to sum to one,
     Hesterberg 1995). Episodes before these count for nothing, so that neighbouring steps err independently and what a
     step says does not trail behind the policy.
     """
-    worth = {kind: 1 / _favour(before.get(kind, Tally())) for kind in now}
+    worth = {kind: 1 / _favour(before.get(kind, KindTally())) for kind in now}
     tries = sum(worth[kind] * tally.tries for kind, tally in now.items())
     if not tries:
         return None
     tokens = sum(worth[kind] * tally.tokens for kind, tally in now.items())
     surprisal = sum(worth[kind] * tally.surprisal for kind, tally in now.items())
     wins = sum(worth[kind] * tally.wins for kind, tally in now.items())
-    return Played(wins / tries, surprisal / tokens if tokens else None)
+    return PolicyEstimate(wins / tries, surprisal / tokens if tokens else None)
 
 
-def _tallied(book: Book, episodes: Sequence[Row]) -> dict[str, Tally]:
-    found: dict[str, Tally] = {}
+def _tallied(tx: Transaction, episodes: Sequence[Row]) -> dict[str, KindTally]:
+    found: dict[str, KindTally] = {}
     for row in episodes:
-        if (kind := book.kind_of.get(row["task"])) is not None:  # a resume may train on other tasks than before it
-            wins, tries, tokens, surprisal = found.get(kind, Tally())
-            found[kind] = Tally(wins + row["success"], tries + 1, tokens + row["tokens"], surprisal + row["surprisal"])
+        if (kind := tx.kind_of.get(row["task"])) is not None:  # a resume may train on other tasks than before it
+            wins, tries, tokens, surprisal = found.get(kind, KindTally())
+            found[kind] = KindTally(
+                wins + row["success"], tries + 1, tokens + row["tokens"], surprisal + row["surprisal"]
+            )
     return found

@@ -1,7 +1,7 @@
 """Handing episodes out and taking them back.
 
-Invariant: a token is outstanding once; only its Commit or its Release ends it, a repeat changes nothing, and a
-fault leaves no trace that a batch, a rate or a reservoir could mistake for an outcome.
+Invariant: a token is outstanding once. Only its Commit or its Release ends it, and a repeat changes nothing. A fault
+leaves no trace that a batch, a rate or a reservoir could mistake for an outcome.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import msgspec
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay import events
-from actors.replay.database.transaction import Book, Row, Stay
+from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction
 from actors.replay.ledger import curriculum, demo_tasks, eval_rounds, phases, step_evidence, task_quarantine
 from actors.replay.ledger.retention import keep_success, note_failure, store_steps
+from actors.replay.ledger.work import Work
 from actors.replay.messages import (
     DEFERRED,
     DISK,
@@ -39,36 +40,36 @@ SILENT = Fault(cause="seat_silent", detail="neither committed nor released in ti
 RUN_KILLED = Fault(cause="run_killed", detail="in flight when the run was killed", culprit="host")
 
 
-def reserve_many(book: Book, wishes: list[Reserve]) -> list[Reservation | NoWork | None]:
-    """One answer per wish, in order; None where there is no work now, NoWork where there will be none."""
+def reserve_many(tx: Transaction, requests: list[Reserve]) -> list[Reservation | NoWork | None]:
+    """One answer per request, in order; None where there is no work now, NoWork where there will be none."""
     answers: list[Reservation | NoWork | None] = []
     dry = False
-    for wish in wishes:
-        answer = _first_answer(book, wish)
+    for request in requests:
+        answer = _first_answer(tx, request)
         if answer is None:
-            for row in book.rows("SELECT * FROM reservations WHERE state = 'out' AND seat = ?", wish.seat):
-                _release(book, row, ABANDONED, counts=True)
+            for row in tx.rows("SELECT * FROM reservations WHERE state = 'out' AND seat = ?", request.seat):
+                _release(tx, row, ABANDONED, counts=True)
                 dry = False
-            # Work does not depend on who asks: once there is none, there is none for the rest.
-            answer = None if dry else _next(book, wish)
+            # Work does not depend on the seat: once there is none, there is none for the other requests.
+            answer = None if dry else _next(tx, request)
             dry = answer is None
         answers.append(answer)
-    if dry and _over(book):
+    if dry and _over(tx):
         return [answer or NoWork(final=True) for answer in answers]
     return answers
 
 
-def _over(book: Book) -> bool:
-    done = book.stay().phase is Phase.DONE and book.row("SELECT 1 FROM rounds WHERE closed = 0 LIMIT 1") is None
-    return book.closed or done
+def _over(tx: Transaction) -> bool:
+    done = tx.segment().phase is Phase.DONE and tx.row("SELECT 1 FROM rounds WHERE closed = 0 LIMIT 1") is None
+    return tx.closed or done
 
 
-def _first_answer(book: Book, wish: Reserve) -> Reservation | None:
-    """What a repeated wish was given, as long as it still holds; one that is over makes room for another."""
-    row = book.row("SELECT token, state, reply FROM reservations WHERE request_id = ?", wish.request_id)
+def _first_answer(tx: Transaction, request: Reserve) -> Reservation | None:
+    """What a repeated request was given, as long as it still holds; one that is over makes room for another."""
+    row = tx.row("SELECT token, state, reply FROM reservations WHERE request_id = ?", request.request_id)
     if row is not None and row["state"] != "out":
-        over = f"{wish.request_id} until {row['token']}"
-        book.execute("UPDATE reservations SET request_id = ? WHERE token = ?", over, row["token"])
+        over = f"{request.request_id} until {row['token']}"
+        tx.execute("UPDATE reservations SET request_id = ? WHERE token = ?", over, row["token"])
         return None
     return None if row is None else _reservation(row)
 
@@ -77,41 +78,41 @@ def _reservation(row: Row) -> Reservation:
     return msgspec.msgpack.decode(row["reply"], type=Reservation)
 
 
-def _next(book: Book, wish: Reserve) -> Reservation | None:
-    if book.closed:
+def _next(tx: Transaction, request: Reserve) -> Reservation | None:
+    if tx.closed:
         return None
-    stay = book.stay()
-    # A round takes what training leaves idle: between batches, and while a pulse or the end of a stay plays nothing.
+    segment = tx.segment()
+    # A round takes what training leaves idle: between batches, and while a pulse or a segment's end plays nothing.
     # Where training always has work, it is given a share only if the user says so: its curve then has points sooner.
     # Engines that hold one version play rounds where RL draws nothing any more, or it would wait for them.
-    single = book.settings.single_version
-    waits = eval_rounds.wait(book)
-    train = stay.phase is Phase.RL and (waits or not single)
-    train_first = train and not _rounds_turn(book)
-    if train_first and (found := _next_slot(book, stay)) is not None:
-        return _hand_out(book, wish, stay, found)
-    if not waits and (found := eval_rounds.next_task(book)) is not None:
-        return _hand_out(book, wish, stay, found)
-    if train and not train_first and (found := _next_slot(book, stay)) is not None:
-        return _hand_out(book, wish, stay, found)
-    if stay.phase is Phase.DEMO and (found := _next_demo(book)) is not None:
-        return _hand_out(book, wish, stay, found)
+    single = tx.settings.single_version
+    waits = eval_rounds.wait(tx)
+    train = segment.phase is Phase.RL and (waits or not single)
+    train_first = train and not _rounds_turn(tx)
+    if train_first and (found := _next_slot(tx, segment)) is not None:
+        return _hand_out(tx, request, segment, found)
+    if not waits and (found := eval_rounds.next_task(tx)) is not None:
+        return _hand_out(tx, request, segment, found)
+    if train and not train_first and (found := _next_slot(tx, segment)) is not None:
+        return _hand_out(tx, request, segment, found)
+    if segment.phase is Phase.DEMO and (found := _next_demo(tx)) is not None:
+        return _hand_out(tx, request, segment, found)
     return None
 
 
-def _rounds_turn(book: Book) -> bool:
+def _rounds_turn(tx: Transaction) -> bool:
     """Whether an open round comes before training: all of the last episodes handed out were for training."""
-    share = book.settings.rollout_share
+    share = tx.settings.rollout_share
     if not share:
         return False
     run = round(1 / share) - 1
-    last = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
-    found = book.number("SELECT COUNT(*) FROM reservations WHERE token > ? AND lane = ?", last - run, Lane.TRAIN)
+    last = tx.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
+    found = tx.number("SELECT COUNT(*) FROM reservations WHERE token > ? AND lane = ?", last - run, Lane.TRAIN)
     return found == run
 
 
-def _hand_out(book: Book, wish: Reserve, stay: Stay, work: eval_rounds.Work) -> Reservation:
-    token = 1 + book.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
+def _hand_out(tx: Transaction, request: Reserve, segment: LedgerPhaseSegment, work: Work) -> Reservation:
+    token = 1 + tx.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
     reservation = Reservation(
         token=token,
         lane=work.lane,
@@ -120,107 +121,105 @@ def _hand_out(book: Book, wish: Reserve, stay: Stay, work: eval_rounds.Work) -> 
         slot=work.slot,
         seed=work.seed,
         sampling=work.sampling,
-        max_turns=book.settings.max_turns,
+        max_turns=tx.settings.max_turns,
         pin=work.pin,
-        phase=stay.ref,
+        phase=segment.ref,
         route=work.route,
         member=work.member,
         round=work.round,
     )
-    book.execute(
+    tx.execute(
         "INSERT INTO reservations(token, request_id, seat, lane, task, stay, group_id, round_id, slot, state,"
         " expires, reply) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 'out', ?, ?)",
-        token, wish.request_id, wish.seat, work.lane, work.task, stay.idx, work.group, work.round_id, work.slot,
-        book.now + book.rules.lease_s, msgspec.msgpack.encode(reservation),
+        token, request.request_id, request.seat, work.lane, work.task, segment.idx, work.group, work.round_id,
+        work.slot, tx.now + tx.rules.lease_s, msgspec.msgpack.encode(reservation),
     )  # fmt: skip
-    task_quarantine.handed_out(book, work.task, token)
+    task_quarantine.handed_out(tx, work.task, token)
     return reservation
 
 
-def _next_demo(book: Book) -> eval_rounds.Work | None:
-    demos = book.settings.demos
-    if (rules := demo_tasks.rules_of(book)) is not None:
-        return demo_tasks.next_attempt(book, rules)
-    rows = book.rows("SELECT reply FROM reservations WHERE state = 'out' AND lane = ?", Lane.DEMO)
+def _next_demo(tx: Transaction) -> Work | None:
+    demos = tx.settings.demos
+    if (rules := demo_tasks.rules_of(tx)) is not None:
+        return demo_tasks.next_attempt(tx, rules)
+    rows = tx.rows("SELECT reply FROM reservations WHERE state = 'out' AND lane = ?", Lane.DEMO)
     out = [_reservation(row) for row in rows]
-    attempts = book.counter("demo_attempts")
+    attempts = tx.counter("demo_attempts")
     most = demos.attempts
-    if not book.settings.demo_tasks or not admission.demos_wanted(
-        demos.count, book.counter("demos"), len(out), attempts + len(out), most
+    if not tx.settings.demo_tasks or not admission.demos_wanted(
+        demos.count, tx.counter("demos"), len(out), attempts + len(out), most
     ):
         return None
     held = Counter(strata.name_of(strata.family_of(work.task), work.member or work.route) for work in out)
-    tried = {one.name: book.counter(f"demos_tried:{one.name}") for one in book.demo_strata}
-    for one in book.demo_strata:
-        held[one.name] += book.counter(f"demos:{one.name}")
-    seed = book.settings.seed
-    for one in strata.order(book.demo_strata, held, tried, most):
-        found = task_quarantine.next_playable(
-            book, one.tasks, tried[one.name], stable_seed(seed, "demo tasks", one.name)
-        )
+    tried = {one.name: tx.counter(f"demos_tried:{one.name}") for one in tx.demo_strata}
+    for one in tx.demo_strata:
+        held[one.name] += tx.counter(f"demos:{one.name}")
+    seed = tx.settings.seed
+    for one in strata.order(tx.demo_strata, held, tried, most):
+        found = task_quarantine.next_playable(tx, one.tasks, tried[one.name], stable_seed(seed, "demo tasks", one.name))
         if found is not None:
             task, passed = found
-            number = book.counter("demos_tried")
-            book.count("demos_tried")
-            book.count(f"demos_tried:{one.name}", passed + 1)
-            return eval_rounds.Work(
+            number = tx.counter("demos_tried")
+            tx.count("demos_tried")
+            tx.count(f"demos_tried:{one.name}", passed + 1)
+            return Work(
                 lane=Lane.DEMO,
                 task=task,
                 slot=number,
                 seed=stable_seed(seed, "demo", number),
-                sampling=book.train_sampling(),
+                sampling=tx.train_sampling(),
                 # Where a pool is declared, its members take the place of routes.
-                route="" if book.settings.demo_members else one.route,
-                member=one.route if book.settings.demo_members else "",
+                route="" if tx.settings.demo_members else one.route,
+                member=one.route if tx.settings.demo_members else "",
             )
     return None
 
 
-def _next_slot(book: Book, stay: Stay) -> eval_rounds.Work | None:
-    rules, trained = book.rules, book.trained
-    if not admission.serving_is_fresh(book.served, stay.start, trained, rules.max_staleness, book.lineages()):
+def _next_slot(tx: Transaction, segment: LedgerPhaseSegment) -> Work | None:
+    rules, trained = tx.rules, tx.trained
+    if not admission.serving_is_fresh(tx.served, segment.start, trained, rules.max_staleness, tx.lineages()):
         return None
-    free = book.row(
+    free = tx.row(
         "SELECT g.id, g.task, s.slot FROM slots s JOIN groups g ON g.id = s.group_id "
         "WHERE s.state = 'free' AND g.state = 'open' AND g.stay = ? "
         "AND g.task NOT IN (SELECT value FROM json_each(?)) ORDER BY g.id, s.slot LIMIT 1",
-        stay.idx, json.dumps(list(task_quarantine.unplayable(book))),
+        segment.idx, json.dumps(list(task_quarantine.unplayable(tx))),
     )  # fmt: skip
     if free is None:
-        live = len(book.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))
-        limit = book.step_limit(stay)
-        left = None if limit is None else limit - book.steps_in(stay.root)
-        if not book.settings.train_tasks or not admission.may_open(
+        live = len(tx.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))
+        limit = tx.step_limit(segment)
+        left = None if limit is None else limit - tx.steps_in(segment.root)
+        if not tx.settings.train_tasks or not admission.may_open(
             live, rules.max_staleness, rules.groups_per_step, left
         ):
             return None
-        task = curriculum.next_task(book)
+        task = curriculum.next_task(tx)
         if task is None:
             return None
-        group, slot = book.open_group(task, stay), 0
+        group, slot = tx.open_group(task, segment), 0
     else:
         group, task, slot = free["id"], free["task"], free["slot"]
-    book.write_slot(group, slot, groups.reserve(book.slots(group)[slot]))
-    return eval_rounds.Work(
+    tx.write_slot(group, slot, groups.reserve(tx.slots(group)[slot]))
+    return Work(
         lane=Lane.TRAIN,
         task=task,
         group=group,
         slot=slot,
-        seed=stable_seed(book.settings.seed, "train", group, slot),
-        sampling=book.train_sampling(),
+        seed=stable_seed(tx.settings.seed, "train", group, slot),
+        sampling=tx.train_sampling(),
     )
 
 
-def commit(book: Book, msg: Commit) -> Done:
+def commit(tx: Transaction, msg: Commit) -> Done:
     """Keep an episode. Raises FencedOff unless the token is outstanding, LedgerError for versions it can't have."""
-    row = _outstanding(book, msg.token, "committed")
+    row = _outstanding(tx, msg.token, "committed")
     if row is None:
         return Done()
     lane = Lane(row["lane"])
-    _check_versions(book, row, msg.steps)
-    book.execute("UPDATE reservations SET state = 'committed' WHERE token = ?", msg.token)
-    step = book.trained.step
-    seq = book.execute(
+    _check_versions(tx, row, msg.steps)
+    tx.execute("UPDATE reservations SET state = 'committed' WHERE token = ?", msg.token)
+    step = tx.trained.step
+    seq = tx.execute(
         "INSERT INTO episodes(token, lane, task, stay, group_id, round_id, success, feasible, reason, wall_s, busy_s,"
         " ended_step, tokens, surprisal) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         msg.token, lane, row["task"], row["stay"], row["group_id"], row["round_id"], msg.outcome.success,
@@ -228,37 +227,37 @@ def commit(book: Book, msg: Commit) -> Done:
         sum(one.response_tokens for one in msg.steps), sum(one.surprisal for one in msg.steps),
     ).lastrowid  # fmt: skip
     assert seq is not None
-    store_steps(book, msg.token, msg.steps)
-    book.count(f"episodes:{lane}")
-    task_quarantine.ended(book, row)
-    book.emit(
+    store_steps(tx, msg.token, msg.steps)
+    tx.count(f"episodes:{lane}")
+    task_quarantine.ended(tx, row)
+    tx.emit(
         events.EPISODE_COMMITTED, trace=_reservation(row).trace, token=msg.token, seat=msg.seat, lane=lane,
         task=row["task"], success=msg.outcome.success, reason=msg.outcome.reason, steps=len(msg.steps),
         wall_s=msg.wall_s,
     )  # fmt: skip
     if lane is Lane.DEMO:
-        book.count("demo_attempts")
+        tx.count("demo_attempts")
         work = _reservation(row)
-        demo_tasks.ended(book, work.task, work.member, success=msg.outcome.success)
+        demo_tasks.ended(tx, work.task, work.member, success=msg.outcome.success)
         if msg.outcome.success:
-            book.count("demos")
-            book.count(f"demos:{strata.name_of(strata.family_of(work.task), work.member or work.route)}")
-            book.execute("UPDATE episodes SET place = 0 WHERE seq = ?", seq)
+            tx.count("demos")
+            tx.count(f"demos:{strata.name_of(strata.family_of(work.task), work.member or work.route)}")
+            tx.execute("UPDATE episodes SET place = 0 WHERE seq = ?", seq)
     elif lane is Lane.EVAL:
-        eval_rounds.played(book, row)
+        eval_rounds.played(tx, row)
     else:
-        root = book.stay(row["stay"]).root
-        step_evidence.committed(book, row["task"], success=msg.outcome.success, steps=len(msg.steps))
-        # A stay that ended keeps the reservoir it ended with: a pulse may be learning from it.
-        if msg.outcome.success and root == book.stay().root:
-            keep_success(book, seq, root, row["task"])
+        root = tx.segment(row["stay"]).root
+        step_evidence.committed(tx, row["task"], success=msg.outcome.success, steps=len(msg.steps))
+        # A segment that ended keeps the reservoir it ended with: a pulse may be learning from it.
+        if msg.outcome.success and root == tx.segment().root:
+            keep_success(tx, seq, root, row["task"])
         elif not msg.outcome.success:
-            note_failure(book, seq, root, row["task"])
-        _fill_slot(book, row, msg.steps)
+            note_failure(tx, seq, root, row["task"])
+        _fill_slot(tx, row, msg.steps)
     return Done()
 
 
-def _check_versions(book: Book, row: Row, steps: list[StepRef]) -> None:
+def _check_versions(tx: Transaction, row: Row, steps: list[StepRef]) -> None:
     lane = Lane(row["lane"])
     if lane is Lane.DEMO:
         return
@@ -275,112 +274,112 @@ def _versions(steps: list[StepRef]) -> list[Version]:
     return [version for step in steps for version in (step.oldest, step.newest) if version is not None]
 
 
-def _fill_slot(book: Book, row: Row, steps: list[StepRef]) -> None:
-    group = book.group(row["group_id"])
+def _fill_slot(tx: Transaction, row: Row, steps: list[StepRef]) -> None:
+    group = tx.group(row["group_id"])
     if group["state"] != GroupState.OPEN:
-        return  # the group ended meanwhile; the episode is kept, its slot is nobody's
-    slot = book.slots(group["id"])[row["slot"]]
-    book.write_slot(group["id"], row["slot"], groups.commit(slot))
+        return  # the group ended meanwhile; the episode is kept, and fills no slot
+    slot = tx.slots(group["id"])[row["slot"]]
+    tx.write_slot(group["id"], row["slot"], groups.commit(slot))
     versions = _versions(steps)
-    if book.lineages().oldest_staleness(max([book.trained, *versions]), versions) is None:
-        book.end_group(group, GroupEnding.ORPHANED)
+    if tx.lineages().oldest_staleness(max([tx.trained, *versions]), versions) is None:
+        tx.end_group(group, GroupEnding.ORPHANED)
         return
     if versions:
         known = [Version.parse(text) for text in (group["oldest"], group["newest"]) if text]
-        book.execute(
+        tx.execute(
             "UPDATE groups SET oldest = ?, newest = ? WHERE id = ?",
             str(min(versions + known)), str(max(versions + known)), group["id"],
         )  # fmt: skip
-    _settle(book, group["id"])
+    _settle(tx, group["id"])
 
 
-def _settle(book: Book, group_id: int) -> None:
+def _settle(tx: Transaction, group_id: int) -> None:
     """End or complete an open group whose slots have changed."""
-    group, slots = book.group(group_id), book.slots(group_id).values()
-    if groups.is_lost(slots, book.rules.min_group_size):
-        book.end_group(group, GroupEnding.LOST)
+    group, slots = tx.group(group_id), tx.slots(group_id).values()
+    if groups.is_lost(slots, tx.rules.min_group_size):
+        tx.end_group(group, GroupEnding.LOST)
     elif groups.is_complete(slots):
         # A trajectory's reward is its verifier's verdict; a step's also needs the step to be well formed.
-        reward = "e.success" if book.settings.advantage == "trajectory" else "e.success AND s.well_formed"
-        rewards = book.rows(
+        reward = "e.success" if tx.settings.advantage == "trajectory" else "e.success AND s.well_formed"
+        rewards = tx.rows(
             f"SELECT {reward} FROM episodes e JOIN steps s ON s.token = e.token WHERE e.group_id = ?",  # noqa: S608
             group_id,
         )
         if groups.zero_variance(bool(row[0]) for row in rewards):
-            book.end_group(group, GroupEnding.ZERO_VARIANCE)
+            tx.end_group(group, GroupEnding.ZERO_VARIANCE)
         else:
-            book.move_group(group, GroupState.READY)
-            counts = book.row("SELECT COUNT(*), SUM(success) FROM episodes WHERE group_id = ?", group_id)
+            tx.move_group(group, GroupState.READY)
+            counts = tx.row("SELECT COUNT(*), SUM(success) FROM episodes WHERE group_id = ?", group_id)
             assert counts is not None
-            book.emit(
+            tx.emit(
                 events.GROUP_READY, group=str(group_id), task=group["task"], episodes=counts[0], successes=counts[1]
             )
 
 
-def release(book: Book, msg: Release) -> Done:
+def release(tx: Transaction, msg: Release) -> Done:
     """The slot goes back. Raises FencedOff unless the token is outstanding (a repeat is answered again)."""
-    row = _outstanding(book, msg.token, "released")
+    row = _outstanding(tx, msg.token, "released")
     if row is not None:
-        _release(book, row, msg.fault, counts=msg.fault.culprit != DISK)
+        _release(tx, row, msg.fault, counts=msg.fault.culprit != DISK)
     return Done()
 
 
-def expire(book: Book) -> float | None:
+def expire(tx: Transaction) -> float | None:
     """Take back what is overdue and forget silent samplers; when the next will be due."""
-    if book.refused_since is not None:  # who could not be heard was not silent
-        refused_s = book.now - book.refused_since
-        book.execute("UPDATE reservations SET expires = expires + ? WHERE state = 'out'", refused_s)
-        book.execute("UPDATE samplers SET heard = heard + ?", refused_s)
-        book.made_good = True
-    for row in book.rows("SELECT * FROM reservations WHERE state = 'out' AND expires <= ?", book.now):
-        _release(book, row, SILENT, counts=True)
-    silent = phases.forget_silent(book)
-    first = book.row("SELECT MIN(expires) FROM reservations WHERE state = 'out'")
+    if tx.refused_since is not None:  # who could not be heard was not silent
+        refused_s = tx.now - tx.refused_since
+        tx.execute("UPDATE reservations SET expires = expires + ? WHERE state = 'out'", refused_s)
+        tx.execute("UPDATE samplers SET heard = heard + ?", refused_s)
+        tx.made_good = True
+    for row in tx.rows("SELECT * FROM reservations WHERE state = 'out' AND expires <= ?", tx.now):
+        _release(tx, row, SILENT, counts=True)
+    silent = phases.forget_silent(tx)
+    first = tx.row("SELECT MIN(expires) FROM reservations WHERE state = 'out'")
     due = [] if first is None or first[0] is None else [float(first[0])]
     return min([*due, *([] if silent is None else [silent])], default=None)
 
 
-def release_all(book: Book) -> int:
+def release_all(tx: Transaction) -> int:
     """Take back everything in flight because its run is gone; says nothing about tasks, so no budget is charged."""
-    rows = book.rows("SELECT * FROM reservations WHERE state = 'out'")
+    rows = tx.rows("SELECT * FROM reservations WHERE state = 'out'")
     for row in rows:
-        _release(book, row, RUN_KILLED, counts=False)
+        _release(tx, row, RUN_KILLED, counts=False)
     return len(rows)
 
 
-def _release(book: Book, row: Row, fault: Fault, *, counts: bool) -> None:
-    book.execute("UPDATE reservations SET state = 'released' WHERE token = ?", row["token"])
+def _release(tx: Transaction, row: Row, fault: Fault, *, counts: bool) -> None:
+    tx.execute("UPDATE reservations SET state = 'released' WHERE token = ?", row["token"])
     if row["lane"] == Lane.EVAL and fault.cause == DEFERRED:
-        eval_rounds.faulted(book, row, counts=False)
-        book.emit(
+        eval_rounds.faulted(tx, row, counts=False)
+        tx.emit(
             events.EPISODE_DEFERRED, trace=_reservation(row).trace, token=row["token"], seat=row["seat"],
             task=row["task"], detail=fault.detail,
         )  # fmt: skip
-        task_quarantine.broken(book, row, fault)
+        task_quarantine.broken(tx, row, fault)
         return
-    book.count(f"fault:{fault.cause}")
-    book.emit(
+    tx.count(f"fault:{fault.cause}")
+    tx.emit(
         events.EPISODE_RELEASED, trace=_reservation(row).trace, token=row["token"], seat=row["seat"], lane=row["lane"],
         task=row["task"], cause=fault.cause, detail=fault.detail, culprit=fault.culprit,
     )  # fmt: skip
     if row["lane"] == Lane.EVAL:
-        eval_rounds.faulted(book, row, counts=counts)
+        eval_rounds.faulted(tx, row, counts=counts)
     elif row["lane"] == Lane.DEMO:
-        demo_tasks.broken(book, row["task"], _reservation(row).member, counts=counts)
+        demo_tasks.broken(tx, row["task"], _reservation(row).member, counts=counts)
     elif row["lane"] == Lane.TRAIN:
-        group = book.group(row["group_id"])
+        group = tx.group(row["group_id"])
         if group["state"] == GroupState.OPEN:
-            slot = book.slots(group["id"])[row["slot"]]
-            freed = groups.release(slot, book.rules.retries, counts)
-            book.write_slot(group["id"], row["slot"], freed)
+            slot = tx.slots(group["id"])[row["slot"]]
+            freed = groups.release(slot, tx.rules.retries, counts)
+            tx.write_slot(group["id"], row["slot"], freed)
             if freed.state is SlotState.LOST:
-                _settle(book, group["id"])
-    task_quarantine.broken(book, row, fault)
+                _settle(tx, group["id"])
+    task_quarantine.broken(tx, row, fault)
 
 
-def _outstanding(book: Book, token: int, repeat_of: str) -> Row | None:
+def _outstanding(tx: Transaction, token: int, repeat_of: str) -> Row | None:
     """The reservation, or None when `repeat_of` already happened. Raises FencedOff naming the token."""
-    row = book.row("SELECT * FROM reservations WHERE token = ?", token)
+    row = tx.row("SELECT * FROM reservations WHERE token = ?", token)
     if row is None:
         raise FencedOff(f"token {token} was never handed out")
     if row["state"] == repeat_of:

@@ -1,7 +1,7 @@
 """Evaluation rounds: every task the same number of times, with pinned weights, outside every group.
 
-Invariant: a round closes when every episode was played or has faulted beyond the budget; a fault never counts as a
-failure of the policy, and a round of weights that a resume abandoned counts for nothing.
+Invariant: a round closes when every episode was played or has faulted beyond the budget. A fault never counts as a
+failure of the policy. A round of weights that a resume abandoned counts for nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import msgspec
 
 from actors.errors import LedgerError
 from actors.replay import events
-from actors.replay.database.transaction import Book, Row
+from actors.replay.database.transaction import Row, Transaction
 from actors.replay.ledger import task_quarantine
+from actors.replay.ledger.work import Work
 from actors.replay.messages import EvalFigures, Lane, OpenEval, Phase, Sampling
-from actors.replay.statistics.success_rates import Episode, summarise
+from actors.replay.statistics.success_rates import RoundEpisode, summarise
 from runtime.messaging.message import Done, Version
 from runtime.quarantine import QuarantineState
 from runtime.seeds import stable_seed
@@ -26,93 +27,77 @@ _OF_FIGURES = (
 )  # fmt: skip
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reservation is made of."""
-
-    lane: Lane
-    task: str
-    slot: int
-    seed: int
-    sampling: Sampling
-    group: int | None = None
-    round_id: int | None = None
-    round: str = ""
-    route: str = ""
-    member: str = ""
-    pin: Version | None = None
-
-
-def wait(book: Book) -> bool:
+def wait(tx: Transaction) -> bool:
     """Whether rounds stand back: RL has steps to make, and engines that hold one version hold its newest.
 
-    Between two stays in RL, too: what follows a stay's last step may be another, which is not to wait for a round.
+    Between two segments of RL, too: another may follow a segment's last step, and must not wait for a round.
     """
-    stay = book.stay()
-    if not book.settings.single_version or stay.phase is not Phase.RL or book.step_limit(stay) == 0:
+    segment = tx.segment()
+    if not tx.settings.single_version or segment.phase is not Phase.RL or tx.step_limit(segment) == 0:
         return False
-    total = book.settings.rl_steps_in_all
-    made = book.steps_by_phase().get(Phase.RL, 0)
+    total = tx.settings.rl_steps_in_all
+    made = tx.steps_by_phase().get(Phase.RL, 0)
     return total is None or made < total
 
 
-def open_round(book: Book, msg: OpenEval) -> Done:
+def open_round(tx: Transaction, msg: OpenEval) -> Done:
     """Begin a round. Opening it again does nothing. Raises LedgerError when the name is taken by another round."""
-    known = book.row("SELECT * FROM rounds WHERE name = ? AND abandoned = 0", msg.round)
+    known = tx.row("SELECT * FROM rounds WHERE name = ? AND abandoned = 0", msg.round)
     name = msg.task_set
     if known is not None:
         if (known["version"], known["task_set"], known["temperature"]) != (
             str(msg.version), name, msg.sampling.temperature,
-        ) or _planned(book, known["id"]) != len(msg.tasks) * msg.episodes:  # fmt: skip
+        ) or _planned(tx, known["id"]) != len(msg.tasks) * msg.episodes:  # fmt: skip
             raise LedgerError(f"evaluation round {msg.round} exists with weights {known['version']} and other settings")
         return Done()
     if not msg.tasks or msg.episodes < 1:
         raise LedgerError(f"evaluation round {msg.round} has no episodes")
     # The learner may have exported a step that the ledger has yet to hear of: one of its own lineage is fine.
-    if book.lineages().abandoned(max(book.trained, msg.version), msg.version):
+    if tx.lineages().abandoned(max(tx.trained, msg.version), msg.version):
         raise LedgerError(f"evaluation round {msg.round}: a resume has abandoned weights {msg.version}")
-    round_id = book.execute(
+    round_id = tx.execute(
         "INSERT INTO rounds(name, version, temperature, max_new_tokens, task_set, tasks) VALUES(?, ?, ?, ?, ?, ?)",
         msg.round, str(msg.version), msg.sampling.temperature, msg.sampling.max_new_tokens, name, len(msg.tasks),
     ).lastrowid  # fmt: skip
-    book.many(
+    tx.many(
         "INSERT INTO round_tasks(round_id, n, task, state) VALUES(?, ?, ?, 'free')",
         # One episode of every task before the second of any: a round that is cut short has seen them all.
         [(round_id, n, task) for n, task in enumerate(msg.tasks * msg.episodes)],
     )
-    book.emit(
+    tx.emit(
         events.EVAL_ROUND_OPENED, round=msg.round, version=str(msg.version), tasks=len(msg.tasks),
         temperature=msg.sampling.temperature, episodes=msg.episodes,
     )  # fmt: skip
     return Done()
 
 
-def next_task(book: Book) -> Work | None:
-    """A task of the oldest round that has one free; marks it as out. A task at rest counts as a fault of its round.
+def next_task(tx: Transaction) -> Work | None:
+    """A task of the oldest round that has one free; marks it as out. A quarantined task counts as a fault of its round.
 
     Of engines that hold one version only the oldest open round's is asked: they hold no other until it is closed.
     """
-    unplayable = task_quarantine.unplayable(book)
+    unplayable = task_quarantine.unplayable(tx)
     waiting = [task for task, stands in unplayable.items() if stands.state is QuarantineState.QUARANTINED]
     left_out = "SELECT round_id, n FROM round_tasks WHERE state = 'free' AND task IN (SELECT value FROM json_each(?))"
-    for slot in book.rows(left_out, json.dumps(waiting)) if waiting else ():
-        _set_task(book, slot["round_id"], slot["n"], "fault", book.rules.retries + 1)
-    oldest = book.row("SELECT version FROM rounds WHERE closed = 0 ORDER BY id LIMIT 1")
-    row = book.row(
+    for slot in tx.rows(left_out, json.dumps(waiting)) if waiting else ():
+        _set_task(tx, slot["round_id"], slot["n"], "fault", tx.rules.retries + 1)
+    oldest = tx.row("SELECT version FROM rounds WHERE closed = 0 ORDER BY id LIMIT 1")
+    row = tx.row(
         "SELECT t.round_id, t.n, t.task, r.name, r.version, r.temperature, r.max_new_tokens, r.tasks "
         "FROM round_tasks t JOIN rounds r ON r.id = t.round_id WHERE t.state = 'free' "
         "AND t.task NOT IN (SELECT value FROM json_each(?)) AND (? OR r.version = ?) ORDER BY t.round_id, t.n LIMIT 1",
-        json.dumps(list(unplayable)), not book.settings.single_version, oldest and oldest["version"],
+        json.dumps(list(unplayable)), not tx.settings.single_version, oldest and oldest["version"],
     )  # fmt: skip
     if row is None:
         return None
-    book.execute("UPDATE round_tasks SET state = 'out' WHERE round_id = ? AND n = ?", row["round_id"], row["n"])
+    tx.execute("UPDATE round_tasks SET state = 'out' WHERE round_id = ? AND n = ?", row["round_id"], row["n"])
     again = row["n"] // row["tasks"]  # which episode of its task this is
     return Work(
         lane=Lane.EVAL,
         task=row["task"],
         slot=row["n"],
         # Equal in every round, so that two points of a curve draw with the same numbers.
-        seed=stable_seed(book.settings.seed, "eval", row["task"], *([again] if again else [])),
+        seed=stable_seed(tx.settings.seed, "eval", row["task"], *([again] if again else [])),
         sampling=Sampling(temperature=row["temperature"], max_new_tokens=row["max_new_tokens"]),
         round_id=row["round_id"],
         round=row["name"],
@@ -120,73 +105,73 @@ def next_task(book: Book) -> Work | None:
     )
 
 
-def played(book: Book, reservation: Row) -> None:
+def played(tx: Transaction, reservation: Row) -> None:
     """The task has its outcome."""
-    _set_task(book, reservation["round_id"], reservation["slot"], "played", 0)
+    _set_task(tx, reservation["round_id"], reservation["slot"], "played", 0)
 
 
-def faulted(book: Book, reservation: Row, *, counts: bool) -> None:
+def faulted(tx: Transaction, reservation: Row, *, counts: bool) -> None:
     """Infrastructure broke it: once more, or a fault beyond the budget."""
-    faults = counts + book.number(
+    faults = counts + tx.number(
         "SELECT faults FROM round_tasks WHERE round_id = ? AND n = ?", reservation["round_id"], reservation["slot"]
     )
-    state = "fault" if faults > book.rules.retries else "free"
-    _set_task(book, reservation["round_id"], reservation["slot"], state, faults)
+    state = "fault" if faults > tx.rules.retries else "free"
+    _set_task(tx, reservation["round_id"], reservation["slot"], state, faults)
 
 
-def _set_task(book: Book, round_id: int, number: int, state: str, faults: int) -> None:
-    row = book.row("SELECT * FROM rounds WHERE id = ?", round_id)
+def _set_task(tx: Transaction, round_id: int, number: int, state: str, faults: int) -> None:
+    row = tx.row("SELECT * FROM rounds WHERE id = ?", round_id)
     assert row is not None
     if row["closed"]:
         return  # the round was abandoned; the episode is kept and counts for nothing
-    book.execute(
+    tx.execute(
         "UPDATE round_tasks SET state = ?, faults = ? WHERE round_id = ? AND n = ?",
         state, faults, row["id"], number,
     )  # fmt: skip
-    left = book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state IN ('free', 'out')", row["id"])
+    left = tx.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state IN ('free', 'out')", row["id"])
     if left == 0:
-        done = _figures(book, row, closed=True)
+        done = _figures(tx, row, closed=True)
         said = dict(
             round=done.round, version=str(done.version), temperature=done.temperature, tasks=done.tasks,
             played=done.played, successes=done.successes, feasible=done.feasible, faults=done.faults,
-            task_set=done.task_set, episodes=done.episodes, **_said(book, row["id"]),
+            task_set=done.task_set, episodes=done.episodes, **_said(tx, row["id"]),
         )  # fmt: skip
-        book.execute(
+        tx.execute(
             "UPDATE rounds SET closed = 1, wall = ?, said = ? WHERE id = ?",
-            book.wall, msgspec.json.encode(said).decode(), row["id"],
+            tx.wall, msgspec.json.encode(said).decode(), row["id"],
         )  # fmt: skip
-        book.emit(events.EVAL_ROUND_CLOSED, **said)
+        tx.emit(events.EVAL_ROUND_CLOSED, **said)
 
 
-def abandon_rounds(book: Book) -> None:
+def abandon_rounds(tx: Transaction) -> None:
     """Drop the rounds whose weights a resume abandoned; their names are free again."""
-    lineages, trained = book.lineages(), book.trained
-    for row in book.rows("SELECT id, version FROM rounds WHERE abandoned = 0"):
+    lineages, trained = tx.lineages(), tx.trained
+    for row in tx.rows("SELECT id, version FROM rounds WHERE abandoned = 0"):
         if lineages.abandoned(trained, Version.parse(row["version"])):
-            book.execute("UPDATE rounds SET abandoned = 1, closed = 1 WHERE id = ?", row["id"])
-            book.execute("DELETE FROM round_tasks WHERE round_id = ? AND state = 'free'", row["id"])
+            tx.execute("UPDATE rounds SET abandoned = 1, closed = 1 WHERE id = ?", row["id"])
+            tx.execute("DELETE FROM round_tasks WHERE round_id = ? AND state = 'free'", row["id"])
 
 
-def figures(book: Book) -> list[EvalFigures]:
+def figures(tx: Transaction) -> list[EvalFigures]:
     """All rounds that count, in the order of opening."""
-    rows = book.rows("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id")
-    return [_figures(book, row, closed=bool(row["closed"])) for row in rows]
+    rows = tx.rows("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id")
+    return [_figures(tx, row, closed=bool(row["closed"])) for row in rows]
 
 
-def _figures(book: Book, row: Row, *, closed: bool) -> EvalFigures:
+def _figures(tx: Transaction, row: Row, *, closed: bool) -> EvalFigures:
     if row["said"]:  # nothing of a closed round changes, and its episodes are many
-        told = msgspec.json.decode(row["said"], type=dict[str, Any])
-        known = {name: told[name] for name in _OF_FIGURES}
-        version = Version.parse(told["version"])
+        logged = msgspec.json.decode(row["said"], type=dict[str, Any])
+        known = {name: logged[name] for name in _OF_FIGURES}
+        version = Version.parse(logged["version"])
         return EvalFigures(version=version, closed=True, max_new_tokens=row["max_new_tokens"], **known)
-    counts = book.row(
+    counts = tx.row(
         "SELECT COUNT(*), SUM(success), SUM(NOT feasible) FROM episodes WHERE round_id = ?",
         row["id"],
     )
     assert counts is not None
     played_tasks, successes, infeasible = (value or 0 for value in counts)
-    faults = book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state = 'fault'", row["id"])
-    planned = _planned(book, row["id"]) or row["tasks"]
+    faults = tx.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state = 'fault'", row["id"])
+    planned = _planned(tx, row["id"]) or row["tasks"]
     return EvalFigures(
         round=row["name"],
         version=Version.parse(row["version"]),
@@ -203,16 +188,18 @@ def _figures(book: Book, row: Row, *, closed: bool) -> EvalFigures:
     )
 
 
-def _planned(book: Book, round_id: int) -> int:
-    return book.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ?", round_id)
+def _planned(tx: Transaction, round_id: int) -> int:
+    return tx.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ?", round_id)
 
 
-def _said(book: Book, round_id: int) -> dict[str, object]:
+def _said(tx: Transaction, round_id: int) -> dict[str, object]:
     """The round's success with its interval, by family and by number of tries, for the log."""
-    rows = book.rows("SELECT task, success, feasible FROM episodes WHERE round_id = ?", round_id)
-    found = [Episode(task=row["task"], success=bool(row["success"]), feasible=bool(row["feasible"])) for row in rows]
-    lost = book.rows("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault'", round_id)
-    summary = summarise([*found, *(Episode(task=row["task"], fault=True) for row in lost)])
+    rows = tx.rows("SELECT task, success, feasible FROM episodes WHERE round_id = ?", round_id)
+    found = [
+        RoundEpisode(task=row["task"], success=bool(row["success"]), feasible=bool(row["feasible"])) for row in rows
+    ]
+    lost = tx.rows("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault'", round_id)
+    summary = summarise([*found, *(RoundEpisode(task=row["task"], fault=True) for row in lost)])
     low, high = summary.whole.all.interval
     return {
         "success": summary.whole.all.value,

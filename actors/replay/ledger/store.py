@@ -1,8 +1,8 @@
 """The one thread that owns the database.
 
-Invariant: a job is answered only after the transaction that holds it is on the disk. Jobs that wait together share
-one transaction (each under its own savepoint), so the disk's time is paid once for many; the event loop never waits
-for the disk.
+Invariant: a job is answered only after the transaction that holds it is on the disk. Jobs that wait together share one
+transaction, each under its own savepoint. So the disk's time is paid once for many jobs. The event loop never waits for
+the disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from actors.replay.config import LedgerSettings
 from actors.replay.database.auditing import BOUND
 from actors.replay.database.schema import connect
-from actors.replay.database.transaction import Book
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import episodes, figures, phases, step_evidence, task_quarantine, training
 from runtime.disk import DiskGate, why
 from runtime.errors import ComputerRLError, DiskRefuses, MailboxFull, StoreError
@@ -28,7 +28,7 @@ from runtime.logs.events import Event
 from runtime.storage.slow_disk import Log, on_disk
 
 T = TypeVar("T")
-Job = Callable[[Book], Any]
+Job = Callable[[Transaction], Any]
 Logged = list[tuple[Event, dict[str, Any]]]
 MAX_WAITING = 4096
 MAX_TOGETHER = 128
@@ -42,9 +42,9 @@ _REFUSALS = {  # of SQLite, as the system calls them
 class Opened:
     """What opening found."""
 
-    def __init__(self, *, fresh: bool, released: int, returned: int, phase: str, resting: list[str]) -> None:
+    def __init__(self, *, fresh: bool, released: int, returned: int, phase: str, quarantined: list[str]) -> None:
         self.fresh = fresh
-        self.resting = resting  # tasks
+        self.quarantined = quarantined  # tasks
         self.released = released
         self.returned = returned
         self.phase = phase
@@ -59,8 +59,8 @@ class Ledger:
         self._connection, fresh = connect(path)
         self._clock = clock
         self._boot = boot or boot_id()
-        self.book = Book(self._connection, settings)
-        (opened,) = self.run([lambda book: _recover(book, fresh, self._boot)])
+        self.tx = Transaction(self._connection, settings)
+        (opened,) = self.run([lambda tx: _recover(tx, fresh, self._boot)])
         if isinstance(opened, ComputerRLError):
             self.close()
             raise opened
@@ -71,29 +71,29 @@ class Ledger:
 
         Raises DiskRefuses, with nothing done, when the disk takes no more, StoreError when the database fails.
         """
-        book, execute = self.book, self._connection.execute
-        book.now, book.wall = self._clock(), time.time()
-        book.made_good = False
+        tx, execute = self.tx, self._connection.execute
+        tx.now, tx.wall = self._clock(), time.time()
+        tx.made_good = False
         results: list[Any] = []
         try:
             execute("BEGIN IMMEDIATE")
             for job in jobs:
                 execute("SAVEPOINT job")
-                said = len(book.events)
+                said = len(tx.events)
                 try:
-                    results.append(job(book))
+                    results.append(job(tx))
                 except ComputerRLError as refusal:
                     execute("ROLLBACK TO job")
-                    del book.events[said:]
+                    del tx.events[said:]
                     results.append(refusal)
                 execute("RELEASE job")
             execute("COMMIT")
-            if book.made_good:
-                book.refused_since = None
+            if tx.made_good:
+                tx.refused_since = None
         except BaseException as error:
-            # Whatever ended it, nothing may be told of a transaction that was not committed.
-            book.events.clear()
-            book.pool = None
+            # Whatever ended it, nothing may be logged of a transaction that was not committed.
+            tx.events.clear()
+            tx.pool = None
             if self._connection.in_transaction:
                 execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
@@ -101,7 +101,7 @@ class Ledger:
                 what = f"the ledger's database failed: {why(number, str(error))}"
                 if number is None:
                     raise StoreError(what) from error
-                book.refused_since = book.now if book.refused_since is None else book.refused_since
+                tx.refused_since = tx.now if tx.refused_since is None else tx.refused_since
                 raise DiskRefuses(what) from error
             raise
         return results
@@ -121,37 +121,37 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _rebooted(book: Book) -> None:
+def _rebooted(tx: Transaction) -> None:
     """Times of another boot mean nothing on this one's clock: what waited for them is due at once."""
-    book.execute("UPDATE reservations SET expires = ? WHERE state = 'out'", book.now)
-    book.execute("UPDATE samplers SET heard = ?", book.now)
-    book.execute("UPDATE wards SET probe_at = ?", book.now)
-    step_evidence.mark(book)
+    tx.execute("UPDATE reservations SET expires = ? WHERE state = 'out'", tx.now)
+    tx.execute("UPDATE samplers SET heard = ?", tx.now)
+    tx.execute("UPDATE wards SET probe_at = ?", tx.now)
+    step_evidence.mark(tx)
 
 
-def _recover(book: Book, fresh: bool, boot: str) -> Opened:
-    if book.meta("boot") != boot:
-        _rebooted(book)
-        book.set_meta("boot", boot)
-    if fresh or book.row("SELECT 1 FROM stays LIMIT 1") is None:
-        phases.begin(book)
+def _recover(tx: Transaction, fresh: bool, boot: str) -> Opened:
+    if tx.meta("boot") != boot:
+        _rebooted(tx)
+        tx.set_meta("boot", boot)
+    if fresh or tx.row("SELECT 1 FROM stays LIMIT 1") is None:
+        phases.begin(tx)
     released = returned = 0
-    if fresh or book.meta("incarnation") != book.settings.incarnation or not book.settings.incarnation:
-        released = episodes.release_all(book)
-        returned = training.give_back_all(book, "the run was killed") if not fresh else 0
-        book.execute("DELETE FROM samplers")
-        book.execute("DELETE FROM meta WHERE key = 'closed'")
-        book.set_meta("incarnation", book.settings.incarnation)
-        step_evidence.mark(book)
-    bound = max(book.rules.max_staleness, int(book.meta(BOUND) or 0))  # a resume may change it
-    book.set_meta(BOUND, str(bound))
-    figures.audit(book)
+    if fresh or tx.meta("incarnation") != tx.settings.incarnation or not tx.settings.incarnation:
+        released = episodes.release_all(tx)
+        returned = training.give_back_all(tx, "the run was killed") if not fresh else 0
+        tx.execute("DELETE FROM samplers")
+        tx.execute("DELETE FROM meta WHERE key = 'closed'")
+        tx.set_meta("incarnation", tx.settings.incarnation)
+        step_evidence.mark(tx)
+    bound = max(tx.rules.max_staleness, int(tx.meta(BOUND) or 0))  # a resume may change it
+    tx.set_meta(BOUND, str(bound))
+    figures.audit(tx)
     return Opened(
         fresh=fresh,
         released=released,
         returned=returned,
-        phase=book.stay().phase,
-        resting=list(task_quarantine.quarantined(book)),
+        phase=tx.segment().phase,
+        quarantined=list(task_quarantine.quarantined(tx)),
     )
 
 
@@ -177,11 +177,11 @@ class Store:
     async def open(self) -> Opened:
         """Open or make the database. Raises StoreError when it is unreadable or does not add up."""
         self._ledger = await self._call(lambda: Ledger(self._path, self._settings))
-        events, self._ledger.book.events = self._ledger.book.events, []
+        events, self._ledger.tx.events = self._ledger.tx.events, []
         self._on_change(events)
         return self._ledger.opened
 
-    async def do(self, job: Callable[[Book], T]) -> T:
+    async def do(self, job: Callable[[Transaction], T]) -> T:
         """Run `job` in a transaction and return its result once that is durable.
 
         Raises the job's own refusal, MailboxFull when too many wait, DiskRefuses while the disk takes no more,
@@ -227,7 +227,7 @@ class Store:
                 if not future.done():
                     future.set_exception(error) if isinstance(error, Exception) else future.cancel()
             raise
-        events, ledger.book.events = ledger.book.events, []
+        events, ledger.tx.events = ledger.tx.events, []
         for (_, future), result in zip(batch, results, strict=True):
             if future.done():
                 continue  # the asker gave up; what it asked for is done all the same

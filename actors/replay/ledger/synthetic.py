@@ -1,7 +1,7 @@
 """A ledger as a long run leaves it, made in bulk.
 
-Invariant: its counts add up as those of a ledger that was played do (`actors.replay.database.auditing` finds nothing
-wrong with them); only what is old is thinner: an old episode has one stored step, and none of their payloads is kept.
+Invariant: its counts add up as in a ledger that was played (`actors.replay.database.auditing` finds nothing wrong).
+Only old episodes are thinner: each has one stored step, and none of their payloads is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runtime.messaging.message import BlobRef, Version
 
 TASKS = [f"family{n % 12}/train/{n}" for n in range(2400)]
 STAY_STEPS = 500  # of RL between two pulses, which have one step each
-ROUND = 500  # episodes of an evaluation round: one after every stay of RL
+ROUND = 500  # episodes of an evaluation round: one after every segment of RL
 RULES = ReplayConfig(groups_per_step=4, group_size=8, reservoir_per_task=16)
 PER_STEP = RULES.groups_per_step * RULES.group_size
 
@@ -42,7 +42,7 @@ _REPLY = Reservation(
 
 
 def settings() -> LedgerSettings:
-    """Of the ledger, and of whoever opens it again."""
+    """Settings of the ledger, to make it and to open it again."""
     return LedgerSettings(
         seed=1, train_tasks=TASKS, demo_tasks=[], max_turns=12, demos=DemosConfig(count=0), rules=RULES,
         incarnation="bench",
@@ -83,7 +83,7 @@ class _Rows:
 def _fill(db: sqlite3.Connection, episodes: int) -> None:
     rows, reply, ref = _Rows(db), msgspec.msgpack.encode(_REPLY), msgspec.msgpack.encode(_STEP)
     token = lease = group = round_id = 0
-    stay, made = 0, 0
+    segment, made = 0, 0
     reservation = (
         "INSERT INTO reservations(token, request_id, seat, lane, task, stay, group_id, round_id, slot, state, expires,"
         " reply) VALUES(?, ?, 'desktop/0', ?, ?, ?, ?, ?, ?, 'committed', 0, ?)"
@@ -99,8 +99,8 @@ def _fill(db: sqlite3.Connection, episodes: int) -> None:
         nonlocal token
         token += 1
         group, round_id = (of, None) if lane is Lane.TRAIN else (None, of)
-        rows.add(reservation, (token, f"r{token}", lane, task, stay, group, round_id, slot, reply))
-        rows.add(episode, (token, token, lane, task, stay, group, round_id, slot % 2, made))
+        rows.add(reservation, (token, f"r{token}", lane, task, segment, group, round_id, slot, reply))
+        rows.add(episode, (token, token, lane, task, segment, group, round_id, slot % 2, made))
         rows.add("INSERT INTO steps VALUES(?, 0, 1, ?)", (token, ref))
 
     def step() -> None:
@@ -110,14 +110,15 @@ def _fill(db: sqlite3.Connection, episodes: int) -> None:
         rows.add(
             "INSERT INTO leases(id, request_id, learner, stay, state, made, final, success, entropy, figures,"
             " seq_bound, wall) VALUES(?, ?, 'learner', ?, 'trained', ?, 1, 0.5, 0.4, ?, ?, 0)",
-            (lease, f"l{lease}", stay, f"0.{made}", '{"loss":0.5,"entropy":0.4}', token),
+            (lease, f"l{lease}", segment, f"0.{made}", '{"loss":0.5,"entropy":0.4}', token),
         )
 
     def enter(phase: Phase) -> None:
-        nonlocal stay
-        stay += 1
+        nonlocal segment
+        segment += 1
         rows.add(
-            "INSERT INTO stays VALUES(?, ?, ?, NULL, ?, ?, 'counted', '{}', 0)", (stay, stay, phase, f"0.{made}", token)
+            "INSERT INTO stays VALUES(?, ?, ?, NULL, ?, ?, 'counted', '{}', 0)",
+            (segment, segment, phase, f"0.{made}", token),
         )
 
     while token < episodes:
@@ -130,7 +131,7 @@ def _fill(db: sqlite3.Connection, episodes: int) -> None:
                 task = TASKS[group % len(TASKS)]
                 rows.add(
                     "INSERT INTO groups VALUES(?, ?, ?, 'ended', 'trained', 1, ?, ?, ?, ?)",
-                    (group, task, stay, lease + 1, f"0.{made}", f"0.{made}", made + 1),
+                    (group, task, segment, lease + 1, f"0.{made}", f"0.{made}", made + 1),
                 )
                 for slot in range(RULES.group_size):
                     played(Lane.TRAIN, task, slot, of=group)
@@ -155,7 +156,7 @@ def _fill(db: sqlite3.Connection, episodes: int) -> None:
     counters = {
         "opened": group,
         "ending:trained": group,
-        "staleness:0": PER_STEP * (made - stay // 2),
+        "staleness:0": PER_STEP * (made - segment // 2),
         "episodes:train": token - round_id * ROUND,
         "episodes:eval": round_id * ROUND,
     }

@@ -1,7 +1,7 @@
 """The tasks' quarantine in the ledger.
 
-Invariant: what `runtime.quarantine` decides and what that ends (the open groups of a task that is quarantined, as
-`lost`) stand in one transaction; a task without faults has no row.
+Invariant: a decision of `runtime.quarantine` stands in one transaction with what it ends. It ends the open groups of a
+task that is quarantined, as `lost`. A task without faults has no row.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from actors.replay import events
-from actors.replay.database.transaction import Book, Row
+from actors.replay.database.transaction import Row, Transaction
 from actors.replay.messages import Fault
 from actors.replay.rules.groups import GroupEnding, GroupState
 from actors.replay.rules.reservoir import nth_of_epochs
@@ -19,79 +19,79 @@ POLICY = QuarantinePolicy(faults_in_a_row=3, first_probe_s=60.0, longest_probe_s
 CULPRIT = "task"
 
 
-def quarantine(book: Book, task: str) -> Quarantine:
+def quarantine(tx: Transaction, task: str) -> Quarantine:
     """How a task stands."""
-    row = book.row("SELECT * FROM wards WHERE task = ?", task)
+    row = tx.row("SELECT * FROM wards WHERE task = ?", task)
     return Quarantine() if row is None else _read(row)
 
 
-def quarantined(book: Book) -> dict[str, Quarantine]:
+def quarantined(tx: Transaction) -> dict[str, Quarantine]:
     """The tasks that are quarantined, those that are being probed too."""
-    return {row["task"]: _read(row) for row in book.rows("SELECT * FROM wards WHERE state != 'well' ORDER BY task")}
+    return {row["task"]: _read(row) for row in tx.rows("SELECT * FROM wards WHERE state != 'well' ORDER BY task")}
 
 
-def unplayable(book: Book) -> dict[str, Quarantine]:
+def unplayable(tx: Transaction) -> dict[str, Quarantine]:
     """The tasks that may not be handed out now."""
-    return {task: stands for task, stands in quarantined(book).items() if not stands.usable(book.now)}
+    return {task: stands for task, stands in quarantined(tx).items() if not stands.usable(tx.now)}
 
 
-def playable(book: Book, task: str) -> bool:
+def playable(tx: Transaction, task: str) -> bool:
     """Whether a task may be handed out now."""
-    return quarantine(book, task).usable(book.now)
+    return quarantine(tx, task).usable(tx.now)
 
 
-def next_playable(book: Book, tasks: Sequence[str], number: int, seed: int) -> tuple[str, int] | None:
+def next_playable(tx: Transaction, tasks: Sequence[str], number: int, seed: int) -> tuple[str, int] | None:
     """The first of endless epochs over `tasks` from `number` on that may be played, and how many were passed over.
 
     None when all are quarantined. From the middle of an epoch on it takes nearly two of them to come by every task.
     """
     for passed in range(2 * len(tasks) - 1):
         task = nth_of_epochs(tasks, number + passed, seed)
-        if playable(book, task):
+        if playable(tx, task):
             return task, passed
     return None
 
 
-def handed_out(book: Book, task: str, token: int) -> None:
+def handed_out(tx: Transaction, task: str, token: int) -> None:
     """An episode of the task was handed out."""
-    before = quarantine(book, task)
-    _write(book, task, before, before.began(token))
+    before = quarantine(tx, task)
+    _write(tx, task, before, before.began(token))
 
 
-def ended(book: Book, reservation: Row) -> None:
+def ended(tx: Transaction, reservation: Row) -> None:
     """An episode came to an outcome."""
     task, token = reservation["task"], reservation["token"]
-    before = quarantine(book, task)
+    before = quarantine(tx, task)
     after = before.ended(token, POLICY)
-    _write(book, task, before, after)
+    _write(tx, task, before, after)
     if before.quarantined and not after.quarantined:
-        book.emit(events.TASK_LET_BACK, task=task, failed_probes=before.failed_probes)
+        tx.emit(events.TASK_LET_BACK, task=task, failed_probes=before.failed_probes)
 
 
-def broken(book: Book, reservation: Row, fault: Fault) -> None:
+def broken(tx: Transaction, reservation: Row, fault: Fault) -> None:
     """Infrastructure broke an episode; a task that is quarantined loses its open groups."""
     task, token = reservation["task"], reservation["token"]
-    before = quarantine(book, task)
-    after = before.faulted(token, POLICY, book.now, own=fault.culprit == CULPRIT)
-    _write(book, task, before, after)
-    if after.state is not QuarantineState.QUARANTINED or after == before or after.probe_at <= book.now:
+    before = quarantine(tx, task)
+    after = before.faulted(token, POLICY, tx.now, own=fault.culprit == CULPRIT)
+    _write(tx, task, before, after)
+    if after.state is not QuarantineState.QUARANTINED or after == before or after.probe_at <= tx.now:
         return
-    book.emit(
-        events.TASK_RESTS, task=task, cause=fault.cause, detail=fault.detail, faults=after.streak,
-        failed_probes=after.failed_probes, probe_s=after.probe_at - book.now,
+    tx.emit(
+        events.TASK_QUARANTINED, task=task, cause=fault.cause, detail=fault.detail, faults=after.streak,
+        failed_probes=after.failed_probes, probe_s=after.probe_at - tx.now,
     )  # fmt: skip
-    for row in book.groups_in(GroupState.OPEN):
+    for row in tx.groups_in(GroupState.OPEN):
         if row["task"] == task:
-            book.end_group(row, GroupEnding.LOST)
+            tx.end_group(row, GroupEnding.LOST)
 
 
-def _write(book: Book, task: str, before: Quarantine, after: Quarantine) -> None:
+def _write(tx: Transaction, task: str, before: Quarantine, after: Quarantine) -> None:
     if after == before:
         return
     if after == Quarantine():
-        book.execute("DELETE FROM wards WHERE task = ?", task)
+        tx.execute("DELETE FROM wards WHERE task = ?", task)
         return
-    book.execute(
+    tx.execute(
         "INSERT OR REPLACE INTO wards VALUES(?, ?, ?, ?, ?, ?)",
         task, after.state, after.streak, after.failed_probes, after.probe_at, after.probe,
     )  # fmt: skip

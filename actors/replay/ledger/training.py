@@ -1,7 +1,7 @@
 """What the learner takes, trains, saves and goes back to.
 
-Invariant: a batch holds exactly the groups of one step, complete, of varying reward and at most S steps stale;
-a step counts while its weights are an ancestor of the learner's, so what a crash lost is trained again.
+Invariant: a batch holds exactly the groups of one step, complete, of varying reward and at most S steps stale. A step
+counts while its weights are an ancestor of the learner's, so what a crash lost is trained again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay import events
-from actors.replay.database.transaction import Book, Row, Stay
+from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction
 from actors.replay.ledger import curriculum, eval_rounds, phases, sft_batches, step_evidence
 from actors.replay.ledger.retention import load_steps
 from actors.replay.messages import (
@@ -38,57 +38,57 @@ DIGEST = "digest:"  # before the version of a checkpoint
 _UNDONE = "undone"  # sequence number of the last episode that stood when steps were last undone
 
 
-def take(book: Book, msg: Take) -> Batch | NothingToTake | None:
+def take(tx: Transaction, msg: Take) -> Batch | NothingToTake | None:
     """The next batch; None while there is none yet.
 
-    Raises FencedOff when this wish's lease is over, LedgerError when the learner claims another lineage.
+    Raises FencedOff when this request's lease is over, LedgerError when the learner claims another lineage.
     """
-    known = book.row("SELECT * FROM leases WHERE request_id = ?", msg.request_id)
+    known = tx.row("SELECT * FROM leases WHERE request_id = ?", msg.request_id)
     if known is not None:
         if known["state"] != "out":
             raise FencedOff(f"lease {known['id']} is not outstanding: it was {known['state']}")
         return msgspec.msgpack.decode(known["reply"], type=Batch)
-    stay = book.stay()
-    if book.closed or stay.phase is Phase.DONE:
+    segment = tx.segment()
+    if tx.closed or segment.phase is Phase.DONE:
         return NothingToTake(final=True)
-    if msg.trained.lineage != book.trained.lineage:
-        raise LedgerError(f"the learner is at {msg.trained}, the ledger knows {book.trained}: resume before taking")
-    for row in book.rows("SELECT * FROM leases WHERE state = 'out' AND learner = ?", msg.learner):
-        give_back(book, row, "the learner asked again")
-    done = book.steps_in(stay.root)
-    limit = book.step_limit(stay)
+    if msg.trained.lineage != tx.trained.lineage:
+        raise LedgerError(f"the learner is at {msg.trained}, the ledger knows {tx.trained}: resume before taking")
+    for row in tx.rows("SELECT * FROM leases WHERE state = 'out' AND learner = ?", msg.learner):
+        give_back(tx, row, "the learner asked again")
+    done = tx.steps_in(segment.root)
+    limit = tx.step_limit(segment)
     if limit is not None and done >= limit:
-        return NothingToTake(final=False, checkpoint=True) if book.checkpointed != book.trained else None
-    if stay.phase is Phase.RL:
-        return _take_groups(book, stay, msg, done)
-    if stay.phase in (Phase.BC, Phase.PULSE) and (samples := sft_batches.draw(book, stay, done)):
-        return _lease(book, stay, msg, done, samples=samples)
+        return NothingToTake(final=False, checkpoint=True) if tx.checkpointed != tx.trained else None
+    if segment.phase is Phase.RL:
+        return _take_groups(tx, segment, msg, done)
+    if segment.phase in (Phase.BC, Phase.PULSE) and (samples := sft_batches.draw(tx, segment, done)):
+        return _lease(tx, segment, msg, done, samples=samples)
     return None
 
 
-def _take_groups(book: Book, stay: Stay, msg: Take, done: int) -> Batch | None:
-    lineages, rules = book.lineages(), book.rules
+def _take_groups(tx: Transaction, segment: LedgerPhaseSegment, msg: Take, done: int) -> Batch | None:
+    lineages, rules = tx.lineages(), tx.rules
     fresh: list[Row] = []
-    for row in book.groups_in(GroupState.READY):
+    for row in tx.groups_in(GroupState.READY):
         behind = _staleness(lineages, msg.trained, row)
         if behind is None:
-            book.end_group(row, GroupEnding.ORPHANED)
+            tx.end_group(row, GroupEnding.ORPHANED)
         elif too_stale(behind, rules.max_staleness):
-            book.end_group(row, GroupEnding.STALE)
+            tx.end_group(row, GroupEnding.STALE)
         else:
             fresh.append(row)
     if len(fresh) < rules.groups_per_step:
         return None
     taken = fresh[: rules.groups_per_step]
-    trajectories = [_trajectories(book, row) for row in taken]
+    trajectories = [_trajectories(tx, row) for row in taken]
     staleness = [_oldest_of(lineages, msg.trained, trajectory) for group in trajectories for trajectory in group]
     refs = [
         GroupRef(group=str(row["id"]), task=row["task"], trajectories=group)
         for row, group in zip(taken, trajectories, strict=True)
     ]
-    batch = _lease(book, stay, msg, done, groups=refs, staleness=staleness)
+    batch = _lease(tx, segment, msg, done, groups=refs, staleness=staleness)
     for row in taken:
-        book.move_group(row, GroupState.LEASED, batch.lease)
+        tx.move_group(row, GroupState.LEASED, batch.lease)
     return batch
 
 
@@ -103,19 +103,17 @@ def _oldest_of(lineages: Lineages, trained: Version, trajectory: TrajectoryRef) 
     return lineages.oldest_staleness(max([trained, *versions]), versions) or 0
 
 
-def _trajectories(book: Book, row: Row) -> list[TrajectoryRef]:
-    episodes = book.rows("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY token", row["id"])
+def _trajectories(tx: Transaction, row: Row) -> list[TrajectoryRef]:
+    episodes = tx.rows("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY token", row["id"])
     return [
-        TrajectoryRef(
-            token=episode["token"], success=bool(episode["success"]), steps=load_steps(book, episode["token"])
-        )
+        TrajectoryRef(token=episode["token"], success=bool(episode["success"]), steps=load_steps(tx, episode["token"]))
         for episode in episodes
     ]
 
 
 def _lease(
-    book: Book,
-    stay: Stay,
+    tx: Transaction,
+    segment: LedgerPhaseSegment,
     msg: Take,
     done: int,
     *,
@@ -124,157 +122,155 @@ def _lease(
     staleness: list[int] | None = None,
 ) -> Batch:
     groups, samples, staleness = groups or [], samples or [], staleness or []
-    joined = _joined(book, stay)
-    lease = 1 + book.number("SELECT seq FROM sqlite_sequence WHERE name = 'leases'")
+    joined = _joined(tx, segment)
+    lease = 1 + tx.number("SELECT seq FROM sqlite_sequence WHERE name = 'leases'")
     batch = Batch(
         lease=lease,
-        phase=stay.ref,
+        phase=segment.ref,
         groups=groups,
         samples=samples,
         staleness=staleness,
-        fresh_optimizer=done + joined == 0 and stay.phase is not Phase.BC,
-        new_reference=done == 0 and stay.phase is Phase.RL,
+        fresh_optimizer=done + joined == 0 and segment.phase is not Phase.BC,
+        new_reference=done == 0 and segment.phase is Phase.RL,
         stay_step=done,
-        stay_limit=book.rate_limit(stay),
+        stay_limit=tx.rate_limit(segment),
         steps_joined=joined,
     )
-    book.execute(
+    tx.execute(
         "INSERT INTO leases(id, request_id, learner, stay, state, reply) VALUES(?, ?, ?, ?, 'out', ?)",
-        lease, msg.request_id, msg.learner, stay.idx, msgspec.msgpack.encode(batch),
+        lease, msg.request_id, msg.learner, segment.idx, msgspec.msgpack.encode(batch),
     )  # fmt: skip
-    book.emit(
-        events.BATCH_TAKEN, lease=lease, phase=stay.phase, groups=len(groups), samples=len(samples),
+    tx.emit(
+        events.BATCH_TAKEN, lease=lease, phase=segment.phase, groups=len(groups), samples=len(samples),
         staleness=dict(Counter(map(str, staleness))),
     )  # fmt: skip
     return batch
 
 
-def _joined(book: Book, stay: Stay) -> int:
-    """Steps of the stays of RL that `stay` follows at once, where a reset renews nothing but the reference."""
-    if book.settings.pulse != "reference_reset" or stay.phase is not Phase.RL:
+def _joined(tx: Transaction, segment: LedgerPhaseSegment) -> int:
+    """Steps of the segments of RL that `segment` follows at once, where a reset renews nothing but the reference."""
+    if tx.settings.pulse != "reference_reset" or segment.phase is not Phase.RL:
         return 0
-    before = takewhile(lambda found: found.phase is Phase.RL, book.path()[1:])
-    return sum(book.steps_in(found.root) for found in before)
+    before = takewhile(lambda found: found.phase is Phase.RL, tx.path()[1:])
+    return sum(tx.steps_in(found.root) for found in before)
 
 
-def trained(book: Book, msg: Trained) -> Done:
+def trained(tx: Transaction, msg: Trained) -> Done:
     """The lease became a step. A repeat changes nothing. Raises FencedOff when the lease is not outstanding."""
-    row = book.row("SELECT * FROM leases WHERE id = ?", msg.lease)
+    row = tx.row("SELECT * FROM leases WHERE id = ?", msg.lease)
     if row is None:
         raise FencedOff(f"lease {msg.lease} was never handed out")
     if row["state"] == "trained" and row["made"] == str(msg.version):
         return Done()
     if row["state"] != "out":
         raise FencedOff(f"lease {msg.lease} is not outstanding: it was {row['state']}")
-    if msg.version < book.trained or msg.version.lineage != book.trained.lineage:
-        raise LedgerError(f"lease {msg.lease} made {msg.version}, which does not follow {book.trained}")
-    stay = book.stay(row["stay"])
+    if msg.version < tx.trained or msg.version.lineage != tx.trained.lineage:
+        raise LedgerError(f"lease {msg.lease} made {msg.version}, which does not follow {tx.trained}")
+    segment = tx.segment(row["stay"])
     batch = msgspec.msgpack.decode(row["reply"], type=Batch)
-    newest = book.number("SELECT seq_bound FROM leases WHERE state = 'trained' ORDER BY id DESC LIMIT 1")
-    last = max(newest, int(book.meta(_UNDONE) or 0))
-    now = book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")
-    played = _played_since(book, last, now, batch)
-    rl = stay.phase is Phase.RL
+    newest = tx.number("SELECT seq_bound FROM leases WHERE state = 'trained' ORDER BY id DESC LIMIT 1")
+    last = max(newest, int(tx.meta(_UNDONE) or 0))
+    now = tx.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")
+    played = _played_since(tx, last, now, batch)
+    rl = segment.phase is Phase.RL
     entropy = played.entropy if rl else msg.figures.get("entropy")
-    book.execute(
+    tx.execute(
         "UPDATE leases SET state = 'trained', made = ?, success = ?, entropy = ?, figures = ?, seq_bound = ?,"
         " wall = ?, reply = NULL WHERE id = ?",
         str(msg.version), played.success, entropy, msgspec.json.encode(msg.figures).decode(), now,
-        book.wall, msg.lease,
+        tx.wall, msg.lease,
     )  # fmt: skip
-    book.set_meta("trained", str(msg.version))
-    for group in book.rows("SELECT * FROM groups WHERE lease = ?", msg.lease):
+    tx.set_meta("trained", str(msg.version))
+    for group in tx.rows("SELECT * FROM groups WHERE lease = ?", msg.lease):
         if group["state"] == GroupState.LEASED:
-            book.end_group(group, GroupEnding.TRAINED)
+            tx.end_group(group, GroupEnding.TRAINED)
     for behind in batch.staleness:
-        book.count(f"staleness:{behind}")
-    book.execute("UPDATE counters SET value = 0 WHERE name = 'wasted'")
-    told = played.success if rl else None
-    book.emit(events.STEP_TRAINED, lease=msg.lease, phase=stay.phase, version=str(msg.version), success=told)
+        tx.count(f"staleness:{behind}")
+    tx.execute("UPDATE counters SET value = 0 WHERE name = 'wasted'")
+    success = played.success if rl else None
+    tx.emit(events.STEP_TRAINED, lease=msg.lease, phase=segment.phase, version=str(msg.version), success=success)
     if rl:
-        step_evidence.step_made(book, stay, batch, msg.version, played)
+        step_evidence.step_made(tx, segment, batch, msg.version, played)
     return Done()
 
 
-def _played_since(book: Book, last: int, now: int, batch: Batch) -> curriculum.Played:
+def _played_since(tx: Transaction, last: int, now: int, batch: Batch) -> curriculum.PolicyEstimate:
     """What the training episodes committed since the last step say; those of the batch when there are none.
 
     Groups of zero variance are in it: the batch alone would hide a policy that always or never succeeds.
     """
-    found = curriculum.played(book, last, now)
+    found = curriculum.played(tx, last, now)
     if found is not None:
         return found
     outcomes = [trajectory.success for group in batch.groups for trajectory in group.trajectories]
-    return curriculum.Played(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
+    return curriculum.PolicyEstimate(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
 
 
-def checkpointed(book: Book, msg: Checkpointed) -> Done:
+def checkpointed(tx: Transaction, msg: Checkpointed) -> Done:
     """Steps up to the checkpoint are final."""
-    lineages = book.lineages()
-    if lineages.abandoned(max(book.trained, msg.version), msg.version):
-        raise LedgerError(f"a checkpoint of {msg.version} is of an abandoned lineage, the learner is at {book.trained}")
-    if book.checkpointed is None or book.checkpointed < msg.version:
-        book.set_meta("checkpointed", str(msg.version))
-    book.set_meta(f"{DIGEST}{msg.version}", msg.digest)
-    _confirm_up_to(book, lineages, msg.version)
+    lineages = tx.lineages()
+    if lineages.abandoned(max(tx.trained, msg.version), msg.version):
+        raise LedgerError(f"a checkpoint of {msg.version} is of an abandoned lineage, the learner is at {tx.trained}")
+    if tx.checkpointed is None or tx.checkpointed < msg.version:
+        tx.set_meta("checkpointed", str(msg.version))
+    tx.set_meta(f"{DIGEST}{msg.version}", msg.digest)
+    _confirm_up_to(tx, lineages, msg.version)
     return Done()
 
 
-def digests(book: Book, msg: GetCheckpointDigests) -> CheckpointDigests:
+def digests(tx: Transaction, msg: GetCheckpointDigests) -> CheckpointDigests:
     """What the files of checkpoints were when they were saved."""
-    return CheckpointDigests(digests=[book.meta(f"{DIGEST}{version}") or "" for version in msg.versions])
+    return CheckpointDigests(digests=[tx.meta(f"{DIGEST}{version}") or "" for version in msg.versions])
 
 
-def _confirm_up_to(book: Book, lineages: Lineages, version: Version) -> None:
-    for lease in book.rows("SELECT * FROM leases WHERE state = 'trained' AND final = 0"):
+def _confirm_up_to(tx: Transaction, lineages: Lineages, version: Version) -> None:
+    for lease in tx.rows("SELECT * FROM leases WHERE state = 'trained' AND final = 0"):
         if not lineages.abandoned(version, Version.parse(lease["made"])):
-            book.execute("UPDATE leases SET final = 1 WHERE id = ?", lease["id"])
-            for group in book.rows("SELECT * FROM groups WHERE lease = ?", lease["id"]):
+            tx.execute("UPDATE leases SET final = 1 WHERE id = ?", lease["id"])
+            for group in tx.rows("SELECT * FROM groups WHERE lease = ?", lease["id"]):
                 if group["ending"] == GroupEnding.TRAINED and not group["final"]:
-                    book.confirm_group(group)
+                    tx.confirm_group(group)
 
 
-def resumed(book: Book, msg: LearnerResumed) -> Done:
+def resumed(tx: Transaction, msg: LearnerResumed) -> Done:
     """The learner goes on from a checkpoint in a new lineage; a repeat changes nothing.
 
     Raises LedgerError when the lineage exists with another parent, `version` does not continue `parent`, or an earlier
     resume undid the steps that `parent` holds.
     """
-    lineages = book.lineages()
-    known = book.row("SELECT parent FROM lineages WHERE lineage = ?", msg.version.lineage)
+    lineages = tx.lineages()
+    known = tx.row("SELECT parent FROM lineages WHERE lineage = ?", msg.version.lineage)
     if known is not None:
         if known["parent"] is not None and not _same_weights(lineages, Version.parse(known["parent"]), msg.parent):
             raise LedgerError(f"lineage {msg.version.lineage} began at {known['parent']}, not at {msg.parent}")
         return Done()
-    if msg.version.step != msg.parent.step or msg.version.lineage <= book.trained.lineage:
-        raise LedgerError(f"{msg.version} does not begin a new lineage at {msg.parent} after {book.trained}")
-    if lineages.abandoned(max(book.trained, msg.parent), msg.parent):
-        raise LedgerError(f"{msg.parent} was undone: the learner is at {book.trained}, which does not descend from it")
+    if msg.version.step != msg.parent.step or msg.version.lineage <= tx.trained.lineage:
+        raise LedgerError(f"{msg.version} does not begin a new lineage at {msg.parent} after {tx.trained}")
+    if lineages.abandoned(max(tx.trained, msg.parent), msg.parent):
+        raise LedgerError(f"{msg.parent} was undone: the learner is at {tx.trained}, which does not descend from it")
     # A folder keeps the name that its weights had when they were saved. Where an earlier resume from it gave them
-    # another, what was begun under that name since (a stay, a round) still stands on the very same weights.
-    newest = book.checkpointed
+    # another, what was begun under that name since (a segment, a round) still stands on the very same weights.
+    newest = tx.checkpointed
     parent = newest if newest is not None and _same_weights(lineages, newest, msg.parent) else msg.parent
-    book.execute("INSERT INTO lineages VALUES(?, ?)", msg.version.lineage, str(parent))
-    book.set_meta("trained", str(msg.version))
-    lineages = book.lineages()
-    book.set_meta("checkpointed", str(msg.version))  # another name of the weights that the checkpoint of `parent` holds
-    _confirm_up_to(book, lineages, parent)
-    phases.rewind(book)
-    returned = give_back_all(book, "the learner resumed")
+    tx.execute("INSERT INTO lineages VALUES(?, ?)", msg.version.lineage, str(parent))
+    tx.set_meta("trained", str(msg.version))
+    lineages = tx.lineages()
+    tx.set_meta("checkpointed", str(msg.version))  # another name of the weights that the checkpoint of `parent` holds
+    _confirm_up_to(tx, lineages, parent)
+    phases.rewind(tx)
+    returned = give_back_all(tx, "the learner resumed")
     # Steps that stand follow each other: those undone are the last of them.
-    standing = book.execute("SELECT * FROM leases WHERE state = 'trained' ORDER BY id DESC")
+    standing = tx.execute("SELECT * FROM leases WHERE state = 'trained' ORDER BY id DESC")
     for lease in list(takewhile(lambda row: lineages.abandoned(msg.version, Version.parse(row["made"])), standing)):
-        returned += _undo(book, lease)
-        book.set_meta(_UNDONE, str(book.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")))
+        returned += _undo(tx, lease)
+        tx.set_meta(_UNDONE, str(tx.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")))
     orphaned = 0
-    for row in book.groups_in(GroupState.OPEN, GroupState.READY):
+    for row in tx.groups_in(GroupState.OPEN, GroupState.READY):
         if row["newest"] and lineages.abandoned(msg.version, Version.parse(row["newest"])):
-            book.end_group(row, GroupEnding.ORPHANED)
+            tx.end_group(row, GroupEnding.ORPHANED)
             orphaned += 1
-    eval_rounds.abandon_rounds(book)
-    book.emit(
-        events.LINEAGE_STARTED, version=str(msg.version), parent=str(parent), returned=returned, orphaned=orphaned
-    )
+    eval_rounds.abandon_rounds(tx)
+    tx.emit(events.LINEAGE_STARTED, version=str(msg.version), parent=str(parent), returned=returned, orphaned=orphaned)
     return Done()
 
 
@@ -283,42 +279,42 @@ def _same_weights(lineages: Lineages, version: Version, folder: Version) -> bool
     return lineages.staleness(version, folder) == 0
 
 
-def give_back_all(book: Book, cause: str) -> int:
+def give_back_all(tx: Transaction, cause: str) -> int:
     """Return every outstanding lease; how many groups went back."""
-    return sum(give_back(book, row, cause) for row in book.rows("SELECT * FROM leases WHERE state = 'out'"))
+    return sum(give_back(tx, row, cause) for row in tx.rows("SELECT * FROM leases WHERE state = 'out'"))
 
 
-def give_back(book: Book, lease: Row, cause: str) -> int:
+def give_back(tx: Transaction, lease: Row, cause: str) -> int:
     """Return an outstanding lease; how many groups went back."""
-    book.execute("UPDATE leases SET state = 'returned', reply = NULL WHERE id = ?", lease["id"])
+    tx.execute("UPDATE leases SET state = 'returned', reply = NULL WHERE id = ?", lease["id"])
     returned = 0
-    for group in book.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", lease["id"]):
-        returned += _return_group(book, group)
+    for group in tx.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", lease["id"]):
+        returned += _return_group(tx, group)
     if returned:
-        book.emit(events.GROUPS_RETURNED, groups=returned, cause=cause)
+        tx.emit(events.GROUPS_RETURNED, groups=returned, cause=cause)
     return returned
 
 
-def _undo(book: Book, lease: Row) -> int:
+def _undo(tx: Transaction, lease: Row) -> int:
     """A step whose weights are gone: its groups go back unless a checkpoint had made them final."""
-    book.execute("UPDATE leases SET state = 'returned' WHERE id = ?", lease["id"])
-    for behind, count in step_evidence.staleness(book, lease["id"]).items():
-        book.count(f"staleness:{behind}", -count)
+    tx.execute("UPDATE leases SET state = 'returned' WHERE id = ?", lease["id"])
+    for behind, count in step_evidence.staleness(tx, lease["id"]).items():
+        tx.count(f"staleness:{behind}", -count)
     returned = 0
-    for group in book.rows("SELECT * FROM groups WHERE lease = ?", lease["id"]):
+    for group in tx.rows("SELECT * FROM groups WHERE lease = ?", lease["id"]):
         if group["ending"] == GroupEnding.TRAINED and not group["final"]:
-            returned += _return_group(book, book.take_back_group(group))
+            returned += _return_group(tx, tx.take_back_group(group))
     return returned
 
 
-def _return_group(book: Book, group: Row) -> int:
-    """A leased group nobody trains on: ready again if its phase and its weights still stand."""
+def _return_group(tx: Transaction, group: Row) -> int:
+    """A leased group of a lease that is over: ready again if its phase and its weights still stand."""
     newest = Version.parse(group["newest"]) if group["newest"] else None
-    if group["stay"] != book.stay().idx:
-        book.end_group(group, GroupEnding.PHASE_CLOSED)
-    elif newest is not None and book.lineages().abandoned(max(book.trained, newest), newest):
-        book.end_group(group, GroupEnding.ORPHANED)
+    if group["stay"] != tx.segment().idx:
+        tx.end_group(group, GroupEnding.PHASE_CLOSED)
+    elif newest is not None and tx.lineages().abandoned(max(tx.trained, newest), newest):
+        tx.end_group(group, GroupEnding.ORPHANED)
     else:
-        book.move_group(group, GroupState.READY)
+        tx.move_group(group, GroupState.READY)
         return 1
     return 0

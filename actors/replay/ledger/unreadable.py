@@ -10,7 +10,7 @@ import msgspec
 
 from actors.errors import FencedOff
 from actors.replay import events
-from actors.replay.database.transaction import Book
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import training
 from actors.replay.ledger.retention import load_steps
 from actors.replay.ledger.sft_batches import UNREADABLE
@@ -21,12 +21,12 @@ from runtime.messaging.message import BlobRef, Done
 STATE = "unreadable"  # of the lease
 
 
-def report(book: Book, msg: Unreadable) -> Done:
+def report(tx: Transaction, msg: Unreadable) -> Done:
     """End what can't be read and give the rest of the lease back. A repeat changes nothing.
 
     Raises FencedOff when the lease is not outstanding.
     """
-    lease = book.row("SELECT * FROM leases WHERE id = ?", msg.lease)
+    lease = tx.row("SELECT * FROM leases WHERE id = ?", msg.lease)
     if lease is None or lease["state"] not in ("out", STATE):
         raise FencedOff(f"lease {msg.lease} is not outstanding")
     if lease["state"] == STATE:
@@ -34,32 +34,32 @@ def report(book: Book, msg: Unreadable) -> Done:
     batch = msgspec.msgpack.decode(lease["reply"], type=Batch)
     bad = set(msg.blobs)
     lost = 0
-    for group in book.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", msg.lease):
-        if _holds(book, group["id"], bad):
-            book.end_group(group, GroupEnding.LOST)
+    for group in tx.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", msg.lease):
+        if _holds(tx, group["id"], bad):
+            tx.end_group(group, GroupEnding.LOST)
             lost += 1
-    samples = _leave_out(book, bad) if batch.samples else 0
-    book.emit(
+    samples = _leave_out(tx, bad) if batch.samples else 0
+    tx.emit(
         events.PAYLOADS_UNREADABLE, lease=msg.lease, phase=batch.phase.phase, groups=lost, samples=samples,
         segments=sorted({blob.segment for blob in bad}), cause=msg.cause,
     )  # fmt: skip
-    training.give_back(book, lease, "payloads can't be read")
-    book.execute("UPDATE leases SET state = ? WHERE id = ?", STATE, msg.lease)
+    training.give_back(tx, lease, "payloads can't be read")
+    tx.execute("UPDATE leases SET state = ? WHERE id = ?", STATE, msg.lease)
     return Done()
 
 
-def _holds(book: Book, group: int, bad: set[BlobRef]) -> bool:
-    tokens = [row["token"] for row in book.rows("SELECT token FROM episodes WHERE group_id = ?", group)]
-    return any(step.blob in bad for token in tokens for step in load_steps(book, token))
+def _holds(tx: Transaction, group: int, bad: set[BlobRef]) -> bool:
+    tokens = [row["token"] for row in tx.rows("SELECT token FROM episodes WHERE group_id = ?", group)]
+    return any(step.blob in bad for token in tokens for step in load_steps(tx, token))
 
 
-def _leave_out(book: Book, bad: set[BlobRef]) -> int:
-    """Take steps out of the pool of the current stay; how many."""
+def _leave_out(tx: Transaction, bad: set[BlobRef]) -> int:
+    """Take steps out of the pool of the current segment; how many."""
     found = []
-    for token, n in book.pool[1] if book.pool is not None else []:
-        row = book.row("SELECT ref FROM steps WHERE token = ? AND n = ?", token, n)
+    for token, n in tx.pool[1] if tx.pool is not None else []:
+        row = tx.row("SELECT ref FROM steps WHERE token = ? AND n = ?", token, n)
         if row is not None and msgspec.msgpack.decode(row["ref"], type=StepRef).blob in bad:
             found.append((UNREADABLE, token, n))
-    book.many("UPDATE steps SET well_formed = ? WHERE token = ? AND n = ?", found)
-    book.pool = None
+    tx.many("UPDATE steps SET well_formed = ? WHERE token = ? AND n = ?", found)
+    tx.pool = None
     return len(found)

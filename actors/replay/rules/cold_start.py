@@ -1,11 +1,13 @@
-"""Which stratum a demonstrated task falls into, and which attempt at it comes next.
+"""Which stratum a demonstration task falls into, and which attempt at it comes next.
 
-Invariant: pure. A task's stratum follows from its first attempts alone and never changes afterwards; every task gets
-exactly the attempts that its stratum calls for, however they overlap and whatever infrastructure breaks, unless faults
-set it aside. The strata are those of the ComputerRL recipe: what is always solved is kept, what is sometimes solved is
-tried again by the fine-tuned policy, and what is never solved gets each step from a random member of the pool.
+Invariant: pure. A task's stratum follows from its first attempts alone and never changes afterwards. Every task gets
+exactly the attempts that its stratum calls for, unless faults set it aside. Neither overlapping attempts nor broken
+infrastructure change that.
 
-One thing differs on purpose: there the base model is trained anew on the final set, here cloning goes on from the
+The strata are as in the ComputerRL recipe. A task that is always solved is kept. The fine-tuned policy tries a task
+again that is sometimes solved. In a task that is never solved a random member of the pool takes each step.
+
+One thing differs on purpose. The recipe trains the base model anew on the final set. Here cloning goes on from the
 weights that were fine-tuned for resampling, so that no step is paid for twice.
 """
 
@@ -34,7 +36,7 @@ class Stratum(StrEnum):
     NEVER = "never"
 
 
-class Stage(StrEnum):
+class AttemptStage(StrEnum):
     """Why an attempt is made."""
 
     FIRST = "first"  # by the members of the pool in turn
@@ -55,7 +57,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         return RULE.format(attempts=self.attempts, resamples=self.resamples, mixed=self.mixed)
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptTally(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts of one stage at one task."""
 
     tries: int = 0  # that came to an outcome
@@ -63,19 +65,19 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     out: int = 0
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class DemoTask(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one demonstrated task. Of an `imported` one only the policy makes more attempts."""
 
     task: str
-    first: Tally = Tally()
-    mixed: Tally = Tally()
-    policy: Tally = Tally()
+    first: AttemptTally = AttemptTally()
+    mixed: AttemptTally = AttemptTally()
+    policy: AttemptTally = AttemptTally()
     faults: int = 0
     imported: bool = False
 
-    def tally(self, stage: Stage) -> Tally:
+    def tally(self, stage: AttemptStage) -> AttemptTally:
         """That of `stage`."""
-        return {Stage.FIRST: self.first, Stage.MIXED: self.mixed, Stage.POLICY: self.policy}[stage]
+        return {AttemptStage.FIRST: self.first, AttemptStage.MIXED: self.mixed, AttemptStage.POLICY: self.policy}[stage]
 
     @property
     def out(self) -> int:
@@ -83,60 +85,60 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
         return self.first.out + self.mixed.out + self.policy.out
 
 
-def stage_of(member: str) -> Stage:
+def stage_of(member: str) -> AttemptStage:
     """The stage of an attempt by `member`."""
-    return {MIXED: Stage.MIXED, POLICY: Stage.POLICY}.get(member, Stage.FIRST)
+    return {MIXED: AttemptStage.MIXED, POLICY: AttemptStage.POLICY}.get(member, AttemptStage.FIRST)
 
 
-def stratum(shown: Shown, rules: Rules) -> Stratum | None:
+def stratum(demo_task: DemoTask, rules: Rules) -> Stratum | None:
     """Where the task belongs; None until its first attempts are over."""
-    tries, wins = shown.first.tries, shown.first.wins
-    if tries < (1 if shown.imported else rules.attempts):
+    tries, wins = demo_task.first.tries, demo_task.first.wins
+    if tries < (1 if demo_task.imported else rules.attempts):
         return None
     if wins == tries:
         return Stratum.ALWAYS
     return Stratum.SOMETIMES if wins else Stratum.NEVER
 
 
-def wanted(shown: Shown, rules: Rules, rounds: int) -> dict[Stage, int]:
+def wanted(demo_task: DemoTask, rules: Rules, rounds: int) -> dict[AttemptStage, int]:
     """Attempts that each stage calls for in all. `rounds` of resampling have begun, 0 while the pool still plays."""
     if rounds:
-        sometimes = stratum(shown, rules) is Stratum.SOMETIMES
-        return {Stage.POLICY: rules.resamples * rounds if sometimes else 0}
-    if shown.imported:
+        sometimes = stratum(demo_task, rules) is Stratum.SOMETIMES
+        return {AttemptStage.POLICY: rules.resamples * rounds if sometimes else 0}
+    if demo_task.imported:
         return {}
-    mixed = rules.mixed if stratum(shown, rules) is Stratum.NEVER else 0
-    return {Stage.FIRST: rules.attempts, Stage.MIXED: mixed}
+    mixed = rules.mixed if stratum(demo_task, rules) is Stratum.NEVER else 0
+    return {AttemptStage.FIRST: rules.attempts, AttemptStage.MIXED: mixed}
 
 
-def set_aside(shown: Shown, rules: Rules, rounds: int) -> bool:
+def set_aside(demo_task: DemoTask, rules: Rules, rounds: int) -> bool:
     """Whether so many attempts were broken that no more are made."""
-    attempts = sum(wanted(shown, rules, rounds).values())
-    if rounds and not shown.imported:  # faults are counted from the first attempt on
-        attempts += shown.first.tries + shown.mixed.tries
-    return shown.faults > attempts + rules.retries
+    attempts = sum(wanted(demo_task, rules, rounds).values())
+    if rounds and not demo_task.imported:  # faults are counted from the first attempt on
+        attempts += demo_task.first.tries + demo_task.mixed.tries
+    return demo_task.faults > attempts + rules.retries
 
 
-def next_stage(shown: Shown, rules: Rules, rounds: int) -> Stage | None:
+def next_stage(demo_task: DemoTask, rules: Rules, rounds: int) -> AttemptStage | None:
     """Of which stage an attempt may be handed out now; None when none is called for."""
-    if set_aside(shown, rules, rounds):
+    if set_aside(demo_task, rules, rounds):
         return None
-    for stage, number in wanted(shown, rules, rounds).items():
-        tally = shown.tally(stage)
+    for stage, number in wanted(demo_task, rules, rounds).items():
+        tally = demo_task.tally(stage)
         if tally.tries + tally.out < number:
             return stage
     return None
 
 
-def left(shown: Shown, rules: Rules, rounds: int) -> int:
-    """Attempts still to come to an outcome, those in flight included. 0 ends the task's part in the stay."""
-    if set_aside(shown, rules, rounds):
-        return shown.out
+def left(demo_task: DemoTask, rules: Rules, rounds: int) -> int:
+    """Attempts still to come to an outcome, those in flight included. 0 ends the task's part in the segment."""
+    if set_aside(demo_task, rules, rounds):
+        return demo_task.out
     missing = sum(
-        max(number - shown.tally(stage).tries, shown.tally(stage).out)
-        for stage, number in wanted(shown, rules, rounds).items()
+        max(number - demo_task.tally(stage).tries, demo_task.tally(stage).out)
+        for stage, number in wanted(demo_task, rules, rounds).items()
     )
-    return max(missing, shown.out)
+    return max(missing, demo_task.out)
 
 
 def may_open(stored: int, pending: int, opened: int, *, count: int, most: int, attempts: int) -> bool:
@@ -148,21 +150,21 @@ def may_open(stored: int, pending: int, opened: int, *, count: int, most: int, a
     return stored + pending < count and (opened + 1) * attempts <= most
 
 
-def member_of(shown: Shown, members: Sequence[str], seed: int) -> str:
+def member_of(demo_task: DemoTask, members: Sequence[str], seed: int) -> str:
     """Who makes the next first attempt: all members in turn, in an order drawn for the task.
 
     A broken attempt goes on to the next member, so one that can't be reached doesn't hold the task up.
     """
     order = list(members)
     random.Random(seed).shuffle(order)  # noqa: S311 - repeatable, nothing secret
-    return order[(shown.first.tries + shown.first.out + shown.faults) % len(order)]
+    return order[(demo_task.first.tries + demo_task.first.out + demo_task.faults) % len(order)]
 
 
-def count(found: Iterable[tuple[str, Shown, int]], rules: Rules) -> dict[str, int]:
+def count(found: Iterable[tuple[str, DemoTask, int]], rules: Rules) -> dict[str, int]:
     """`family/stratum` -> tasks, for (family, a task of it, tasks like it); `open` while first attempts go on."""
     counts: dict[str, int] = {}
-    for family, shown, tasks in found:
-        where = stratum(shown, rules)
-        name = str(where) if where is not None else "aside" if set_aside(shown, rules, 0) else "open"
+    for family, demo_task, tasks in found:
+        where = stratum(demo_task, rules)
+        name = str(where) if where is not None else "aside" if set_aside(demo_task, rules, 0) else "open"
         counts[f"{family}/{name}"] = counts.get(f"{family}/{name}", 0) + tasks
     return dict(sorted(counts.items()))

@@ -1,7 +1,7 @@
 """The life of a group: G slots on one task, from opened to its one ending.
 
-Invariant: a group ends exactly once. `trained` is provisional until a checkpoint covers the step; only that
-provisional ending can be taken back, and every other move out of `ended` is refused.
+Invariant: a group ends exactly once. `trained` is provisional until a checkpoint covers the step. Only that provisional
+ending can be taken back. Every other move out of `ended` is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Uniform choices that come out the same after any restart.
 
-Invariant: every choice is a function of the run's seed and of counts the ledger stores; no generator's state
-lives in memory. After n offers each of them is in a reservoir of size k with probability k / n (algorithm R).
+Invariant: every choice is a function of the run's seed and of counts that the ledger stores. No generator's state lives
+in memory. After n offers each of them is in a reservoir of size k with probability k / n (algorithm R).
 """
 
 from __future__ import annotations

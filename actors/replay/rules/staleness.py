@@ -1,7 +1,7 @@
 """How old a token's weights are, over lineages that fork at every resume.
 
-Invariant: a version never names two different weights. What was trained past the checkpoint that a lineage
-started from is abandoned: it has no staleness, and no later lineage descends from it.
+Invariant: a version never names two different weights. A step past the checkpoint that a lineage started from is
+abandoned. It has no staleness, and no later lineage descends from it.
 """
 
 from __future__ import annotations

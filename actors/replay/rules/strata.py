@@ -1,7 +1,7 @@
 """Which family and route the next demonstration is of.
 
-Invariant: pure; strata advance evenly by what they have stored and have in flight, and one that keeps failing does not
-hold the others back once its share of attempts is used up.
+Invariant: pure. Strata advance evenly by what they have stored and have in flight. A stratum that keeps failing does
+not hold the others back once its share of attempts is used up.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
-class Stratum(NamedTuple):
+class TaskStratum(NamedTuple):
     """Tasks of one family by one route. `route` "" leaves the choice to the demonstrator."""
 
     family: str
@@ -33,19 +33,21 @@ def family_of(task: str) -> str:
     return task.partition("/")[0] if "/" in task else ""
 
 
-def strata(tasks: Sequence[str], routes: Mapping[str, Sequence[str]]) -> list[Stratum]:
+def strata(tasks: Sequence[str], routes: Mapping[str, Sequence[str]]) -> list[TaskStratum]:
     """The strata of `tasks`, in order of appearance; a family without `routes` has one stratum."""
     by_family: dict[str, list[str]] = {}
     for task in tasks:
         by_family.setdefault(family_of(task), []).append(task)
     return [
-        Stratum(family, route, listed)
+        TaskStratum(family, route, listed)
         for family, listed in by_family.items()
         for route in (routes.get(family) or ("",))
     ]
 
 
-def order(found: Sequence[Stratum], held: Mapping[str, int], tried: Mapping[str, int], most: int) -> list[Stratum]:
+def order(
+    found: Sequence[TaskStratum], held: Mapping[str, int], tried: Mapping[str, int], most: int
+) -> list[TaskStratum]:
     """`found` in the order in which they should be tried next.
 
     `held` are demonstrations stored or in flight and `tried` those handed out, by stratum; `most` attempts in all.

@@ -1,12 +1,12 @@
 """How far a mean over seeds and instances may be off, when both were drawn and another draw would differ in both.
 
-Every seed plays every instance, so a seed's luck is in all of its cells and an instance's in all of its own: cells are
-d[s][i] = mean + seed[s] + instance[i] + rest[s][i]. Of the analysis of variance of that table (S. R. Searle, G.
-Casella, C. E. McCulloch, Variance Components, 1992, chapter 4) the mean's variance is estimated by
-(MS_seeds + MS_instances - MS_rest) / cells, no component below 0, with degrees of freedom by F. E. Satterthwaite,
-Biometrics Bulletin 2, 1946. With three seeds that is Student's t with two of them where seeds alone vary.
+Every seed plays every instance. So a seed's luck is in all of its cells, and an instance's in all of its own. Cells are
+d[s][i] = mean + seed[s] + instance[i] + rest[s][i]. The mean's variance comes from the analysis of variance of that
+table. It is estimated by (MS_seeds + MS_instances - MS_rest) / cells, no component below 0. Source: S. R. Searle, G.
+Casella, C. E. McCulloch, Variance Components, 1992, chapter 4. Degrees of freedom are by F. E. Satterthwaite,
+Biometrics Bulletin 2, 1946. With three seeds this is Student's t with two degrees of freedom where seeds alone vary.
 
-Invariant: pure; parts are never negative, and the half-width is 0 only where all cells are alike.
+Invariant: pure. Parts are never negative, and the half-width is 0 only where all cells are alike.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 _PARTS = 200  # of Simpson's rule, an even number
 
 
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
+class VarianceParts(msgspec.Struct, frozen=True, kw_only=True):
     """Standard errors of a mean by what varies, as parts of 1; their squares add up to its variance."""
 
     seeds: float
@@ -31,7 +31,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     half: float  # half of the 95 % interval's width
 
 
-def spread(cells: Sequence[Sequence[float]]) -> Spread:
+def spread(cells: Sequence[Sequence[float]]) -> VarianceParts:
     """Of a table with a row per seed and a column per instance, two of each at least. Raises ValueError for fewer."""
     seeds, instances = len(cells), min(map(len, cells), default=0)
     if min(seeds, instances) < 2 or any(len(row) != instances for row in cells):
@@ -46,14 +46,14 @@ def spread(cells: Sequence[Sequence[float]]) -> Spread:
     more_seeds, more_instances = max(0.0, of_seeds - of_rest), max(0.0, of_instances - of_rest)
     whole = more_seeds + more_instances + of_rest
     if whole <= 1e-18:
-        return Spread(seeds=0.0, instances=0.0, rest=0.0, freedom=float(seeds - 1), half=0.0)
+        return VarianceParts(seeds=0.0, instances=0.0, rest=0.0, freedom=float(seeds - 1), half=0.0)
     parts = [(of_seeds, seeds - 1)] * (more_seeds > 0) + [(of_instances, instances - 1)] * (more_instances > 0)
     if len(parts) != 1:  # where one component alone is above 0, the sum is that mean square
         parts.append((of_rest, (seeds - 1) * (instances - 1)))
     freedom = max(float(seeds - 1), whole**2 / sum(square**2 / free for square, free in parts))
     part = [math.sqrt(of / size) for of in (more_seeds, more_instances, of_rest)]
     half = quantile95(freedom) * math.sqrt(whole / size)
-    return Spread(seeds=part[0], instances=part[1], rest=part[2], freedom=freedom, half=half)
+    return VarianceParts(seeds=part[0], instances=part[1], rest=part[2], freedom=freedom, half=half)
 
 
 @functools.lru_cache(256)

@@ -1,6 +1,6 @@
 """How varied a batch's actions are.
 
-Invariant: pure; an action that was refused is in no entropy, yet it does tell two trajectories apart.
+Invariant: pure. A refused action is in no entropy, yet it does tell two trajectories apart.
 """
 
 from __future__ import annotations

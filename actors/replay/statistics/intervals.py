@@ -1,6 +1,6 @@
 """Rates and differences of rates with 95 % intervals.
 
-Invariant: pure; an interval always holds its estimate, lies within what is possible, and is never of no width unless
+Invariant: pure. An interval always holds its estimate and lies within what is possible. It has no width only where
 nothing can vary.
 """
 
@@ -12,7 +12,7 @@ from math import comb
 
 import msgspec
 
-from actors.replay.statistics.crossed import Spread, spread
+from actors.replay.statistics.crossed import VarianceParts, spread
 
 Z95 = 1.959964  # two-sided 95 % quantile of the normal distribution
 Tally = tuple[int, int]  # successes and episodes of one instance
@@ -84,7 +84,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     instances: int  # played in both
     left_out: int  # because of a fault in one of them, of several seeds in any
-    spread: Spread | None = None  # of several seeds, which then are part of the interval
+    spread: VarianceParts | None = None  # of several seeds, which then are part of the interval
 
 
 def paired(before: Sequence[Tally], after: Sequence[Tally], left_out: int = 0) -> Gain:

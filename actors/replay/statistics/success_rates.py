@@ -1,6 +1,7 @@
 """What an evaluation round says: success by three denominators, by family, pass@k, and gains between rounds.
 
-Invariant: pure; a fault counts as a failure among all episodes, as nothing without faults, and is never left unsaid.
+Invariant: pure. A fault counts as a failure among all episodes and is left out of the rate without faults. Every
+summary gives the number of faults.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 from actors.replay.statistics.intervals import Gain, Rate, Tally, paired, pass_at, rate, with_seeds
 
 
-class Episode(msgspec.Struct, frozen=True, kw_only=True):
+class RoundEpisode(msgspec.Struct, frozen=True, kw_only=True):
     """One episode of a round. A fault has no outcome of its own: success is False and feasible True."""
 
     task: str
@@ -47,7 +48,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     pass_at: dict[int, float]  # k -> pass@k of the episodes without faults
 
 
-def summarise(episodes: Iterable[Episode], untrained: Collection[str] = ()) -> Summary:
+def summarise(episodes: Iterable[RoundEpisode], untrained: Collection[str] = ()) -> Summary:
     """The summary of a round; `untrained` names the families that are never trained on."""
     found = list(episodes)
     played = [episode for episode in found if not episode.fault]
@@ -67,7 +68,7 @@ def summarise(episodes: Iterable[Episode], untrained: Collection[str] = ()) -> S
     )
 
 
-def gain(before: Sequence[Episode], after: Sequence[Episode]) -> Gain:
+def gain(before: Sequence[RoundEpisode], after: Sequence[RoundEpisode]) -> Gain:
     """The paired gain over the instances that both rounds played without a fault; how many were left out is part of it.
 
     An instance of which a fault took one episode would weigh otherwise in one round than in the other.
@@ -75,16 +76,16 @@ def gain(before: Sequence[Episode], after: Sequence[Episode]) -> Gain:
     return gain_of_pairs([(before, after)])
 
 
-def gain_of_pairs(pairs: Iterable[tuple[Sequence[Episode], Sequence[Episode]]]) -> Gain:
+def gain_of_pairs(pairs: Iterable[tuple[Sequence[RoundEpisode], Sequence[RoundEpisode]]]) -> Gain:
     """The same of several pairs of rounds, one per seed: an instance is left out that one of them lacks.
 
     Where there are several, the interval also holds what other seeds would differ by (`intervals.with_seeds`).
     """
-    told = [(list(before), list(after)) for before, after in pairs]
-    every = [episode for pair in told for episode in (*pair[0], *pair[1])]
+    listed = [(list(before), list(after)) for before, after in pairs]
+    every = [episode for pair in listed for episode in (*pair[0], *pair[1])]
     tasks = {episode.task for episode in every}
     sound = tasks - {episode.task for episode in every if episode.fault}
-    each = [[_tallies(e for e in episodes if e.task in sound) for episodes in pair] for pair in told]
+    each = [[_tallies(e for e in episodes if e.task in sound) for episodes in pair] for pair in listed]
     both = sorted(set.intersection(*(set(found) for pair in each for found in pair))) if each else []
     before, after = (_summed(both, [pair[side] for pair in each]) for side in (0, 1))
     whole = paired(before, after, len(tasks) - len(both))
@@ -101,7 +102,7 @@ def _share(tally: Tally) -> float:
     return tally[0] / tally[1]
 
 
-def _rates(episodes: Sequence[Episode]) -> Rates:
+def _rates(episodes: Sequence[RoundEpisode]) -> Rates:
     return Rates(
         all=rate(list(_tallies(episodes).values())),
         feasible=rate(list(_tallies([episode for episode in episodes if episode.feasible]).values())),
@@ -109,7 +110,7 @@ def _rates(episodes: Sequence[Episode]) -> Rates:
     )
 
 
-def _tallies(episodes: Iterable[Episode]) -> dict[str, Tally]:
+def _tallies(episodes: Iterable[RoundEpisode]) -> dict[str, Tally]:
     found: dict[str, Tally] = {}
     for episode in episodes:
         won, played = found.get(episode.task, (0, 0))

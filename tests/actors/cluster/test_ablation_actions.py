@@ -19,6 +19,7 @@ from actors.cluster.runs import compose, experiment, recordings
 from actors.desktop.actor import DesktopSeat
 from actors.replay.config import LedgerSettings
 from actors.replay.demos import demo_files
+from actors.replay.demos import format as demo_format
 from actors.replay.rules import strata
 from apis.actions.spaces import SPACES
 from apis.tasks import registry as tasks
@@ -143,7 +144,7 @@ def test_a_suite_is_recorded_by_the_families_and_routes_of_the_actions() -> None
 def test_a_recording_of_other_actions_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "demos.jsonl"
     for actions, fits in (("gui", True), ("", True), ("both", False)):
-        header = demo_files.Header(format=demo_files.FORMAT, tokenizer="", form="", actions=actions, demos=0)
+        header = demo_format.RecordingHeader(format=demo_format.FORMAT, tokenizer="", form="", actions=actions, demos=0)
         demo_files.write(path, header, [])
         data = {"prompt": {"action_space": "gui"}, "tasks": {"demo": ["text_editor/train/1"]}}
         deploy = build(data, Deploy, source="x")

@@ -15,7 +15,8 @@ from actors.cluster.config import models
 from actors.cluster.evaluate import settings
 from actors.cluster.runs import recordings
 from actors.replay.demos import demo_files
-from actors.replay.demos.demo_files import Demo, DemoStep, Header
+from actors.replay.demos import format as demo_format
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.messages import StepPayload
 from apis.observation import OBSERVATION_VERSION
 from apis.tasks import registry as tasks
@@ -50,7 +51,7 @@ def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) ->
     """A file of one demonstration."""
     said = {"tokenizer": models.fingerprint(models.bundled()), "form": "compact", "actions": "both", **header}
     demo = Demo(task=task, route="gui", reason="done", wall_s=1.0, busy_s=1.0, steps=[step()] * steps)
-    demo_files.write(Path("demos.jsonl"), Header(format=demo_files.FORMAT, demos=1, **said), [demo])
+    demo_files.write(Path("demos.jsonl"), RecordingHeader(format=demo_format.FORMAT, demos=1, **said), [demo])
     return "demos.jsonl"
 
 

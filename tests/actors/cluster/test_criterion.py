@@ -9,7 +9,7 @@ from actors.cluster.runs import progress
 from actors.cluster.runs.criterion import RequireConfig, complete, told, unmet
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound, compare, gains
 from actors.replay.messages import EvalFigures, Figures, Phase, PhaseRef
-from actors.replay.statistics.success_rates import Episode, summarise
+from actors.replay.statistics.success_rates import RoundEpisode, summarise
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 
@@ -75,8 +75,8 @@ def held_out(
     name: str, successes: int, *, temperature: float = 1.0, closed: bool = True, tasks: int = 40
 ) -> EvaluationRound:
     """A round of `tasks` of a trained family, the first `successes` solved, and as many of an untrained one, none."""
-    episodes = [Episode(task=f"text_editor/held-out/{n}", success=n < successes) for n in range(tasks)]
-    episodes += [Episode(task=f"calc_column/held-out/{n}") for n in range(tasks)]
+    episodes = [RoundEpisode(task=f"text_editor/held-out/{n}", success=n < successes) for n in range(tasks)]
+    episodes += [RoundEpisode(task=f"calc_column/held-out/{n}") for n in range(tasks)]
     step = {"after_bc": 1, "rl20": 21, "final": 41}[name.removesuffix(".greedy")]
     return EvaluationRound(
         name=name, version=f"0.{step}", step=step, temperature=temperature, max_new_tokens=64, task_set=str(tasks),

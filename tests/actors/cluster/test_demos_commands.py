@@ -19,6 +19,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build, read
 from actors.cluster.runs import compose, recordings, run_folder
 from actors.replay.demos import demo_files, demo_run
+from actors.replay.demos.format import FORMAT, RecordingHeader, TaskAttempts
 from runtime.errors import ConfigError, StoreError
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
@@ -151,12 +152,12 @@ def test_a_recording_of_what_the_run_must_not_have_seen_is_refused(tmp_path: Pat
     path = tmp_path / "demos.jsonl"
 
     def refused(task: str, held_out: list[str], *, played: bool = True) -> str:
-        header = demo_files.Header(
-            format=demo_files.FORMAT,
+        header = RecordingHeader(
+            format=FORMAT,
             tokenizer="",
             form="",
             demos=0,
-            tasks=[demo_files.Tried(task=task, tries=1, wins=0)],
+            tasks=[TaskAttempts(task=task, tries=1, wins=0)],
         )
         demo_files.write(path, header, [])
         try:

@@ -16,7 +16,7 @@ import pytest
 
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.database.schema import connect
-from actors.replay.database.transaction import Book
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger.figures import audit
 from actors.settings import DemosConfig
 from runtime.control import query_status
@@ -99,7 +99,7 @@ def test_a_run_survives_the_loss_of_every_process(tmp_path: Path) -> None:
     assert list((again.folder / "tensorboard").iterdir())
     connection, _ = connect(again.folder / "ledger.sqlite")
     try:
-        audit(Book(connection, LEDGER))
+        audit(Transaction(connection, LEDGER))
         trained = connection.execute("SELECT COUNT(*) FROM leases WHERE made IS NOT NULL").fetchone()[0]
         played = connection.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'eval'").fetchone()[0]
     finally:

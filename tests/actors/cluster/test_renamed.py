@@ -17,7 +17,7 @@ from actors.cluster.config.schema import Deploy, DeployFile
 from actors.cluster.report import bands, gather
 from actors.cluster.runs import experiment, resume, run_folder
 from actors.desktop.config import SshConfig
-from actors.replay.demos import demo_files
+from actors.replay.demos import format as demo_format
 from runtime.errors import ConfigError
 
 STORED = Path(__file__).resolve().parents[2] / "data" / "deploy_before_renames.yaml"  # written by the build before
@@ -115,8 +115,8 @@ def test_a_resume_says_what_the_run_was_begun_with_under_todays_names(run: Path)
 
 
 def test_a_recording_of_before_is_of_todays_format() -> None:
-    header = {"format": demo_files.FORMAT, "tokenizer": "t", "form": "paper", "demos": 0}
-    assert msgspec.json.decode(msgspec.json.encode(header), type=demo_files.Header).form == "published"
+    header = {"format": demo_format.FORMAT, "tokenizer": "t", "form": "paper", "demos": 0}
+    assert msgspec.json.decode(msgspec.json.encode(header), type=demo_format.RecordingHeader).form == "published"
 
 
 def plain(name: str) -> dict[str, Any]:

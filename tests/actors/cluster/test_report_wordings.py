@@ -6,7 +6,7 @@ import pytest
 
 from actors.cluster.report import instructions as wordings
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
-from actors.replay.statistics.success_rates import Episode, summarise
+from actors.replay.statistics.success_rates import RoundEpisode, summarise
 from apis.tasks.registry import FAMILIES, TRAIN, digest
 
 MOVED = "The file {file} belongs in {folder}, move it"
@@ -14,7 +14,7 @@ MOVED = "The file {file} belongs in {folder}, move it"
 
 def played(name: str, solved: dict[str, bool | None], *, closed: bool = True, task_set: str = "") -> EvaluationRound:
     """A round of these instances; None is one that was lost to a fault."""
-    episodes = [Episode(task=task, success=bool(won), fault=won is None) for task, won in solved.items()]
+    episodes = [RoundEpisode(task=task, success=bool(won), fault=won is None) for task, won in solved.items()]
     return EvaluationRound(
         name=name,
         version="0.1",

@@ -25,7 +25,7 @@ from tests.small_disk import fill, needs_root, small_disk
 
 def learn(play: Play, **figures: float) -> None:
     """One step of RL on one group."""
-    now = str(play.ledger.book.trained)
+    now = str(play.ledger.tx.trained)
     play.serving(now)
     batch = play.take()  # what a resume gave back comes first
     if not isinstance(batch, Batch):
@@ -156,7 +156,7 @@ def test_every_step_has_one_value_however_often_the_learner_starts_anew(
     saved, kept, number = 0, dict[int, float](), 0.0
     for lineage, length in enumerate(lengths):
         if lineage:
-            play.resumed(f"{lineage}.{saved}", str(play.ledger.book.checkpointed or "0.0"))
+            play.resumed(f"{lineage}.{saved}", str(play.ledger.tx.checkpointed or "0.0"))
             kept = {at: value for at, value in kept.items() if at <= saved}
         for at in range(saved + 1, saved + 1 + length):
             number += 1

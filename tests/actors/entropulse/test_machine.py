@@ -179,7 +179,7 @@ def test_a_run_without_signal_ends_on_the_weights_of_the_step_under_way(tmp_path
     waste = world.play.figures().groups_wasted
     while world.play.figures().groups_wasted == waste:
         work = world.play.reserve()
-        world.play.commit(work, False, [step(str(world.play.ledger.book.trained))])
+        world.play.commit(work, False, [step(str(world.play.ledger.tx.trained))])
     world.supervise()
     assert world.causes[-1] == ("rl", "no_signal")
     assert decide(world.play.figures(), world.config) == Remain("the step under way")
@@ -337,7 +337,7 @@ def test_cloning_resampling_cloning(tmp_path: Path, rounds: int, bc_steps: int) 
     assert world.causes == [("bc", "demos_complete"), *again, ("rl", "bc_complete"), ("done", "counted")]
     sometimes = world.play.figures().demo_tasks["/sometimes"]
     assert world.made["policy"] == rounds * sometimes
-    rows = world.play.do(shown.all_shown)
+    rows = world.play.do(shown.all_tasks)
     assert sum(row.policy.tries for row in rows) == rounds * sometimes, "each of them once a round"
     assert world.play.figures().steps["bc"] == 2 + rounds * (bc_steps or 2)
     assert [name for name, _ in world.rounds] == ["after_bc", "final"], "evaluated once, after the last cloning"

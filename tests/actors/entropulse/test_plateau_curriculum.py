@@ -15,7 +15,7 @@ import pytest
 
 from actors.entropulse.config import EntropulseConfig
 from actors.entropulse.plateau import fit, plateau
-from actors.replay.ledger.curriculum import WINDOW, Tally, of_mixture, order, weights
+from actors.replay.ledger.curriculum import WINDOW, KindTally, of_mixture, order, weights
 
 CONFIG = EntropulseConfig()
 KINDS = 21
@@ -56,11 +56,11 @@ def _at(odds: dict[str, float], wanted: float) -> dict[str, float]:
     return success
 
 
-def _tallied(episodes: Sequence[tuple[str, bool]] | deque[tuple[str, bool]]) -> dict[str, Tally]:
-    found: dict[str, Tally] = {}
+def _tallied(episodes: Sequence[tuple[str, bool]] | deque[tuple[str, bool]]) -> dict[str, KindTally]:
+    found: dict[str, KindTally] = {}
     for kind, won in episodes:
-        tally = found.get(kind, Tally())
-        found[kind] = Tally(tally.wins + won, tally.tries + 1)
+        tally = found.get(kind, KindTally())
+        found[kind] = KindTally(tally.wins + won, tally.tries + 1)
     return found
 
 

@@ -45,10 +45,10 @@ class World:
         decision = decide(self.play.figures(), self.config)
         match decision:
             case SwitchPhase(change=change):
-                self.play.do(lambda book: phases.set_phase(book, change))
+                self.play.do(lambda tx: phases.set_phase(tx, change))
                 self.causes.append((str(change.next.phase), change.cause))
             case OpenRound(name=name, temperature=temperature, greedy=greedy):
-                trained = str(self.play.ledger.book.trained)
+                trained = str(self.play.ledger.tx.trained)
                 for of, heat in [(name, temperature)] + [(name + GREEDY, 0.0)] * greedy:
                     self.play.open_eval(of, trained, self.config.eval_tasks, heat)
                     self.rounds.append((of, trained))
@@ -62,7 +62,7 @@ class World:
         return work.lane is not Lane.TRAIN or work.slot == 0
 
     def act(self) -> None:
-        trained = str(self.play.ledger.book.trained)
+        trained = str(self.play.ledger.tx.trained)
         self.play.serving(trained)
         for seat in range(2):
             work = self.play.ask(f"desktop/{seat}")

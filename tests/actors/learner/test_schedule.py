@@ -120,13 +120,13 @@ def test_a_resume_in_any_phase_goes_on_with_the_same_rates(tmp_path: Path) -> No
         while (batch := next_batch(play)) is not None:
             seen.append(learning_rate(config, batch.phase.phase, batch.stay_step, batch.stay_limit))
             play.trained(batch)
-            now = play.ledger.book.trained
+            now = play.ledger.tx.trained
             if len(seen) == 3:
                 play.checkpointed(str(now))
             if len(seen) in (4, 7):  # one step is lost, then the three to the stay's end
-                saved = play.ledger.book.checkpointed
+                saved = play.ledger.tx.checkpointed
                 assert saved is not None
                 play.resumed(f"{now.lineage + 1}.{saved.step}", str(saved))
         whole = [learning_rate(config, phase, n, 6) for n in range(6)]
         assert seen == [*whole[:4], *whole[3:], *whole[3:]]
-        play.checkpointed(str(play.ledger.book.trained))
+        play.checkpointed(str(play.ledger.tx.trained))

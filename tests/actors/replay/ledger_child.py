@@ -43,7 +43,7 @@ def say(text: str) -> None:
 async def seat(store: Store, name: str, life: str) -> None:
     for number in itertools.count():
         wish = Reserve(seat=name, request_id=f"{life}/{name}/{number}")
-        (work,) = await store.do(lambda book, wish=wish: episodes.reserve_many(book, [wish]))
+        (work,) = await store.do(lambda tx, wish=wish: episodes.reserve_many(tx, [wish]))
         if not isinstance(work, Reservation):
             await asyncio.sleep(0.005)
             continue
@@ -52,20 +52,20 @@ async def seat(store: Store, name: str, life: str) -> None:
             token=work.token, seat=name, outcome=Outcome(success=success, reason="verified"),
             steps=[step("0.0"), step("0.0")], wall_s=1.0, busy_s=1.0,
         )  # fmt: skip
-        await store.do(lambda book, commit=commit: episodes.commit(book, commit))
+        await store.do(lambda tx, commit=commit: episodes.commit(tx, commit))
         say(f"commit {work.token} {int(success)}")
 
 
 async def learner(store: Store, life: str) -> None:
     for number in itertools.count():
         wish = Take(learner="learner", request_id=f"{life}/{number}", trained=Version(lineage=0, step=0))
-        batch = await store.do(lambda book, wish=wish: training.take(book, wish))
+        batch = await store.do(lambda tx, wish=wish: training.take(tx, wish))
         if not isinstance(batch, Batch):
             await asyncio.sleep(0.005)
             continue
         # The version stands still, so that nothing of this endless run ever gets stale.
         trained = Trained(lease=batch.lease, version=Version(lineage=0, step=0), figures={"entropy": 1.0})
-        await store.do(lambda book, trained=trained: training.trained(book, trained))
+        await store.do(lambda tx, trained=trained: training.trained(tx, trained))
         say(f"step {batch.lease} 0")
 
 
@@ -81,9 +81,9 @@ async def main(folder: Path) -> None:
                 cause="x",
                 evidence={},
             )
-            await store.do(lambda book: phases.set_phase(book, change))
+            await store.do(lambda tx: phases.set_phase(tx, change))
         serving = Serving(sampler="sampler/0", version=Version(lineage=0, step=0))
-        await store.do(lambda book: phases.serving(book, serving))
+        await store.do(lambda tx: phases.serving(tx, serving))
         life = str(asyncio.get_running_loop().time())
         say("ready 0 0")
         for number in range(SEATS):

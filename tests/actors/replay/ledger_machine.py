@@ -22,7 +22,7 @@ from ledger_tools import BROKEN, Play, step
 
 from actors.errors import FencedOff
 from actors.replay import bound
-from actors.replay.database.transaction import Book
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import episodes, retention, step_evidence
 from actors.replay.messages import Batch, Phase, Reservation, Reserve
 from runtime.errors import DiskRefuses
@@ -197,7 +197,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def time_passes(self, _draw: Draw) -> None:
         self.play.wall += 60.0
         self.play.do(episodes.expire)
-        rows = self.play.ledger.book.rows("SELECT token FROM reservations WHERE state = 'out'")
+        rows = self.play.ledger.tx.rows("SELECT token FROM reservations WHERE state = 'out'")
         busy = {row["token"] for row in rows}
         for seat, work in list(self.out.items()):
             if work.token not in busy:
@@ -212,27 +212,27 @@ class LedgerMachine(RuleBasedStateMachine):
         seat = draw(st.sampled_from(SEATS))
         wish = Reserve(seat=f"{seat} too", request_id=f"refused {self.play.wall}")
 
-        def ask(book: Book) -> object:
-            return episodes.reserve_many(book, [wish])
+        def ask(tx: Transaction) -> object:
+            return episodes.reserve_many(tx, [wish])
 
         with suppress(DiskRefuses):
-            self.play.ledger.run([ask, lambda book: book.set_meta("ballast", "x" * 1_000_000)])
+            self.play.ledger.run([ask, lambda tx: tx.set_meta("ballast", "x" * 1_000_000)])
             raise AssertionError("there was room")
         self.play.wall += 500.0
         connection.execute("PRAGMA max_page_count = 1000000000")
         self.play.do(episodes.expire)
-        rows = self.play.ledger.book.rows("SELECT token FROM reservations WHERE state = 'out'")
+        rows = self.play.ledger.tx.rows("SELECT token FROM reservations WHERE state = 'out'")
         assert {row["token"] for row in rows} == {work.token for work in self.out.values()}
 
     def payloads_go(self, draw: Draw) -> None:
         """What nobody needs goes; beyond a bound that can't be kept, all that may go."""
-        book = self.play.ledger.book
+        tx = self.play.ledger.tx
         if draw(st.booleans()):
-            rules, book.rules = book.rules, msgspec.structs.replace(book.rules, disk_gib=1e-9)
-            self.play.do(lambda book: bound.keep_within(book, self.folder))
-            book.rules = rules
+            rules, tx.rules = tx.rules, msgspec.structs.replace(tx.rules, disk_gib=1e-9)
+            self.play.do(lambda tx: bound.keep_within(tx, self.folder))
+            tx.rules = rules
         self.play.do(retention.collect)
-        self.play.do(lambda book: retention.sweep(book, self.folder))
+        self.play.do(lambda tx: retention.sweep(tx, self.folder))
 
     # -- the learner
 
@@ -244,7 +244,7 @@ class LedgerMachine(RuleBasedStateMachine):
             for one in [*steps, *self.batch.samples]:
                 held = "SELECT refs FROM blobs WHERE segment = ? AND at = ? AND digest = ?"
                 blob = one.blob
-                assert self.play.ledger.book.number(held, blob.segment, blob.offset, blob.digest) > 0, "given up"
+                assert self.play.ledger.tx.number(held, blob.segment, blob.offset, blob.digest) > 0, "given up"
             # A lost group's successes stay in the reservoir: a pulse that draws them finds out by itself.
             assert not self.unreadable & {step.blob for step in steps}
             assert not self.left_out & {step.blob for step in self.batch.samples}
@@ -310,16 +310,16 @@ class LedgerMachine(RuleBasedStateMachine):
         self.play.serving(str(self.trained))
 
     def to_rl(self, _draw: Draw) -> None:
-        if self.play.ledger.book.stay().phase is not Phase.RL:
+        if self.play.ledger.tx.segment().phase is not Phase.RL:
             self.play.phase(Phase.RL)
 
     def to_pulse(self, draw: Draw) -> None:
-        if self.play.ledger.book.stay().phase is not Phase.PULSE and draw(st.booleans()):
+        if self.play.ledger.tx.segment().phase is not Phase.PULSE and draw(st.booleans()):
             self.play.phase(Phase.PULSE)
 
     def reset(self, _draw: Draw) -> None:
         """Another stay in RL, whatever the learner is at."""
-        if self.play.ledger.book.stay().phase is Phase.RL:
+        if self.play.ledger.tx.segment().phase is Phase.RL:
             self.play.phase(Phase.RL)
 
     # -- kills
@@ -356,7 +356,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def endings_are_for_ever(self) -> None:
         if hasattr(self, "play"):
-            rows = self.play.ledger.book.rows("SELECT id, ending FROM groups WHERE state = 'ended' AND final = 1")
+            rows = self.play.ledger.tx.rows("SELECT id, ending FROM groups WHERE state = 'ended' AND final = 1")
             found = {row["id"]: row["ending"] for row in rows}
             assert self.final.items() <= found.items()
             self.final = found
@@ -365,13 +365,13 @@ class LedgerMachine(RuleBasedStateMachine):
     def every_step_that_stands_has_its_evidence(self) -> None:
         if hasattr(self, "play"):
             steps = self.play.figures().steps.get("rl", 0)
-            shown = step_evidence.series(self.play.ledger.book)
+            shown = step_evidence.series(self.play.ledger.tx)
             assert [one.rl_step for one in shown] == list(range(1, steps + 1))
             assert all(min(one.wasted.values()) >= 0 and 0 <= one.coverage <= 1 for one in shown)
 
     @invariant()
     def what_was_committed_is_kept(self) -> None:
         if hasattr(self, "play"):
-            rows = self.play.ledger.book.rows("SELECT token, success FROM episodes")
+            rows = self.play.ledger.tx.rows("SELECT token, success FROM episodes")
             assert {row["token"]: bool(row["success"]) for row in rows} == self.committed
             assert not self.faulted & self.committed.keys()

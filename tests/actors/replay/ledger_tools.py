@@ -139,19 +139,19 @@ class Play:
 
     def figures(self) -> Figures:
         """The snapshot."""
-        result: Figures = self.ledger.run([lambda book: figures.figures(book, 0)])[0]
+        result: Figures = self.ledger.run([lambda tx: figures.figures(tx, 0)])[0]
         return result
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """What was logged under a name so far."""
-        return [fields for event, fields in self.ledger.book.events if event.name == name]
+        return [fields for event, fields in self.ledger.tx.events if event.name == name]
 
     # -- seats
 
     def ask(self, seat: str = "desktop/0", request_id: str | None = None) -> Reservation | NoWork | None:
         """A wish for work."""
         wish = Reserve(seat=seat, request_id=request_id or f"r{next(_numbers)}")
-        answers: list[Reservation | NoWork | None] = self.do(lambda book: episodes.reserve_many(book, [wish]))
+        answers: list[Reservation | NoWork | None] = self.do(lambda tx: episodes.reserve_many(tx, [wish]))
         return answers[0]
 
     def reserve(self, seat: str | None = None) -> Reservation:
@@ -166,12 +166,12 @@ class Play:
         version = None if work.lane == "demo" else str(work.pin or "0.0")
         played = steps if steps is not None else [step(version), step(version)]
         msg = Commit(token=work.token, seat="s", outcome=end, steps=played, wall_s=2.0, busy_s=1.0)
-        self.do(lambda book: episodes.commit(book, msg))
+        self.do(lambda tx: episodes.commit(tx, msg))
 
     def release(self, work: Reservation, fault: Fault = FAULT) -> None:
         """Infrastructure broke it."""
         msg = Release(token=work.token, seat="s", fault=fault)
-        self.do(lambda book: episodes.release(book, msg))
+        self.do(lambda tx: episodes.release(tx, msg))
 
     def group(self, outcomes: list[bool], version: str = "0.0") -> str:
         """Play one whole group; its id."""
@@ -187,9 +187,9 @@ class Play:
 
     def take(self, trained: str | None = None, request_id: str | None = None) -> Batch | NothingToTake | None:
         """The learner asks."""
-        version = v(trained) if trained else self.ledger.book.trained
+        version = v(trained) if trained else self.ledger.tx.trained
         msg = Take(learner="learner", request_id=request_id or f"l{next(_numbers)}", trained=version)
-        answer: Batch | NothingToTake | None = self.do(lambda book: training.take(book, msg))
+        answer: Batch | NothingToTake | None = self.do(lambda tx: training.take(tx, msg))
         return answer
 
     def batch(self) -> Batch:
@@ -200,48 +200,48 @@ class Play:
 
     def trained(self, batch: Batch, version: str | None = None, **figures_: float) -> None:
         """The batch became a step."""
-        now = self.ledger.book.trained
+        now = self.ledger.tx.trained
         made = v(version) if version else Version(lineage=now.lineage, step=now.step + 1)
         msg = Trained(lease=batch.lease, version=made, figures=figures_ or {"entropy": 1.0})
-        self.do(lambda book: training.trained(book, msg))
+        self.do(lambda tx: training.trained(tx, msg))
 
     def unreadable(self, batch: Batch, blobs: list[BlobRef]) -> None:
         """The learner can't read `blobs` of the batch."""
         msg = Unreadable(lease=batch.lease, blobs=blobs, cause="gone")
-        self.do(lambda book: unreadable.report(book, msg))
+        self.do(lambda tx: unreadable.report(tx, msg))
 
     def serving(self, version: str, sampler: str = "sampler/0") -> None:
         """A sampler serves a version."""
-        self.do(lambda book: phases.serving(book, Serving(sampler=sampler, version=v(version))))
+        self.do(lambda tx: phases.serving(tx, Serving(sampler=sampler, version=v(version))))
 
     def checkpointed(self, version: str) -> None:
         """A checkpoint was written."""
-        self.do(lambda book: training.checkpointed(book, Checkpointed(version=v(version), location="x", digest="d")))
+        self.do(lambda tx: training.checkpointed(tx, Checkpointed(version=v(version), location="x", digest="d")))
 
     def resumed(self, version: str, parent: str) -> None:
         """The learner came back."""
-        self.do(lambda book: training.resumed(book, LearnerResumed(version=v(version), parent=v(parent))))
+        self.do(lambda tx: training.resumed(tx, LearnerResumed(version=v(version), parent=v(parent))))
 
     # -- the supervisor
 
     def phase(self, phase: Phase, steps: int | None = None) -> None:
         """Go to a phase."""
-        now = self.ledger.book.stay().ref
+        now = self.ledger.tx.segment().ref
         after = PhaseRef(phase=phase, index=now.index + 1)
         msg = SetPhase(expected=now, next=after, cause="counted", evidence={"steps": 1.0}, steps=steps)
-        self.do(lambda book: phases.set_phase(book, msg))
+        self.do(lambda tx: phases.set_phase(tx, msg))
 
     def rl(self, steps: int | None = None) -> None:
         """To RL, with a sampler that serves the newest weights."""
         self.phase(Phase.RL, steps)
-        self.serving(str(self.ledger.book.trained))
+        self.serving(str(self.ledger.tx.trained))
 
     def open_eval(self, name: str, version: str, tasks: list[str], temperature: float = 1.0, episodes: int = 1) -> None:
         """Open an evaluation round."""
         sampling = Sampling(temperature=temperature, max_new_tokens=32)
         of = " ".join(sorted(tasks))
         msg = OpenEval(round=name, version=v(version), tasks=tasks, task_set=of, sampling=sampling, episodes=episodes)
-        self.do(lambda book: eval_rounds.open_round(book, msg))
+        self.do(lambda tx: eval_rounds.open_round(tx, msg))
 
     def demonstrate(self, count: int) -> None:
         """Record successful demonstrations."""

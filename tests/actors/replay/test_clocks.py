@@ -23,13 +23,13 @@ def rl(ledger: Ledger) -> None:
         expected=PhaseRef(phase=Phase.DEMO, index=0), next=PhaseRef(phase=Phase.RL, index=1), cause="counted",
         evidence={},
     )  # fmt: skip
-    do(ledger, lambda book: phases.set_phase(book, to))
-    do(ledger, lambda book: phases.serving(book, Serving(sampler="sampler/0", version=v("0.0"))))
+    do(ledger, lambda tx: phases.set_phase(tx, to))
+    do(ledger, lambda tx: phases.serving(tx, Serving(sampler="sampler/0", version=v("0.0"))))
 
 
 def reserve(ledger: Ledger, seat: str) -> Reservation:
     wish = Reserve(seat=seat, request_id=f"{seat} {time.monotonic_ns()}")
-    (found,) = do(ledger, lambda book: episodes.reserve_many(book, [wish]))
+    (found,) = do(ledger, lambda tx: episodes.reserve_many(tx, [wish]))
     assert isinstance(found, Reservation)
     return found
 
@@ -44,9 +44,9 @@ def test_whoever_sets_the_clock_revokes_nothing(tmp_path: Path, monkeypatch: pyt
     due = do(ledger, episodes.expire)
     assert due is not None
     assert 0 < due - time.monotonic() <= 100.0
-    book = ledger.book
-    assert book.number("SELECT token FROM reservations WHERE state = 'out'") == work.token
-    assert book.served == v("0.0"), "no sampler has been silent"
+    tx = ledger.tx
+    assert tx.number("SELECT token FROM reservations WHERE state = 'out'") == work.token
+    assert tx.served == v("0.0"), "no sampler has been silent"
     ledger.close()
 
 
@@ -59,14 +59,14 @@ def test_after_a_reboot_what_waited_is_due_and_nothing_else_changes(tmp_path: Pa
         while work.task != "t0":
             work = reserve(ledger, "desktop/0")
         msg = Release(token=work.token, seat="desktop/0", fault=BROKEN)
-        do(ledger, lambda book, msg=msg: episodes.release(book, msg))  # type: ignore[misc]
-    assert not task_quarantine.playable(ledger.book, "t0")
-    before = ledger.book.rows("SELECT id, state, ending FROM groups ORDER BY id")
+        do(ledger, lambda tx, msg=msg: episodes.release(tx, msg))  # type: ignore[misc]
+    assert not task_quarantine.playable(ledger.tx, "t0")
+    before = ledger.tx.rows("SELECT id, state, ending FROM groups ORDER BY id")
     ledger.close()
     ledger = Ledger(path, settings(), lambda: 10.0, boot="one")  # the actor alone was restarted
-    assert not task_quarantine.playable(ledger.book, "t0")
+    assert not task_quarantine.playable(ledger.tx, "t0")
     ledger.close()
     ledger = Ledger(path, settings(), lambda: 10.0, boot="two")
-    assert task_quarantine.playable(ledger.book, "t0"), "ten seconds after the boot, or it would rest for a day"
-    assert ledger.book.rows("SELECT id, state, ending FROM groups ORDER BY id") == before
+    assert task_quarantine.playable(ledger.tx, "t0"), "ten seconds after the boot, or it would rest for a day"
+    assert ledger.tx.rows("SELECT id, state, ending FROM groups ORDER BY id") == before
     ledger.close()

@@ -14,21 +14,22 @@ from hypothesis import strategies as st
 from ledger_tools import BROKEN, FAULT, Play, settings, step
 
 from actors.replay.demos import demo_files
+from actors.replay.demos import format as demo_format
 from actors.replay.ledger import demo_import, demo_tasks, sft_batches
 from actors.replay.messages import Lane, Phase, Reservation, StepPayload
 from actors.replay.rules import cold_start
-from actors.replay.rules.cold_start import MIXED, POLICY, Rules, Shown, Stage, Stratum, Tally
+from actors.replay.rules.cold_start import MIXED, POLICY, AttemptStage, AttemptTally, DemoTask, Rules, Stratum
 from actors.settings import DemosConfig
 from runtime.errors import ConfigError
 from runtime.storage.segments import SegmentStore, digest_of
 
 RULES = Rules(attempts=3, mixed=2, resamples=2, retries=1)
-FIELDS = {Stage.FIRST: "first", Stage.MIXED: "mixed", Stage.POLICY: "policy"}
+FIELDS = {AttemptStage.FIRST: "first", AttemptStage.MIXED: "mixed", AttemptStage.POLICY: "policy"}
 small = st.integers(1, 4)
 rules_of = st.builds(Rules, attempts=small, mixed=st.integers(0, 3), resamples=small, retries=st.integers(0, 2))
 
 
-def put(task: Shown, stage: Stage, **by: int) -> Shown:
+def put(task: DemoTask, stage: AttemptStage, **by: int) -> DemoTask:
     tally = task.tally(stage)
     after = {name: getattr(tally, name) + more for name, more in by.items()}
     return msgspec.structs.replace(task, **{FIELDS[stage]: msgspec.structs.replace(tally, **after)})
@@ -39,11 +40,11 @@ def test_every_task_gets_exactly_the_attempts_that_its_stratum_calls_for(
     rules: Rules, rounds: int, data: st.DataObject
 ) -> None:
     """Attempts overlap, end in any order and break; a stratum once settled stays."""
-    task = Shown(task="a/train/1")
+    task = DemoTask(task="a/train/1")
     settled: Stratum | None = None
     stays = range(rounds + 1)  # the pool's, then the policy's
     for now in stays:
-        out: list[Stage] = []
+        out: list[AttemptStage] = []
         for _ in range(200):
             stage = cold_start.next_stage(task, rules, now)
             assert (cold_start.left(task, rules, now) == 0) == (stage is None and not out), (
@@ -75,9 +76,9 @@ def test_every_task_gets_exactly_the_attempts_that_its_stratum_calls_for(
 
 def test_faults_of_first_attempts_leave_the_policy_its_own() -> None:
     rules = cold_start.Rules(attempts=2, mixed=2, resamples=1, retries=2)
-    task = cold_start.Shown(task="a", first=cold_start.Tally(tries=2, wins=1), faults=4)
+    task = cold_start.DemoTask(task="a", first=cold_start.AttemptTally(tries=2, wins=1), faults=4)
     assert not cold_start.set_aside(task, rules, 0)
-    assert cold_start.next_stage(task, rules, 1) is cold_start.Stage.POLICY
+    assert cold_start.next_stage(task, rules, 1) is cold_start.AttemptStage.POLICY
     assert cold_start.set_aside(msgspec.structs.replace(task, faults=6), rules, 1)
 
 
@@ -95,24 +96,28 @@ def test_faults_of_first_attempts_leave_the_policy_its_own() -> None:
     ],
 )
 def test_the_rule(tries: int, wins: int, imported: bool, where: Stratum | None) -> None:
-    task = Shown(task="t", first=Tally(tries=tries, wins=wins), imported=imported)
+    task = DemoTask(task="t", first=AttemptTally(tries=tries, wins=wins), imported=imported)
     assert cold_start.stratum(task, RULES) is where
     if imported:
         assert cold_start.next_stage(task, RULES, 0) is None, (
             "what was recorded elsewhere is not tried again by the pool"
         )
-        assert (cold_start.next_stage(task, RULES, 1) is Stage.POLICY) == (where is Stratum.SOMETIMES)
+        assert (cold_start.next_stage(task, RULES, 1) is AttemptStage.POLICY) == (where is Stratum.SOMETIMES)
 
 
 @given(st.lists(st.text("abc", min_size=1), min_size=1, max_size=5, unique=True), st.integers(0, 2**60))
 def test_members_take_turns(names: list[str], seed: int) -> None:
-    tasks = [Shown(task="t", first=Tally(tries=tries), faults=faults) for tries in range(5) for faults in range(2)]
+    tasks = [
+        DemoTask(task="t", first=AttemptTally(tries=tries), faults=faults) for tries in range(5) for faults in range(2)
+    ]
     assert [cold_start.member_of(task, names, seed) in names for task in tasks] == [True] * 10
-    turns = [cold_start.member_of(Shown(task="t", first=Tally(tries=n)), names, seed) for n in range(len(names))]
+    turns = [
+        cold_start.member_of(DemoTask(task="t", first=AttemptTally(tries=n)), names, seed) for n in range(len(names))
+    ]
     assert sorted(turns) == sorted(names)
-    broken = Shown(task="t", faults=1)
+    broken = DemoTask(task="t", faults=1)
     assert len(names) == 1 or cold_start.member_of(broken, names, seed) != cold_start.member_of(
-        Shown(task="t"), names, seed
+        DemoTask(task="t"), names, seed
     )
 
 
@@ -189,7 +194,7 @@ def test_all_three_strata_and_resampling_in_a_ledger(tmp_path: Path) -> None:
     show.play.phase(Phase.BC)
     assert show.play.events("demo_strata")[0]["tasks"] == held
     assert "sometimes: some did" in show.play.events("demo_strata")[0]["rule"]
-    assert len(show.play.do(lambda book: sft_batches.tokens(book, book.stay()))) == figures.demos
+    assert len(show.play.do(lambda tx: sft_batches.tokens(tx, tx.segment()))) == figures.demos
     show.play.phase(Phase.DEMO)
     assert show.play.figures().demo_left
     assert not isinstance(show.play.ask("desktop/0"), Reservation), "no sampler has said what it serves"
@@ -210,7 +215,7 @@ def test_all_three_strata_and_resampling_in_a_ledger(tmp_path: Path) -> None:
 def test_kills_change_nothing_about_what_is_tried(tmp_path: Path, kill_every: int) -> None:
     show = Show(tmp_path)
     show.run(kill_every=kill_every)
-    rows = show.play.do(demo_tasks.all_shown)
+    rows = show.play.do(demo_tasks.all_tasks)
     assert all(row.out == 0 and row.faults == 0 for row in rows), "work cut off by a kill is held against no task"
     assert all(row.first.tries == 2 for row in rows)
 
@@ -242,7 +247,7 @@ def test_a_task_at_rest_is_not_waited_for(tmp_path: Path) -> None:
     show.play.release(work, BROKEN)
     assert len(show.play.events("task_rests")) == 1
     show.run()
-    rows = {row.task: row for row in show.play.do(demo_tasks.all_shown)}
+    rows = {row.task: row for row in show.play.do(demo_tasks.all_tasks)}
     assert rows[first.task].first.tries == 0
     assert all(row.first.tries == 2 for task, row in rows.items() if task != first.task)
     assert show.play.figures().demos >= 3
@@ -250,14 +255,14 @@ def test_a_task_at_rest_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_recording_carries_its_strata(tmp_path: Path) -> None:
     tasks = [
-        demo_files.Tried(task="a/train/0", tries=2, wins=2),
-        demo_files.Tried(task="a/train/1", tries=2, wins=1),
-        demo_files.Tried(task="b/train/1", tries=2, wins=1),
-        demo_files.Tried(task="b/train/2", tries=2, wins=0, mixed_tries=1),
+        demo_format.TaskAttempts(task="a/train/0", tries=2, wins=2),
+        demo_format.TaskAttempts(task="a/train/1", tries=2, wins=1),
+        demo_format.TaskAttempts(task="b/train/1", tries=2, wins=1),
+        demo_format.TaskAttempts(task="b/train/2", tries=2, wins=0, mixed_tries=1),
     ]
     wanted = {"a/always": 1, "a/sometimes": 1, "b/sometimes": 1, "b/never": 1}
     made = [demo("a/train/0", "gui"), demo("a/train/1", "api"), demo("b/train/1", MIXED)]
-    header = demo_files.Header(format=demo_files.FORMAT, tokenizer="t1", form="", demos=3, tasks=tasks)
+    header = demo_format.RecordingHeader(format=demo_format.FORMAT, tokenizer="t1", form="", demos=3, tasks=tasks)
     for number, name in enumerate(("x.jsonl", "x.parquet")):
         demo_files.write(tmp_path / name, header, made)
         assert demo_files.read(tmp_path / name)[0] == header
@@ -283,7 +288,7 @@ def test_a_recording_carries_its_strata(tmp_path: Path) -> None:
             assert demo_files.read(folder)[0].tasks[0] == tasks[0]
 
 
-def demo(task: str, member: str) -> demo_files.Demo:
+def demo(task: str, member: str) -> demo_format.Demo:
     content = msgspec.convert(
         {
             "prompt_ids": [1], "response_ids": [2], "logprobs": [], "spans": [], "temperature": 1.0, "observation": "o",
@@ -293,14 +298,14 @@ def demo(task: str, member: str) -> demo_files.Demo:
         StepPayload,
     )  # fmt: skip
     digest = digest_of(msgspec.msgpack.encode(content)).hex()
-    one = demo_files.DemoStep(digest=digest, well_formed=True, payload=content)
-    return demo_files.Demo(task=task, route="", member=member, reason="verified", wall_s=1.0, busy_s=1.0, steps=[one])
+    one = demo_format.DemoStep(digest=digest, well_formed=True, payload=content)
+    return demo_format.Demo(task=task, route="", member=member, reason="verified", wall_s=1.0, busy_s=1.0, steps=[one])
 
 
 def take_in(show: Show, path: Path, folder: Path) -> int:
     store = SegmentStore(folder / "segments", "x")
     try:
-        return int(show.play.do(lambda book: demo_import.import_demos(book, path, store, folder)).demos)
+        return int(show.play.do(lambda tx: demo_import.import_demos(tx, path, store, folder)).demos)
     finally:
         store.close()
 
@@ -332,7 +337,7 @@ def test_tallies_equal_what_happened(happenings: list[str]) -> None:
                     show.play.commit(work, what != "win", [step(None)])
                     tries[work.task] += 1
                     wins[work.task] += what == "win"
-        rows = show.play.do(demo_tasks.all_shown)
+        rows = show.play.do(demo_tasks.all_tasks)
         assert {row.task: row.first.tries + row.mixed.tries for row in rows if tries[row.task]} == +tries
         assert Counter({row.task: row.first.wins + row.mixed.wins for row in rows}) == wins
         assert sum(row.out for row in rows) == len(out)

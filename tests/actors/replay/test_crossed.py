@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.replay.statistics.crossed import quantile95, spread
-from actors.replay.statistics.success_rates import Episode, gain_of_pairs
+from actors.replay.statistics.success_rates import RoundEpisode, gain_of_pairs
 
 TABLES = st.tuples(st.integers(2, 5), st.integers(2, 8)).flatmap(
     lambda size: st.lists(
@@ -49,7 +49,9 @@ def test_parts_are_never_negative_and_more_freedom_than_seeds_allow_is_never_bel
     assert found.half == pytest.approx(quantile95(found.freedom) * whole**0.5, abs=1e-6) or not whole
 
 
-def played(rng: np.random.Generator, of_seeds: float, lift: float) -> list[tuple[list[Episode], list[Episode]]]:
+def played(
+    rng: np.random.Generator, of_seeds: float, lift: float
+) -> list[tuple[list[RoundEpisode], list[RoundEpisode]]]:
     """Rounds of three seeds over the same 60 instances, whose hardness and what is learned of them vary."""
     hard, learned = rng.normal(0.0, 0.2, 60), rng.normal(0.0, 0.15, 60)
     found = []
@@ -57,7 +59,7 @@ def played(rng: np.random.Generator, of_seeds: float, lift: float) -> list[tuple
         chances = [np.clip(0.45 + hard, 0, 1), np.clip(0.45 + hard + learned + more, 0, 1)]
         found.append(
             tuple(
-                [Episode(task=f"a/held-out/{n}", success=bool(rng.random() < p)) for n, p in enumerate(c)]
+                [RoundEpisode(task=f"a/held-out/{n}", success=bool(rng.random() < p)) for n, p in enumerate(c)]
                 for c in chances
             )
         )

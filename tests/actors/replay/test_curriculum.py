@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.replay.config import LedgerSettings
 from actors.replay.ledger import curriculum, task_quarantine
-from actors.replay.ledger.curriculum import LEAST, Played, Tally
+from actors.replay.ledger.curriculum import LEAST, KindTally, PolicyEstimate
 from runtime.errors import ConfigError
 from tests.actors.replay.ledger_tools import BROKEN, Play, settings, step
 
@@ -43,7 +43,7 @@ def test_a_kind_is_weighed_by_its_size_and_learnability_and_none_is_given_up(
     kinds: dict[str, tuple[int, int, int]],
 ) -> None:
     sizes = {kind: size for kind, (size, _, _) in kinds.items()}
-    seen = {kind: Tally(wins, wins + losses) for kind, (_, wins, losses) in kinds.items()}
+    seen = {kind: KindTally(wins, wins + losses) for kind, (_, wins, losses) in kinds.items()}
     for kind, weight in curriculum.weights(sizes, seen).items():
         p = seen[kind].success
         assert weight == pytest.approx(sizes[kind] * max(LEAST, 4 * p * (1 - p)))
@@ -52,7 +52,7 @@ def test_a_kind_is_weighed_by_its_size_and_learnability_and_none_is_given_up(
 
 def test_values_by_hand() -> None:
     found = curriculum.weights({"new": 3, "half": 2, "rare": 2, "always": 4}, {
-        "half": Tally(19, 38), "rare": Tally(1, 18), "always": Tally(38, 38),
+        "half": KindTally(19, 38), "rare": KindTally(1, 18), "always": KindTally(38, 38),
     })  # fmt: skip
     assert found == pytest.approx({"new": 3.0, "half": 2.0, "rare": 2 * 4 * 0.1 * 0.9, "always": 4 * LEAST})
 
@@ -101,7 +101,7 @@ def test_a_restart_changes_no_choice(tmp_path: Path) -> None:
     other.rl()
     for _ in range(12):
         other.reopen()
-        other.serving(str(other.ledger.book.trained))
+        other.serving(str(other.ledger.tx.trained))
         assert play_group(one) == play_group(other)
 
 
@@ -122,9 +122,9 @@ def test_kinds_whose_tasks_all_rest_are_passed_over(tmp_path: Path) -> None:
     assert all(work.task in EASY for work in rest)
 
 
-def played(play: Play, first: int = 0, last: int = 1 << 40) -> Played | None:
+def played(play: Play, first: int = 0, last: int = 1 << 40) -> PolicyEstimate | None:
     """What the episodes of a ledger say."""
-    found: list[Played | None] = play.ledger.run([lambda book: curriculum.played(book, first, last)])  # type: ignore[assignment]
+    found: list[PolicyEstimate | None] = play.ledger.run([lambda tx: curriculum.played(tx, first, last)])  # type: ignore[assignment]
     return found[0]
 
 
@@ -146,14 +146,14 @@ def test_success_and_entropy_are_told_of_the_tasks_own_mixture(tmp_path: Path) -
 
 def test_an_episode_counts_by_how_little_its_kind_was_favoured() -> None:
     """Kinds of 12 and 4 tasks; after 40 wins in 40 the first is drawn at the least share, the other in full."""
-    before = {"easy": Tally(40, 40), "even": Tally(20, 40)}
+    before = {"easy": KindTally(40, 40), "even": KindTally(20, 40)}
     assert LEAST == 0.15
-    drawn = {"easy": Tally(9, 9, 90, 9.0), "even": Tally(10, 20, 200, 60.0)}  # 12 * 0.15 to 4 * 1, as 9 to 20
+    drawn = {"easy": KindTally(9, 9, 90, 9.0), "even": KindTally(10, 20, 200, 60.0)}  # 12 * 0.15 to 4 * 1, as 9 to 20
     found = curriculum.of_mixture(drawn, before)
     assert found is not None
     assert found.success == pytest.approx((12 * 1 + 4 * 0.5) / 16)
     assert found.entropy == pytest.approx((12 * 0.1 + 4 * 0.3) / 16)
-    alone = curriculum.of_mixture({"even": Tally(1, 4, 8, 4.0)}, before)
+    alone = curriculum.of_mixture({"even": KindTally(1, 4, 8, 4.0)}, before)
     assert alone == (0.25, 0.5)
     assert curriculum.of_mixture({}, before) is None
 
@@ -161,8 +161,8 @@ def test_an_episode_counts_by_how_little_its_kind_was_favoured() -> None:
 @given(st.integers(0, 39), st.integers(1, 8), st.integers(0, 8))
 def test_what_was_played_before_tells_nothing_of_success_now(wins: int, tries: int, won: int) -> None:
     """A kind that sits a step out, or was solved otherwise before, leaves no trace in what the step says."""
-    now = {"even": Tally(min(won, tries), tries, 10 * tries, 3.0)}
-    found = curriculum.of_mixture(now, {"even": Tally(wins, 40), "easy": Tally(40, 40)})
+    now = {"even": KindTally(min(won, tries), tries, 10 * tries, 3.0)}
+    found = curriculum.of_mixture(now, {"even": KindTally(wins, 40), "easy": KindTally(40, 40)})
     assert found is not None
     assert found.success == pytest.approx(min(won, tries) / tries)
 

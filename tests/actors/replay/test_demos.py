@@ -13,7 +13,8 @@ from ledger_tools import Play, settings, step
 
 from actors.errors import LedgerError
 from actors.replay.demos import demo_files
-from actors.replay.demos.demo_files import Demo, DemoStep, Header
+from actors.replay.demos import format as demo_format
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.ledger import demo_import
 from actors.replay.messages import Phase, StepPayload, StepRef
 from actors.replay.rules.strata import order, strata
@@ -65,7 +66,7 @@ class Recorder:
         return StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=None, screenshot=shot)
 
     def take_in(self, path: Path) -> int:
-        job = self.play.do(lambda book: demo_import.import_demos(book, path, self.store, self.folder))
+        job = self.play.do(lambda tx: demo_import.import_demos(tx, path, self.store, self.folder))
         return int(job.demos)
 
 
@@ -90,8 +91,8 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
     assert len(set(wanted)) == 9
     for number, source in enumerate([*files, one.folder]):
         assert digests(source) == wanted
-        assert demo_files.read(source)[0] == Header(
-            format=demo_files.FORMAT, tokenizer="t1", form="compact", demos=9, observations=(OBSERVATION_VERSION,)
+        assert demo_files.read(source)[0] == RecordingHeader(
+            format=demo_format.FORMAT, tokenizer="t1", form="compact", demos=9, observations=(OBSERVATION_VERSION,)
         )
         other = Recorder(tmp_path / f"other{number}", 6)
         assert other.take_in(source) == 6, "no more than wanted"
@@ -224,7 +225,7 @@ def test_any_step_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
         digest = digest_of(msgspec.msgpack.encode(content)).hex()
         steps.append(DemoStep(digest=digest, well_formed=well_formed, payload=content))
     made = [Demo(task="a/train/1", route="", reason="verified", wall_s=0.1, busy_s=0.2, steps=steps)] * 2
-    header = Header(format=demo_files.FORMAT, tokenizer="", form="", demos=2)
+    header = RecordingHeader(format=demo_format.FORMAT, tokenizer="", form="", demos=2)
     for name in ("x.jsonl", "x.parquet"):
         demo_files.write(folder / name, header, made)
         assert list(demo_files.read(folder / name)[1]) == made

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.replay.statistics.intervals import Rate, Tally, paired, pass_at, rate
-from actors.replay.statistics.success_rates import Episode, gain, gain_of_pairs, summarise
+from actors.replay.statistics.success_rates import RoundEpisode, gain, gain_of_pairs, summarise
 
 TALLIES = st.lists(st.integers(1, 5).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=30)
 EPISODES = st.lists(
     st.builds(
-        lambda family, n, kind: Episode(task=f"{family}/held-out/{n}", **kind),
+        lambda family, n, kind: RoundEpisode(task=f"{family}/held-out/{n}", **kind),
         st.sampled_from(["a", "b", "c"]),
         st.integers(0, 5),
         st.sampled_from([{}, {"success": True}, {"feasible": False}, {"fault": True}]),
@@ -75,7 +75,7 @@ def test_pass_at_k_is_the_share_of_draws_with_a_success(tally: Tally) -> None:
 
 
 @given(EPISODES)
-def test_denominators_families_and_faults_add_up(episodes: list[Episode]) -> None:
+def test_denominators_families_and_faults_add_up(episodes: list[RoundEpisode]) -> None:
     found = summarise(episodes, untrained=["c"])
     whole = found.whole
     assert whole.all.n == len(episodes) == found.episodes
@@ -89,12 +89,12 @@ def test_denominators_families_and_faults_add_up(episodes: list[Episode]) -> Non
 
 
 def test_instances_that_faulted_leave_the_gain_and_are_counted() -> None:
-    before = [Episode(task="a/held-out/0"), Episode(task="a/held-out/1", success=True)]
-    after = [Episode(task="a/held-out/0", success=True), Episode(task="a/held-out/1", fault=True)]
+    before = [RoundEpisode(task="a/held-out/0"), RoundEpisode(task="a/held-out/1", success=True)]
+    after = [RoundEpisode(task="a/held-out/0", success=True), RoundEpisode(task="a/held-out/1", fault=True)]
     found = gain(before, after)
     assert (found.value, found.instances, found.left_out) == (1.0, 1, 1)
-    half = [Episode(task="a/held-out/0", success=True), Episode(task="a/held-out/0", fault=True)]
-    whole = [Episode(task="a/held-out/1"), Episode(task="a/held-out/1", success=True)]
+    half = [RoundEpisode(task="a/held-out/0", success=True), RoundEpisode(task="a/held-out/0", fault=True)]
+    whole = [RoundEpisode(task="a/held-out/1"), RoundEpisode(task="a/held-out/1", success=True)]
     found = gain([*half, *whole], [*half[:1], *half[:1], *whole])  # of two episodes, one with a fault
     assert (found.value, found.instances, found.left_out) == (0.0, 1, 1)
     found = gain_of_pairs([([*half, *whole], [*half, *whole]), ([*half[:1], *whole], [*half[:1], *whole])])

@@ -56,7 +56,7 @@ def test_an_episode_that_ends_after_its_phase_is_kept_and_taught_from_no_more(st
     after = play.figures()
     assert after.episodes["train"] == before.episodes["train"] + 2, "kept"
     assert (after.groups_open, after.groups_ready, after.endings) == (0, 0, before.endings), "its group ended before it"
-    kept = play.ledger.book.number("SELECT COUNT(*) FROM episodes WHERE place IS NOT NULL AND lane = 'train'")
+    kept = play.ledger.tx.number("SELECT COUNT(*) FROM episodes WHERE place IS NOT NULL AND lane = 'train'")
     assert kept == 1, "a pulse may be drawing from what it left"
     assert len({sample.blob.digest for sample in play.batch().samples}) == 2
 
@@ -72,7 +72,7 @@ def test_a_step_that_does_not_follow_the_newest_is_refused(start: Start, made: s
     batch = play.batch()
     with pytest.raises(LedgerError, match=rf"made {made}, which does not follow 0\.2"):
         play.trained(batch, made)
-    assert str(play.ledger.book.trained) == "0.2"
+    assert str(play.ledger.tx.trained) == "0.2"
     play.trained(batch, "0.3")
     assert play.figures().endings["trained"] == 3
 

@@ -47,17 +47,17 @@ def test_phase_changes_name_what_they_leave(start: Start) -> None:
     play = start()
     rl = PhaseRef(phase=Phase.RL, index=1)
     change = SetPhase(expected=PhaseRef(phase=Phase.DEMO, index=0), next=rl, cause="x", evidence={})
-    play.do(lambda book: phases.set_phase(book, change))
-    play.do(lambda book: phases.set_phase(book, change))  # repeat
+    play.do(lambda tx: phases.set_phase(tx, change))
+    play.do(lambda tx: phases.set_phase(tx, change))  # repeat
     assert play.figures().phase == rl
     wrong = SetPhase(expected=rl, next=PhaseRef(phase=Phase.DONE, index=3), cause="x", evidence={})
-    with pytest.raises(LedgerError, match="comes stay 2"):
-        play.do(lambda book: phases.set_phase(book, wrong))
+    with pytest.raises(LedgerError, match="comes segment 2"):
+        play.do(lambda tx: phases.set_phase(tx, wrong))
     stale = SetPhase(
         expected=PhaseRef(phase=Phase.DEMO, index=0), next=PhaseRef(phase=Phase.BC, index=1), cause="x", evidence={}
     )
     with pytest.raises(LedgerError, match="the phase is rl/1"):
-        play.do(lambda book: phases.set_phase(book, stale))
+        play.do(lambda tx: phases.set_phase(tx, stale))
 
 
 def test_step_limit_of_a_stay(start: Start) -> None:
@@ -90,7 +90,7 @@ def test_a_total_over_all_stays_of_a_phase(start: Start) -> None:
         batch = play.batch()
         assert (batch.stay_step, batch.stay_limit) == (int(version[-1]) - 1, 2)
         play.trained(batch)
-        play.serving(str(play.ledger.book.trained))
+        play.serving(str(play.ledger.tx.trained))
     assert play.take() == NothingToTake(final=False, checkpoint=True)
     assert play.ask() is None
     play.rl(steps=5)
@@ -105,7 +105,7 @@ def test_a_resume_that_says_another_total_has_it_from_there_on(start: Start) -> 
     for version in ("0.0", "0.1"):
         play.group([True, False], version)
         play.trained(play.batch())
-        play.serving(str(play.ledger.book.trained))
+        play.serving(str(play.ledger.tx.trained))
     assert (play.figures().phase_limit, play.ask()) == (2, None)
     play.reopen("later", rl_steps_in_all=3)
     play.serving("0.2")
@@ -193,16 +193,16 @@ def test_a_resume_back_into_an_earlier_stay_closes_what_the_later_one_had_open(s
     assert (seen.groups_open, seen.groups_ready, seen.groups_leased) == (0, 0, 0)
     play.commit(open_, True, [step("0.1")])
     assert play.figures().groups_open == 0
-    assert play.ledger.book.stay(3).root == 1
+    assert play.ledger.tx.segment(3).root == 1
 
 
 def test_what_was_wasted_is_counted_from_the_stay_s_begin(start: Start) -> None:
     play = start(groups_per_step=1)
     play.rl()
     play.group([True, True])
-    assert play.ledger.book.counter("wasted") == 1
+    assert play.ledger.tx.counter("wasted") == 1
     play.rl()
-    assert play.ledger.book.counter("wasted") == 0
+    assert play.ledger.tx.counter("wasted") == 0
 
 
 def test_a_sampler_is_silent_from_its_limit_on_and_the_first_of_all_is_waited_for(start: Start) -> None:
@@ -213,7 +213,7 @@ def test_a_sampler_is_silent_from_its_limit_on_and_the_first_of_all_is_waited_fo
     assert play.do(phases.forget_silent) == play.wall + 60.0
     play.wall += 59.9
     play.do(phases.forget_silent)
-    assert len(play.ledger.book.rows("SELECT * FROM samplers")) == 2
+    assert len(play.ledger.tx.rows("SELECT * FROM samplers")) == 2
     play.wall = 1100.0
     assert play.do(phases.forget_silent) == 1140.0
     (said,) = play.events("sampler_silent")
@@ -239,7 +239,7 @@ def test_a_stay_knows_what_was_played_before_it_and_its_limit(start: Start) -> N
     play.reserve()
     play.phase(Phase.PULSE, steps=2)
     play.resumed("0.0", "0.0")  # the first lineage's own name: nothing to do
-    rows = play.ledger.book.rows("SELECT idx, root, phase, step_limit, seq_bound, start FROM stays ORDER BY idx")
+    rows = play.ledger.tx.rows("SELECT idx, root, phase, step_limit, seq_bound, start FROM stays ORDER BY idx")
     assert [tuple(row) for row in rows] == [
         (0, 0, "demo", None, 0, "0.0"), (1, 1, "rl", 3, 0, "0.0"), (2, 2, "pulse", 2, 4, "0.0"),
     ]  # fmt: skip

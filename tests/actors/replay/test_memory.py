@@ -61,7 +61,7 @@ class Desk:
 
     def sweep(self) -> int:
         self.play.do(retention.collect)
-        freed: int = self.play.do(lambda book: retention.sweep(book, self.folder))
+        freed: int = self.play.do(lambda tx: retention.sweep(tx, self.folder))
         return freed
 
     def used(self) -> int:
@@ -180,7 +180,7 @@ def test_a_reservoir_that_was_learned_from_is_let_go_once_no_resume_needs_it(tmp
     for kept in (second, third):
         read_blob(desk.folder, kept.blob)
     assert desk.play.figures().successes_kept == 2
-    assert not desk.play.ledger.book.rows("SELECT * FROM reservoirs WHERE stay = 1")
+    assert not desk.play.ledger.tx.rows("SELECT * FROM reservoirs WHERE stay = 1")
 
 
 def test_beyond_the_bound_the_oldest_successes_go_first_and_it_is_told(tmp_path: Path) -> None:
@@ -188,9 +188,9 @@ def test_beyond_the_bound_the_oldest_successes_go_first_and_it_is_told(tmp_path:
     desk.play.rl()
     made = [learn(desk, f"0.{n}") for n in range(6)]
     desk.play.checkpointed("0.5")  # the last step could be undone: what it learned from stays
-    book = desk.play.ledger.book
-    book.rules = msgspec.structs.replace(book.rules, disk_gib=(bound.used_bytes(tmp_path) - 250_000) / bound.GIB)
-    desk.play.do(lambda book: bound.keep_within(book, tmp_path))
+    tx = desk.play.ledger.tx
+    tx.rules = msgspec.structs.replace(tx.rules, disk_gib=(bound.used_bytes(tmp_path) - 250_000) / bound.GIB)
+    desk.play.do(lambda tx: bound.keep_within(tx, tmp_path))
     desk.sweep()
     gone = [success for success, _ in made[:3]]
     for ref in gone:
@@ -202,7 +202,7 @@ def test_beyond_the_bound_the_oldest_successes_go_first_and_it_is_told(tmp_path:
     (told,) = desk.play.events("disk_bound_reached")
     assert (told["successes"], told["others"]) == (3, 0)
     assert desk.play.figures().successes_kept == 3
-    desk.play.do(lambda book: bound.keep_within(book, tmp_path))
+    desk.play.do(lambda tx: bound.keep_within(tx, tmp_path))
     assert len(desk.play.events("disk_bound_reached")) == 1, "it is kept now"
 
 
@@ -213,10 +213,10 @@ def test_what_the_present_phase_needs_stays_and_is_told(tmp_path: Path) -> None:
     desk.play.checkpointed("0.1")
     desk.play.phase(Phase.PULSE, steps=2)
     desk.play.batch()
-    book = desk.play.ledger.book
-    book.rules = msgspec.structs.replace(book.rules, disk_gib=1e-6)
+    tx = desk.play.ledger.tx
+    tx.rules = msgspec.structs.replace(tx.rules, disk_gib=1e-6)
     for _ in range(2):
-        desk.play.do(lambda book: bound.keep_within(book, tmp_path))
+        desk.play.do(lambda tx: bound.keep_within(tx, tmp_path))
     desk.sweep()
     read_blob(desk.folder, made[0].blob)
     with pytest.raises(StoreError):

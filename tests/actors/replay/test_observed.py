@@ -14,6 +14,7 @@ from test_demos import Recorder, export
 from actors.replay import observed
 from actors.replay.database.ledger_file import reading
 from actors.replay.demos import demo_files
+from actors.replay.demos import format as demo_format
 from actors.replay.demos.demo_parquet import KEY
 from actors.replay.ledger import demo_import
 from apis.observation import OBSERVATION_VERSION
@@ -64,7 +65,7 @@ def test_a_run_that_another_build_goes_on_with_shows_both(tmp_path: Path, monkey
 def test_what_a_build_without_versions_made_shows_the_first(tmp_path: Path) -> None:
     run = Recorder(tmp_path / "run", 99)
     run.record(2)
-    run.play.do(lambda book: book.execute("DELETE FROM meta WHERE key LIKE 'observations%'"))
+    run.play.do(lambda tx: tx.execute("DELETE FROM meta WHERE key LIKE 'observations%'"))
     assert played(run) == shown(run.folder) == (1,)
     for file in (tmp_path / "old.jsonl", tmp_path / "old.parquet"):
         export(run, file)
@@ -90,7 +91,7 @@ def _without(header: str | bytes) -> str:
 
 @pytest.mark.parametrize("bad", [[], [0], ["2"], 2, list(range(1, 99))])
 def test_versions_that_are_none_are_refused(bad: object, tmp_path: Path) -> None:
-    plain = {"format": demo_files.FORMAT, "tokenizer": "", "form": "", "demos": 0, "observations": bad}
+    plain = {"format": demo_format.FORMAT, "tokenizer": "", "form": "", "demos": 0, "observations": bad}
     (tmp_path / "demos.jsonl").write_bytes(msgspec.json.encode(plain) + b"\n")
     with pytest.raises(StoreError, match="observations"):
         demo_files.read(tmp_path / "demos.jsonl")

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.replay.demos import demo_files
-from actors.replay.demos.demo_files import Demo, DemoStep, Header
+from actors.replay.demos import format as demo_format
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.messages import StepPayload
 from runtime.errors import StoreError
 from runtime.storage.segments import digest_of
@@ -37,7 +38,7 @@ MADE = [
     )
     for n in range(9)
 ]
-HEADER = Header(format=demo_files.FORMAT, tokenizer="t", form="compact", demos=len(MADE))
+HEADER = RecordingHeader(format=demo_format.FORMAT, tokenizer="t", form="compact", demos=len(MADE))
 
 
 @pytest.fixture

@@ -42,9 +42,9 @@ class Run:
 
     def pool(self) -> list[StepRef]:
         """Every step of the pulse's pool, each once: an epoch of minibatches."""
-        book = self.play.ledger.book
-        stay = book.stay()
-        drawn = [ref for batch in range(50) for ref in sft_batches.draw(book, stay, batch)]
+        tx = self.play.ledger.tx
+        stay = tx.segment()
+        drawn = [ref for batch in range(50) for ref in sft_batches.draw(tx, stay, batch)]
         return list({ref.blob.digest: ref for ref in drawn}.values())
 
     def tokens(self) -> list[int]:
@@ -90,11 +90,11 @@ def test_some_per_task_at_random(tmp_path: Path) -> None:
     assert Counter(run.task[token] for token in tokens) == {"t0": 2, "t1": 2, "t2": 2}
     run.play.reopen()
     assert run.tokens() == tokens, "the same after a restart"
-    book = run.play.ledger.book
+    tx = run.play.ledger.tx
     times: Counter[int] = Counter()
     for seed in range(80):
-        book.settings = msgspec.structs.replace(run.play.settings, seed=seed)
-        times.update(sft_batches.tokens(book, book.stay()))
+        tx.settings = msgspec.structs.replace(run.play.settings, seed=seed)
+        times.update(sft_batches.tokens(tx, tx.segment()))
     # 2 of 8 in 80 draws: 20 on average, with a standard deviation of 3.9.
     assert set(times) == set(run.task)
     assert 6 <= min(times.values()) <= max(times.values()) <= 36
@@ -141,7 +141,7 @@ def test_of_that_stay_alone(tmp_path: Path) -> None:
     run.play.phase(Phase.PULSE, steps=1)
     run.play.trained(run.play.batch())
     run.play.rl()
-    version = str(run.play.ledger.book.trained)
+    version = str(run.play.ledger.tx.trained)
     for _ in range(3):
         run.group(version)
     run.play.phase(Phase.PULSE, steps=1)
@@ -200,13 +200,13 @@ def test_and_some_demonstrations_where_the_file_says_so(tmp_path: Path) -> None:
     seen: set[int] = set()
     for _ in range(6):
         run.play.phase(Phase.PULSE, steps=5)
-        book = run.play.ledger.book
-        tokens = sft_batches.tokens(book, book.stay())
+        tx = run.play.ledger.tx
+        tokens = sft_batches.tokens(tx, tx.segment())
         assert own < set(tokens)
         assert len(set(tokens) & shown) == 2 == len(set(tokens) - own), "successful ones alone"
         run.play.reopen()
-        book = run.play.ledger.book
-        assert sft_batches.tokens(book, book.stay()) == tokens, "the same after a restart"
+        tx = run.play.ledger.tx
+        assert sft_batches.tokens(tx, tx.segment()) == tokens, "the same after a restart"
         seen |= set(tokens) & shown
         before = set(run.task)
         run.play.rl()

@@ -33,9 +33,9 @@ def two_steps(play: Play) -> None:
 
 def final(play: Play) -> list[tuple[int, int]]:
     """Of each lease, and of each group that was trained on, whether it is final."""
-    book = play.ledger.book
-    leases = [row["final"] for row in book.rows("SELECT final FROM leases ORDER BY id")]
-    groups = [row["final"] for row in book.rows("SELECT final FROM groups WHERE ending = 'trained' ORDER BY id")]
+    tx = play.ledger.tx
+    leases = [row["final"] for row in tx.rows("SELECT final FROM leases ORDER BY id")]
+    groups = [row["final"] for row in tx.rows("SELECT final FROM groups WHERE ending = 'trained' ORDER BY id")]
     return list(zip(leases, groups, strict=True))
 
 
@@ -48,9 +48,9 @@ def test_a_checkpoint_makes_its_own_steps_final_and_no_later_ones(start: Start) 
     play.checkpointed("0.2")
     assert final(play) == [(1, 1), (1, 1)]
     play.checkpointed("0.1")  # told late
-    assert str(play.ledger.book.checkpointed) == "0.2"
+    assert str(play.ledger.tx.checkpointed) == "0.2"
     play.checkpointed("0.3")  # told before its step
-    assert str(play.ledger.book.checkpointed) == "0.3"
+    assert str(play.ledger.tx.checkpointed) == "0.3"
 
 
 def test_a_checkpoint_s_digest_is_kept_by_its_version(start: Start) -> None:
@@ -58,9 +58,9 @@ def test_a_checkpoint_s_digest_is_kept_by_its_version(start: Start) -> None:
     two_steps(play)
     for version, digest in (("0.1", "aa"), ("0.2", "bb")):
         told = Checkpointed(version=Version.parse(version), location="x", digest=digest)
-        play.do(lambda book, told=told: training.checkpointed(book, told))  # type: ignore[misc]
+        play.do(lambda tx, told=told: training.checkpointed(tx, told))  # type: ignore[misc]
     asked = GetCheckpointDigests(versions=[Version(lineage=0, step=step) for step in (2, 3, 1)])
-    assert training.digests(play.ledger.book, asked).digests == ["bb", "", "aa"]
+    assert training.digests(play.ledger.tx, asked).digests == ["bb", "", "aa"]
 
 
 def test_a_checkpoint_of_steps_that_were_undone_is_refused(start: Start) -> None:
@@ -71,7 +71,7 @@ def test_a_checkpoint_of_steps_that_were_undone_is_refused(start: Start) -> None
     with pytest.raises(LedgerError, match=r"a checkpoint of 0\.2 is of an abandoned lineage"):
         play.checkpointed("0.2")
     play.checkpointed("0.1")
-    assert str(play.ledger.book.checkpointed) == "1.1", "the same weights' newer name"
+    assert str(play.ledger.tx.checkpointed) == "1.1", "the same weights' newer name"
 
 
 def test_a_resume_keeps_what_is_final_and_undoes_the_rest(start: Start) -> None:
@@ -92,7 +92,7 @@ def test_a_resume_keeps_what_is_final_and_undoes_the_rest(start: Start) -> None:
         with pytest.raises(LedgerError):
             play.resumed(version, parent)
     play.resumed("2.1", "1.1")
-    assert str(play.ledger.book.trained) == "2.1"
+    assert str(play.ledger.tx.trained) == "2.1"
 
 
 def test_a_lease_that_was_never_given_makes_no_step(start: Start) -> None:
@@ -100,7 +100,7 @@ def test_a_lease_that_was_never_given_makes_no_step(start: Start) -> None:
     play.rl()
     msg = Trained(lease=99, version=Version(lineage=0, step=1), figures={})
     with pytest.raises(FencedOff, match="lease 99 was never handed out"):
-        play.do(lambda book: training.trained(book, msg))
+        play.do(lambda tx: training.trained(tx, msg))
 
 
 def test_a_step_tells_of_the_episodes_since_the_last_one(start: Start) -> None:
@@ -110,16 +110,16 @@ def test_a_step_tells_of_the_episodes_since_the_last_one(start: Start) -> None:
     play.group([True, False])
     play.trained(play.batch())
     play.group([True, True])
-    assert play.ledger.book.counter("wasted") == 1
+    assert play.ledger.tx.counter("wasted") == 1
     play.group([True, False])
     play.trained(play.batch())
-    assert play.ledger.book.counter("wasted") == 0
+    assert play.ledger.tx.counter("wasted") == 0
     for _ in range(2):
         play.group([True, False])
     play.group([False, False])
     play.trained(play.batch())
     play.trained(play.batch())  # nothing was played since: its own groups tell
-    rows = play.ledger.book.rows("SELECT success FROM leases WHERE state = 'trained' ORDER BY id")
+    rows = play.ledger.tx.rows("SELECT success FROM leases WHERE state = 'trained' ORDER BY id")
     assert [row["success"] for row in rows] == pytest.approx([0.5, 0.75, 2 / 6, 0.5])
 
 
@@ -128,7 +128,7 @@ def test_cloning_plays_nothing_and_tells_its_own_entropy(start: Start) -> None:
     play.demonstrate(1)
     play.phase(Phase.BC, steps=1)
     play.trained(play.batch(), entropy=0.25)
-    (row,) = play.ledger.book.rows("SELECT success, entropy, seq_bound FROM leases")
+    (row,) = play.ledger.tx.rows("SELECT success, entropy, seq_bound FROM leases")
     assert tuple(row) == (0.0, 0.25, 1)
 
 
@@ -160,8 +160,8 @@ def test_a_checkpoint_that_nobody_told_of_makes_its_steps_final_when_a_resume_go
     play = start(max_staleness=3)
     two_steps(play)
     play.resumed("1.1", "0.1")
-    assert [row["final"] for row in play.ledger.book.rows("SELECT final FROM leases ORDER BY id")] == [1, 0]
-    assert play.ledger.book.row("SELECT final FROM groups WHERE ending = 'trained'")[0] == 1
+    assert [row["final"] for row in play.ledger.tx.rows("SELECT final FROM leases ORDER BY id")] == [1, 0]
+    assert play.ledger.tx.row("SELECT final FROM groups WHERE ending = 'trained'")[0] == 1
 
 
 def test_after_a_resume_a_step_tells_of_what_was_played_since_it(start: Start) -> None:
@@ -175,7 +175,7 @@ def test_after_a_resume_a_step_tells_of_what_was_played_since_it(start: Start) -
     play.serving("1.0")
     play.group([True, False], "1.0")
     play.trained(play.batch())
-    (row,) = play.ledger.book.rows("SELECT success FROM leases WHERE state = 'trained'")
+    (row,) = play.ledger.tx.rows("SELECT success FROM leases WHERE state = 'trained'")
     assert row["success"] == 0.5
 
 
@@ -224,8 +224,8 @@ def test_a_learner_that_asks_again_gives_back_its_own_lease_alone(start: Start) 
         play.group([True, False])
 
     def taken(learner: str, wish: str) -> Batch:
-        msg = Take(learner=learner, request_id=wish, trained=play.ledger.book.trained)
-        found = play.do(lambda book: training.take(book, msg))
+        msg = Take(learner=learner, request_id=wish, trained=play.ledger.tx.trained)
+        found = play.do(lambda tx: training.take(tx, msg))
         assert isinstance(found, Batch)
         return found
 

@@ -12,7 +12,7 @@ from ledger_tools import settings
 
 from actors.errors import LedgerError
 from actors.replay.database.schema import connect
-from actors.replay.database.transaction import Book
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import store as store_module
 from actors.replay.ledger.store import Ledger, Logged, Store
 from actors.replay.long_poll import Change, ParkingLot
@@ -42,39 +42,39 @@ class Running:
         await self.store.close()
 
 
-def refuse(book: Book) -> None:
-    book.set_meta("refused", "1")
+def refuse(tx: Transaction) -> None:
+    tx.set_meta("refused", "1")
     raise LedgerError("no")
 
 
 async def test_jobs_share_a_transaction_but_not_their_refusals(tmp_path: Path) -> None:
     async with Running(tmp_path) as running:
-        jobs = [running.store.do(lambda book, n=n: book.set_meta(f"k{n}", "1")) for n in range(20)]
+        jobs = [running.store.do(lambda tx, n=n: tx.set_meta(f"k{n}", "1")) for n in range(20)]
         results = await asyncio.gather(*jobs, running.store.do(refuse), return_exceptions=True)
         assert [type(result) for result in results] == [type(None)] * 20 + [LedgerError]
         assert running.changes <= 4, "twenty-one jobs, a few transactions"
-        assert await running.store.do(lambda book: (book.meta("k19"), book.meta("refused"))) == ("1", None)
+        assert await running.store.do(lambda tx: (tx.meta("k19"), tx.meta("refused"))) == ("1", None)
         before = running.changes
-        await running.store.do(lambda book: book.meta("k1"))
+        await running.store.do(lambda tx: tx.meta("k1"))
         assert running.changes == before, "reading changes nothing"
 
 
 async def test_a_defect_undoes_its_whole_transaction(tmp_path: Path) -> None:
     async with Running(tmp_path) as running:
-        good = running.store.do(lambda book: book.set_meta("k", "1"))
-        bad = running.store.do(lambda book: book.execute("SELECT * FROM nowhere"))
+        good = running.store.do(lambda tx: tx.set_meta("k", "1"))
+        bad = running.store.do(lambda tx: tx.execute("SELECT * FROM nowhere"))
         results = await asyncio.gather(good, bad, return_exceptions=True)
         assert [type(result) for result in results] == [StoreError, StoreError]
         with pytest.raises(StoreError):
             await running.task
     async with Running(tmp_path) as running:
-        assert await running.store.do(lambda book: book.meta("k")) is None
+        assert await running.store.do(lambda tx: tx.meta("k")) is None
 
 
 async def test_too_many_jobs_push_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "MAX_WAITING", 3)
     async with Running(tmp_path) as running:
-        jobs = [running.store.do(lambda book: book.meta("k")) for _ in range(5)]
+        jobs = [running.store.do(lambda tx: tx.meta("k")) for _ in range(5)]
         results = await asyncio.gather(*jobs, return_exceptions=True)
         assert [type(result) for result in results].count(MailboxFull) == 2
 
@@ -95,7 +95,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 def test_a_ledger_that_does_not_add_up_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     ledger = Ledger(path, settings())
-    ledger.run([lambda book: book.count("opened")])
+    ledger.run([lambda tx: tx.count("opened")])
     ledger.close()
     with pytest.raises(StoreError, match="counts 1 for opened, its rows say 0"):
         Ledger(path, settings())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from actors.replay.rules.strata import Stratum, family_of, order, strata
+from actors.replay.rules.strata import TaskStratum, family_of, order, strata
 
-A, B, C = (Stratum(family, "", [f"{family}/1"]) for family in "abc")
+A, B, C = (TaskStratum(family, "", [f"{family}/1"]) for family in "abc")
 
 
 def test_a_task_is_of_the_family_before_its_first_slash() -> None:
@@ -15,9 +15,9 @@ def test_a_task_is_of_the_family_before_its_first_slash() -> None:
 def test_each_route_of_a_family_is_a_stratum_in_the_order_of_tasks() -> None:
     found = strata(["b/1", "a/1", "b/2"], {"b": ["keys", "mouse"]})
     assert found == [
-        Stratum("b", "keys", ["b/1", "b/2"]),
-        Stratum("b", "mouse", ["b/1", "b/2"]),
-        Stratum("a", "", ["a/1"]),
+        TaskStratum("b", "keys", ["b/1", "b/2"]),
+        TaskStratum("b", "mouse", ["b/1", "b/2"]),
+        TaskStratum("a", "", ["a/1"]),
     ]
     assert [one.name for one in found] == ["b/keys", "b/mouse", "a/"]
 

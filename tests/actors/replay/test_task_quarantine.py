@@ -10,7 +10,7 @@ import pytest
 from ledger_tools import BROKEN, FAULT, Play, settings, step
 
 from actors.replay.config import LedgerSettings, ReplayConfig
-from actors.replay.database.transaction import Book
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import episodes, task_quarantine
 from actors.replay.messages import NoWork, Phase, Reservation
 from actors.settings import DemosConfig
@@ -65,7 +65,7 @@ def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> Non
     assert figures.endings["lost"] >= 1
     lost = {event["task"] for event in play.events("group_ended") if event["ending"] == "lost"}
     assert lost == {"t1"}
-    rows = play.ledger.book.rows("SELECT task FROM groups WHERE state = 'open'")
+    rows = play.ledger.tx.rows("SELECT task FROM groups WHERE state = 'open'")
     assert all(row["task"] != "t1" for row in rows), "its open groups ended"
     handed = []
     while isinstance(found := play.ask(f"desktop/x{len(handed)}"), Reservation):
@@ -79,7 +79,7 @@ def test_the_only_one_that_is_well_is_found_from_anywhere_in_an_epoch(start: Sta
     play = start()
     play.rl()
     make_rest(play, "t1")
-    found = play.do(lambda book: [task_quarantine.next_playable(book, ["t0", "t1"], number, 7) for number in range(40)])
+    found = play.do(lambda tx: [task_quarantine.next_playable(tx, ["t0", "t1"], number, 7) for number in range(40)])
     assert {one and one[0] for one in found} == {"t0"}
     assert {passed for _, passed in found} == {0, 1, 2}
 
@@ -182,13 +182,13 @@ def test_a_sampler_that_vanished_holds_nothing_back(start: Start) -> None:
 def test_what_may_not_be_played_is_what_the_rule_says(start: Start) -> None:
     play = start(tasks=["due", "free", "later", "probed", "well"])
 
-    def stand(book: Book) -> tuple[list[str], list[str]]:
+    def stand(tx: Transaction) -> tuple[list[str], list[str]]:
         for task, state, probe_at in (
-            ("due", "resting", book.now), ("later", "resting", book.now + 1), ("probed", "probing", 0.0),
-            ("well", "well", book.now + 1),
+            ("due", "resting", tx.now), ("later", "resting", tx.now + 1), ("probed", "probing", 0.0),
+            ("well", "well", tx.now + 1),
         ):  # fmt: skip
-            book.execute("INSERT INTO wards VALUES(?, ?, 1, 0, ?, 0)", task, state, probe_at)
-        ruled_out = [task for task in book.settings.train_tasks if not task_quarantine.playable(book, task)]
-        return list(task_quarantine.unplayable(book)), ruled_out
+            tx.execute("INSERT INTO wards VALUES(?, ?, 1, 0, ?, 0)", task, state, probe_at)
+        ruled_out = [task for task in tx.settings.train_tasks if not task_quarantine.playable(tx, task)]
+        return list(task_quarantine.unplayable(tx)), ruled_out
 
     assert play.do(stand) == (["later", "probed"], ["later", "probed"])

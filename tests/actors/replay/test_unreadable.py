@@ -15,7 +15,7 @@ from runtime.messaging.message import BlobRef
 
 def report(play: Play, batch: Batch, blobs: list[BlobRef]) -> None:
     msg = Unreadable(lease=batch.lease, blobs=blobs, cause="no such file")
-    play.do(lambda book: unreadable.report(book, msg))
+    play.do(lambda tx: unreadable.report(tx, msg))
 
 
 def test_a_group_that_cannot_be_read_is_lost_and_the_others_go_back(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from actors.cluster.bench.soak import levels, named
 from actors.cluster.config import deploy_files
 from actors.replay.config import LedgerSettings
 from actors.replay.database.schema import connect
-from actors.replay.database.transaction import Book
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger.figures import audit
 from runtime.errors import ComputerRLError
 
@@ -111,7 +111,7 @@ def audited(ledger: Path) -> str:
     connection, _ = connect(ledger)
     with closing(connection):
         try:
-            audit(Book(connection, settings))
+            audit(Transaction(connection, settings))
         except ComputerRLError as error:
             return str(error)
     return ""
