@@ -19,22 +19,19 @@ from typing import Any
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.bench import no_bars
+from actors.cluster.bench import engines, no_bars
 from actors.cluster.bench.figures import Target, median
 from actors.cluster.bench.report import Measured, show
 from actors.cluster.config import models
-from actors.cluster.runs import run_folder
-from actors.errors import SamplerError
+from actors.cluster.runs import names
 from actors.learner.messages import BroadcastPart, Ticket
-from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
+from actors.sampler.config import SamplerSettings
 from actors.sampler.engine.engine import StartedEngine
 from actors.sampler.engine.gate import Gate
-from actors.sampler.engine.sglang import interpreter
 from actors.sampler.weights import collective
 from actors.sampler.weights.latest import Latest
 from actors.sampler.weights.loader import Loader, difference
 from policy.errors import EngineError
-from runtime.clock import RealClock
 from runtime.errors import ConfigError
 from runtime.logs.reader import read_logs
 from runtime.logs.resumed import in_a_row
@@ -170,34 +167,25 @@ class _Publisher:
 
 
 async def _engine(kind: str, folders: Sequence[Path], parameters: int, times: int) -> list[Published]:
-    engine: Any = SglangConfig() if kind == "sglang" else EmbeddedConfig()
-    settings = SamplerSettings(samplers=SamplersConfig(engine=engine), model=str(folders[0]), replay="")
+    settings = engines.settings_of(kind, folders[0])
     found = []
     expected = [await asyncio.to_thread(scored, folder) for folder in folders]
-    with tempfile.TemporaryDirectory(prefix="crl-bench-") as folder:
-        started = StartedEngine(settings, f"bench-{kind}", Path(folder), RealClock())
-        try:
-            try:
-                await started.up(Latest(version=Version(lineage=0, step=0), location=str(folders[0])))
-            except SamplerError as error:
-                raise ConfigError(f"{kind} does not start: {error}") from None
-            publisher = _Publisher(started, settings, folders)
-            for way in ("disk", "tensors", "buckets") if kind == "sglang" else ("disk",):
-                output.line(f"  {kind}, {parameters / 1e6:.1f} M parameters, by {way}", to=sys.stderr)
-                results = [await publisher.publish(way, expected) for _ in range(times)]
-                seconds = [one for one, _ in results]
-                found.append(
-                    Published(
-                        engine=kind,
-                        way=way,
-                        parameters=parameters,
-                        median_s=median(seconds),
-                        longest_s=max(seconds),
-                        off_by=max(off for _, off in results),
-                    )
+    async with engines.started(kind, settings) as engine:
+        publisher = _Publisher(engine, settings, folders)
+        for way in ("disk", "tensors", "buckets") if kind == engines.SGLANG else ("disk",):
+            output.line(f"  {kind}, {parameters / 1e6:.1f} M parameters, by {way}", to=sys.stderr)
+            results = [await publisher.publish(way, expected) for _ in range(times)]
+            seconds = [one for one, _ in results]
+            found.append(
+                Published(
+                    engine=kind,
+                    way=way,
+                    parameters=parameters,
+                    median_s=median(seconds),
+                    longest_s=max(seconds),
+                    off_by=max(off for _, off in results),
                 )
-        finally:
-            await started.down()
+            )
     return found
 
 
@@ -231,16 +219,14 @@ async def measure(wanted: PublishOptions) -> PublishResult:
     """All ways and sizes, one after the other. Raises ConfigError."""
     if wanted.times < 1 or not wanted.widths or any(width < 64 or width % 64 for width in wanted.widths):
         raise ConfigError("--times counts from 1, and --widths are multiples of 64, one at least")
-    lost = lost_in(run_folder.find(Path(wanted.runs), wanted.run)) if wanted.run else None
+    lost = lost_in(names.find(Path(wanted.runs), wanted.run)) if wanted.run else None
     load = os.getloadavg()[0]
     published: list[Published] = []
     left_out: dict[str, str] = {}
-    kinds = ["embedded", "sglang"]
-    try:
-        interpreter("")
-    except ConfigError as error:
-        left_out["sglang"] = str(error)
-        kinds.remove("sglang")
+    kinds = ["embedded", engines.SGLANG]
+    if why := engines.lacks(engines.SGLANG):
+        left_out[engines.SGLANG] = why
+        kinds.remove(engines.SGLANG)
     for width in wanted.widths:
         with tempfile.TemporaryDirectory(prefix="crl-bench-") as place:
             folders = [Path(place) / str(seed) for seed in (0, 1)]

@@ -10,7 +10,6 @@ import asyncio
 import os
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,20 +18,13 @@ from typing import Any
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.bench import no_bars
+from actors.cluster.bench import engines, no_bars
 from actors.cluster.bench.figures import Target, median, percentile
 from actors.cluster.bench.report import Measured, show
 from actors.cluster.config import models
 from actors.cluster.config.suggest import hint
-from actors.errors import SamplerError
-from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.engine.engine import StartedEngine
-from actors.sampler.engine.sglang import interpreter
-from actors.sampler.weights.latest import Latest
 from policy.architecture import read_architecture
-from runtime.clock import RealClock
 from runtime.errors import ConfigError
-from runtime.messaging.message import Version
 
 ENGINES = ("embedded", "sglang", "batched", "sequential")
 FASTER = 3.0  # how many times transformers' batched generate the embedded engine is to be
@@ -98,30 +90,20 @@ class EpisodePrompts:
 
 async def by_engine(kind: str, wanted: SamplerOptions, model: Path, vocabulary: int) -> Drawn:
     """All episodes at once on an engine of its own process."""
-    engine: Any = SglangConfig() if kind == "sglang" else EmbeddedConfig()
-    samplers = SamplersConfig(
-        engine=engine, max_running_requests=max(32, wanted.episodes), generate_timeout_s=TIMEOUT_S
+    settings = engines.settings_of(
+        kind, model, max_running_requests=max(32, wanted.episodes), generate_timeout_s=TIMEOUT_S
     )
-    settings = SamplerSettings(samplers=samplers, model=str(model), replay="")
-    with tempfile.TemporaryDirectory(prefix="crl-bench-") as folder:
-        started = StartedEngine(settings, f"bench-{kind}", Path(folder), RealClock())
-        began = time.monotonic()
-        try:
-            try:
-                await started.up(Latest(version=Version(lineage=0, step=0), location=str(model)))
-            except SamplerError as error:
-                raise ConfigError(f"{kind} does not start: {error}") from None
-            start_s = time.monotonic() - began
+    began = time.monotonic()
+    async with engines.started(kind, settings) as engine:
+        start_s = time.monotonic() - began
 
-            async def draw(prompt: list[int]) -> tuple[list[int], int]:
-                body = {"input_ids": prompt, "return_logprob": True, "sampling_params": _params(wanted)}
-                answer = await started.client.generate(body, TIMEOUT_S)
-                return answer.output_ids, answer.meta_info.cached_tokens
+        async def draw(prompt: list[int]) -> tuple[list[int], int]:
+            body = {"input_ids": prompt, "return_logprob": True, "sampling_params": _params(wanted)}
+            answer = await engine.client.generate(body, TIMEOUT_S)
+            return answer.output_ids, answer.meta_info.cached_tokens
 
-            await draw([3, 4, 5])
-            return await _play(kind, wanted, vocabulary, draw, start_s)
-        finally:
-            await started.down()
+        await draw([3, 4, 5])
+        return await _play(kind, wanted, vocabulary, draw, start_s)
 
 
 def _params(wanted: SamplerOptions) -> dict[str, Any]:
@@ -230,12 +212,9 @@ async def measure(wanted: SamplerOptions) -> SamplerResult:
     drawn: list[Drawn] = []
     left_out: dict[str, str] = {}
     for kind in wanted.engines:
-        if kind == "sglang":
-            try:
-                interpreter("")
-            except ConfigError as error:
-                left_out[kind] = str(error)
-                continue
+        if why := engines.lacks(kind):
+            left_out[kind] = why
+            continue
         output.line(f"  {kind}: {wanted.episodes} episodes of {wanted.steps} steps", to=sys.stderr)
         if kind in ("embedded", "sglang"):
             drawn.append(await by_engine(kind, wanted, model, shape.vocab))

@@ -39,12 +39,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print it; 1 when a run that was to be evaluated played no round."""
     from actors.cluster import paths as places
-    from actors.cluster.report import naming, show
+    from actors.cluster.report import show
     from runtime.errors import ConfigError
 
     if args.text and args.out is not None:
         raise ConfigError("--text prints only: leave --out out, or --text")
-    paths = [path for name in args.run for path in naming.paths_of(name, Path(args.runs))]
+    paths = [path for name in args.run for path in show.paths_of(name, Path(args.runs))]
     out = None if args.out is None else Path(args.out)
     if out is None and not args.text and not args.json:
         out = Path("report")

@@ -23,7 +23,7 @@ from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import ModelConfig
 from actors.cluster.evaluate import settings, show
-from actors.cluster.runs import compose, execute, progress, resume, run_folder
+from actors.cluster.runs import compose, execute, names, progress, resume, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs import weights as weights_of
 from actors.cluster.runs.compose import Plan
@@ -48,7 +48,7 @@ def play(args: argparse.Namespace) -> int:
     """Evaluate, or go on evaluating; the exit status."""
     runs = Path(args.runs)
     try:
-        before = run_folder.find(runs, args.against) if args.against else None
+        before = names.find(runs, args.against) if args.against else None
     except ConfigError as error:
         raise ConfigError(f"--against {args.against}: {error}") from None
     if args.resume:

@@ -14,7 +14,7 @@ import msgspec
 
 from actors.cluster.config import deploy_files, lanes, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
-from actors.cluster.runs import run_folder
+from actors.cluster.runs import names
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.config import SshConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
@@ -120,18 +120,13 @@ def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     """The deploy file whose settings stand where the arguments say nothing."""
     if args.like:
         runs = Path(args.runs)
-        named = {path.name: path for path, _ in run_folder.all_runs(runs)}
-        if args.like in named or run_folder.is_run(Path(args.like)):
-            return _of_run(named.get(args.like, Path(args.like)))
+        if (run := names.look_up(runs, args.like)) is not None:
+            return deploy_files.stored(run)
         try:
             return deploy_files.load(args.like)[0]
         except ConfigError as error:
             raise ConfigError(f"--like {args.like}: no run in {runs}; {error}") from None
-    return _of_run(Path(weights.run)) if weights.run else Deploy()
-
-
-def _of_run(run: Path) -> Deploy:
-    return deploy_files.stored(run)
+    return deploy_files.stored(Path(weights.run)) if weights.run else Deploy()
 
 
 def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:

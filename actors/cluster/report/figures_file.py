@@ -20,13 +20,13 @@ from actors.replay.messages import Phase
 from runtime.errors import ConfigError
 
 SUFFIX = ".figures.gz"
-FORM = 1
+FORMAT = 1
 DIGITS = 6  # of a step's figures: they are drawn, not computed with
 MOST_BYTES = 256 << 20  # unpacked
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    form: int
+    format: int = msgspec.field(name="form")
     run: msgspec.Raw
 
 
@@ -34,7 +34,7 @@ def packed(run: RunData) -> bytes:
     """The file's content; the same for the same run."""
     steps = [msgspec.structs.replace(one, figures=_short(one.figures)) for one in run.steps]
     plain = msgspec.structs.replace(run, steps=steps, episodes=[], details={})
-    content = msgspec.json.encode(_File(form=FORM, run=msgspec.Raw(msgspec.json.encode(plain))))
+    content = msgspec.json.encode(_File(format=FORMAT, run=msgspec.Raw(msgspec.json.encode(plain))))
     return gzip.compress(content, mtime=0)
 
 
@@ -59,8 +59,10 @@ def read(path: Path) -> RunData:
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{path}: more than {MOST_BYTES >> 20} MiB unpacked, which no run's figures are")
         found = msgspec.json.decode(content, type=_File)
-        if found.form != FORM:
-            raise ConfigError(f"{path}: figures of form {found.form}, this build reads form {FORM}: write them again")
+        if found.format != FORMAT:
+            raise ConfigError(
+                f"{path}: figures of format {found.format}, this build reads format {FORMAT}: write them again"
+            )
         run = msgspec.json.decode(found.run, type=RunData)
         places.refuse_bad_name(run.name, f"{path} of a run named")
         return _with_phases(run)

@@ -1,7 +1,11 @@
-"""What `report` prints and writes."""
+"""What `report` prints and writes, and which runs its arguments name.
+
+Invariant: a name means runs or files of figures that are there, or is refused with what is there instead.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from itertools import count
@@ -11,6 +15,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster import paths as places
+from actors.cluster.config.suggest import hint
 from actors.cluster.report import figures_file, rounds
 from actors.cluster.report import instructions as wordings
 from actors.cluster.report.gather import RunData, deploy_of, gather, grouped, key_of, record_of
@@ -21,12 +26,45 @@ from actors.cluster.report.read import RunFigures, last_picture, read_run
 from actors.cluster.report.seats import SeatTime
 from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
-from actors.cluster.runs import criterion
+from actors.cluster.runs import criterion, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
+from actors.cluster.runs.names import LAST, find
 from actors.replay import observed
 from runtime.errors import ConfigError
 
 BESIDE = 8  # rounds of a table by family
+
+
+def paths_of(name: str, runs: Path) -> list[Path]:
+    """The runs' folders and files of figures that `name` means, at least one. Raises ConfigError."""
+    if name.endswith(figures_file.SUFFIX):
+        return [figures_file.locate(name)]
+    path = Path(name)
+    if not run_folder.is_run(path) and (files := sorted(path.glob(f"*{figures_file.SUFFIX}"))):
+        return files  # of a folder that keeps figures
+    if found := run_folder.of_experiment(runs, name):
+        return found
+    if not run_folder.is_run(runs / name) and not run_folder.is_run(path):
+        if name != LAST:
+            _refuse_other_place(path)
+        if next(run_folder.all_runs(runs), None) is None and not run_folder.broken(runs):
+            what = "" if name == LAST else f"no run {name}: there are "
+            raise ConfigError(f"{what}no runs in {runs} yet: make one with  computerrl run smoke")
+    return [find(runs, name)]
+
+
+def _refuse_other_place(path: Path) -> None:
+    """Raise ConfigError where a file or folder is at `path`, or where it is called as a file of figures nearly is."""
+    if os.path.isfile(path):
+        raise ConfigError(f"{path}: the file exists, but a file of a run's figures ends in {figures_file.SUFFIX}")
+    if os.path.isdir(path):
+        raise ConfigError(f"{path}: the folder exists, but is no run and holds no file of a run's figures")
+    if path.suffix != ".gz":  # a run's name
+        return
+    near = [str(path.with_name(file.name)) for file in sorted(path.parent.glob(f"*{figures_file.SUFFIX}"))]
+    raise ConfigError(
+        f"{path}: no such file, and a file of a run's figures ends in {figures_file.SUFFIX}; {hint(str(path), near)}"
+    )
 
 
 def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from actors.cluster.config import suites
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import run_folder
+from actors.cluster.runs import names, run_folder
 from actors.errors import LedgerError
 from actors.replay import observed
 from actors.replay.database.ledger_file import LEDGER
@@ -26,7 +26,6 @@ from apis.prompts import FORMS
 from runtime.errors import ConfigError, StoreError
 
 SUFFIXES = (".jsonl", ".parquet")
-LAST = "last"
 
 
 def locate(name: str, runs: Path) -> Path:
@@ -38,15 +37,16 @@ def locate(name: str, runs: Path) -> Path:
         if not os.path.isfile(name):
             raise ConfigError(f"{name}: no such file of demonstrations; {_files_near(Path(name))}")
         return Path(name).resolve()
-    for folder in (Path(name), runs / name):
-        if os.path.isfile(folder / LEDGER):
-            return folder.resolve()
-    known = [path.name for path, _ in run_folder.all_runs(runs) if os.path.isfile(path / LEDGER)]
-    if name == LAST and known:
-        return (runs / known[-1]).resolve()
+    if (found := names.look_up(runs, name, _has_ledger, lambda path, _: _has_ledger(path))) is not None:
+        return found.resolve()
+    known = [path.name for path, _ in run_folder.all_runs(runs) if _has_ledger(path)]
     raise ConfigError(
         f"{name}: no recording of that name: it is a .jsonl or .parquet file or a run in {runs}; {hint(name, known)}"
     )
+
+
+def _has_ledger(folder: Path) -> bool:
+    return os.path.isfile(folder / LEDGER)
 
 
 def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
@@ -54,8 +54,8 @@ def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
 
     Raises ConfigError where there is none.
     """
-    said = f"demos.source={LAST}"
-    return [f"demos.source={locate(LAST, runs).name}" if one == said else one for one in overrides]
+    said = f"demos.source={names.LAST}"
+    return [f"demos.source={locate(names.LAST, runs).name}" if one == said else one for one in overrides]
 
 
 def _files_near(path: Path) -> str:

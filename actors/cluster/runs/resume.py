@@ -18,7 +18,7 @@ import msgspec
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy, ModelConfig
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import experiment, ledgers, run_folder, weights
+from actors.cluster.runs import experiment, ledgers, names, run_folder, weights
 from actors.cluster.runs.run_folder import CLONING, RECORDING, Asked, RunRecord
 from actors.learner.folders import CHECKPOINTS, newest_known
 from actors.replay.database import queries
@@ -29,7 +29,6 @@ from runtime.errors import ConfigError, StoreError
 
 CLONED = "--cloned"
 AFTER = "after_bc"  # the round that is played on what was cloned
-LAST = "last"
 # What the file says to an arm's run, and no recording or cloning before it changes.
 _AS_BEGUN = ("prompt", "tasks", "desktops", "samplers", "sampling", "weight_sync", "learner", "evaluation")
 # What tasks, groups and weights of a run's first part were made with.
@@ -152,13 +151,13 @@ def _reached(folder: Path) -> tuple[bool, bool]:
 
 def pinned(name: str, runs: Path) -> str:
     """`name` of --cloned, and for `last` the name of what it means now: runs begun later will be newer."""
-    return cloned_in(name, runs).name if name == LAST else name
+    return cloned_in(name, runs).name if name == names.LAST else name
 
 
 def cloned_in(name: str, runs: Path) -> Path:
     """The folder of the run that --cloned `name` means. Raises ConfigError with the nearest name."""
     # A model folder has not been cloned by a run: `find` says which runs there are.
-    return weights.run_of(name, runs) or run_folder.find(runs, name)
+    return weights.run_of(name, runs) or names.find(runs, name)
 
 
 def from_cloned(name: str, runs: Path, deploy: Deploy) -> Deploy:

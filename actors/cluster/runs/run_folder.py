@@ -343,21 +343,6 @@ def named(runs: Path, name: str, known: Sequence[str], what: str) -> Path:
     raise ConfigError(f"--name {name}: no such {what} in {runs}; {hint(name, known)}")
 
 
-def find(runs: Path, name: str) -> Path:
-    """The folder of run `name`: a path, a name below `runs`, or `last`. Raises ConfigError with the nearest name."""
-    known = {path.name: path for path, _ in all_runs(runs)}
-    if name in known:
-        return known[name]
-    for path in (runs / name, Path(name)):
-        if is_run(path):
-            return path
-    if name == "last" and known:
-        for _, why in broken(runs):
-            output.line(f"passed by: {why}", to=sys.stderr)
-        return list(known.values())[-1]
-    raise ConfigError(f"no run {name} in {runs}; {hint(name, known)}")
-
-
 def of_experiment(runs: Path, name: str) -> list[Path]:
     """The training runs of experiment `name` that have begun to play, oldest first; none of any other name."""
     of_it = [(path, record.arm) for path, record in all_runs(runs) if record.experiment == name]

@@ -13,7 +13,7 @@ import msgspec
 
 from actors.cluster.config import models
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import evaluation_rounds, run_folder
+from actors.cluster.runs import evaluation_rounds, names, run_folder
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 
@@ -53,16 +53,15 @@ def locate(name: str, runs: Path, at: str = "") -> NamedWeights:
 
 def run_of(name: str, runs: Path) -> Path | None:
     """The folder of the run called `name`, None where no run is. Raises ConfigError for `last` where none trained."""
-    known = list(run_folder.all_runs(runs))
-    named = {path.name: path for path, _ in known}
-    if name in named:
-        return named[name].resolve()
-    if name == "last":  # an evaluation holds a copy of others' weights and knows none of their rounds
-        made = [path for path, record in known if not record.of_eval and max(exports(path), default=BEGIN) > BEGIN]
-        if not made:
-            raise ConfigError(f"last: no training run in {runs} has made an optimizer step")
-        return made[-1].resolve()
-    return Path(name).resolve() if run_folder.is_run(Path(name)) else None
+    found = names.look_up(runs, name, usable=_trained)
+    if found is None and name == names.LAST:
+        raise ConfigError(f"{name}: no training run in {runs} has made an optimizer step")
+    return None if found is None else found.resolve()
+
+
+def _trained(run: Path, record: run_folder.RunRecord) -> bool:
+    """Whether the run made weights. An evaluation holds a copy of others' and knows none of their rounds."""
+    return not record.of_eval and max(exports(run), default=BEGIN) > BEGIN
 
 
 def exports(run: Path) -> dict[Version, Path]:
@@ -82,8 +81,8 @@ def _of_run(run: Path, at: str) -> NamedWeights:
     version = str(max(held)) if at == NEWEST else rounds.get(at, at)
     by_name = {str(one): path for one, path in sorted(held.items())}
     if version not in by_name:
-        names = [NEWEST, *(name for name, of in rounds.items() if of in by_name), *by_name]
+        points = [NEWEST, *(name for name, of in rounds.items() if of in by_name), *by_name]
         gone = f" (its weights {version} were not kept)" if at in rounds else ""
-        raise ConfigError(f"--at {at}: run {run.name} holds no such weights{gone}; {hint(at, names)}")
+        raise ConfigError(f"--at {at}: run {run.name} holds no such weights{gone}; {hint(at, points)}")
     folder = models.locate(str(by_name[version]))
     return NamedWeights(folder=str(folder), name=run.name, version=version, run=str(run), at=at)

@@ -65,7 +65,7 @@ def test_figures_of_a_build_without_versions_are_of_the_first_observation(
         (b"words", "Not a gzipped file"),
         (gzip.compress(b'{"form": 1, "run": {}}')[:-9], "no file of a run's figures"),
         (gzip.compress(b'{"form": 1, "run": {}}'), "missing required field `name`"),
-        (gzip.compress(b'{"form": 9, "run": {}}'), "figures of form 9, this build reads form 1"),
+        (gzip.compress(b'{"form": 9, "run": {}}'), "figures of format 9, this build reads format 1"),
         (gzip.compress(b"[]"), "no file of a run's figures"),
     ],
     ids=["not packed", "torn", "nameless", "of another form", "a list"],  # packed bytes hold the time

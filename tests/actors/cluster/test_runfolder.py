@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster.runs import run_folder
+from actors.cluster.runs import names, run_folder
 from runtime.errors import ConfigError
 
 
@@ -88,10 +88,10 @@ def test_runs_are_found_by_name_and_by_newest(tmp_path: Path) -> None:
         run = record(name, float(index), "smoke" if name == "c" else "deploy/local.yaml")
         run_folder.claim(tmp_path / name, run, resume=False).end("ok", None)
     assert [path.name for path, _ in run_folder.all_runs(tmp_path)] == ["b", "a", "c"]
-    assert run_folder.find(tmp_path, "last").name == "c"
+    assert names.find(tmp_path, "last").name == "c"
     assert run_folder.newest_of(tmp_path, "local", "local").name == "a"
     with pytest.raises(ConfigError, match=r"no run bb in .*; did you mean b"):
-        run_folder.find(tmp_path, "bb")
+        names.find(tmp_path, "bb")
     with pytest.raises(ConfigError, match="nothing to resume"):
         run_folder.newest_of(tmp_path, "other", "other")
 

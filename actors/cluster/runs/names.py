@@ -1,0 +1,53 @@
+"""Which run a person means by a name.
+
+Invariant: all commands read a name in the same way: a run below the folder of runs, then a path, then `last`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from actors.cluster import output
+from actors.cluster.config.suggest import hint
+from actors.cluster.runs import run_folder
+from actors.cluster.runs.run_folder import RunRecord
+from runtime.errors import ConfigError
+
+LAST = "last"  # the newest run that a command can use
+
+
+def _any(_path: Path, _record: RunRecord) -> bool:
+    return True
+
+
+def look_up(
+    runs: Path,
+    name: str,
+    is_one: Callable[[Path], bool] = run_folder.is_run,
+    usable: Callable[[Path, RunRecord], bool] = _any,
+) -> Path | None:
+    """The folder that `name` means, None where there is no such folder.
+
+    `is_one` says whether a folder is what the command asks for; `last` is the newest `usable` run below `runs`.
+    """
+    for path in (runs / name, Path(name)):
+        if is_one(path):
+            return path
+    if name != LAST:
+        return None
+    return next((path for path, record in reversed([*run_folder.all_runs(runs)]) if usable(path, record)), None)
+
+
+def find(runs: Path, name: str) -> Path:
+    """The folder of the run that `name` means. Raises ConfigError with the nearest name."""
+    found = look_up(runs, name)
+    if found is None:
+        raise ConfigError(
+            f"no run {name} in {runs}; {hint(name, [path.name for path, _ in run_folder.all_runs(runs)])}"
+        )
+    if name == LAST and found.name != LAST:
+        for _, why in run_folder.broken(runs):
+            output.line(f"passed by: {why}", to=sys.stderr)
+    return found
