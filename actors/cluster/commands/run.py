@@ -13,7 +13,7 @@ DESCRIPTION = (
     "(NAME-ARM-demos for each arm where arms differ in what is demonstrated), and one report in NAME-report;\n"
     "--resume passes by what has ended and goes on with the rest as it was begun: --arm, --seed and --set need not be\n"
     "said again; other arms and seeds may be named, a --set that would make later runs differ is refused. A run of\n"
-    "its own takes a --set from there on; a stay in a phase that has begun keeps the length it was given.\n"
+    "its own takes a --set from there on; a phase segment that has begun keeps the length it was given.\n"
     "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted."
 )
 EXAMPLES = (

@@ -24,13 +24,13 @@ LINES = (
 )  # fmt: skip
 STEPS = "step (one batch)"
 WINDOW = 5  # steps over which training success is averaged
-USUAL = 98  # percentile of a stay's values up to which a cut axis reaches at the least
+USUAL = 98  # percentile of a segment's values up to which a cut axis reaches at the least
 MARKERS = "osD^v"  # of one group's decodings
 FLAT = 1.5  # how much higher than the axis' cut part the highest value must be for a cut to be worth it
 
 
 class Stretch(NamedTuple):
-    """A stay in a phase, in optimizer steps."""
+    """A phase segment, in optimizer steps."""
 
     phase: str
     start: int
@@ -152,9 +152,9 @@ def success(
 
 
 def _shorten(axes: Any, drawn: Sequence[Band]) -> None:
-    """End the other axis above the highest of the stays' usual values where what lies beyond would flatten the rest.
+    """End the other axis above the highest of the segments' usual values where what lies beyond would flatten the rest.
 
-    By stay, as each minimises something else and a short one's values must not be taken for rare ones of a long one.
+    By segment, as each minimises something else and a short one's values must not be taken for rare ones of a long one.
     """
     import numpy
 

@@ -29,7 +29,7 @@ KEPT_DETAILS = 4000  # verdicts of the newest episodes; older ones are not shown
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True):
-    """One stay in a phase and why it began."""
+    """One phase segment and why it began."""
 
     phase: str
     start: int  # optimizer step
@@ -58,8 +58,8 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
     strata: dict[str, int]  # family/stratum -> demonstrated tasks, as the ledger last said it
 
     def stretches(self) -> list[Stretch]:
-        """Its stays as stretches of optimizer steps, those of no length left out."""
-        if not self.switches:  # killed before its first stay began
+        """Its segments as stretches of optimizer steps, those of no length left out."""
+        if not self.switches:  # killed before its first segment began
             return []
         last = max((one.step for one in self.steps), default=0)
         ends = [*(switch.start for switch in self.switches[1:]), last]

@@ -24,15 +24,15 @@ VARIETY = {  # figure -> heading of its change
 
 
 def phases_of(run: RunData) -> Markup:
-    """The stays that `run` went through."""
+    """The segments that `run` went through."""
     rows = [(one.phase, one.start, one.cause, _evidence(one.evidence)) for one in run.switches]
     head = ("Phase", "From step", "Cause", "Evidence")
-    stays = table(head, rows, words={"Evidence"})
-    return join([tag("h3", run.name), stays, *_variety(run), *_strata(run)])
+    segments = table(head, rows, words={"Evidence"})
+    return join([tag("h3", run.name), segments, *_variety(run), *_strata(run)])
 
 
 def _evidence(found: Mapping[str, float]) -> Markup:
-    """Figures of a few words at once, more of them folded; a figure of both halves of a stay is one."""
+    """Figures of a few words at once, more of them folded; a figure of both halves of a segment is one."""
     said = []
     for name, value in found.items():
         whole = name.removesuffix(FIRST)
@@ -48,7 +48,7 @@ def _evidence(found: Mapping[str, float]) -> Markup:
 
 
 def _variety(run: RunData) -> list[Markup]:
-    """What each change that ended a stay in RL did; nothing before one that RL steps lie on both sides of."""
+    """What each change that ended a segment of RL did; nothing before one that RL steps lie on both sides of."""
     rows = [
         (f"{switch.phase} {switch.start}", *(around(run, figure, at) for figure in VARIETY))
         for at, switch in enumerate(run.switches)
@@ -77,22 +77,22 @@ def _strata(run: RunData) -> list[Markup]:
 def around(run: RunData, figure: str, at: int) -> str:
     """The figure's mean over the last RL steps before the change of phase number `at`, and over the first after it.
 
-    `-` where it ended no stay with RL steps: a pulse has RL on both sides, and the change that ends it has the same.
+    `-` where it ended no segment with RL steps: a pulse has RL on both sides, and the change that ends it has the same.
     """
-    stays = _stays(run, figure)
-    before = stays[at - 1][-AROUND:] if at else []
-    after = next((stay[:AROUND] for stay in stays[at:] if stay), [])
+    segments = _segments(run, figure)
+    before = segments[at - 1][-AROUND:] if at else []
+    after = next((segment[:AROUND] for segment in segments[at:] if segment), [])
     return f"{sum(before) / len(before):.3f} -> {sum(after) / len(after):.3f}" if before and after else "-"
 
 
-def _stays(run: RunData, figure: str) -> list[list[float]]:
-    """The figure's values in RL by stay.
+def _segments(run: RunData, figure: str) -> list[list[float]]:
+    """The figure's values in RL by segment.
 
-    A change of phase may leave the step under way to be made after it: such a step is of the last stay in RL.
+    A change of phase may leave the step under way to be made after it: such a step is of the last segment of RL.
     """
-    starts, stays = [switch.start for switch in run.switches], [list[float]() for _ in run.switches]
+    starts, segments = [switch.start for switch in run.switches], [list[float]() for _ in run.switches]
     for step, value in sorted(history.series(run.steps, figure, Phase.RL).items()):
         place = bisect_left(starts, step) - 1
         of_rl = (earlier for earlier in range(place, -1, -1) if run.switches[earlier].phase == Phase.RL)
-        stays[next(of_rl, place)].append(value)
-    return stays
+        segments[next(of_rl, place)].append(value)
+    return segments

@@ -39,7 +39,7 @@ OF_INTEREST = frozenset(
 
 
 class PhaseSegment(msgspec.Struct, frozen=True, kw_only=True):
-    """One stay in a phase."""
+    """One phase segment."""
 
     phase: str
     start: int  # optimizer step
@@ -59,7 +59,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """All that a report says of a run."""
 
     run: str
-    stays: list[PhaseSegment]
+    segments: list[PhaseSegment] = msgspec.field(name="stays")  # as files of figures call them
     points: list[StepPoint]
     rounds: list[EvaluationRound]
     gains: list[Compared]  # from the first to the last round of each decoding
@@ -85,7 +85,7 @@ def logged(path: Path, events: Collection[str]) -> list[dict[str, Any]]:
 def read_run(path: Path) -> RunFigures:
     """Everything at once. Raises ConfigError where there is no ledger that can be read."""
     with ledgers.opened(path) as db:
-        stays = [
+        segments = [
             PhaseSegment(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"])
             for row in queries.phases(db)
         ]
@@ -106,7 +106,7 @@ def read_run(path: Path) -> RunFigures:
     leased_s = seats.busy_s - seats.stages_s["leasing"] if seats else 0.0
     return RunFigures(
         run=path.name,
-        stays=stays,
+        segments=segments,
         points=points,
         rounds=rounds,
         gains=evaluation_rounds.gains(rounds),

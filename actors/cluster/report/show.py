@@ -190,7 +190,7 @@ def _print(figures: RunFigures) -> None:
         output.line(f"gain      {criterion.told(compared)}")
     if said := wordings.told(figures.rounds):
         output.line(f"wordings  {said}")
-    phases = [f"{stay.phase} from step {stay.start} ({stay.cause})" for stay in figures.stays]
+    phases = [f"{segment.phase} from step {segment.start} ({segment.cause})" for segment in figures.segments]
     output.line(f"\nphases    {', '.join(phases)}")
     output.line(f"observed  as version {observed.as_text(figures.observations)}")
     output.line(f"groups    {_counts(figures.endings)}")

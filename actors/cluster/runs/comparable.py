@@ -20,8 +20,8 @@ _ALIKE = 1e-6  # shares of a rate that are the same
 def annealed(deploy: Deploy) -> dict[str, float] | None:
     """Round -> the share of its phase's learning rate that the last optimizer step before it has.
 
-    Rounds are those of RL and of its pulses; a round named after an RL step is played within the stay that made it.
-    None where stays end by their curves, for then no plan says when.
+    Rounds are those of RL and of its pulses; a round named after an RL step is played within the segment that made it.
+    None where segments end by their curves, for then no plan says when.
     """
     phases, every = deploy.entropulse, deploy.evaluation.interval
     fewest, most = pulses(phases)
@@ -29,9 +29,9 @@ def annealed(deploy: Deploy) -> dict[str, float] | None:
         return None
     total, config = phases.rl_steps_in_all, deploy.learner
     found: dict[str, float] = {}
-    begun = stay = 0
+    begun = segment = 0
     for done in range(1, total + 1):
-        counted = stay < most
+        counted = segment < most
         limit = phases.rl_steps_per_phase if counted else total - begun
         share = learning_rate(config, Phase.RL, done - begun - 1, limit) / config.rl.lr
         if every and done % every == 0:
@@ -39,10 +39,10 @@ def annealed(deploy: Deploy) -> dict[str, float] | None:
         if done == total:
             found[FINAL] = share
         elif counted and done - begun == limit:
-            begun, stay = done, stay + 1
+            begun, segment = done, segment + 1
             if phases.pulse == "full" and every:
                 last = learning_rate(config, Phase.PULSE, phases.pulse_steps - 1, phases.pulse_steps)
-                found[f"after_pulse{stay}"] = last / config.sft.pulse_lr
+                found[f"after_pulse{segment}"] = last / config.sft.pulse_lr
     return found
 
 
@@ -85,8 +85,8 @@ def _unseen(name: str, deploy: Deploy) -> str:
     rounds, phases = annealed(deploy), deploy.entropulse
     if rounds is None or phases.pulse != "full" or not (most := pulses(phases)[1]):
         return ""
-    stays = [number * phases.rl_steps_per_phase for number in range(1, most + 1)]
-    missing = next((step for step in stays if f"rl{step}" not in rounds), None)
+    segments = [number * phases.rl_steps_per_phase for number in range(1, most + 1)]
+    missing = next((step for step in segments if f"rl{step}" not in rounds), None)
     if missing is None:
         return ""
     return (

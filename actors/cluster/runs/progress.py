@@ -26,8 +26,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     phase: str
     step: int
-    steps: int | None  # of this stay; None when a condition ends it
-    success: float | None  # train lane, mean over the last steps of the stay
+    steps: int | None  # of this segment; None when a condition ends it
+    success: float | None  # train lane, mean over the last steps of the segment
     held_out: float | None  # last closed evaluation round, share of all tasks
     entropy: float | None  # nats per token
     episodes_min: float

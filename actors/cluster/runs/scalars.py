@@ -63,7 +63,7 @@ def _finite(values: Iterator[tuple[str, float]], step: int, wall_s: float) -> li
 def _of_step(row: queries.Row) -> Iterator[tuple[str, float]]:
     """`PHASE/NAME` of the learner's figures, `rl/NAME` of the evidence."""
     for name, value in json.loads(row["figures"] or "{}").items():
-        # The learner counts a stay's steps from 0, the evidence from 1: two values of one tag. None was no number.
+        # The learner counts a segment's steps from 0, the evidence from 1: two values of one tag. None was no number.
         if name != "stay_step" and value is not None:
             yield f"{row['phase']}/{name}", float(value)
     if row["phase"] == Phase.RL and row["success"] is not None:  # cloning and pulses play no training episodes
