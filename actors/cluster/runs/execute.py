@@ -129,7 +129,7 @@ async def follow(
     busy: Callable[[], Awaitable[float]] | None = None,
     seen: Callable[[progress.Snapshot, Figures], progress.Snapshot] = lambda shot, _: shot,
 ) -> Figures:
-    """Show figures until they are `over`; returns the last ones, with every parked wish answered.
+    """Show figures until they are `over`; returns the last ones, with every parked request answered.
 
     `begin` is done first. `busy` says for how long the learner was
     busy, in seconds. What is shown is what `seen` makes of it.
@@ -140,8 +140,8 @@ async def follow(
     if begin is not None:
         await begin()
     while True:
-        wish = WaitFigures(since=revision, wait_s=5.0)
-        figures = await replay.ask_until(wish, timeout_s=ASK_S, give_up_s=math.inf)  # its supervisor gives up
+        request = WaitFigures(since=revision, wait_s=5.0)
+        figures = await replay.ask_until(request, timeout_s=ASK_S, give_up_s=math.inf)  # its supervisor gives up
         busy_s = await busy() if busy is not None else None
         revision = figures.revision
         shown.show(seen(meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count), figures))
@@ -152,8 +152,8 @@ async def follow(
 
 
 async def close(system: ActorSystem) -> None:
-    """Answer every parked wish with `final`."""
-    with suppress(ComputerRLError):  # a ledger that is gone has no parked wishes left
+    """Answer every parked request with `final`."""
+    with suppress(ComputerRLError):  # a ledger that is gone has no parked requests left
         await system.ref("replay").ask(CloseRun(), timeout_s=5.0)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.tasks.live import wishes_for
+from actors.cluster.checks.tasks.live import requests_for
 from actors.cluster.config import demonstrators, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
@@ -121,9 +121,9 @@ def test_a_pool_of_sound_oracles_is_one_of_each_route_within_the_actions() -> No
 
 def test_oracles_are_checked_by_the_routes_of_the_actions() -> None:
     ids = {"calc_cell": ["calc_cell/train/1"], "text_editor": ["text_editor/train/1"]}
-    assert {(wish.task.split("/")[0], wish.route) for wish in wishes_for(ids, (), "api")} == {("calc_cell", "api")}
-    assert {wish.route for wish in wishes_for(ids, ())} == {"gui", "api", "mixed"}
-    assert wishes_for(ids, ("gui",), "api") == []
+    assert {(wish.task.split("/")[0], wish.route) for wish in requests_for(ids, (), "api")} == {("calc_cell", "api")}
+    assert {wish.route for wish in requests_for(ids, ())} == {"gui", "api", "mixed"}
+    assert requests_for(ids, ("gui",), "api") == []
     assert tasks.FAMILIES["text_editor"].routes.keys() == {"gui"}
 
 

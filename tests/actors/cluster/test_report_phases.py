@@ -23,7 +23,7 @@ def test_stays_that_a_resume_undid_are_no_part_of_the_run(tmp_path: Path) -> Non
     found = gather(run.done())
     path = [("demo", 0), ("rl", 2), ("pulse", 5)]
     assert [(one.phase, one.start) for one in found.switches] == path
-    assert [(one.phase, one.start) for one in found.figures.stays] == path
+    assert [(one.phase, one.start) for one in found.figures.segments] == path
     assert [tuple(one[:3]) for one in found.stretches()] == [("demo", 0, 2), ("rl", 2, 5), ("pulse", 5, 6)]
 
 

@@ -75,29 +75,31 @@ def attack(args: argparse.Namespace) -> int:
     suite = load(args.suite)
     ids = chosen(suite, args.family, splits_for(args.split, static=False), args.first, args.instances)
     refuse_unless_fit([listed[0] for listed in ids.values()])
-    wishes = [CheatRequest(task, when) for listed in ids.values() for task in listed for when in (DONE, UNTOUCHED)]
+    requests = [CheatRequest(task, when) for listed in ids.values() for task in listed for when in (DONE, UNTOUCHED)]
     tried: list[CheatResult] = []
     plays: list[CheatedEpisode] = []
     if not args.json:
-        output.line(f"{len(wishes)} episodes to cheat on, {args.seats} desktops at a time (Ctrl-C: finish and sum up)")
+        output.line(
+            f"{len(requests)} episodes to cheat on, {args.seats} desktops at a time (Ctrl-C: finish and sum up)"
+        )
     with Progress(stream(as_json=args.json)) as shown:
 
         def told() -> None:
             passed = sum(one.passed for one in tried)
-            shown.line(f"episodes {len(plays)}/{len(wishes)}  cheats {len(tried)}  passed {passed}")
+            shown.line(f"episodes {len(plays)}/{len(requests)}  cheats {len(tried)}  passed {passed}")
 
-        whole = run_loop(_all(wishes, args.seats, tried, plays, told))
+        whole = run_loop(_all(requests, args.seats, tried, plays, told))
     return _show(tried, plays, args, whole=whole)
 
 
 async def _all(
-    wishes: list[CheatRequest],
+    requests: list[CheatRequest],
     seats: int,
     tried: list[CheatResult],
     plays: list[CheatedEpisode],
     told: Callable[[], None],
 ) -> bool:
-    """Play every wish; False when it was interrupted."""
+    """Play every request; False when it was interrupted."""
     tokenizer = Tokenizer.load(models.locate(""))
     config = SeatsConfig(count=seats, warm_pool=min(2, seats), screenshots="none").within(shares.free(), "--seats")
     pool = await DesktopPool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
@@ -105,15 +107,15 @@ async def _all(
         with stop_event() as stop:
 
             async def seat(left: Iterator[CheatRequest]) -> None:
-                for wish in left:
-                    found, played = await _one(pool, config, wish, tokenizer)
+                for request in left:
+                    found, played = await _one(pool, config, request, tokenizer)
                     tried.extend(found)
                     plays.append(played)
                     told()
                     if stop.is_set():
                         return
 
-            left = iter(wishes)
+            left = iter(requests)
             async with asyncio.TaskGroup() as group:
                 for _ in range(seats):
                     group.create_task(seat(left))
@@ -123,27 +125,27 @@ async def _all(
 
 
 async def _one(
-    pool: DesktopPool, config: SeatsConfig, wish: CheatRequest, tokenizer: Tokenizer
+    pool: DesktopPool, config: SeatsConfig, request: CheatRequest, tokenizer: Tokenizer
 ) -> tuple[list[CheatResult], CheatedEpisode]:
-    task, cheats = tasks.task(wish.task), [cheat for cheat in CHEATS if cheat.when == wish.when]
+    task, cheats = tasks.task(request.task), [cheat for cheat in CHEATS if cheat.when == request.when]
     found: dict[str, CheatResult] = {}  # by cheat: a fault has all of them tried anew
 
     def heard(one: CheatResult) -> None:
         found[one.cheat] = one
 
     player = Player(pool, config.seat(PromptConfig()), desktop=lambda booted: AttackedBody(booted, task, cheats, heard))
-    number = int(wish.task.split("/")[2])
-    play = await player.play(wish.task, _answers(wish, tokenizer), seed=number)
-    return [*found.values()], _judged(wish, play)
+    number = int(request.task.split("/")[2])
+    play = await player.play(request.task, _answers(request, tokenizer), seed=number)
+    return [*found.values()], _judged(request, play)
 
 
-def _answers(wish: CheatRequest, tokenizer: Tokenizer) -> Callable[[Reservation], Answerer]:
-    return demonstrated(tokenizer) if wish.when == DONE else lambda _: _Claims()
+def _answers(request: CheatRequest, tokenizer: Tokenizer) -> Callable[[Reservation], Answerer]:
+    return demonstrated(tokenizer) if request.when == DONE else lambda _: _Claims()
 
 
-def _judged(wish: CheatRequest, play: Play) -> CheatedEpisode:
-    right = play.outcome is not None and play.success == (wish.when == DONE)
-    return CheatedEpisode(task=wish.task, when=wish.when, right=right, detail=play.detail)
+def _judged(request: CheatRequest, play: Play) -> CheatedEpisode:
+    right = play.outcome is not None and play.success == (request.when == DONE)
+    return CheatedEpisode(task=request.task, when=request.when, right=right, detail=play.detail)
 
 
 def _show(tried: list[CheatResult], plays: list[CheatedEpisode], args: argparse.Namespace, *, whole: bool) -> int:

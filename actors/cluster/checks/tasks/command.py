@@ -110,15 +110,17 @@ def _show_form(report: form.Report, args: argparse.Namespace, noun: str) -> int:
 
 def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     routes = () if args.route == "all" else (args.route,)
-    wishes = live.wishes_for(ids, routes, args.actions)
-    if not wishes:
+    requests = live.requests_for(ids, routes, args.actions)
+    if not requests:
         raise ConfigError(f"--route {args.route} --actions {args.actions}: none of these families has such an oracle")
     refuse_unless_fit([listed[0] for listed in ids.values()])
     results: list[Result] = []
-    wanted = Counter((wish.task.split("/")[0], wish.task.split("/")[1], wish.route) for wish in wishes)
+    wanted = Counter((request.task.split("/")[0], request.task.split("/")[1], request.route) for request in requests)
     to = stream(as_json=args.json)
     if not args.json:
-        output.line(f"{len(wishes)} episodes by oracles on {args.seats} desktops at a time (Ctrl-C: finish and sum up)")
+        output.line(
+            f"{len(requests)} episodes by oracles on {args.seats} desktops at a time (Ctrl-C: finish and sum up)"
+        )
     settings = live.Settings(seats=args.seats, noise=args.noise, actions=args.actions)
     with Progress(to) as shown, _open(args.out) as out:
 
@@ -128,7 +130,7 @@ def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
                 trouble = f"{troubles.count} warnings, last {troubles.last}" if troubles.count else ""
                 shown.rows(rows_of(wanted, results), trouble)
 
-        whole = run_loop(live.check(wishes, settings, heard, out))
+        whole = run_loop(live.check(requests, settings, heard, out))
     rows = rows_of(wanted, results)
     return _show_live(rows, results, args, whole=whole)
 

@@ -66,9 +66,9 @@ class Troubles:
 
 
 async def check(
-    wishes: list[TaskRoute], settings: Settings, heard: Callable[[Result, Troubles], None], out: IO[str] | None = None
+    requests: list[TaskRoute], settings: Settings, heard: Callable[[Result, Troubles], None], out: IO[str] | None = None
 ) -> bool:
-    """Play `wishes`; `heard` is told each result as it comes, `out` gets it as a line of JSON.
+    """Play `requests`; `heard` is told each result as it comes, `out` gets it as a line of JSON.
 
     Returns False when it was interrupted; what was under way is finished then. Raises ConfigError.
     """
@@ -80,12 +80,12 @@ async def check(
     pool = await DesktopPool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
     try:
         player = Player(pool, seats.seat(prompt))
-        left = iter(wishes)
+        left = iter(requests)
         with stop_event() as stop:
 
             async def seat(todo: Iterator[TaskRoute]) -> None:
-                for wish in todo:
-                    result = await _one(player, wish, tokenizer, settings)
+                for request in todo:
+                    result = await _one(player, request, tokenizer, settings)
                     heard(result, troubles)
                     if out is not None:
                         out.write(msgspec.json.encode(result).decode() + "\n")
@@ -101,24 +101,26 @@ async def check(
         await pool.close()
 
 
-async def _one(player: Player, wish: TaskRoute, tokenizer: Tokenizer, settings: Settings) -> Result:
+async def _one(player: Player, request: TaskRoute, tokenizer: Tokenizer, settings: Settings) -> Result:
     answers = demonstrated(
-        tokenizer, form=settings.form, route=wish.route, noise=settings.noise, space=settings.actions
+        tokenizer, form=settings.form, route=request.route, noise=settings.noise, space=settings.actions
     )
-    family, split, number = wish.task.split("/")
+    family, split, number = request.task.split("/")
     try:
-        play = await player.play(wish.task, answers, route=wish.route, seed=int(number), max_turns=settings.max_steps)
+        play = await player.play(
+            request.task, answers, route=request.route, seed=int(number), max_turns=settings.max_steps
+        )
     except DEFECTS as error:
         said = f"{type(error).__name__}: {error}"
         return Result(
-            task=wish.task, family=family, split=split, route=wish.route, played=True, success=False, reason="defect",
-            detail=said, steps=0, wall_s=0.0, cpu_s=0.0, faults=[], prompt_chars=0,
+            task=request.task, family=family, split=split, route=request.route, played=True, success=False,
+            reason="defect", detail=said, steps=0, wall_s=0.0, cpu_s=0.0, faults=[], prompt_chars=0,
         )  # fmt: skip
     return Result(
-        task=wish.task,
+        task=request.task,
         family=family,
         split=split,
-        route=wish.route,
+        route=request.route,
         played=play.outcome is not None,
         success=play.success,
         reason=play.outcome.reason if play.outcome else "fault",
@@ -137,7 +139,7 @@ def last_lines(play: Play) -> list[str]:
     return [f"{step.response.splitlines()[-1][:160]} -> {(step.result or '')[:160]}" for step in play.steps[-LAST:]]
 
 
-def wishes_for(ids: dict[str, list[str]], routes: tuple[str, ...], space: ActionSpace = "both") -> list[TaskRoute]:
+def requests_for(ids: dict[str, list[str]], routes: tuple[str, ...], space: ActionSpace = "both") -> list[TaskRoute]:
     """Every id of every family by every route it has among `routes` and within `space`.
 
     They are so ordered that all families advance together.
