@@ -6,14 +6,15 @@ import argparse
 
 SUMMARY = "evaluate a model or a run's weights on real desktops"
 DESCRIPTION = (
-    "Play held-out instances with fixed weights and decoding on real desktops; nothing learns. MODEL is `base` (the\n"
-    "bundled model), a Hugging Face folder, or a run's name or folder, of which --at chooses the weights: `newest`\n"
-    "(default), the name of an evaluation round (after_bc, final, ...), or a version such as 0.240.\n"
-    "Success comes with a 95 % interval (Wilson), by family, over all episodes, feasible ones and those without\n"
-    "faults; with several episodes per instance also pass@k. Without --tasks, a run's own held-out instances are\n"
-    "played, with its form of prompts and length of episodes. The evaluation is itself a run: logs, report and\n"
-    "--resume work on it; --resume plays the rest of what was begun, so that flags that would play something else\n"
-    "are refused, and MODEL may be left out.\n"
+    "Play held-out instances with fixed weights and decoding on real desktops; nothing learns.\n"
+    "MODEL is `base` (the bundled model), a Hugging Face folder, or a run's name or folder. --at chooses among a\n"
+    "run's weights: `newest` (default), the name of an evaluation round (after_bc, final, ...), or a version such as\n"
+    "0.240.\n"
+    "Success comes by family with a 95 % interval (Wilson): over all episodes, feasible ones and those without\n"
+    "faults. With several episodes per instance, pass@k is given, too. Without --tasks, a run's own held-out\n"
+    "instances are played, with its prompt format and length of episodes.\n"
+    "The evaluation is itself a run: logs, report and --resume work on it. --resume plays the rest of what was begun:\n"
+    "MODEL may be left out, and flags that would play something else are refused.\n"
     "Exit status: 0 played, 1 more than 2 % of the episodes were lost to faults, 2 bad input, 130 interrupted."
 )
 EXAMPLES = (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 SUMMARY = "write a run's weights as a Hugging Face folder"
 DESCRIPTION = (
-    "Write weights to a new folder in Hugging Face's layout: weights, configuration, tokenizer and a model card with\n"
-    "what was measured; and print the lines that serve it with SGLang and with the embedded engine.\n"
-    "RUN is a run's name or folder, `last`, `base` or a model folder; --at chooses among a run's weights: `newest`\n"
+    "Write weights to a new folder in Hugging Face's layout: weights, configuration, tokenizer and a model card. The\n"
+    "card says what was measured. Print the lines that serve it with SGLang and with the embedded engine.\n"
+    "RUN is a run's name or folder, `last`, `base` or a model folder. --at chooses among a run's weights: `newest`\n"
     "(default), the name of an evaluation round (after_bc, final), or a version."
 )
 EXAMPLES = "examples:\n  computerrl export last model/\n  computerrl export last cloned/ --at after_bc --json\n"

@@ -7,13 +7,15 @@ from pathlib import Path
 
 SUMMARY = "say what runs achieved, with a page, curves and whole episodes"
 DESCRIPTION = (
-    "Print runs' rounds of evaluation and gains, wordings missed most, phases, group endings and overlap, how seats\n"
-    "spent their time (busy from a granted reservation to its verification, idle by cause) and which part used the\n"
-    "processor, and write one self-contained page, report.html, with curves, causes of phase changes and whole\n"
-    "episodes, and every curve as a PNG (with --text nothing is written, with --json only where --out says so).\n"
-    "Runs of one deploy file that differ in the seed become a mean and a band; the name of an experiment stands for\n"
-    "its runs. RUN.figures.gz, written beside the page, holds a run's figures without its episodes and may stand for\n"
-    "the run, so that seeds played on several machines can be shown together.\n"
+    "Print runs' evaluation rounds, gains, wordings missed most, phases, group endings and overlap. Print how seats\n"
+    "spent their time and which part used the processor. A seat is busy from a granted reservation to its\n"
+    "verification; idle time is told by cause.\n"
+    "Write one self-contained page, report.html, with curves, causes of phase changes and whole episodes. Write every\n"
+    "curve as a PNG, too. --text writes nothing; --json writes only where --out is given.\n"
+    "Runs of one deploy file that differ in the seed become a mean and a band. The name of an experiment stands for\n"
+    "its runs.\n"
+    "RUN.figures.gz, beside the page, holds a run's figures without its episodes and may stand for the run. So seeds\n"
+    "that were played on several machines can be shown together.\n"
     "Exit status: 0, 1 when a run that was to be evaluated played no round, 2 bad input."
 )
 EXAMPLES = (

@@ -9,11 +9,12 @@ SUMMARY = "train: run a deploy file"
 DESCRIPTION = (
     "Run a deploy file: boot desktops, record demonstrations, clone them, train online, evaluate.\n"
     "FILE is a path or the name of a bundled file (local, smoke). Ctrl-C ends the run cleanly, a second one at once.\n"
-    "A file with arms and seeds becomes runs NAME-ARM-SEED, one after the other on one recording of demonstrations\n"
-    "(NAME-ARM-demos for each arm where arms differ in what is demonstrated), and one report in NAME-report;\n"
-    "--resume passes by what has ended and goes on with the rest as it was begun: --arm, --seed and --set need not be\n"
-    "said again; other arms and seeds may be named, a --set that would make later runs differ is refused. A run of\n"
-    "its own takes a --set from there on; a phase segment that has begun keeps the length it was given.\n"
+    "A file with arms and seeds becomes runs NAME-ARM-SEED, one after the other, and one report in NAME-report. All\n"
+    "runs share one recording of demonstrations. Where arms differ in what is demonstrated, each arm records its own,\n"
+    "NAME-ARM-demos.\n"
+    "--resume passes by what has ended and goes on with the rest as it was begun. --arm, --seed and --set need not be\n"
+    "given again. Other arms and seeds may be named; a --set that would make later runs differ is refused. A run of\n"
+    "its own takes a --set from there on. A phase segment that has begun keeps its length.\n"
     "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted."
 )
 EXAMPLES = (
