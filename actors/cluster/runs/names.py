@@ -31,13 +31,15 @@ def look_up(
     """The folder that `name` means, None where there is no such folder.
 
     `is_one` says whether a folder is what the command asks for; `last` is the newest `usable` run below `runs`.
+    Raises ConfigError where `runs` is no folder.
     """
+    known = [*run_folder.all_runs(runs)]
     for path in (runs / name, Path(name)):
         if is_one(path):
             return path
     if name != LAST:
         return None
-    return next((path for path, record in reversed([*run_folder.all_runs(runs)]) if usable(path, record)), None)
+    return next((path for path, record in reversed(known) if usable(path, record)), None)
 
 
 def find(runs: Path, name: str) -> Path:
