@@ -135,7 +135,7 @@ class DesktopController(Actor):
         number = 1
         while True:
             if self._quarantine.quarantined:
-                await self._rest()
+                await self._wait_out_quarantine()
             if self._pool.quarantined:
                 await self._wait_for_pool()
             if self._recorder.gate.shut:
@@ -280,7 +280,7 @@ class DesktopController(Actor):
         self._enter(Stage.IDLE)
         self._report_time()
 
-    async def _rest(self) -> None:
+    async def _wait_out_quarantine(self) -> None:
         """Wait out a quarantine: only a desktop that boots and answers ends it."""
         self._enter(Stage.RESTING)
         policy = self.config.seat.quarantine

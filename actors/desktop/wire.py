@@ -12,7 +12,7 @@ import msgspec
 
 MAX_FRAME_BYTES = 8 << 20
 Short = Annotated[str, msgspec.Meta(max_length=500)]
-Told = Annotated[str, msgspec.Meta(max_length=5000)]  # what an application's functions say, for the model
+ToolText = Annotated[str, msgspec.Meta(max_length=5000)]  # what an application's functions say, for the model
 Pixel = Annotated[int, msgspec.Meta(ge=-(1 << 16), le=1 << 16)]
 WindowId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 
@@ -85,9 +85,9 @@ RESULTS: dict[str, Any] = {
     "screenshot": bytes,
     "checksum": int,
     "observe": Frame,
-    "tool": Told,
+    "tool": ToolText,
     "keep": None,
-    "info": Told,
+    "info": ToolText,
     "settle": bool,
     "wait_window": WindowRow,
     "open_window": WindowRow,

@@ -106,8 +106,8 @@ class NoWork(Message):
 class Reserve(Request[Reservation | NoWork]):
     """A seat asks for work; parked until there is some or the ask's deadline nears.
 
-    A seat holds one reservation at a time: a new request of a seat that still holds one releases the old one as the
-    fault `abandoned`, so a seat that died and came back frees its slot by asking again.
+    A seat holds one reservation at a time. A new request of a seat that still holds a reservation releases that as the
+    fault `abandoned`. So a seat that died and came back frees its slot by asking again.
     """
 
     seat: str
@@ -214,8 +214,8 @@ class GetCheckpointDigests(Request[CheckpointDigests]):
 class LearnerResumed(Request[Done]):
     """The learner starts lineage `version.lineage` from the checkpoint of `parent`; later leases go back.
 
-    `version.step` equals `parent.step`. Where the checkpoint is older than the current segment's first weights, the
-    ledger re-enters the segment that those weights belong to, so that no phase is cut short by a crash.
+    `version.step` equals `parent.step`. The checkpoint may be older than the current segment's first weights. Then the
+    ledger re-enters the segment of the checkpoint's weights, so that a crash cuts no phase short.
     """
 
     version: Version

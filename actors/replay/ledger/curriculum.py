@@ -106,11 +106,11 @@ class PolicyEstimate(NamedTuple):
 def played(tx: Transaction, first: int, last: int) -> PolicyEstimate | None:
     """Of the training episodes with sequence numbers in (first, last]. None when there are none.
 
-    Entropy is -sum log mu / tokens over all answers, an unbiased estimate of their mean token entropy under the policy
-    mu that drew them, at its temperature. Groups of equal rewards are in it: those that are trained on are of tasks
-    that the policy is unsure of, so their entropy hardly falls while that of all answers does.
+    Entropy is -sum log mu / tokens over all answers, for the policy mu that drew them at its temperature. It is an
+    unbiased estimate of their mean token entropy. Groups of equal rewards are in it. Trained groups are of tasks that
+    the policy is unsure of, so their entropy hardly falls while the entropy of all answers does.
 
-    With a curriculum they are not of the tasks' own mixture: `of_mixture` says how they count then.
+    With a curriculum the episodes are not of the tasks' own mixture: `of_mixture` says how they count then.
     """
     rows = tx.rows(
         "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?",

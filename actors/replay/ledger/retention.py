@@ -136,8 +136,8 @@ def unswept(tx: Transaction) -> bool:
 def _delete_dead(tx: Transaction, folder: Path) -> int:
     """Delete segment files without a live payload; how many.
 
-    An episode in flight may have written to a file before its writer went on to the next, and the ledger hears of it
-    when it is committed: a file is noted first, and goes when no episode that was in flight then still is.
+    An episode in flight may have written to a file before its writer went on to the next file. The ledger hears of it
+    when the episode is committed. So a file is noted first. It goes when no episode is left that was in flight then.
     """
     files = sorted(folder.glob("*.seg"))
     newest = {writer_of(path.name): path.name for path in files}

@@ -24,10 +24,10 @@ def serving_is_fresh(
 ) -> bool:
     """Whether what samplers serve may fill a group.
 
-    The stay's first weights must be served (after a pulse, the pulse's), and what is served must not be too stale for
-    a batch already. With S = 0 a group begun now is then fresh when it is complete, for nothing is trained meanwhile;
-    with S > 0 steps made while it is played may still end it as stale, at the next request for a batch. False while no
-    sampler has said what it serves.
+    The phase's first weights must be served (after a pulse, the pulse's). The served weights must not be too stale for
+    a batch already. With S = 0 a group begun now is then fresh when it is complete, for nothing is trained meanwhile.
+    With S > 0 steps made while it is played may still end it as stale, at the next request for a batch. False while no
+    sampler has reported what it serves.
     """
     if served is None or served.step < phase_start.step:
         return False
