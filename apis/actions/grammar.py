@@ -51,7 +51,7 @@ def parse(
 ) -> AnyAction | RefusedAnswer:
     """The action of `space` that `answer` asks for while `app` is active.
 
-    `elements` and `windows` are the names in the current observation ("e1", "w2", or window numbers in the paper's
+    `elements` and `windows` are the names in the current observation ("e1", "w2", or window numbers in the published
     form); None means that there is no observation and any well-formed name will do. `form` "published" insists on a
     fenced block; "compact" takes the last line where there is none. `cut` says why the answer is not whole, where it is
     not: then it is no action, for what it would have gone on with is not known. Raises nothing.

@@ -58,7 +58,7 @@ class OpenApp(Action, frozen=True, tag="open_app"):
 
 
 class SwitchWindow(Action, frozen=True, tag="switch_window"):
-    """Bring a window to the front; `window_id` is as shown ("w2", or the number in the paper's form)."""
+    """Bring a window to the front; `window_id` is as shown ("w2", or the number in the published form)."""
 
     window_id: str
 

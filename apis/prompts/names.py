@@ -47,7 +47,7 @@ def place(where: Place, observation: Observation) -> tuple[int, int]:
 
 
 def window_names(observation: Observation) -> dict[str, int]:
-    """Window names, "w1" and the paper's hexadecimal ones, to X window numbers."""
+    """Window names, "w1" and the published form's hexadecimal ones, to X window numbers."""
     numbers = [window.number for window in observation.windows]
     named = {f"w{n}": number for n, number in enumerate(numbers[:COMPACT_WINDOWS], 1)}
     return named | {f"0x{number:08x}": number for number in numbers}

@@ -18,7 +18,7 @@ import pytest_asyncio
 from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis.desk import OPEN_MS, RealDesk, opened
 from actors.desktop import link
-from apis.apps.check.odp import DeckFile
+from apis.apps.check.odp import PresentationFile
 from apis.apps.impress.cases import SOUND, TABLE
 from apis.documents.odp import make_odp
 from apis.observation import Element, Observation, from_guest
@@ -188,7 +188,7 @@ async def test_a_table_and_a_group_are_told_and_coloured_as_wholes(desk: RealDes
         assert "which is no text; boxes with text here: 0, 3" in refused
         assert "is #ff0000" in await desk.tool("set_text_color", slide_index=1, box_index=box, color="red")
     assert await desk.tool("save") == "saved parts.odp"
-    _, table, group, _ = DeckFile(await desk.contents("Documents/parts.odp")).boxes(1)
+    _, table, group, _ = PresentationFile(await desk.contents("Documents/parts.odp")).boxes(1)
     for painted in (table, group):
         assert [painted.look("fo:color", line) for line in range(2)] == [{"#ff0000"}] * 2
     refused = await desk.tool("set_background_color", slide_index=1, box_index=3, color="red")

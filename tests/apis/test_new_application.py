@@ -36,8 +36,8 @@ TABLE = Table(app="paint", owner="PaintTools", cases=(Case(function="fill", righ
 }
 LOOK = """
 import json, sys
-import apis.apps.folders
-sys.modules["apis.applications"].__path__.append(sys.argv[1])
+import apis.apps.folders as own
+sys.modules[own.__package__].__path__.append(sys.argv[1])
 from apis.actions.grammar import parse
 from apis.actions.gui import Exit, OpenApp
 from apis.applications import APP_NAMES, app_named, app_of_class

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from apis.apps.check.case import Case, Desk, Step, Table, pages, same, told, want
-from apis.apps.check.xlsx import SheetFile
+from apis.apps.check.xlsx import WorkbookFile
 from apis.documents.xlsx import make_xlsx
 
-BOOK = "Documents/book.xlsx"
+WORKBOOK = "Documents/book.xlsx"
 GRID = (("Name", "Price", "Qty"), ("plum", 30, 4), ("fig", 5, 9), ("N/A", 20, 1), ("pear", 7, 2))
 EXTRA = ("after", "before", "empty")
 # These work on the workbook, or on a sheet of another name.
 WITHOUT_DECIMALS = ("general", "date", "time", "fraction", "text")
 ELSEWHERE = {"switch_active_sheet", "copy_sheet", "rename_sheet", "reorder_sheets", "export_to_pdf", "save"}
-Seen = Callable[[SheetFile], None]
+Seen = Callable[[WorkbookFile], None]
 
 
 def _on(sheet: str) -> Step:
@@ -43,10 +43,10 @@ def _case(
     return Case(function=function, right=right, says=says, before=before, **more)
 
 
-def _values(book: SheetFile) -> None:
-    same(book.column("set_column_values", "AB", 6), ["x", 1, None, 2.5, "1", "007"], "AB1:AB6")
-    same(book.column("set_column_values", "C"), ["Qty", 4, 9, 1, 2], "column C, which was refused")
-    formats = [book.style("set_column_values", cell)["format"] for cell in ("C2", "C5")]
+def _values(workbook: WorkbookFile) -> None:
+    same(workbook.column("set_column_values", "AB", 6), ["x", 1, None, 2.5, "1", "007"], "AB1:AB6")
+    same(workbook.column("set_column_values", "C"), ["Qty", 4, 9, 1, 2], "column C, which was refused")
+    formats = [workbook.style("set_column_values", cell)["format"] for cell in ("C2", "C5")]
     want(formats[0] == formats[1], f"number formats of C2 and C5: {formats}")
 
 
@@ -55,103 +55,109 @@ async def _taken_back(desk: Desk, _: str) -> None:
     want(said.startswith("refused: data[3]: Calc does not understand"), said)
 
 
-def _typed(book: SheetFile) -> None:
-    same(book.cell("set_cell_value", "D2"), 120, "D2")
-    want("B2*C2" in book.sheet("set_cell_value"), "D2 has no formula")
-    same(book.cell("set_cell_value", "D3"), None, "D3, which was refused")
+def _typed(workbook: WorkbookFile) -> None:
+    same(workbook.cell("set_cell_value", "D2"), 120, "D2")
+    want("B2*C2" in workbook.sheet("set_cell_value"), "D2 has no formula")
+    same(workbook.cell("set_cell_value", "D3"), None, "D3, which was refused")
 
 
-def _turned(book: SheetFile) -> None:
-    found = [book.column("transpose_range", letters, 3) for letters in "EFI"]
+def _turned(workbook: WorkbookFile) -> None:
+    found = [workbook.column("transpose_range", letters, 3) for letters in "EFI"]
     same(found, [["Name", "Price", "Qty"], ["plum", 30, 4], ["pear", 7, 2]], "columns E, F, I")
 
 
-def _sorted(book: SheetFile) -> None:
-    same(book.column("sort_column", "B"), ["Price", 30, 20, 7, 5], "column B")
-    same(book.column("sort_column", "A"), [row[0] for row in GRID], "column A")
+def _sorted(workbook: WorkbookFile) -> None:
+    same(workbook.column("sort_column", "B"), ["Price", 30, 20, 7, 5], "column B")
+    same(workbook.column("sort_column", "A"), [row[0] for row in GRID], "column A")
 
 
-def _reordered(book: SheetFile) -> None:
-    found = [book.column("reorder_columns", letters)[:2] for letters in "ABC"]
+def _reordered(workbook: WorkbookFile) -> None:
+    found = [workbook.column("reorder_columns", letters)[:2] for letters in "ABC"]
     same(found, [["Qty", 4], ["Name", "plum"], ["Price", 30]], "columns A to C")
 
 
-def _summed(book: SheetFile) -> None:
+def _summed(workbook: WorkbookFile) -> None:
     sums = {
-        book.cell("create_pivot_table", f"F{row}"): book.cell("create_pivot_table", f"G{row}") for row in range(1, 9)
+        workbook.cell("create_pivot_table", f"F{row}"): workbook.cell("create_pivot_table", f"G{row}")
+        for row in range(1, 9)
     }
     same((sums.get("plum"), sums.get("fig"), sums.get("Total Result")), (4, 9, 16), "the table's sums")
 
 
-def _formatted(book: SheetFile) -> None:
-    style = book.style("format_range", "C2")
+def _formatted(workbook: WorkbookFile) -> None:
+    style = workbook.style("format_range", "C2")
     want("FFFF00" in style["fill"], style["fill"])
     want("AA0000" in style["font"] and '<b val="true"/>' in style["font"], style["font"])
     want('horizontal="right"' in style["align"], style["align"])
 
 
-def _shaded(book: SheetFile) -> None:
-    fill = book.style("highlight_range", "B1")["fill"]
+def _shaded(workbook: WorkbookFile) -> None:
+    fill = workbook.style("highlight_range", "B1")["fill"]
     want("FFCC00" in fill, fill)
 
 
-def _percent(book: SheetFile) -> None:
-    same(book.style("set_number_format", "B5")["format"], "0.0%", "number format of B5")
+def _percent(workbook: WorkbookFile) -> None:
+    same(workbook.style("set_number_format", "B5")["format"], "0.0%", "number format of B5")
 
 
 def _part(sheet: str, wanted: str) -> Seen:
-    def look(book: SheetFile) -> None:
-        want(wanted in book.sheet(sheet), f"the sheet's part has no {wanted}")
+    def look(workbook: WorkbookFile) -> None:
+        want(wanted in workbook.sheet(sheet), f"the sheet's part has no {wanted}")
 
     return look
 
 
-def _hidden(book: SheetFile) -> None:
-    same(re.findall(r'<row r="(\d+)"[^>]*hidden="true"', book.sheet("hide_row_data")), ["4"], "hidden rows")
+def _hidden(workbook: WorkbookFile) -> None:
+    same(re.findall(r'<row r="(\d+)"[^>]*hidden="true"', workbook.sheet("hide_row_data")), ["4"], "hidden rows")
 
 
-def _widths(book: SheetFile) -> None:
-    cols = re.findall(r'<col [^>]*?max="(\d+)" min="(\d+)"[^>]*?width="([\d.]+)"', book.sheet("adjust_column_width"))
+def _widths(workbook: WorkbookFile) -> None:
+    cols = re.findall(
+        r'<col [^>]*?max="(\d+)" min="(\d+)"[^>]*?width="([\d.]+)"', workbook.sheet("adjust_column_width")
+    )
     found = [float(width) for high, low, width in cols if int(low) <= 2 <= int(high)]
     want(len(found) == 1 and abs(found[0] - 30) <= 1, f"width of column B: {found}")
 
 
-def _heights(book: SheetFile) -> None:
-    found = dict(re.findall(r'<row r="(\d+)"[^>]* ht="([\d.]+)"', book.sheet("adjust_row_height")))
+def _heights(workbook: WorkbookFile) -> None:
+    found = dict(re.findall(r'<row r="(\d+)"[^>]* ht="([\d.]+)"', workbook.sheet("adjust_row_height")))
     want(all(abs(float(found.get(row, 0)) - 36) <= 0.2 for row in "23"), f"heights: {found}")
 
 
-def _rule(book: SheetFile) -> None:
-    found = re.search(r"<dataValidation .*?</dataValidation>", book.sheet("set_validation_list"), re.DOTALL)
+def _rule(workbook: WorkbookFile) -> None:
+    found = re.search(r"<dataValidation .*?</dataValidation>", workbook.sheet("set_validation_list"), re.DOTALL)
     rule = found[0] if found else "no rule"
     want('sqref="E1:E' in rule and "yes,no &amp; more" in rule, rule)
 
 
-def _line_chart(book: SheetFile) -> None:
-    found = [text for text in book.charts() if "lineChart" in text]
+def _line_chart(workbook: WorkbookFile) -> None:
+    found = [text for text in workbook.charts() if "lineChart" in text]
     want(bool(found) and "Fruit &lt;b&gt;" in found[0] and "what" in found[0], "no line chart with the titles")
 
 
-def _legend(book: SheetFile) -> None:
-    found = [text for text in book.charts() if "barChart" in text]
+def _legend(workbook: WorkbookFile) -> None:
+    found = [text for text in workbook.charts() if "barChart" in text]
     want(bool(found) and '<c:legendPos val="b"/>' in found[0], "no column chart with its legend below")
 
 
-def _moved(book: SheetFile) -> None:
-    same(book.sheets[1], "empty", "the second sheet")
+def _moved(workbook: WorkbookFile) -> None:
+    same(workbook.sheets[1], "empty", "the second sheet")
 
 
-def _copied(book: SheetFile) -> None:
-    want("after_2" in book.sheets and book.sheets.index("after_2") == book.sheets.index("after") + 1, str(book.sheets))
-    same(book.column("after_2", "A"), ["Name", "plum", "fig", "N/A", "pear"], "column A of after_2")
+def _copied(workbook: WorkbookFile) -> None:
+    want(
+        "after_2" in workbook.sheets and workbook.sheets.index("after_2") == workbook.sheets.index("after") + 1,
+        str(workbook.sheets),
+    )
+    same(workbook.column("after_2", "A"), ["Name", "plum", "fig", "N/A", "pear"], "column A of after_2")
 
 
-def _renamed(book: SheetFile) -> None:
-    want("Übersicht 1" in book.sheets and "before" not in book.sheets, str(book.sheets))
+def _renamed(workbook: WorkbookFile) -> None:
+    want("Übersicht 1" in workbook.sheets and "before" not in workbook.sheets, str(workbook.sheets))
 
 
-def _made(book: SheetFile) -> None:
-    same(book.sheets[-1], "made", "the last sheet")
+def _made(workbook: WorkbookFile) -> None:
+    same(workbook.sheets[-1], "made", "the last sheet")
 
 
 async def _shown(desk: Desk, _: str) -> None:
@@ -163,7 +169,7 @@ async def _stored(desk: Desk, _: str) -> None:
     await desk.tool("switch_active_sheet", sheet_name="empty")
     await desk.tool("set_cell_value", cell="H9", value="kept")
     await desk.tool("save")
-    same(SheetFile(await desk.contents(BOOK)).cell("empty", "H9"), "kept", "H9 of the saved file")
+    same(WorkbookFile(await desk.contents(WORKBOOK)).cell("empty", "H9"), "kept", "H9 of the saved file")
 
 
 async def _csv(desk: Desk, _: str) -> None:
@@ -194,9 +200,9 @@ def _names(number: int) -> Mapping[str, Any]:
     return {"old_name": f"Again {number - 1}" if number else "Übersicht 1", "new_name": f"Again {number}"}
 
 
-async def _read(desk: Desk) -> SheetFile:
+async def _read(desk: Desk) -> WorkbookFile:
     await desk.tool("save")
-    return SheetFile(await desk.contents(BOOK))
+    return WorkbookFile(await desk.contents(WORKBOOK))
 
 
 CASES = (
@@ -267,7 +273,7 @@ CASES = (
 
 def _files() -> Mapping[str, bytes]:
     sheets = [case.function for case in CASES if case.function not in ELSEWHERE]
-    return {BOOK: make_xlsx(dict.fromkeys([*sheets, *EXTRA], GRID))}
+    return {WORKBOOK: make_xlsx(dict.fromkeys([*sheets, *EXTRA], GRID))}
 
 
 TABLE = Table(
@@ -275,7 +281,7 @@ TABLE = Table(
     owner="CalcTools",
     cases=CASES,
     files=_files,
-    opens=(f"{{home}}/{BOOK}",),
+    opens=(f"{{home}}/{WORKBOOK}",),
     title="book.xlsx",
     ready=_open_again,
     read=_read,

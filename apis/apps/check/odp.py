@@ -29,8 +29,8 @@ def _full(name: str) -> str:
 class SavedBox:
     """A box of a slide, and the styles of its text."""
 
-    def __init__(self, deck: DeckFile, node: Any) -> None:
-        self._deck = deck
+    def __init__(self, presentation: PresentationFile, node: Any) -> None:
+        self._presentation = presentation
         self.node = node
         self.lines = ["".join(line.itertext()) for line in node.iter(_full("text:p"))]
 
@@ -46,17 +46,17 @@ class SavedBox:
         """All values of a property like fo:font-weight that the texts of a line have by their own styles."""
         paragraph = list(self.node.iter(_full("text:p")))[line]
         spans = list(paragraph.iter(_full("text:span"))) or [paragraph]
-        return {self._deck.look(span.get(_full("text:style-name"), ""), name) for span in spans}
+        return {self._presentation.look(span.get(_full("text:style-name"), ""), name) for span in spans}
 
     def aligned(self) -> set[str]:
         """How its lines are aligned by their own styles."""
         styles = (line.get(_full("text:style-name"), "") for line in self.node.iter(_full("text:p")))
-        return {self._deck.look(style, "fo:text-align") for style in styles}
+        return {self._presentation.look(style, "fo:text-align") for style in styles}
 
     def own(self, name: str) -> str:
         """A property of the box's own style, like draw:fill-color."""
         style = self.node.get(_full("presentation:style-name")) or self.node.get(_full("draw:style-name"), "")
-        return self._deck.look(style, name)
+        return self._presentation.look(style, name)
 
     def link(self, name: str) -> str:
         """The file that a part like draw:image refers to, "" without one."""
@@ -64,7 +64,7 @@ class SavedBox:
         return "" if found is None else str(found.get(_LINK, ""))
 
 
-class DeckFile:
+class PresentationFile:
     """The slides of the presentation in `data`. Raises NotSo where it is none."""
 
     def __init__(self, data: bytes) -> None:

@@ -15,7 +15,7 @@ from defusedxml import ElementTree
 from apis.apps.check.case import NotSo
 
 
-class SheetFile:
+class WorkbookFile:
     """The parts of the workbook in `data`. Raises NotSo where it is none."""
 
     def __init__(self, data: bytes) -> None:
@@ -23,9 +23,9 @@ class SheetFile:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except zipfile.BadZipFile:
             raise NotSo("the saved file is no workbook") from None
-        book = self.text("xl/workbook.xml")
-        self.sheets: list[str] = re.findall(r'<sheet name="([^"]*)"', book)
-        ids = re.findall(r'<sheet [^>]*r:id="([^"]*)"', book)
+        workbook = self.text("xl/workbook.xml")
+        self.sheets: list[str] = re.findall(r'<sheet name="([^"]*)"', workbook)
+        ids = re.findall(r'<sheet [^>]*r:id="([^"]*)"', workbook)
         targets = {link.get("Id"): link.get("Target") for link in self._xml("xl/_rels/workbook.xml.rels")}
         self._parts = {name: f"xl/{targets[number]}" for name, number in zip(self.sheets, ids, strict=True)}
         shared = self._xml("xl/sharedStrings.xml")

@@ -15,11 +15,11 @@ from typing import Any
 from PIL import Image
 
 from apis.apps.check.case import Case, Desk, Step, Table, same, told, want
-from apis.apps.check.odp import DeckFile, SavedBox
+from apis.apps.check.odp import PresentationFile, SavedBox
 from apis.apps.check.picture import png
 from apis.documents.odp import make_odp
 
-DECK, COPY, END = "Documents/deck.odp", "Documents/copy.pptx", "Documents/end.odp"
+PRESENTATION, COPY, END = "Documents/deck.odp", "Documents/copy.pptx", "Documents/end.odp"
 PICTURE, BROKEN, SOUND = "Pictures/blue.png", "Pictures/broken.png", "Documents/beep.wav"
 TALL, BOMB = "Pictures/tall.png", "Pictures/bomb.png"
 PROFILE = ".config/libreoffice/4/user/registrymodifications.xcu"
@@ -50,11 +50,11 @@ def _case(
     return Case(function=function, right=right, says=says, wrong=wrong, refusal=refusal, **more)
 
 
-def _looks(function: str, box: int, line: int, **wanted: str) -> Callable[[DeckFile], None]:
+def _looks(function: str, box: int, line: int, **wanted: str) -> Callable[[PresentationFile], None]:
     """That a line's texts have these properties; "" where they must not have it."""
 
-    def look(deck: DeckFile) -> None:
-        found = deck.boxes(_at(function))[box]
+    def look(presentation: PresentationFile) -> None:
+        found = presentation.boxes(_at(function))[box]
         for name, value in wanted.items():
             kind = name.replace("__", ":").replace("_", "-")
             same(found.look(kind, line), {value}, f"{kind} of line {line + 1}")
@@ -62,35 +62,35 @@ def _looks(function: str, box: int, line: int, **wanted: str) -> Callable[[DeckF
     return look
 
 
-def _both(*checks: Callable[[DeckFile], None]) -> Callable[[DeckFile], None]:
-    def look(deck: DeckFile) -> None:
+def _both(*checks: Callable[[PresentationFile], None]) -> Callable[[PresentationFile], None]:
+    def look(presentation: PresentationFile) -> None:
         for check in checks:
-            check(deck)
+            check(presentation)
 
     return look
 
 
-def _written(deck: DeckFile) -> None:
-    same(deck.boxes(_at("write_text"))[1].lines, ["one", "two", "threeGrüße", "𝄞 <4>"], "lines")
+def _written(presentation: PresentationFile) -> None:
+    same(presentation.boxes(_at("write_text"))[1].lines, ["one", "two", "threeGrüße", "𝄞 <4>"], "lines")
 
 
-def _emptied(deck: DeckFile) -> None:
-    boxes = deck.boxes(_at("delete_content"))
+def _emptied(presentation: PresentationFile) -> None:
+    boxes = presentation.boxes(_at("delete_content"))
     same("".join(boxes[1].lines), "", "the text of box 1")
     same(boxes[2].lines, ["note"], "the text of box 2")
 
 
-def _filled(deck: DeckFile) -> None:
-    box = deck.boxes(_at("set_background_color"))[2]
+def _filled(presentation: PresentationFile) -> None:
+    box = presentation.boxes(_at("set_background_color"))[2]
     same((box.own("draw:fill"), box.own("draw:fill-color")), ("solid", "#00ff88"), "the box's area")
 
 
-def _aligned(deck: DeckFile) -> None:
-    same(deck.boxes(_at("set_textbox_alignment"))[1].aligned(), {"justify"}, "alignment")
+def _aligned(presentation: PresentationFile) -> None:
+    same(presentation.boxes(_at("set_textbox_alignment"))[1].aligned(), {"justify"}, "alignment")
 
 
-def _moved(deck: DeckFile) -> None:
-    box = deck.boxes(_at("position_box"))[2]
+def _moved(presentation: PresentationFile) -> None:
+    box = presentation.boxes(_at("position_box"))[2]
     _near((box.cm("x") + box.cm("width"), box.cm("y") + box.cm("height")), (WIDE, HIGH), "lower right corner")
 
 
@@ -98,16 +98,16 @@ def _near(found: tuple[float, ...], wanted: tuple[float, ...], what: str) -> Non
     want(all(abs(a - b) < 0.02 for a, b in zip(found, wanted, strict=True)), f"{what}: {found}, not {wanted}")
 
 
-def _last(deck: DeckFile, function: str) -> SavedBox:
-    boxes = deck.boxes(_at(function))
+def _last(presentation: PresentationFile, function: str) -> SavedBox:
+    boxes = presentation.boxes(_at(function))
     same(len(boxes), 4, "boxes")
     return boxes[3]
 
 
-def _pictured(deck: DeckFile) -> None:
-    box = _last(deck, "insert_image")
+def _pictured(presentation: PresentationFile) -> None:
+    box = _last(presentation, "insert_image")
     _near(tuple(box.cm(name) for name in ("x", "y", "width", "height")), (2, 3.5, 6, 3), "the picture's place")
-    same(deck.part(box.link("draw:image")), png(20, 10, 0x0000FF), "the picture")
+    same(presentation.part(box.link("draw:image")), png(20, 10, 0x0000FF), "the picture")
 
 
 async def _too_long(desk: Desk, _: str) -> None:
@@ -117,32 +117,32 @@ async def _too_long(desk: Desk, _: str) -> None:
     want(told.startswith("refused: image_path: bomb.png has more than 50000000 pixels"), told)
 
 
-def _sounding(deck: DeckFile) -> None:
-    box = _last(deck, "insert_file")
+def _sounding(presentation: PresentationFile) -> None:
+    box = _last(presentation, "insert_file")
     _near(tuple(box.cm(name) for name in ("x", "y", "width", "height")), (0, 0, 3, 3), "the sound's place")
-    same(deck.part(box.link("draw:plugin")), _wav(), "the sound")
-    same(deck.played(_at("insert_file")), ["play"], "effects")
+    same(presentation.part(box.link("draw:plugin")), _wav(), "the sound")
+    same(presentation.played(_at("insert_file")), ["play"], "effects")
 
 
-def _grounded(deck: DeckFile) -> None:
+def _grounded(presentation: PresentationFile) -> None:
     number = _at("set_slide_background")
-    same(deck.ground(number, "draw:fill"), "bitmap", "the background")
-    want(deck.ground(number, "draw:fill-image-name") != "", "the background's picture has no name")
-    same(deck.ground(number + 1, "draw:fill-color"), "#ffee00", "the next slide's background")
+    same(presentation.ground(number, "draw:fill"), "bitmap", "the background")
+    want(presentation.ground(number, "draw:fill-image-name") != "", "the background's picture has no name")
+    same(presentation.ground(number + 1, "draw:fill-color"), "#ffee00", "the next slide's background")
 
 
-def _turned(deck: DeckFile) -> None:
-    same(deck.size(), (f"{WIDE}cm", f"{HIGH:g}cm"), "size of the slides")
+def _turned(presentation: PresentationFile) -> None:
+    same(presentation.size(), (f"{WIDE}cm", f"{HIGH:g}cm"), "size of the slides")
 
 
-def _numbered(deck: DeckFile) -> None:
-    same(set(deck.numbers()), {"#0000ff"}, "colours of slide numbers")
+def _numbered(presentation: PresentationFile) -> None:
+    same(set(presentation.numbers()), {"#0000ff"}, "colours of slide numbers")
 
 
-def _doubled(deck: DeckFile) -> None:
+def _doubled(presentation: PresentationFile) -> None:
     number = _at("duplicate_slide")
-    same(len(deck.pages), len(SLIDES) + 1, "slides")
-    texts = [[box.lines for box in deck.boxes(each)] for each in (number, number + 1)]
+    same(len(presentation.pages), len(SLIDES) + 1, "slides")
+    texts = [[box.lines for box in presentation.boxes(each)] for each in (number, number + 1)]
     same(texts[0], texts[1], "the copy's texts")
 
 
@@ -166,7 +166,9 @@ def _noted(text: str) -> Step:
 
 
 async def _saved(desk: Desk, _: str) -> None:
-    same(DeckFile(await desk.contents(DECK)).boxes(1)[2].lines, ["kept ü"], "the text of the saved file")
+    same(
+        PresentationFile(await desk.contents(PRESENTATION)).boxes(1)[2].lines, ["kept ü"], "the text of the saved file"
+    )
 
 
 async def _copied(desk: Desk, _: str) -> None:
@@ -278,7 +280,7 @@ CASES = (
     _case("duplicate_slide", {"slide_index": _at("duplicate_slide")}, "slide 15 is a copy of slide 14",
           {"slide_index": 99}, "slide_index: there is no slide 99", saved=_doubled),
     Case(function="save", before=_noted("kept ü"), says="saved deck.odp", effect=_saved),
-    _case("save_as", {"file_path": f"~/{COPY}"}, "saved as copy.pptx", {"file_path": f"~/{DECK}"},
+    _case("save_as", {"file_path": f"~/{COPY}"}, "saved as copy.pptx", {"file_path": f"~/{PRESENTATION}"},
           "file_path: there is a file deck.odp already", before=_noted("copied ü"), effect=_copied, light=False,
           again=lambda _: {"file_path": f"~/{COPY}", "overwrite": True}),
 )  # fmt: skip
@@ -296,16 +298,16 @@ def _wav() -> bytes:
 
 
 def _files() -> Mapping[str, bytes]:
-    deck = make_odp([(("title", name), ("outline", "\n".join(LINES)), ("text", "note")) for name in SLIDES])
-    return {DECK: deck, PICTURE: png(20, 10, 0x0000FF), BROKEN: b"no picture", SOUND: _wav()} | {
+    presentation = make_odp([(("title", name), ("outline", "\n".join(LINES)), ("text", "note")) for name in SLIDES])
+    return {PRESENTATION: presentation, PICTURE: png(20, 10, 0x0000FF), BROKEN: b"no picture", SOUND: _wav()} | {
         TALL: png(2, 600, 0x0000FF),
         BOMB: png(9000, 9000, 0),
     }
 
 
-async def _read(desk: Desk) -> DeckFile:
+async def _read(desk: Desk) -> PresentationFile:
     await desk.tool("save_as", file_path=f"~/{END}", overwrite=True)
-    return DeckFile(await desk.contents(END))
+    return PresentationFile(await desk.contents(END))
 
 
 TABLE = Table(
@@ -313,7 +315,7 @@ TABLE = Table(
     owner="ImpressTools",
     cases=CASES,
     files=_files,
-    opens=(f"{{home}}/{DECK}",),
+    opens=(f"{{home}}/{PRESENTATION}",),
     title="deck.odp",
     read=_read,
 )

@@ -14,7 +14,7 @@ from apis.apps.check.docx import TextFile
 from apis.apps.check.picture import png
 from apis.documents.docx import Run, make_docx
 
-PAPER, PDF = "Documents/paper.docx", "Documents/out.pdf"
+TEXT_DOCUMENT, PDF = "Documents/paper.docx", "Documents/out.pdf"
 PICTURE, BROKEN = "Pictures/red.png", "Pictures/broken.png"
 PARAGRAPHS: tuple[str | tuple[Run, ...], ...] = (
     "Title of it",
@@ -59,90 +59,93 @@ def _case(
 def _only(paragraph: str, text: str, tag: str, value: str) -> Seen:
     """The text has the property and the paragraph's first word has not."""
 
-    def look(paper: TextFile) -> None:
-        found = paper.paragraph(paragraph)
+    def look(document: TextFile) -> None:
+        found = document.paragraph(paragraph)
         same(set(found.look(text, tag)), {value}, f"{tag} of {text!r}")
         same([each for each in found.look(paragraph, tag) if each == value], [], f"{tag} of {paragraph!r}")
 
     return look
 
 
-def _written(paper: TextFile) -> None:
-    found = paper.paragraph("caret")
+def _written(document: TextFile) -> None:
+    found = document.paragraph("caret")
     same(found.text, "caret stands here, so <b> &", "the paragraph with the caret")
     same(found.look("so <b> &", "b"), [""], "bold")
     same(found.look("so <b> &", "sz"), ["32"], "half points")
     same(found.look("caret", "b"), [None], "bold before")
-    at = paper.paragraphs.index(found)
-    same(paper.paragraphs[at + 1].text, "next", "the paragraph behind it")
+    at = document.paragraphs.index(found)
+    same(document.paragraphs[at + 1].text, "next", "the paragraph behind it")
 
 
-def _swapped(paper: TextFile) -> None:
-    found = paper.paragraph("swap")
+def _swapped(document: TextFile) -> None:
+    found = document.paragraph("swap")
     same(found.text, "swap ones, ones & ones", "text")
     same([found.look("swap", "b"), found.look("ones &", "b")], [[None], ["", None]], "bold of the second and third")
 
 
-def _font(paper: TextFile) -> None:
-    same(set(paper.paragraph("font").look("font of this", "rFonts@ascii")), {"DejaVu Sans"}, "font")
-    want("DejaVu Sans" not in paper.paragraph("spacing").look("spacing", "rFonts@ascii"), "another has the font, too")
+def _font(document: TextFile) -> None:
+    same(set(document.paragraph("font").look("font of this", "rFonts@ascii")), {"DejaVu Sans"}, "font")
+    want(
+        "DejaVu Sans" not in document.paragraph("spacing").look("spacing", "rFonts@ascii"),
+        "another has the font, too",
+    )
 
 
-def _unmarked(paper: TextFile) -> None:
-    found = paper.paragraph("unmark").look("unmark marked words", "highlight")
+def _unmarked(document: TextFile) -> None:
+    found = document.paragraph("unmark").look("unmark marked words", "highlight")
     want(all(each in (None, "none") for each in found), f"highlights: {found}")
-    want("green" in paper.paragraph("seek").look("green", "highlight"), "another lost its highlight")
+    want("green" in document.paragraph("seek").look("green", "highlight"), "another lost its highlight")
 
 
-def _raised(paper: TextFile) -> None:
-    found = paper.paragraph("shout")
+def _raised(document: TextFile) -> None:
+    found = document.paragraph("shout")
     same(found.text, "shout QUIETLY, STRASSE", "text")
     same([found.look("QUI", "b"), found.look("ETLY", "b")], [[""], [None]], "bold")
 
 
-def _capitals(paper: TextFile) -> None:
-    same(paper.paragraph("words of").text, "Words Of The Old Man's \u00dcber-Coat", "text")
+def _capitals(document: TextFile) -> None:
+    same(document.paragraph("words of").text, "Words Of The Old Man's \u00dcber-Coat", "text")
 
 
-def _aligned(paper: TextFile) -> None:
-    same(paper.paragraph("aligned").properties.get("jc"), "both", "alignment")
-    same(paper.paragraph("font").properties.get("jc") in (None, "left", "start"), True, "alignment of another")
+def _aligned(document: TextFile) -> None:
+    same(document.paragraph("aligned").properties.get("jc"), "both", "alignment")
+    same(document.paragraph("font").properties.get("jc") in (None, "left", "start"), True, "alignment of another")
 
 
-def _spaced(paper: TextFile) -> None:
-    found = paper.paragraph("spacing").properties
+def _spaced(document: TextFile) -> None:
+    found = document.paragraph("spacing").properties
     same((found.get("spacing@line"), found.get("spacing@lineRule")), ("360", "auto"), "spacing, 240 being a line")
 
 
-def _default(paper: TextFile) -> None:
-    found = re.search(r"<w:rPrDefault>.*?</w:rPrDefault>", paper.text("word/styles.xml"))
+def _default(document: TextFile) -> None:
+    found = re.search(r"<w:rPrDefault>.*?</w:rPrDefault>", document.text("word/styles.xml"))
     text = found[0] if found else "no default"
     want('w:ascii="Liberation Sans"' in text and '<w:sz w:val="22"/>' in text, text)
 
 
-def _formula(paper: TextFile) -> None:
-    want(any(each.has("oMath") for each in paper.paragraphs), "there is no formula")
-    body = paper.text("word/document.xml")
+def _formula(document: TextFile) -> None:
+    want(any(each.has("oMath") for each in document.paragraphs), "there is no formula")
+    body = document.text("word/document.xml")
     want("<m:f>" in body and "<m:rad>" in body, "the formula has no fraction or no root")
 
 
-def _picture(paper: TextFile) -> None:
-    want(any(each.has("inline") for each in paper.paragraphs), "there is no picture in the text")
-    want(any(name.startswith("word/media/") for name in paper.names), "the picture is not in the file")
-    body = paper.text("word/document.xml")
+def _picture(document: TextFile) -> None:
+    want(any(each.has("inline") for each in document.paragraphs), "there is no picture in the text")
+    want(any(name.startswith("word/media/") for name in document.names), "the picture is not in the file")
+    body = document.text("word/document.xml")
     want('cx="1143000" cy="571500"' in body, "no picture is 120 x 60 pixels large, in 1/914400 inch")
 
 
-def _broken(paper: TextFile) -> None:
-    text = paper.text("word/document.xml")
+def _broken(document: TextFile) -> None:
+    text = document.text("word/document.xml")
     want("w:pageBreakBefore" in text or 'w:br w:type="page"' in text, "there is no page break")
 
 
-def _numbered(paper: TextFile) -> None:
-    found = [part for part in paper.parts("word/footer") if "PAGE" in part]
+def _numbered(document: TextFile) -> None:
+    found = [part for part in document.parts("word/footer") if "PAGE" in part]
     want(bool(found), "no footer has a page number")
     want("NUMPAGES" in found[0] and '<w:jc w:val="center"/>' in found[0], found[0][-400:])
-    want('w:pgNumType w:start="3"' in paper.text("word/document.xml"), "the first page is not 3")
+    want('w:pgNumType w:start="3"' in document.text("word/document.xml"), "the first page is not 3")
 
 
 async def _pdf(desk: Desk, _: str) -> None:
@@ -160,7 +163,7 @@ async def _changed(desk: Desk) -> None:
 
 
 async def _kept(desk: Desk, _: str) -> None:
-    same(TextFile(await desk.contents(PAPER)).paragraph("size").text, "size of BIG worths", "the saved file")
+    same(TextFile(await desk.contents(TEXT_DOCUMENT)).paragraph("size").text, "size of BIG worths", "the saved file")
 
 
 CASES = (
@@ -215,12 +218,12 @@ CASES = (
 
 
 def _files() -> Mapping[str, bytes]:
-    return {PAPER: make_docx(PARAGRAPHS), PICTURE: png(40, 20, 0xFF0000), BROKEN: b"no picture"}
+    return {TEXT_DOCUMENT: make_docx(PARAGRAPHS), PICTURE: png(40, 20, 0xFF0000), BROKEN: b"no picture"}
 
 
 async def _read(desk: Desk) -> TextFile:
     await desk.tool("save")
-    return TextFile(await desk.contents(PAPER))
+    return TextFile(await desk.contents(TEXT_DOCUMENT))
 
 
 TABLE = Table(
@@ -228,7 +231,7 @@ TABLE = Table(
     owner="WriterTools",
     cases=CASES,
     files=_files,
-    opens=(f"{{home}}/{PAPER}",),
+    opens=(f"{{home}}/{TEXT_DOCUMENT}",),
     title="paper.docx",
     read=_read,
 )

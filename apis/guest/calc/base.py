@@ -65,7 +65,7 @@ def _moment(days: Any, day_0: datetime) -> Any:
     return moment.strftime("%Y-%m-%d" if days.is_integer() else "%Y-%m-%d %H:%M:%S")
 
 
-class Book(Document):
+class Workbook(Document):
     """The workbook in front. Methods without an underscore, here and in subclasses, are what a model can call."""
 
     _kind = "workbook"

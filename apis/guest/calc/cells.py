@@ -12,7 +12,7 @@ from typing import Any
 
 import uno
 from guest.addresses import letters
-from guest.calc.base import CONTENTS, FORMULA, Book, address, filled_in, shown, within
+from guest.calc.base import CONTENTS, FORMULA, Workbook, address, filled_in, shown, within
 from guest.errors import Refused
 from guest.office.base import RESULT_CHARS
 from guest.paths import wrong
@@ -25,7 +25,7 @@ NOT_UNDERSTOOD = range(501, 526)  # error codes of formulas that do not parse or
 CALCULATED = {502, 503, 504, 519, 522, 523, 524}  # of those, what a formula can come to by its cells' values
 
 
-class Cells(Book):
+class Cells(Workbook):
     """Reading and writing."""
 
     def _type_into(self, cell: Any, value: Any, argument: str) -> None:

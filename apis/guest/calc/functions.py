@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from guest.addresses import Place
-from guest.calc.base import Book
+from guest.calc.base import Workbook
 from guest.calc.cells import Cells
 from guest.calc.looks import Looks
 from guest.calc.reports import Reports
@@ -35,7 +35,7 @@ def tools(desktop: Any, current: Any) -> CalcTools:
 
 def cells(desktop: Any, current: Any, first: Place, last: Place) -> str:
     """What the filled cells of the sheet in front show, of those looked for as the bus's are: [row, column, text]s."""
-    sheet = Book(document(desktop, current, SERVICE, "workbook"))._sheet
+    sheet = Workbook(document(desktop, current, SERVICE, "workbook"))._sheet
     until = time.monotonic() + CELLS_S
     part = sheet.getCellRangeByPosition(first[1], first[0], last[1], last[0])
     found = filled(
@@ -49,4 +49,4 @@ def cells(desktop: Any, current: Any, first: Place, last: Place) -> str:
 
 def info(desktop: Any, current: Any) -> str:
     """What the workbook in front holds now, unsaved edits included."""
-    return Book(document(desktop, current, SERVICE, "workbook"))._about(INFO_CHARS)
+    return Workbook(document(desktop, current, SERVICE, "workbook"))._about(INFO_CHARS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import uno
-from guest.calc.base import Book, address, within
+from guest.calc.base import Workbook, address, within
 from guest.office.base import enum
 from guest.paths import wrong
 
@@ -22,7 +22,7 @@ KINDS = {  # com.sun.star.util.NumberFormat
 WITH_DECIMALS = ("number", "currency", "accounting", "percentage", "scientific")
 
 
-class Looks(Book):
+class Looks(Workbook):
     """Appearance."""
 
     def highlight_range(self, *, range_str: str, color: int) -> str:

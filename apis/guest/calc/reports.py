@@ -9,7 +9,7 @@ from typing import Any
 
 import uno
 from guest.addresses import letters
-from guest.calc.base import CONTENTS, Book, address, filled_in
+from guest.calc.base import CONTENTS, Workbook, address, filled_in
 from guest.office.base import enum
 from guest.paths import wrong
 
@@ -20,7 +20,7 @@ MAX_LISTED = 255  # characters of all values together, in the formats of Excel
 CHART_SIZE = (12_000, 8_000)  # 1/100 mm
 
 
-class Reports(Book):
+class Reports(Workbook):
     """Pivot tables, charts, validation."""
 
     def set_validation_list(self, *, column_name: str, values: list[str]) -> str:

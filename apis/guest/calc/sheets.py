@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 
 import uno
-from guest.calc.base import Book
+from guest.calc.base import Workbook
 from guest.office.base import RESULT_CHARS, prop
 from guest.paths import to_write, url_of, wrong
 
@@ -20,7 +20,7 @@ CSV = "Text - txt - csv (StarCalc)"
 BY_VALUE = 3  # com.sun.star.view.DocumentZoomType
 
 
-class Sheets(Book):
+class Sheets(Workbook):
     """Sheets and files."""
 
     def get_workbook_info(self) -> str:

@@ -101,7 +101,7 @@ def _stepped_over(cursor: Any, string: str, start: int, end: int) -> bool:
     return bool(before == string[:start] and cursor.String == string[start:end])
 
 
-class Paper(Document):
+class TextDocument(Document):
     """The text document in front. Methods without an underscore, in subclasses, are what a model can call."""
 
     _kind = "document"

@@ -10,7 +10,7 @@ from typing import Any
 
 from guest.office.base import INFO_CHARS
 from guest.office.office import document
-from guest.writer.base import Paper
+from guest.writer.base import TextDocument
 from guest.writer.looks import Looks
 from guest.writer.pages import Pages
 from guest.writer.text import Writing
@@ -29,4 +29,4 @@ def tools(desktop: Any, current: Any) -> WriterTools:
 
 def info(desktop: Any, current: Any) -> str:
     """What the document in front holds now, unsaved edits included."""
-    return Paper(document(desktop, current, SERVICE, "text document"))._about(INFO_CHARS)
+    return TextDocument(document(desktop, current, SERVICE, "text document"))._about(INFO_CHARS)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from guest.office.base import RESULT_CHARS, enum
-from guest.writer.base import Paper, Piece, character, one_line, plural, struct, values
+from guest.writer.base import Piece, TextDocument, character, one_line, plural, struct, values
 
 ADJUST = {"left": "LEFT", "center": "CENTER", "right": "RIGHT", "justify": "BLOCK"}
 MARKS = ("CharBackColor", "CharHighlight")  # the office's own background, and that of text from Word
@@ -49,7 +49,7 @@ def _joined(marked: Iterator[Marked]) -> list[Marked]:
     return places
 
 
-class Looks(Paper):
+class Looks(TextDocument):
     """Appearance."""
 
     def set_color(self, *, pattern: str, color: int, paragraph_indices: list[int] | None) -> str:

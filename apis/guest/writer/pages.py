@@ -11,7 +11,7 @@ from typing import Any
 
 from guest.office.base import enum, prop, props
 from guest.paths import home, to_write, wrong
-from guest.writer.base import Paper, one_line
+from guest.writer.base import TextDocument, one_line
 
 OURS = re.compile(r"(Page )?\d*( of \d*)?")  # a paragraph that is nothing but a page number
 ARABIC = 4  # com.sun.star.style.NumberingType
@@ -46,7 +46,7 @@ def _texts(style: Any, area: str) -> list[Any]:
     return [getattr(style, f"{area}Text{end}") for end in ends]
 
 
-class Pages(Paper):
+class Pages(TextDocument):
     """Page numbers, page breaks, files."""
 
     def save(self) -> str:

@@ -14,7 +14,7 @@ from guest.images import refuse_large, size_of
 from guest.matching import MOST, Match
 from guest.office.base import enum, prop, service
 from guest.paths import there_in_home, url_of, wrong
-from guest.writer.base import Paper, as_typed, character, one_line, plural, rewrite, select_back
+from guest.writer.base import TextDocument, as_typed, character, one_line, plural, rewrite, select_back
 
 MATH = "078B7ABA-54FC-457F-8551-6147e776a997"  # class id of the office's formulas
 INSIDE = r"[\w\u00ad\u0300-\u036f]"  # of a word: letters, digits, _, soft hyphens, accents
@@ -42,7 +42,7 @@ def _in_parts(text: Any, cursor: Any) -> list[Any]:
     return parts[::-1]
 
 
-class Writing(Paper):
+class Writing(TextDocument):
     """Text and what stands in it."""
 
     def write_text(self, *, text: str, bold: bool, italic: bool, size: float | None) -> str:

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from actors.errors import GuestRefused
 from apis.applications import app_named
-from apis.apps.check.xlsx import SheetFile
+from apis.apps.check.xlsx import WorkbookFile
 from apis.documents.xlsx import make_xlsx
 from apis.functions.values import Unfit
 from apis.observation import from_guest
@@ -111,9 +111,9 @@ class Calc(Office):
     async def column(self, letter: str) -> str:
         return (await self.tool("get_column_data", column_name=letter)).partition(": ")[2]
 
-    async def saved(self) -> SheetFile:
+    async def saved(self) -> WorkbookFile:
         assert (await self.tool("save")).startswith("saved")
-        return SheetFile(await self("read_file", path=BOOK))
+        return WorkbookFile(await self("read_file", path=BOOK))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

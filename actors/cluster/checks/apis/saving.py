@@ -14,7 +14,7 @@ from actors.cluster.checks.apis.cost import APP, counted
 from actors.cluster.checks.apis.desk import RealDesk, opened
 from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from apis.apps.calc.cases import BOOK
+from apis.apps.calc.cases import WORKBOOK
 from apis.apps.check.case import NotSo
 from apis.apps.check.run import REFUSED
 from apis.apps.check.tables import TABLES
@@ -26,7 +26,7 @@ SAVES = 7  # of each number of sheets
 
 async def measure(provider: SandboxProvider) -> str:
     """A line for people, from a desktop of its own. Raises as `opened`."""
-    first = {BOOK: make_xlsx({"1": [[f"{row}.{column}" for column in range(3)] for row in range(5)]})}
+    first = {WORKBOOK: make_xlsx({"1": [[f"{row}.{column}" for column in range(3)] for row in range(5)]})}
     async with opened(provider, dataclasses.replace(TABLES[APP], files=lambda: first)) as desk:
         spent = [await _saves(desk, sheets) for sheets in SHEETS]
     slope, start = statistics.linear_regression(SHEETS, spent)
