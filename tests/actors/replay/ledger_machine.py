@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from ledger_tools import BROKEN, Play, step
 
-from actors.errors import FencedOff
+from actors.errors import FencedOff, LedgerError
 from actors.replay import bound
 from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import episodes, retention, step_evidence
@@ -237,7 +237,13 @@ class LedgerMachine(RuleBasedStateMachine):
     # -- the learner
 
     def take(self, _draw: Draw) -> None:
-        found = self.play.take()
+        try:
+            found = self.play.take()
+        except LedgerError as error:  # nothing is left that this pulse could learn: a run ends with that reason
+            if not self.unreadable or "can be read" not in str(error):
+                raise
+            self.batch = None
+            return
         self.batch = found if isinstance(found, Batch) else None
         if self.batch is not None:
             steps = [step for group in self.batch.groups for one in group.trajectories for step in one.steps]
