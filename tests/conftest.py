@@ -25,6 +25,15 @@ if os.environ.get("CI") and hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants
 
 
+@pytest.fixture(autouse=True)
+def _umask_stays() -> Iterator[None]:
+    """A test that claims a run leaves the next one the umask that it found: a run narrows it until it is released."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture
 def state_dir() -> Iterator[str]:
     """Where a test's own desktops keep their state."""

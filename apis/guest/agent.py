@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from guest import files, frames
 from guest.errors import Refused
-from guest.screen.keyboard import Keyboard
+from guest.screen.keyboard import Keyboard, keysyms_of
 from guest.screen.pixels import Pixels
 from guest.screen.pointer import Pointer
 from guest.screen.programs import Programs
@@ -124,6 +124,7 @@ class Agent:
 
     def type_text(self, text: str) -> str:
         """Type into the focused window at its application's pace; how it went."""
+        keysyms_of(text)  # what can't be typed is refused whatever has the focus
         if not self._windows.active():
             return UNFOCUSED
         self._chosen()

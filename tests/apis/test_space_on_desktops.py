@@ -26,7 +26,7 @@ async def test_an_oracle_solves_its_task_within_the_space(
 ) -> None:
     player = Player(pool, SeatConfig(screenshots="none", action_space=space))
     answers = demonstrated(Tokenizer.load(MODEL), route=route, space=space)
-    played = await player.play(f"{family}/held-out/4", answers, route=route, seed=3, max_steps=8)
+    played = await player.play(f"{family}/held-out/4", answers, route=route, seed=3, max_turns=8)
     assert played.success, (played.detail, [step.response for step in played.steps])
     assert [step.refusal for step in played.steps] == [None] * len(played.steps)
     named = [line for step in played.steps for line in step.observation.splitlines() if line.startswith("actions: ")]

@@ -83,6 +83,13 @@ def keysym_of(name: str) -> int:
     return keysym
 
 
+def keysyms_of(text: str) -> list[int]:
+    """The keysyms of a text's characters. Raises Refused for a text that is too long or can't be typed."""
+    if len(text) > TEXT_MAX:
+        raise Refused("bad_request", f"at most {TEXT_MAX} characters")
+    return [keysym_of(character) for character in text.replace("\r\n", "\n")]
+
+
 class Keyboard:
     """The keyboard of one desktop."""
 
@@ -159,11 +166,9 @@ class Keyboard:
 
         `dialog` tells that the focused window is a dialog. Says how it went.
         """
-        if len(text) > TEXT_MAX:
-            raise Refused("bad_request", f"at most {TEXT_MAX} characters")
+        keysyms = keysyms_of(text)
         pace = PACES_S.get(app.lower(), PACE_S)
         office = app.lower().startswith(("libreoffice", "soffice"))
-        keysyms = [keysym_of(character) for character in text.replace("\r\n", "\n")]
         began = time.monotonic()
         self._begin()
         if office:

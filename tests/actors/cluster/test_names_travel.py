@@ -16,7 +16,7 @@ CARRIERS = {
     "actors/learner/batches.py": ("config",),
     "actors/learner/rank.py": ("plan",),
     "actors/learner/weights/publisher.py": ("settings",),
-    "actors/replay/ledger/episodes.py": ("book.settings", "book.rules"),
+    "actors/replay/ledger/episodes.py": ("tx.settings", "tx.rules"),
     "actors/replay/database/transaction.py": ("self.settings", "self.rules"),
     "actors/entropulse/actor.py": ("self.config",),
 }
