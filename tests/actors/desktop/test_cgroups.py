@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,28 @@ def test_the_group_of_all_desktops_goes_with_the_last_of_them_and_an_empty_one_i
     third, _ = grouping.make(f"{name}-3", GroupBounds(64 << 20, 5), MOST)
     assert [folder for folder in third.values() if Path(folder).parent in everyone] != [] or not everyone
     assert grouping.remove(third) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="control groups are root's")
+def test_groups_that_nothing_runs_in_hold_no_room_for_ever(apart: str, monkeypatch: pytest.MonkeyPatch):
+    whole = GroupBounds(MOST.memory_bytes, MOST.processes)
+    left, _ = grouping.make("crl.left", whole, MOST)  # by a program whose folder is not seen from here
+    if not any(Path(folder).parent.name == apart for folder in left.values()):
+        pytest.skip("no control group of this machine can be limited")
+    with pytest.raises(grouping.NoRoom):
+        grouping.make("crl.new", whole, MOST)
+    monkeypatch.setattr(grouping, "ABANDONED_S", -60.0)
+    lives = subprocess.Popen(["sleep", "60"])
+    try:
+        for folder in set(left.values()):
+            (Path(folder) / "cgroup.procs").write_text(str(lives.pid))
+        with pytest.raises(grouping.NoRoom):
+            grouping.make("crl.new", whole, MOST)
+    finally:
+        lives.kill()
+        lives.wait()
+    assert grouping.held() == GroupBounds(0, 0)
+    new, _ = grouping.make("crl.new", whole, MOST)
+    assert not any(Path(folder).is_dir() for folder in left.values() if Path(folder).parent.name == apart)
+    assert grouping.remove(new) == []
+    assert grouping.remove(left) == []

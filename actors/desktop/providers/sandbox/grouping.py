@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ TCP_BYTES = 8 << 20  # of a desktop's memory, for what lies in its sockets: vers
 _MEMORY, _SWAP = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"  # of version 1; the second with memory
 _TCP = "memory.kmem.tcp.limit_in_bytes"
 _TRIES = 20
+ABANDONED_S = 600.0  # without a process: far longer than a desktop takes to its first one
 
 
 class GroupBounds(NamedTuple):
@@ -47,8 +49,8 @@ class NoRoom(Exception):  # noqa: N818 - a state, in the words of the host
 def make(name: str, own: GroupBounds, most: GroupBounds) -> tuple[dict[str, str], list[str]]:
     """Folders for one desktop by controller, with its `own` limits, and warnings for what could not be had.
 
-    Groups that limit lie in one that holds all desktops of the machine, which has `most`. Raises Full where the limits
-    of those in it would add up to more.
+    Groups that limit lie in one that holds all desktops of the machine, which has `most`. Raises NoRoom where the
+    limits of those in it would add up to more.
     """
     making = _Making(name, own, most)
     there = mounted()
@@ -79,7 +81,7 @@ class _Making:
         self.warnings: list[str] = []
 
     def add(self, controllers: list[str]) -> None:
-        """The group in the hierarchy of `controllers`; version 1 may have several in one. Raises Full."""
+        """The group in the hierarchy of `controllers`; version 1 may have several in one. Raises NoRoom."""
         limited = LIMITED if controllers == [UNIFIED] else tuple(one for one in LIMITED if one in controllers)
         refused = []
         for place in places_of(controllers[0], mounted()[controllers[0]]):
@@ -99,6 +101,9 @@ class _Making:
     def _with_limits(self, place: Path, limited: tuple[str, ...]) -> Path:
         _hand_down(place)
         with _everyone(place) as everyone:
+            for group in _abandoned(everyone):
+                with suppress(OSError):  # a process that came meanwhile keeps it
+                    group.rmdir()
             for controller, wanted, room in zip(LIMITED, self.own, self.most, strict=True):
                 if controller in limited and (there := _held(everyone, controller)) + wanted > room:
                     raise NoRoom(f"{controller}: {wanted} beside the {there} of other desktops would pass {room}")
@@ -151,11 +156,25 @@ def _everyone(place: Path) -> Iterator[Path]:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
 
 
+def _abandoned(everyone: Path) -> list[Path]:
+    """Groups in which no process has been for so long that no boot can be under way.
+
+    They are left by a program that was killed, where the folder that names its owner is gone or is not seen from here.
+    """
+    before = time.time() - ABANDONED_S
+    found = []
+    for group in everyone.iterdir():
+        with suppress(OSError):  # removed meanwhile
+            if group.is_dir() and group.stat().st_mtime < before and not (group / "cgroup.procs").read_text():
+                found.append(group)
+    return found
+
+
 def _held(everyone: Path, controller: str) -> int:
     """What the desktops in a group may take together."""
-    found = 0
+    found, abandoned = 0, set(_abandoned(everyone))
     for group in everyone.iterdir():
-        if group.is_dir():
+        if group.is_dir() and group not in abandoned:
             found += limit_of(group, controller) or 0
             found += number_of(str(group), _TCP) if controller == "memory" else 0
     return found
@@ -164,7 +183,7 @@ def _held(everyone: Path, controller: str) -> int:
 def held() -> GroupBounds:
     """What the desktops that are there may take together, of all programs of this machine.
 
-    What dead programs left is counted, too, until it is removed.
+    What dead programs left is counted, too, until it is removed or has been without a process for `ABANDONED_S`.
     """
     there = mounted()
     found = dict.fromkeys(LIMITED, 0)
