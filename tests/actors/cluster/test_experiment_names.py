@@ -14,7 +14,7 @@ from actors.cluster.runs import experiment, run_folder
 from actors.cluster.runs.run_folder import RunRecord
 from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
-from tests.actors.cluster.test_resume import AT, FILE, Broken, refused, told, unplayed
+from tests.actors.cluster.unplayed import AT, FILE, Broken, refused, told, unplayed
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.runs import requests, run_folder
 from actors.cluster.runs.requests import RunRequest
-from tests.actors.cluster.test_resume import AT, Broken, refused, told, unplayed
+from tests.actors.cluster.unplayed import AT, Broken, refused, told, unplayed
 
 
 @pytest.fixture

@@ -5,84 +5,26 @@ from __future__ import annotations
 import shlex
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-import runtime.system
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, models, typed_yaml
 from actors.cluster.config.schema import Deploy
 from actors.cluster.evaluate import play, settings, show
-from actors.cluster.runs import compose, execute, experiment, resume, run_folder
-from actors.cluster.runs import run as runcommand
+from actors.cluster.runs import execute, experiment, resume, run_folder
 from actors.cluster.runs.run_folder import Asked, RunRecord
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
-
-FILE = """
-tasks:
-  train: [file_manager/train/1000]
-  demo: [file_manager/train/1]
-demos: {count: 1}
-evaluation: {enabled: false}
-"""
-ARMS = "arms:\n  near: {replay.max_staleness: 0}\n  far: {replay.max_staleness: 4}\nseeds: [3, 5]\n"
-AT = ("--runs", "my runs")
-
-
-class Broken:
-    """Whole runs, played by nobody: each is interrupted the first time it is started, and done the second time."""
-
-    def __init__(self) -> None:
-        self.begun: list[str] = []
-
-    def __call__(self, record: RunRecord) -> tuple[str, str | None]:
-        if record.arm == run_folder.CLONING:
-            folder = Path("my runs") / record.name
-            shutil.copytree(models.bundled(), folder / "weights" / "0.7", dirs_exist_ok=True)
-            connect(folder / "ledger.sqlite")[0].close()
-        self.begun.append(record.name)
-        if not record.resumed:
-            raise KeyboardInterrupt
-        return "ok", None
-
-
-def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
-    """Whole commands in `folder`, whose runs are played by nobody."""
-    found = Broken()
-    monkeypatch.setattr(runcommand, "_refuse_unless_fit", lambda *_: None)
-    for name in ("plan", "recording", "evaluating"):
-        monkeypatch.setattr(compose, name, lambda *_, **__: SimpleNamespace(caution=str))  # says nothing
-    monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)
-    monkeypatch.setattr(runtime.system, "run", found)
-    monkeypatch.chdir(folder)
-    Path("my file.yaml").write_text(FILE)
-    Path("my arms.yaml").write_text(FILE + ARMS)
-    return found
+from tests.actors.cluster.unplayed import AT, FILE, Broken, refused, told, unplayed
 
 
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     return unplayed(tmp_path, monkeypatch)
-
-
-def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The words of the last line that was printed to continue."""
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("continue with  ")]
-    program, *words = shlex.split(lines[-1].removeprefix("continue with  "))
-    assert program == "computerrl"
-    return words
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert cli.main(words) == 2
-    shown = capsys.readouterr().err
-    assert shown.count("\n") == 1
-    return shown
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
-import zipfile
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,9 +13,9 @@ import pytest_asyncio
 from actors.errors import GuestRefused
 from apis.applications import app_named
 from apis.apps.check.xlsx import WorkbookFile
-from apis.documents.xlsx import make_xlsx
 from apis.functions.values import Unfit
 from apis.observation import from_guest
+from tests.actors.desktop.calc_workbooks import LOCKED, workbook
 from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [
@@ -27,14 +25,6 @@ pytestmark = [
 ]
 
 BOOK = "Documents/book.xlsx"
-TABLE = (("Name", "Price", "Qty"), ("plum", 30, 4), ("fig", 5, 9), ("pear", 7, 2))
-WIDE = (("", "", "Kind", "Year", "Sum"), ("", "", "a", 1, 10), ("", "", "b", 2, 20), ("", "", "a", 2, 30))
-DOUBLED = (("Name", "Qty", "Qty"), ("plum", 1, 2))
-MATRIX = (
-    '<row r="7"><c r="E7"><f t="array" ref="E7:E8">B2:B3*2</f><v>60</v></c></row>'
-    '<row r="8"><c r="E8"><v>10</v></c></row>'
-    '<row r="11"><c r="E11"><f t="array" ref="E11:F11">B2:C2*2</f><v>60</v></c><c r="F11"><v>8</v></c></row>'
-)
 CHANGES: tuple[tuple[str, dict[str, Any]], ...] = (  # calls that change the sheet in front
     ("set_cell_value", {"cell": "A1", "value": "x"}),
     ("set_column_values", {"column_name": "A", "data": ["x"]}),
@@ -53,24 +43,6 @@ CHANGES: tuple[tuple[str, dict[str, Any]], ...] = (  # calls that change the she
 )
 
 
-def workbook() -> bytes:
-    """Sheets: plain, with a matrix formula, columns C to E, doubled headers, locked, to merge in, eight columns."""
-    sheets = {"plain": TABLE, "matrix": TABLE, "wide": WIDE, "doubled": DOUBLED, "locked": TABLE, "merged": TABLE}
-    sheets["broad"] = (tuple(f"Head {n}" for n in range(1, 9)), tuple(range(11, 19)))
-    before, made = zipfile.ZipFile(io.BytesIO(make_xlsx(sheets))), io.BytesIO()
-    with zipfile.ZipFile(made, "w") as after:
-        for name in before.namelist():
-            text = before.read(name).decode()
-            if name.endswith("sheet2.xml"):
-                text = text.replace("</sheetData>", MATRIX + "</sheetData>")
-            if name.endswith("sheet5.xml"):
-                text = text.replace(
-                    "</sheetData>", '</sheetData><sheetProtection sheet="1" objects="1" scenarios="1"/>'
-                )
-            after.writestr(name, text)
-    return made.getvalue()
-
-
 FILE = "'file:///etc/passwd'#$Sheet1.A1"
 COMPUTED = (
     '=INDIRECT("\'file:///etc/passwd"&CHAR(39)&"#$Sheet1.A1")',
@@ -78,20 +50,6 @@ COMPUTED = (
     "=INDIRECT(\"'file:///etc/passwd'#$Sheet1.A1\")",
     '=INDIRECT("[passwd]Sheet1!A1", 0)',
     "=INDIRECT(P2)",  # which a later call may fill
-)
-SPACES = " ".join(
-    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
-)
-CELL = '<table:table-cell office:value-type="string"><text:p>a</text:p></table:table-cell>'
-LOCKED = (
-    f'<?xml version="1.0"?><office:document {SPACES} office:version="1.3"'
-    ' office:mimetype="application/vnd.oasis.opendocument.spreadsheet"><office:body>'
-    '<office:spreadsheet table:structure-protected="true">'
-    + "".join(
-        f'<table:table table:name="{name}"><table:table-row>{CELL}</table:table-row></table:table>'
-        for name in ("plain", "other")
-    )
-    + "</office:spreadsheet></office:body></office:document>"
 )
 
 

@@ -20,6 +20,7 @@ from apis.observation import Observation, from_guest
 from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
 from tests.actors.desktop.offices import Office, booted
+from tests.actors.desktop.writer_documents import BODY, EACH_ITS_OWN, docx, gone, odt, run
 
 pytestmark = [
     pytest.mark.desktop,
@@ -28,49 +29,6 @@ pytestmark = [
 ]
 
 PAPER = "Documents/paper.odt"
-SPACES = ("office", "text", "table")
-NAMES = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in SPACES)
-MIME = "application/vnd.oasis.opendocument.text"
-EACH_ITS_OWN = (  # first, left and right pages
-    f'<office:document-styles {NAMES} xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"'
-    ' xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0" office:version="1.3">'
-    '<office:automatic-styles><style:page-layout style:name="P"><style:page-layout-properties'
-    ' fo:page-width="21cm" fo:page-height="29.7cm"/><style:footer-style/></style:page-layout></office:automatic-styles>'
-    '<office:master-styles><style:master-page style:name="Standard" style:page-layout-name="P">'
-    "<style:footer><text:p/></style:footer><style:footer-left><text:p/></style:footer-left>"
-    "<style:footer-first><text:p/></style:footer-first>"
-    "</style:master-page></office:master-styles></office:document-styles>"
-)
-ROW = "<table:table-row>{}</table:table-row>"
-CELL = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
-BODY = (
-    '<table:table table:name="Fruit"><table:table-column table:number-columns-repeated="2"/>'
-    + ROW.format(CELL.format("plum") + CELL.format("fig"))
-    + ROW.format(CELL.format("pear") + CELL.format("fig"))
-    + "</table:table>"
-    "<text:p>fig and fig</text:p>"
-    "<text:p>page <text:page-number>1</text:page-number> of fig<text:line-break/>broken</text:p>"
-    "<text:p>\U0001f600 e\u0301 fig &lt;b&gt;</text:p>"
-    "<text:p>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab</text:p>"
-    "<text:p/>"
-)
-
-
-def odt(body: str, styles: str = "") -> bytes:
-    """A text document in the OpenDocument format."""
-    kinds = 'xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"'
-    entry = '<manifest:file-entry manifest:full-path="{}" manifest:media-type="{}"/>'
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("mimetype", MIME)
-        text = f"<office:body><office:text>{body}</office:text></office:body></office:document-content>"
-        archive.writestr("content.xml", f'<office:document-content {NAMES} office:version="1.3">{text}')
-        entries = entry.format("/", MIME) + entry.format("content.xml", "text/xml")
-        if styles:
-            archive.writestr("styles.xml", styles)
-            entries += entry.format("styles.xml", "text/xml")
-        archive.writestr("META-INF/manifest.xml", f"<manifest:manifest {kinds}>{entries}</manifest:manifest>")
-    return file.getvalue()
 
 
 class Writer(Office):
@@ -383,41 +341,6 @@ async def test_more_words_than_one_call_may_change_are_refused(writer: Writer) -
     said = await writer.tool("capitalize_words")
     assert said.startswith("refused: paragraph_indices: 2002 words begin small, 2000 are the most for one call"), said
     assert (await writer.tool("capitalize_words", paragraph_indices=[1])).startswith("1 word changed")
-
-
-WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-PACKAGE = "http://schemas.openxmlformats.org/package/2006"
-OFFICE_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
-
-
-def gone(text: str) -> str:
-    run = f'<w:r><w:delText xml:space="preserve">{text}</w:delText></w:r>'
-    return f'<w:del w:id="{len(text)}" w:author="a" w:date="2026-01-02T03:04:05Z">{run}</w:del>'
-
-
-def run(text: str) -> str:
-    return f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>'
-
-
-def docx(*paragraphs: str) -> bytes:
-    """A text document in Word's format, of paragraphs made of runs."""
-    body = "".join(f"<w:p>{paragraph}</w:p>" for paragraph in paragraphs)
-    target = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(
-            "[Content_Types].xml",
-            f'<Types xmlns="{PACKAGE}/content-types">'
-            '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-            f'<Override PartName="/word/document.xml" ContentType="{OFFICE_TYPE}"/></Types>',
-        )
-        archive.writestr(
-            "_rels/.rels",
-            f'<Relationships xmlns="{PACKAGE}/relationships">'
-            f'<Relationship Id="r1" Type="{target}" Target="word/document.xml"/></Relationships>',
-        )
-        archive.writestr("word/document.xml", f"<w:document {WORD}><w:body>{body}</w:body></w:document>")
-    return file.getvalue()
 
 
 async def test_what_is_deleted_under_change_tracking_is_not_read_matched_or_brought_back(writer: Writer) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ledger_tools import settings
+from ledger_tools import Play, settings
 
-from actors.replay.messages import Commit, Figures, GetFigures, NoWork, Outcome, Reservation, Reserve
+from actors.replay.messages import Commit, Fault, Figures, GetFigures, NoWork, Outcome, Reservation, Reserve
 from runtime.errors import DiskRefuses
 from runtime.logs.reader import read_logs
 from runtime.system import ActorSpec, ActorSystem
@@ -43,3 +43,17 @@ async def test_a_full_disk_is_named_and_the_run_goes_on_once_there_is_room(tmp_p
         assert accepted["folder"] == str(run)
         assert refused is None or refused["folder"] == str(run)
         assert not list(read_logs(run, event="actor_failed"))
+
+
+def test_what_the_disk_refused_uses_up_no_retry(tmp_path: Path) -> None:
+    play = Play(tmp_path, retries=0)
+    play.rl()
+    full = Fault(cause="disk_refuses", detail="no room", culprit="disk")
+    slots = set()
+    for _ in range(5):
+        work = play.reserve()
+        slots.add((work.group, work.slot))
+        play.release(work, full)
+    assert len(slots) == 1
+    assert play.figures().endings["lost"] == 0
+    assert play.figures().faults == {"disk_refuses": 5}

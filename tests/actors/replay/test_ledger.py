@@ -393,17 +393,3 @@ def test_the_end_answers_final(start: Start) -> None:
     play.commit(work, True)
     assert play.ask() == NoWork(final=True)
     assert play.take() == NothingToTake(final=True)
-
-
-def test_what_the_disk_refused_uses_up_no_retry(tmp_path: Path) -> None:
-    play = Play(tmp_path, retries=0)
-    play.rl()
-    full = Fault(cause="disk_refuses", detail="no room", culprit="disk")
-    slots = set()
-    for _ in range(5):
-        work = play.reserve()
-        slots.add((work.group, work.slot))
-        play.release(work, full)
-    assert len(slots) == 1
-    assert play.figures().endings["lost"] == 0
-    assert play.figures().faults == {"disk_refuses": 5}

@@ -14,19 +14,19 @@ import msgspec
 import pytest
 
 from actors.errors import Deferred, EngineGone, SamplerError
-from actors.learner.messages import JoinGroup, NoGroup, WriteWeights
-from actors.replay.messages import Sampling, Serving
+from actors.replay.messages import Sampling
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.engine import wire
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
 from actors.sampler.weights.loader import Loader
-from policy.errors import EngineError, NoModel
+from policy.errors import EngineError
 from policy.hf_folder import digest
-from runtime.actor import Actor, handles
+from runtime.actor import Actor
 from runtime.logs.reader import read_logs
-from runtime.messaging.message import Done, Version
+from runtime.messaging.message import Version
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem
+from tests.actors.sampler.peers import GroupOwner, Ledger
 from tests.policy.engine_tools import (
     CONTEXT,
     VOCAB,
@@ -39,21 +39,6 @@ from tests.policy.engine_tools import (
 GREEDY = Sampling(temperature=0.0, max_new_tokens=6)
 BASE, FIRST, SECOND = (Version(lineage=0, step=step) for step in range(3))
 PROMPT = [(3 + 7 * i) % VOCAB for i in range(24)]
-
-
-class Ledger(Actor):
-    """Remembers what samplers said they serve."""
-
-    told: asyncio.Queue[Version]
-
-    async def on_start(self) -> None:
-        type(self).told = asyncio.Queue()
-
-    @handles(Serving)
-    async def serving(self, msg: Serving) -> Done:
-        """Remember it."""
-        self.told.put_nowait(msg.version)
-        return Done()
 
 
 @pytest.fixture(scope="module")
@@ -196,28 +181,6 @@ async def test_an_answer_from_other_weights_than_the_pinned_ones_is_none(tmp_pat
         monkeypatch.setattr(wire, "read_generated", strange)
         with pytest.raises(SamplerError, match=r"not from 0\.1 alone"):
             await ask(ref, "b", pin=FIRST)
-
-
-class GroupOwner(Actor):
-    """A learner that gathers no group, and writes what it is asked for while it has it."""
-
-    model: Path | None = None
-    asked: list[Version] = []
-
-    @handles(JoinGroup)
-    async def join(self, msg: JoinGroup) -> NoGroup:
-        """There is none."""
-        return NoGroup(reason="alone")
-
-    @handles(WriteWeights)
-    async def write(self, msg: WriteWeights) -> Weights:
-        """A copy of the model."""
-        self.asked.append(msg.version)
-        if self.model is None:
-            raise NoModel("it is another by now")
-        location = self.ctx.run_dir / "weights" / str(msg.version)
-        shutil.copytree(self.model, location)
-        return Weights(version=msg.version, digest=digest(location), location=str(location))
 
 
 async def test_weights_that_were_never_written_are_written_for_an_engine_that_needs_them(tmp_path, models):

@@ -1,0 +1,74 @@
+"""Whole commands for tests, whose runs are played by no desktop."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import runtime.system
+from actors.cluster import cli
+from actors.cluster.config import models
+from actors.cluster.runs import compose, execute, run_folder
+from actors.cluster.runs import run as runcommand
+from actors.cluster.runs.run_folder import RunRecord
+from actors.replay.database.schema import connect
+
+FILE = """
+tasks:
+  train: [file_manager/train/1000]
+  demo: [file_manager/train/1]
+demos: {count: 1}
+evaluation: {enabled: false}
+"""
+ARMS = "arms:\n  near: {replay.max_staleness: 0}\n  far: {replay.max_staleness: 4}\nseeds: [3, 5]\n"
+AT = ("--runs", "my runs")
+
+
+class Broken:
+    """Whole runs, that no desktop plays: each is interrupted the first time it is started, and done the second time."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def __call__(self, record: RunRecord) -> tuple[str, str | None]:
+        if record.arm == run_folder.CLONING:
+            folder = Path("my runs") / record.name
+            shutil.copytree(models.bundled(), folder / "weights" / "0.7", dirs_exist_ok=True)
+            connect(folder / "ledger.sqlite")[0].close()
+        self.begun.append(record.name)
+        if not record.resumed:
+            raise KeyboardInterrupt
+        return "ok", None
+
+
+def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
+    """Whole commands in `folder`, whose runs no desktop plays."""
+    found = Broken()
+    monkeypatch.setattr(runcommand, "_refuse_unless_fit", lambda *_: None)
+    for name in ("plan", "recording", "evaluating"):
+        monkeypatch.setattr(compose, name, lambda *_, **__: SimpleNamespace(caution=str))  # says nothing
+    monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)
+    monkeypatch.setattr(runtime.system, "run", found)
+    monkeypatch.chdir(folder)
+    Path("my file.yaml").write_text(FILE)
+    Path("my arms.yaml").write_text(FILE + ARMS)
+    return found
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The words of the last line that was printed to continue."""
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("continue with  ")]
+    program, *words = shlex.split(lines[-1].removeprefix("continue with  "))
+    assert program == "computerrl"
+    return words
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    return shown
