@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from apis.apps.check.case import Case, Desk, NotSo, Step, Table, told, want
+from apis.apps.check.look import has, look
 
 ONE, TWO = "Documents/one.html", "Documents/two.html"
 BOOKMARKS = ".config/chromium/Default/Bookmarks"
 WAIT_S = 20.0  # for a page to be drawn, on a busy machine; Chromium writes bookmarks 2.5 s late
 AGAIN_S = 0.1
-REST = {"timeout_ms": 5000, "quiet_ms": 100}
 
 
 def _page(title: str, text: str) -> bytes:
@@ -26,23 +26,6 @@ def _page(title: str, text: str) -> bytes:
 
 def _files() -> Mapping[str, bytes]:
     return {ONE: _page("Plum &amp; fig", "Plums"), TWO: _page("Two", "Second page")}
-
-
-async def _seen(desk: Desk, what: str, holds: Callable[[dict[str, Any]], bool]) -> None:
-    """Look until an observation holds. Raises NotSo at the deadline."""
-    until = time.monotonic() + WAIT_S
-    while True:
-        await desk.call("settle", **REST)
-        looked = await desk.call("observe")
-        if holds(looked):
-            return
-        if time.monotonic() > until:
-            shown = [(element[0], element[1]) for element in looked["elements"]][:12]
-            raise NotSo(f"no {what}; there are {shown} and {looked['info']!r}")
-
-
-def _named(tag: str, name: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda looked: any(element[0] == tag and element[1] == name for element in looked["elements"])
 
 
 def _shows(title: str, *parts: str) -> Callable[[Desk, str], Any]:
@@ -55,7 +38,7 @@ def _shows(title: str, *parts: str) -> Callable[[Desk, str], Any]:
         def holds(looked: dict[str, Any]) -> bool:
             return f"{title} - Chromium" in [each["title"] for each in looked["windows"] if each["active"]]
 
-        await _seen(desk, f"window {title!r}", holds)
+        await look(desk, f"window {title!r}", holds, wait_s=WAIT_S)
 
     return effect
 
@@ -64,7 +47,7 @@ def _dialog(button: str) -> Callable[[Desk, str], Any]:
     """A dialog with the button is open."""
 
     async def effect(desk: Desk, _: str) -> None:
-        await _seen(desk, f"button {button!r}", _named("push-button", button))
+        await look(desk, f"button {button!r}", has("push-button", button), wait_s=WAIT_S)
 
     return effect
 
@@ -74,7 +57,12 @@ def _front(path: str, title: str) -> Step:
 
     async def show(desk: Desk) -> None:
         await desk.call("launch", argv=["chromium", f"file://{desk.home}/{path}"])
-        await _seen(desk, f"tab {title!r}", lambda looked: f"| file://{desk.home}/{path}" in _active(looked["info"]))
+        await look(
+            desk,
+            f"tab {title!r}",
+            lambda looked: f"| file://{desk.home}/{path}" in _active(looked["info"]),
+            wait_s=WAIT_S,
+        )
 
     return show
 
@@ -88,7 +76,7 @@ async def _closed(desk: Desk) -> None:
     await _front(TWO, "Two")(desk)
     open_now = _count(await told(desk))
     await desk.call("hotkey", keys=["ctrl", "w"])
-    await _seen(desk, "closed tab", lambda looked: _count(looked["info"]) < open_now)
+    await look(desk, "closed tab", lambda looked: _count(looked["info"]) < open_now, wait_s=WAIT_S)
 
 
 def _count(info: str) -> int:
@@ -103,7 +91,7 @@ async def _back(desk: Desk, answer: str) -> None:
 
 
 async def _marked(desk: Desk, _: str) -> None:
-    await _seen(desk, "filled star", _named("push-button", "Edit bookmark for this tab"))
+    await look(desk, "filled star", has("push-button", "Edit bookmark for this tab"), wait_s=WAIT_S)
     want("| bookmarked" in _active(await told(desk)), "the tabs do not tell of the bookmark")
 
 

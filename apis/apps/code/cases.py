@@ -6,11 +6,11 @@ Invariant: no case believes an answer alone; each prepares the folders and exten
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from apis.apps.check.case import Case, Desk, NotSo, Step, Table, want
+from apis.apps.check.case import Case, Desk, Step, Table, want
+from apis.apps.check.look import Holds, has, look
 from apis.guest.code.gallery import OFFERED, packed
 from apis.guest.code.start import EXTENSIONS
 
@@ -18,12 +18,10 @@ THEME, LETTERS, NOTES, KEYS = (
     f"computerrl.{name}" for name in ("paper-theme", "letter-snippets", "notes-language", "plain-keys")
 )
 WAIT_S = 90.0  # a window that gets other folders loads anew, which takes a while on a busy machine
-REST = {"timeout_ms": 5000, "quiet_ms": 100}
 GONE = ("is not in the window", "is not installed")  # what is to be taken away has gone already
 NONE = "~/proj/none.py"
 MERGE = {"path1": "~/Documents/mine.txt", "path2": "~/Documents/hers.txt", "base": "~/Documents/base.txt",
          "result": "~/Documents/result.txt"}  # fmt: skip
-Holds = Callable[[dict[str, Any]], bool]
 
 
 def _files() -> Mapping[str, bytes]:
@@ -40,25 +38,8 @@ def _files() -> Mapping[str, bytes]:
     }
 
 
-async def _seen(desk: Desk, what: str, holds: Holds) -> None:
-    """Look until an observation holds. Raises NotSo at the deadline."""
-    until = time.monotonic() + WAIT_S
-    while True:
-        await desk.call("settle", **REST)
-        looked = await desk.call("observe")
-        if holds(looked):
-            return
-        if time.monotonic() > until:
-            shown = [element[1] for element in looked["elements"] if element[0] in ("tree-item", "page-tab")][:12]
-            raise NotSo(f"no {what}; there are {[each['title'] for each in looked['windows']]}, {shown}")
-
-
 def _titled(title: str) -> Holds:
     return lambda looked: any(each["active"] and each["title"].startswith(title) for each in looked["windows"])
-
-
-def _has(tag: str, name: str) -> Holds:
-    return lambda looked: any(element[0] == tag and element[1] == name for element in looked["elements"])
 
 
 def _informs(line: str, there: bool = True) -> Holds:
@@ -68,7 +49,7 @@ def _informs(line: str, there: bool = True) -> Holds:
 def _shows(*wanted: tuple[str, Holds]) -> Callable[[Desk, str], Awaitable[None]]:
     async def effect(desk: Desk, _: str) -> None:
         for what, holds in wanted:
-            await _seen(desk, what, holds)
+            await look(desk, what, holds, wait_s=WAIT_S)
 
     return effect
 
@@ -101,12 +82,17 @@ async def _is(desk: Desk, extension_id: str, version: str) -> None:
 
 
 async def _launched(desk: Desk, _: str) -> None:
-    await _seen(desk, "file two.txt", _titled("two.txt"))
+    await look(desk, "file two.txt", _titled("two.txt"), wait_s=WAIT_S)
     await desk.tool("launch_vscode", path="~/other")
-    await _seen(desk, "folder other", lambda looked: _informs("- ~/other")(looked) and not _informs("- ~/proj")(looked))
-    await _seen(desk, "three.txt in the tree", _has("tree-item", "three.txt"))
+    await look(
+        desk,
+        "folder other",
+        lambda looked: _informs("- ~/other")(looked) and not _informs("- ~/proj")(looked),
+        wait_s=WAIT_S,
+    )
+    await look(desk, "three.txt in the tree", has("tree-item", "three.txt"), wait_s=WAIT_S)
     await desk.tool("launch_vscode", path="~/proj")
-    await _seen(desk, "one.py in the tree", _has("tree-item", "one.py"))
+    await look(desk, "one.py in the tree", has("tree-item", "one.py"), wait_s=WAIT_S)
 
 
 async def _installed(desk: Desk, _: str) -> None:
@@ -144,7 +130,7 @@ async def _noted(desk: Desk) -> None:
     own = {"extension_id": NOTES}
     await _first(("uninstall_extension", own), ("install_extension", own))(desk)
     await _first(("goto_file", {"file_path": "~/Documents/day.notes"}))(desk)
-    await _seen(desk, "file of the language that the extension brings", _has("push-button", "notes"))
+    await look(desk, "file of the language that the extension brings", has("push-button", "notes"), wait_s=WAIT_S)
 
 
 def _lines(number: int) -> Mapping[str, Any]:
@@ -156,7 +142,7 @@ CASES = (
          wrong={"path": NONE}, refusal="path: there is no file or folder"),
     Case(function="goto_file", right={"file_path": "~/proj/one.py", "line": 4, "character": 3},
          says="is open at line 4, character 3",
-         effect=_shows(("file one.py", _titled("one.py")), ("line and column", _has("push-button", "Ln 4, Col 3")),
+         effect=_shows(("file one.py", _titled("one.py")), ("line and column", has("push-button", "Ln 4, Col 3")),
                        ("place in the file", _informs("* ~/proj/one.py, line 4, character 3"))),
          wrong={"file_path": NONE}, refusal="file_path: there is no file", again=_lines),
     Case(function="compare_files", right={"file1": "~/proj/one.py", "file2": "~/proj/two.txt"},
@@ -165,16 +151,16 @@ CASES = (
          wrong={"file1": "~/proj/one.py", "file2": NONE}, refusal="file2: there is no file"),
     Case(function="perform_merge", right=MERGE, says="goes to ~/Documents/result.txt",
          effect=_shows(("merge editor", _titled("Merging: result.txt")),
-                       ("conflict", _has("push-button", "Go to next conflict"))),
+                       ("conflict", has("push-button", "Go to next conflict"))),
          wrong={**MERGE, "base": NONE}, refusal="base: there is no file"),
     Case(function="add_folder", right={"folder": "~/other"}, before=_first(("launch_vscode", {"path": "~/proj"})),
          each=_first(("remove_folder", {"folder": "~/other"})), says="~/other is in the window now",
-         effect=_shows(("folder other", _informs("- ~/other")), ("its place in the tree", _has("tree-item", "other"))),
+         effect=_shows(("folder other", _informs("- ~/other")), ("its place in the tree", has("tree-item", "other"))),
          wrong={"folder": "~/nowhere"}, refusal="folder: there is no folder", light=False),  # a window loads anew
     Case(function="remove_folder", right={"folder": "~/other"}, each=_first(("add_folder", {"folder": "~/other"})),
          says="~/other is no longer in the window",
          effect=_shows(("window without it", _informs("- ~/other", there=False)),
-                       ("tree without it", lambda looked: not _has("tree-item", "other")(looked))),
+                       ("tree without it", lambda looked: not has("tree-item", "other")(looked))),
          wrong={"folder": "~/Documents"}, refusal="folder: ~/Documents is not in the window"),
     Case(function="install_extension", right={"extension_id": THEME}, says=f"{THEME} 1.1.0 is installed",
          each=_first(("uninstall_extension", {"extension_id": THEME})), effect=_installed,
@@ -184,7 +170,7 @@ CASES = (
          wrong={"category": "Cakes"}, refusal="category: write one of"),
     Case(function="update_extensions", each=_old_theme, says=f"{THEME}: 1.0.0 -> 1.1.0", effect=_updated, light=False),
     Case(function="disable_extension", right={"extension_id": NOTES}, before=_noted, says=f"{NOTES} ",
-         effect=_shows(("file that is plain text again", _has("push-button", "Plain Text"))),
+         effect=_shows(("file that is plain text again", has("push-button", "Plain Text"))),
          wrong={"extension_id": "nobody.nothing"}, refusal="extension_id: nobody.nothing is not installed"),
     Case(function="uninstall_extension", right={"extension_id": KEYS}, says=f"{KEYS} 1.3.0 is removed",
          each=_first(("install_extension", {"extension_id": KEYS})), effect=_removed,
