@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from apis.guest.code.start import USER_DATA, WINDOW_PROFILE
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
+from apis.tasks.verify.manifest import Deed
 
 BOOKMARKS = ".config/chromium/Default/Bookmarks"
 _KEPT, _ANY = (CREATE, CHANGE), (CREATE, CHANGE, REMOVE)
@@ -34,7 +35,7 @@ DESKTOP = (
     May(".config/ibus/**", _KEPT),
     May(".config/pulse/**", _KEPT),
     May(".local/share/gvfs-metadata/**", _ANY),
-    May(".local/share/recently-used.xbel*", _ANY),
+    May(".local/share/recently-used.xbel*", (*_ANY, Deed.LOCKED)),  # GTK narrows its permissions once it lies there
 )
 FILES = (May(".config/libfm/**", _KEPT), May(".config/pcmanfm/**", _KEPT))
 EDITOR = (May(".config/Mousepad/**", _KEPT), May(".local/share/Mousepad/**", _ANY))

@@ -105,6 +105,15 @@ def test_rules_do_not_cover_what_no_program_does() -> None:
     assert collateral(before, Manifest(before.entries | {"p/a": file("other")}), (), rules) == ""
 
 
+def test_the_list_of_recent_files_may_lose_permissions_as_gtk_takes_them_and_not_become_unreadable() -> None:
+    def home(kind: str, mode: int) -> Manifest:
+        return Manifest(entries={".local/share/recently-used.xbel": Entry(kind, 9, mode, "m")})
+
+    before = home("file", 0o644)  # seen right after it was put in place
+    assert collateral(before, home("file", 0o600), (), programs.DESKTOP) == ""
+    assert "locked up" in collateral(before, home("locked", 0), (), programs.DESKTOP)
+
+
 def test_what_was_to_be_removed_must_not_lie_among_programs_files() -> None:
     before = home({"Documents/a.txt": "old\n", "Documents/b.txt": "b\n"})
     own = (May("Documents/a.txt", (REMOVE,)),)

@@ -16,8 +16,9 @@ from apis.apps.application import OFFICE
 from apis.documents.xlsx import make_xlsx
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import render_compact
+from tests.actors.desktop.calc_workbooks import CELL, SPACES, TABLE
 from tests.actors.desktop.offices import booted
-from tests.actors.desktop.test_guest_calc_refusals import BOOK, CELL, CHANGES, SPACES, TABLE, Calc
+from tests.actors.desktop.test_guest_calc_refusals import BOOK, CHANGES, Calc
 
 pytestmark = [
     pytest.mark.desktop,
