@@ -22,6 +22,7 @@ from runtime.origin import check_origin
 
 ENVIRONMENT = ".venv-sglang"
 BEGUN = ".computerrl-begun"  # in an environment whose set-up has not come to its end
+_LAUNCHER = Path(__file__).with_name("sglang_launch.py")
 _HOST = "127.0.0.1"
 _EXIT_UNUSABLE = 2  # of SGLang's own parser of options
 # Plain torch for attention and sampling, no graphs: what a CPU without matrix units can run.
@@ -76,8 +77,7 @@ class SglangProcess(ServerProcess):
     def _argv(self, python: str, location: str, version: str) -> list[str]:
         config, engine = self._settings.samplers, self._engine
         argv = ["nice", "-n", str(config.nice)] if config.nice else []
-        launcher = Path(check_origin().root) / "actors" / "sampler" / "sglang_launch.py"
-        argv += [python, "-P", str(launcher), str(os.getpid()), "--model-path", location, "--weight-version", version]
+        argv += [python, "-P", str(_LAUNCHER), str(os.getpid()), "--model-path", location, "--weight-version", version]
         argv += ["--host", _HOST, "--port", str(self._port), "--dtype", engine.dtype, "--grammar-backend", "none"]
         # "openai": a model folder's generation_config.json must not set top-p and penalties behind our back.
         argv += ["--sampling-defaults", "openai", "--max-running-requests", str(config.max_running_requests)]

@@ -52,6 +52,7 @@ def test_on_a_cpu_it_takes_plain_torch(command, monkeypatch: pytest.MonkeyPatch)
     assert (env["SGLANG_USE_CPU_ENGINE"], env["OMP_NUM_THREADS"], env["OMP_WAIT_POLICY"]) == ("1", "1", "PASSIVE")
     assert "PYTHONPATH" not in env
     assert Path(env["TMPDIR"]).is_dir()
+    assert Path(argv[argv.index("-P") + 1]).is_file()  # what its interpreter runs
 
 
 def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
