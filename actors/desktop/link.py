@@ -28,6 +28,7 @@ from actors.desktop.wire import FILES, MAX_FRAME_BYTES, MAX_RESULT_BYTES, RESULT
 from actors.errors import GuestRefused
 from runtime.errors import ComputerRLError, ProtocolError
 
+CIPHERS = ["aes128-gcm@openssh.com"]  # runs in one call of OpenSSL a packet
 _LENGTH = struct.Struct(">I")
 _WINDOW_BYTES = 8 << 20
 _PACKET_BYTES = 256 << 10
@@ -74,7 +75,7 @@ def _options(desktop: Desktop) -> dict[str, Any]:
         "known_hosts": ([trusted], [], []),
         "server_host_key_algs": [trusted.get_algorithm()] if trusted.get_algorithm() == "ssh-ed25519" else (),
         "kex_algs": ["curve25519-sha256"],
-        "encryption_algs": ["aes128-gcm@openssh.com"],
+        "encryption_algs": CIPHERS,
         "compression_algs": ["none"],
         "preferred_auth": "publickey",
         "config": None,

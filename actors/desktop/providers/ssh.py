@@ -23,17 +23,18 @@ from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
+from actors.desktop.link import CIPHERS
 from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, Provider, SshAddress
-from actors.desktop.providers import ssh_files
+from actors.desktop.providers import ssh_files, ssh_place
+from actors.desktop.providers.ssh_code import PYTHON, CodeOnMachine, archive
 from actors.errors import DesktopFault
 from apis.guest.session.members import NOT_STOPPED
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
-PYTHON = "/usr/bin/python3"
 MARK = "COMPUTERRL_DESKTOP"  # as in the guest's session: what it starts carries this in its environment
 CONNECT_S = 10.0
-UPLOAD_S = 30.0
+SEND_S = 30.0  # for the guest's code
 ANSWER_S = 30.0
 END_S = 30.0  # for a session to end by itself
 FREEZE_S = 15.0  # longer than a keeper takes to say that it could not, and within the time that verifying has
@@ -41,6 +42,7 @@ PASSED_OVER_S = 60.0  # a machine on which a boot failed is passed over for so l
 ROOM_S = 20.0  # for a desktop that is being given back, within the time that the pool lets a boot take
 SESSIONS_EACH = 8  # on one connection
 READ_S = 30.0
+TRIES = 2  # of a boot: a policy of the same user may remove the code at any time
 
 
 class _Line:
@@ -67,6 +69,7 @@ class _Line:
                             known_hosts=([machine.host_key], [], []),
                             config=None,
                             agent_path=None,
+                            encryption_algs=CIPHERS,
                             keepalive_interval=15,
                         )
                 except (OSError, asyncssh.Error) as error:
@@ -84,7 +87,7 @@ class _Machine:
     """One machine: its settings, its keys and the connections by which this host controls it.
 
     A server allows a connection ten sessions (`MaxSessions`, unless told otherwise): so keepers share one by eights,
-    and errands (uploads, looks from outside) have one of their own, a few at a time.
+    and errands (sending code, looks from outside) have one of their own, a few at a time.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -94,6 +97,8 @@ class _Machine:
             self.client_key = asyncssh.read_private_key(config.client_key)
         except (OSError, asyncssh.KeyImportError) as error:
             raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
+        self.identity = (self.host_key.export_public_key(), self.client_key.export_private_key())
+        self.code = CodeOnMachine(config.folder)
         self.used = 0
         self.failed = -math.inf  # when a boot on it last did, by the loop's clock
         self._lines: list[_Line] = []
@@ -127,11 +132,9 @@ class _Machine:
             return False
         return done.exit_status == 0
 
-    async def remove(self, folder: str) -> None:
-        """Remove what an upload left; what is out of reach stays."""
-        with contextlib.suppress(DesktopFault, asyncssh.Error, OSError):
-            async with asyncio.timeout(CONNECT_S), self.errand() as connection:
-                await connection.run(shlex.join(["rm", "-rf", "--", folder]), check=False)
+
+class _CodeWanted(Exception):  # noqa: N818 - an answer, not a defect
+    """The machine has not kept the guest's code."""
 
 
 class _Session(msgspec.Struct):
@@ -150,7 +153,10 @@ class _Session(msgspec.Struct):
         return not (self.keeper.is_closing() or self.keeper.stdout.at_eof())
 
     async def ask(self, word: str, answer: str, silent: FaultCause, within_s: float = ANSWER_S) -> None:
-        """Say a word to the keeper and wait for its answer. Raises DesktopFault, `silent` where none comes in time."""
+        """Say a word to the keeper and wait for its answer.
+
+        Raises _CodeWanted, and DesktopFault: `silent` where no answer comes in time.
+        """
         try:
             async with asyncio.timeout(within_s):
                 if word:
@@ -158,6 +164,8 @@ class _Session(msgspec.Struct):
                 said = await self.keeper.stdout.readline()
                 if said == answer + "\n":
                     return
+                if said == ssh_place.WANTED + "\n":
+                    raise _CodeWanted
                 if said.startswith(NOT_STOPPED):
                     raise fault(FaultCause.STILL_RUNNING, said.strip()[:200])
                 error = (await self.keeper.stderr.read(2000)).strip().splitlines()[-1:]
@@ -211,7 +219,7 @@ class SshProvider(Provider):
         self._sessions: dict[str, _Session] = {}
 
     async def boot(self, spec: DesktopSpec) -> Desktop:
-        """See `Provider.boot`: uploads the agent and HOME, and starts a session of the machine's ordinary user.
+        """See `Provider.boot`: starts a session of the machine's ordinary user, of code that was sent there once.
 
         Waits up to `ROOM_S` while no machine has room for another desktop: a desktop is about to be given back.
         """
@@ -240,24 +248,52 @@ class SshProvider(Provider):
             provider="ssh",
             address=SshAddress(host=machine.config.host, port=machine.config.port),
             username=machine.config.user,
-            host_key=machine.host_key.export_public_key(),
-            client_key=machine.client_key.export_private_key(),
+            host_key=machine.identity[0],
+            client_key=machine.identity[1],
             agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "attach", "--run", f"{folder}/run"),
             home=f"{folder}/home",
             warnings=("no sandbox: sessions of one machine share its user",),
         )
 
     async def _start(self, machine: _Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
+        for _ in range(TRIES):
+            await self._send_code(machine)
+            try:
+                return await self._start_with_code(machine, folder, token, spec)
+            except _CodeWanted:
+                machine.code.there = False
+        raise fault(FaultCause.BOOT_FAILED, f"{machine.config.host}: the guest's code does not stay there")
+
+    async def _send_code(self, machine: _Machine) -> None:
+        if machine.code.there:
+            return
+        try:
+            async with asyncio.timeout(SEND_S), machine.errand() as connection:
+                await machine.code.ensure(connection)
+        except TimeoutError:
+            detail = f"{machine.config.host}: sending the guest's code took over {SEND_S:g} s"
+            raise fault(FaultCause.BOOT_TIMEOUT, detail) from None
+        except (OSError, asyncssh.Error) as error:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
+
+    async def _start_with_code(self, machine: _Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
         # The mark finds the processes of a keeper that was stopped.
-        command = [
+        command = archive().command(
+            "unpack", machine.config.folder, folder,
             "env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "session",
             "--run", f"{folder}/run", "--home", f"{folder}/home",
             "--token", token, "--size", f"{spec.width}x{spec.height}", "--keep", folder,
-        ]  # fmt: skip
+        )  # fmt: skip
         line = machine.keeper_line()
         line.keepers += 1
         try:
-            keeper = await self._upload_and_start(machine, line, folder, shlex.join(command))
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    keeper = await (await line.connection()).create_process(command)
+            except TimeoutError:
+                raise fault(FaultCause.BOOT_TIMEOUT, f"{machine.config.host}: no session's channel opened") from None
+            except (OSError, asyncssh.Error) as error:
+                raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
             session = _Session(machine, line, folder, token, keeper)
             try:
                 await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
@@ -268,28 +304,6 @@ class SshProvider(Provider):
             line.keepers -= 1
             raise
         return session
-
-    async def _upload_and_start(
-        self, machine: _Machine, line: _Line, folder: str, command: str
-    ) -> asyncssh.SSHClientProcess[str]:
-        begun = False
-        try:
-            async with asyncio.timeout(UPLOAD_S):
-                async with machine.errand() as connection:
-                    begun = True
-                    await ssh_files.upload(connection, folder)
-                return await (await line.connection()).create_process(command)
-        except BaseException as error:
-            if begun:  # no session came up that would remove it
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(CONNECT_S):  # shielded: the caller may have gone
-                        await asyncio.shield(machine.remove(folder))
-            if isinstance(error, TimeoutError):
-                detail = f"{machine.config.host}: upload took over {UPLOAD_S:g} s"
-                raise fault(FaultCause.BOOT_TIMEOUT, detail) from None
-            if isinstance(error, OSError | asyncssh.Error):
-                raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
-            raise
 
     def _session(self, desktop: Desktop) -> _Session:
         session = self._sessions.get(desktop.name)

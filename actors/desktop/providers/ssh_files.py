@@ -1,4 +1,4 @@
-"""Files of an SSH machine: the upload of a session, and reading its HOME.
+"""Reading the HOME of a session on an SSH machine.
 
 Invariant: only regular files of HOME are read, within the limits, and no link is followed on the way. The session's
 processes must have been stopped before, because a path is looked at and then opened.
@@ -18,12 +18,9 @@ import msgspec
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files import census
 from actors.desktop.files.read_home import CensusLimits, FileSeen, ReadLimits, ReadRefusal
-from actors.desktop.providers import home
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import WantedFile
 
-GUEST_SOURCE = Path(__file__).resolve().parents[3] / "apis" / "guest"
-_PRIVATE = 0o700
 READ_S = 30.0  # one file
 MANIFEST_BYTES = 16 << 20
 MANIFEST_S = 60.0
@@ -45,27 +42,6 @@ class _Refused(Exception):  # noqa: N818 - an answer, not a defect
     def __init__(self, refusal: ReadRefusal) -> None:
         super().__init__(refusal)
         self.refusal = refusal
-
-
-async def upload(connection: asyncssh.SSHClientConnection, folder: str) -> None:
-    """Make `folder` with guest, home and run in it. Raises OSError, asyncssh.Error."""
-    sources = [path for kind in ("*.py", "*.json") for path in GUEST_SOURCE.rglob(kind)]
-    files = {f"guest/{path.relative_to(GUEST_SOURCE)}": path.read_bytes() for path in sources}
-    found = home.load()
-    files |= {f"home/{path}": content.encode() for path, content in found.files.items()}
-    folders = {"run", "home", *(f"home/{path}" for path in found.folders)}
-    for path in (*files, *folders):
-        folders.update(str(parent) for parent in PurePosixPath(path).parents if str(parent) != ".")
-    async with connection.start_sftp_client() as sftp:
-        await sftp.mkdir(folder, asyncssh.SFTPAttrs(permissions=_PRIVATE))
-        for path in sorted(folders):
-            await sftp.mkdir(f"{folder}/{path}", asyncssh.SFTPAttrs(permissions=_PRIVATE))
-        await asyncio.gather(*(_put(sftp, f"{folder}/{path}", data) for path, data in files.items()))
-
-
-async def _put(sftp: asyncssh.SFTPClient, path: str, data: bytes) -> None:
-    async with sftp.open(path, "wb") as file:
-        await file.write(data)
 
 
 async def read_home(
