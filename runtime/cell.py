@@ -11,7 +11,7 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from runtime.actor import Actor, Context, Handler
@@ -34,7 +34,9 @@ from runtime.spec import WireSpec
 from runtime.status import ActorStatus, WaitStatus
 from runtime.supervision import GiveUp, RestartBudget
 from runtime.tasks import TaskScope
-from runtime.waits import waiting, waits_now
+from runtime.waits import PendingWait, waiting
+
+MOST_WAITS = 20  # of one actor in its status
 
 
 class Cell:
@@ -99,38 +101,34 @@ class Cell:
             self.started.exception()  # a failure that no caller awaited has already been escalated
         self._log.close()
 
-    async def status(self) -> ActorStatus:
-        """What the actor is doing."""
+    def status(self, mine: Sequence[PendingWait]) -> ActorStatus:
+        """What the actor is doing. `mine` are its waits, oldest first."""
         now = time.monotonic()
         oldest = min(self.in_flight.values(), key=lambda entry: entry[1], default=None)
         waits = [
             WaitStatus(whom=w.whom, what=w.what, waited_s=now - w.since, left_s=w.deadline - now, trace=w.trace)
-            for _, w in waits_now()
-            if w.who == self.name
+            for w in mine[:MOST_WAITS]
         ]
         return ActorStatus(
             name=self.name,
             host=self._node.name,
             pid=os.getpid(),
             state=self.state,
-            doing=await self._doing(),
+            doing=self._doing(),
             mailbox=len(self.mailbox),
             in_flight=len(self.in_flight),
             current=oldest[0].message if oldest else None,
             sender=oldest[0].sender if oldest else None,
             busy_s=now - oldest[1] if oldest else 0.0,
             restarts=self.restarts,
-            waits=waits[:20],
+            waits=waits,
         )
 
-    async def _doing(self) -> str:
-        async def call(actor: Actor) -> str:
-            return str(actor.doing())[:200]
-
-        if self._actor is None:
-            return ""
-        (text,) = await asyncio.gather(call(self._actor), return_exceptions=True)
-        return text if isinstance(text, str) else f"doing() failed: {text!r:.150}"
+    def _doing(self) -> str:
+        try:
+            return "" if self._actor is None else str(self._actor.doing())[:200]
+        except Exception as error:  # noqa: BLE001 - an actor that can't say what it does still has a status
+            return f"doing() failed: {error!r:.150}"
 
     async def _sleep_unless_stopped(self, seconds: float) -> None:
         sleep = asyncio.ensure_future(self._node.clock.sleep(seconds))

@@ -86,6 +86,12 @@ class StallWatch:
         self._after_s = after_s
         self._period_s = period_s if period_s is not None else max(0.05, min(5.0, after_s / 4))
         self._reported: set[str] = set()
+        self._lag_s = 0.0
+
+    def take_lag_s(self) -> float:
+        """How late the loop was at the latest since the last call, in seconds; it is sampled once a period."""
+        lag_s, self._lag_s = self._lag_s, 0.0
+        return lag_s
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -93,6 +99,7 @@ class StallWatch:
             before = time.monotonic()
             await asyncio.sleep(self._period_s)
             lag = time.monotonic() - before - self._period_s
+            self._lag_s = max(self._lag_s, lag)
             if lag > self._after_s:
                 self._host.node.log.emit(HOST_LAGS, lag_s=round(lag, 3))
             self.look(time.monotonic())

@@ -129,10 +129,8 @@ class ActorSystem:
 
     async def statuses(self) -> list[ActorStatus]:
         """What every actor is doing, in the order of spawning."""
-        parts = await asyncio.gather(
-            self._inline.statuses(), *(host.statuses() for host in self._routes.hosts.values())
-        )
-        by_name = {status.name: status for part in parts for status in part}
+        parts = await asyncio.gather(*(host.statuses() for host in self._routes.hosts.values()))
+        by_name = {status.name: status for part in (self._inline.statuses(), *parts) for status in part}
         return [by_name[name] for name in self._order if name in by_name]
 
     async def stop(self) -> None:

@@ -24,6 +24,8 @@ from runtime.clock import RealClock
 from runtime.errors import HostLost
 from runtime.hosts.frames import (
     AskStatus,
+    Beat,
+    Beaten,
     FromChild,
     FromMain,
     GaveUp,
@@ -43,6 +45,7 @@ from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import Node
 from runtime.messaging.transport import Link
 from runtime.origin import check_origin
+from runtime.processor import machine_s, process_s
 from runtime.stall import StallWatch
 from runtime.tasks import TaskScope
 
@@ -105,7 +108,10 @@ class ChildHost:
             case StopActors():
                 self._jobs.spawn(self._stop_actors(frame), f"stop {frame.id}")
             case AskStatus():
-                self._jobs.spawn(self._status(frame), f"status {frame.id}")
+                self._report(Statuses(id=frame.id, actors=self._inline.statuses()))
+            case Beat():
+                lag_s = self._watch.take_lag_s()
+                self._report(Beaten(id=frame.id, cpu_s=process_s(), machine_cpu_s=machine_s(), lag_s=lag_s))
             case PeersLost():
                 self._node.peers_lost(frame.names, frame.reason)
 
@@ -120,10 +126,7 @@ class ChildHost:
         await self._inline.remove(frame.names)
         self._report(Stopped(id=frame.id))
 
-    async def _status(self, frame: AskStatus) -> None:
-        self._report(Statuses(id=frame.id, actors=await self._inline.statuses()))
-
-    def _report(self, frame: Started | GaveUp | Stopped | Statuses) -> None:
+    def _report(self, frame: Started | GaveUp | Stopped | Beaten | Statuses) -> None:
         with contextlib.suppress(HostLost):  # `run` is about to see the end of the link and to stop
             self._link.write(frame)
 

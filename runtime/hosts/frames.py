@@ -52,6 +52,25 @@ class Stopped(Message):
     id: int
 
 
+class Beat(Message):
+    """Main: does your loop turn? Answer `Beaten` with the same id."""
+
+    id: int
+
+
+class Beaten(Message):
+    """Child: it does, and this is what it costs.
+
+    `cpu_s` are the seconds of processor time of this process since its start, `machine_cpu_s` those of the whole
+    machine since its boot. `lag_s` is how late the loop was at the latest since the last beat.
+    """
+
+    id: int
+    cpu_s: float
+    machine_cpu_s: float
+    lag_s: float
+
+
 class AskStatus(Message):
     """Main: what are your actors doing?"""
 
@@ -76,5 +95,5 @@ class StopHost(Message):
     """Main: stop everything and exit."""
 
 
-FromChild = Envelope | Hello | Started | GaveUp | Stopped | Statuses
-FromMain = Envelope | Start | StopActors | AskStatus | PeersLost | StopHost
+FromChild = Envelope | Hello | Started | GaveUp | Stopped | Beaten | Statuses
+FromMain = Envelope | Start | StopActors | Beat | AskStatus | PeersLost | StopHost

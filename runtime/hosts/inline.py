@@ -6,6 +6,7 @@ Invariant: an actor is known here from `add` until `remove`; its mailbox takes m
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from runtime.cell import Cell
@@ -14,6 +15,7 @@ from runtime.messaging.node import Node
 from runtime.spec import WireSpec
 from runtime.status import ActorStatus
 from runtime.tasks import TaskScope
+from runtime.waits import PendingWait, waits_now
 
 
 class InlineHost:
@@ -45,9 +47,12 @@ class InlineHost:
             self.cells.pop(name).close()
             del self._lives[name]
 
-    async def statuses(self) -> list[ActorStatus]:
-        """What each actor here is doing."""
-        return [await cell.status() for cell in list(self.cells.values())]
+    def statuses(self) -> list[ActorStatus]:
+        """What each actor here is doing. One pass over the waits, and one over the actors."""
+        waits: defaultdict[str, list[PendingWait]] = defaultdict(list)
+        for _, wait in waits_now():
+            waits[wait.who].append(wait)
+        return [cell.status(waits.get(name, ())) for name, cell in self.cells.items()]
 
     async def close(self) -> None:
         """Stop what is left, then the node."""

@@ -16,6 +16,8 @@ from typing import Protocol
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, HostLost, MailboxFull
 from runtime.hosts.frames import (
     AskStatus,
+    Beat,
+    Beaten,
     FromChild,
     FromMain,
     GaveUp,
@@ -28,7 +30,7 @@ from runtime.hosts.frames import (
     Stopped,
 )
 from runtime.hosts.launch import Child
-from runtime.logs.runtime_events import HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
+from runtime.logs.runtime_events import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
 from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import MAX_PARKED, Node
 from runtime.messaging.transport import Link
@@ -42,6 +44,7 @@ from runtime.waits import waiting
 STATUS_TIMEOUT_S = 5.0
 
 ChildLink = Link[FromChild | FromMain]
+Answer = Stopped | Statuses | Beaten
 
 
 class Hub(Protocol):
@@ -74,7 +77,7 @@ class ProcessHost:
         self._budget = RestartBudget(f"host {spec.name}", spec.restart)
         self._actors: dict[str, WireSpec] = {}
         self._started: dict[str, asyncio.Future[None]] = {}
-        self._answers: dict[int, asyncio.Future[Stopped | Statuses]] = {}
+        self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._ids = itertools.count()
         self._link: ChildLink | None = None  # set while the child is up
         self._up = asyncio.Event()  # up, or never again
@@ -184,7 +187,7 @@ class ProcessHost:
         finally:
             self._parked -= 1
 
-    async def _exchange(self, make: Callable[[int], FromMain], what: str, timeout_s: float) -> Stopped | Statuses:
+    async def _exchange(self, make: Callable[[int], FromMain], what: str, timeout_s: float) -> Answer:
         key = next(self._ids)
         future = self._answers[key] = asyncio.get_running_loop().create_future()
         try:
@@ -288,7 +291,7 @@ class ProcessHost:
                     if (future := self._started.get(frame.name)) is not None and not future.done():
                         future.set_exception(ActorFailed("GaveUp", frame.reason))
                     self._hub.give_up(frame.name, frame.reason)
-                case Stopped() | Statuses():
+                case Stopped() | Statuses() | Beaten():
                     if (answer := self._answers.get(frame.id)) is not None and not answer.done():
                         answer.set_result(frame)
 
@@ -306,7 +309,7 @@ class ProcessHost:
             since = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - beat_s))
             whom = f"host/{self.name}"
             self._node.log.emit(
-                STALL, who=self._node.name, what="status", whom=whom, since=since, waited_s=beat_s, cause="silent"
+                STALL, who=self._node.name, what="heartbeat", whom=whom, since=since, waited_s=beat_s, cause="silent"
             )
             # Asked once more: the first silence may have been this process's own.
             left_s = max(beat_s, self._spec.silent_limit_s - beat_s)
@@ -315,11 +318,16 @@ class ProcessHost:
                 child.kill()
 
     async def _responds(self, within_s: float) -> bool:
-        """Whether the child says what it is doing; a child that is lost meanwhile is no silent one."""
+        """Whether the child answers; a child that is lost meanwhile is no silent one."""
         try:
-            await self._exchange(lambda key: AskStatus(id=key), "status", within_s)
+            beaten = await self._exchange(lambda key: Beat(id=key), "heartbeat", within_s)
         except DeadlineExceeded:
             return False
         except HostLost:
             return True
+        if isinstance(beaten, Beaten):
+            self._node.log.emit(
+                HOST_BEATS, name=self.name, cpu_s=round(beaten.cpu_s, 3), machine_cpu_s=round(beaten.machine_cpu_s, 3),
+                lag_s=round(beaten.lag_s, 4),
+            )  # fmt: skip
         return True

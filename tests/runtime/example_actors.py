@@ -123,6 +123,20 @@ async def make_box() -> Box:
     return Box()
 
 
+class Asked(Actor):
+    """Counts how often it is asked what it does."""
+
+    times = 0
+
+    def doing(self) -> str:
+        self.times += 1
+        return str(self.times)
+
+    @handles(Total)
+    async def total(self, msg: Total) -> Number | Text:
+        return Number(n=self.times)
+
+
 class Counter(Actor):
     """Adds numbers; knows how to misbehave."""
 

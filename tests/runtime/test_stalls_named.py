@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from tests.heard import Heard
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from example_actors import Counter, Hold, Number, Total, seen  # noqa: E402
+from example_actors import Asked, Counter, Hold, Number, Total, seen  # noqa: E402
 
 from runtime.errors import ActorGone, MailboxFull  # noqa: E402
+from runtime.hosts import inline  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
 from runtime.storage import slow_disk  # noqa: E402
 from runtime.storage.slow_disk import on_disk  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
+from runtime.waits import waiting, waits_now  # noqa: E402
 
 
 async def lines(run_dir: Path, event: str, count: int = 1) -> list[dict[str, Any]]:
@@ -49,7 +52,12 @@ async def test_a_stopped_host_is_named_killed_and_started_again(tmp_path):
         os.kill(started["pid"], signal.SIGSTOP)
         asking = asyncio.ensure_future(system.ref("a").ask(Total(), timeout_s=30))
         (stall,) = await lines(tmp_path, "stall")
-        assert (stall["who"], stall["whom"], stall["what"], stall["cause"]) == ("main", "host/one", "status", "silent")
+        assert (stall["who"], stall["whom"], stall["what"], stall["cause"]) == (
+            "main",
+            "host/one",
+            "heartbeat",
+            "silent",
+        )
         assert stall["waited_s"] == pytest.approx(0.5)
         with pytest.raises(ActorGone, match="was silent for"):
             await asking
@@ -68,6 +76,29 @@ async def test_a_host_that_goes_on_in_time_is_kept(tmp_path):
         os.kill(started["pid"], signal.SIGCONT)
         assert await system.ref("a").ask(Total(), timeout_s=30) == Number(n=0)
     assert not list(read_logs(tmp_path, event="host_lost"))
+
+
+async def test_a_heartbeat_says_what_the_host_costs_and_asks_no_actor(tmp_path):
+    async with ActorSystem(tmp_path, hosts=[one_host(60.0)], log_level="debug") as system:
+        await system.spawn(ActorSpec(name="a", factory=Asked, host="one"))
+        *_, last = await lines(tmp_path, "host_beats", 3)
+        assert (await system.ref("a").ask(Total(), timeout_s=30)) == Number(n=0)
+        assert (await seen(system, "a")).doing == "1", "a status asks"
+    assert last["name"] == "one"
+    assert 0.0 < last["cpu_s"] < last["machine_cpu_s"]
+    assert 0.0 <= last["lag_s"] < 30.0
+
+
+async def test_a_look_at_all_actors_passes_once_over_the_waits(tmp_path, monkeypatch):
+    passes = []
+    monkeypatch.setattr(inline, "waits_now", lambda: passes.append(1) or waits_now())
+    async with ActorSystem(tmp_path) as system, AsyncExitStack() as waits:
+        await system.spawn(*(ActorSpec(name=f"a/{n}", factory=Counter) for n in range(30)))
+        for n in (3, 4, 3):
+            await waits.enter_async_context(waiting(f"a/{n}", "b", "Ping", 60.0))
+        statuses = await system.statuses()
+    assert {one.name: len(one.waits) for one in statuses if one.waits} == {"a/3": 2, "a/4": 1}
+    assert passes == [1]
 
 
 @pytest.mark.parametrize("host", ["main", "one"])

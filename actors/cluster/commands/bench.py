@@ -20,6 +20,7 @@ EXAMPLES = (
     "  computerrl bench publish --widths 128,512 --run last\n"
     "  computerrl bench learner --run last\n"
     "  computerrl bench ledger --episodes 1000000\n"
+    "  computerrl bench hosts --actors 100,2000\n"
     "  computerrl bench typing --apps text_editor,libreoffice_writer --tries 5\n"
 )
 STARTUP = "Run a deploy file and print the seconds from the command to the first optimizer step of RL, by part."
@@ -57,6 +58,10 @@ LEDGER = (
     "the same requests to a small ledger. Exit status 1 when a request takes more than 20 ms at the median or 100 ms\n"
     "at the 99th percentile. A million episodes take 1.5 GB of the folder for temporary files."
 )
+HOSTS = (
+    "Start many actors in one host process, ask what each is doing, and stop them. Prints processor milliseconds by\n"
+    "number of actors. Exit status 1 when a status costs more per actor in the largest host than it may."
+)
 TYPING = (
     "Type texts of distinct signs that no keyboard has into real applications while busy programs hold the processor,\n"
     "and read back what stands there; before that a Latin text, for what a keystroke costs. Prints per application\n"
@@ -76,6 +81,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("publish", "seconds to new weights", PUBLISH, _publish),
         ("learner", "seconds of a step of RL", LEARNER, _learner),
         ("ledger", "milliseconds of requests", LEDGER, _ledger),
+        ("hosts", "cost of many actors", HOSTS, _hosts),
         ("typing", "exactness under load", TYPING, _typing),
     ):
         kind = kinds.add_parser(name, help=summary, description=description, epilog=EXAMPLES)
@@ -93,6 +99,10 @@ def _startup(parser: argparse.ArgumentParser) -> None:
 def _ledger(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=int, default=1_000_000, metavar="N", help="of the ledger (1000000)")
     parser.add_argument("--steps", type=int, default=40, metavar="N", help="optimizer steps to play on it (40)")
+
+
+def _hosts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--actors", default="100,500,1000,2000", metavar="LIST", help="(default: 100,500,1000,2000)")
 
 
 def _desktops(parser: argparse.ArgumentParser) -> None:
@@ -187,6 +197,10 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.bench import ledger
 
         return ledger.run(args.episodes, args.steps, as_json=args.json)
+    if args.kind == "hosts":
+        from actors.cluster.bench import hosts
+
+        return hosts.run(hosts.counts_of(args.actors), as_json=args.json)
     if args.kind == "typing":
         from actors.cluster.bench import typing
 

@@ -15,6 +15,7 @@ import psutil
 
 from actors.cluster.events import CPU_USED
 from runtime.logs.writer import ActorLog
+from runtime.processor import machine_s
 
 PERIOD_S = 10.0
 ENTRY = "entry point"
@@ -46,7 +47,7 @@ class CpuMeter:
         self._me = psutil.Process()
         self._seen: dict[psutil.Process, tuple[str, float]] = {}  # pruned to the living at every look
         self._at = time.monotonic()
-        self._machine_s = _machine_s()
+        self._machine_s = machine_s()
         self.read()
 
     def read(self) -> Used:
@@ -66,16 +67,10 @@ class CpuMeter:
                 continue
             alive[process] = (part, used)
             seconds[part] = seconds.get(part, 0.0) + used - (known[1] if known else 0.0)
-        now, machine_s = time.monotonic(), _machine_s()
-        used_here = Used(now - self._at, psutil.cpu_count() or 1, seconds, machine_s - self._machine_s)
-        self._seen, self._at, self._machine_s = alive, now, machine_s
+        now, machine = time.monotonic(), machine_s()
+        used_here = Used(now - self._at, psutil.cpu_count() or 1, seconds, machine - self._machine_s)
+        self._seen, self._at, self._machine_s = alive, now, machine
         return used_here
-
-
-def _machine_s() -> float:
-    """Processor seconds that the machine has spent on anything since its boot."""
-    times = psutil.cpu_times()
-    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
 async def log_cpu(log: ActorLog, period_s: float = PERIOD_S) -> None:
