@@ -8,11 +8,14 @@ the background. Child hosts die with this process by the kernel's parent-death s
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+PR_SET_PDEATHSIG = 1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -36,3 +39,10 @@ def stop_event() -> Iterator[asyncio.Event]:
     finally:
         for number in heeded:
             loop.remove_signal_handler(number)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when `parent` ends; exit now when it already has."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)

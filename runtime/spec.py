@@ -68,14 +68,20 @@ class ActorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One child process. `env` is added to this process's environment; `nice` is added to its niceness.
+    """One child process, here or on the machine of a cluster that `place` asks for (`runtime/hosts/placer.py`).
+
+    Of this process's environment it gets what `runtime/hosts/environment.py` lists and what `passes` names; `env` is
+    added. `nice` is added to its niceness.
 
     A child whose loop has not answered for `heartbeat_s` is named as a stall. After `silent_limit_s` without an answer
-    it is killed and started again: it was stopped, or is stuck in one call.
+    it is killed and started again: it was stopped, or is stuck in one call. On another machine it then stops by itself,
+    too, for it has not heard from here either.
     """
 
     name: str
+    place: dict[str, float] | None = None  # what its machine must have free, {} for any machine; None is this one
     env: dict[str, str] = {}
+    passes: tuple[str, ...] = ()  # names of further variables of this process's environment
     nice: int = 0
     restart: RestartPolicy = RestartPolicy()
     start_timeout_s: float = 60.0

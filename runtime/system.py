@@ -18,8 +18,12 @@ import uvloop
 from runtime.clock import Clock, RealClock
 from runtime.control import ControlServer
 from runtime.errors import ActorGone, ConfigError
+from runtime.hosts import launch
 from runtime.hosts.frames import PeersLost
 from runtime.hosts.inline import InlineHost
+from runtime.hosts.launch import Launched
+from runtime.hosts.placed import PlacedHost
+from runtime.hosts.placer import Placer, PlacerSpec
 from runtime.hosts.process import ProcessHost
 from runtime.logs.runtime_events import SYSTEM_FAILED
 from runtime.logs.writer import ActorLog
@@ -33,7 +37,7 @@ from runtime.status import ActorStatus
 from runtime.supervision import RestartPolicy
 from runtime.tasks import TaskScope
 
-__all__ = ["ActorSpec", "ActorSystem", "HostSpec", "RestartPolicy", "run"]
+__all__ = ["ActorSpec", "ActorSystem", "HostSpec", "PlacerSpec", "RestartPolicy", "run"]
 
 T = TypeVar("T")
 
@@ -60,6 +64,7 @@ class ActorSystem:
     """Starts, restarts and stops actors and hosts. An async context manager.
 
     `hosts` gives environment and niceness of process hosts; a host that is only named in a spec gets the defaults.
+    `placer` says how hosts are placed on other machines; without it they all are on this one.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class ActorSystem:
         clock: Clock | None = None,
         log_level: str = "info",
         stall_after_s: float = 60.0,
+        placer: PlacerSpec | None = None,
     ) -> None:
         check_origin()
         self.run_dir = run_dir.resolve()
@@ -82,6 +88,9 @@ class ActorSystem:
         self._inline = InlineHost(self._node, log_level, self.give_up)
         self._control = ControlServer(self.run_dir, self.statuses)
         self._tasks = TaskScope(lambda name, error: self.give_up(name, f"{name} failed: {error!r}"))
+        self._placer: Placer | None = None
+        if placer is not None:
+            self._placer = Placer(placer, self.run_dir.name, self.log, lambda reason: self.give_up("placer", reason))
         self._order: list[str] = []
         self._failure: str | None = None
         self._failed = asyncio.Event()
@@ -100,7 +109,13 @@ class ActorSystem:
         """Open the control socket and start the stall watch. Raises ConfigError when the run is already running."""
         await self._control.start()
         self._tasks.spawn(StallWatch(self._inline, self._stall_after_s).run(), "stall watch")
+        if self._placer is not None:
+            self._placer.start()
         self._running = True
+
+    def waits(self) -> list[str]:
+        """What hosts wait for, where they wait for machines."""
+        return self._placer.waits() if self._placer is not None else []
 
     async def spawn(self, *specs: ActorSpec) -> None:
         """Start actors side by side; returns when every `on_start` has. They may ask each other while starting.
@@ -146,6 +161,8 @@ class ActorSystem:
                 self._routes.places.pop(name, None)
                 self._order.remove(name)
         await asyncio.gather(*(host.close() for host in hosts.values()))
+        if self._placer is not None:
+            await self._placer.close()
         await self._control.close()
         await self._tasks.close(5.0)
         try:
@@ -182,8 +199,15 @@ class ActorSystem:
         if name not in self._routes.hosts:
             check_name(name)
             spec = self._specs.get(name, HostSpec(name=name))
-            self._routes.hosts[name] = ProcessHost(spec, self._node, self, self.log_level, self._stall_after_s)
+            self._routes.hosts[name] = ProcessHost(spec, self._node, self, self._launch, self._stall_after_s)
         return self._routes.hosts[name]
+
+    def _launch(self, spec: HostSpec, first: bool) -> Launched:
+        """Begin a life of a host, here or where it is placed."""
+        if spec.place is None or self._placer is None:
+            return launch.launch_here(spec, self.run_dir, self.log_level, self._stall_after_s)
+        told = [*launch.arguments(spec, self.log_level, self._stall_after_s), f"--silent-limit-s={spec.silent_limit_s}"]
+        return PlacedHost(self._placer, spec, told, None, first=first)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -1,7 +1,7 @@
 """A process host's own side: `python -P -m runtime.hosts.child`.
 
 Invariant: the process dies with its parent, by the kernel's parent-death signal or when its link ends. It starts no
-actor before the parent has compared their code.
+actor before the main host has compared their code. Away from the main host it stops when it is not heard of for long.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import ctypes
 import functools
 import os
 import signal
@@ -17,11 +16,13 @@ import socket
 import sys
 from pathlib import Path
 
+import msgspec
 import uvloop
 
 from runtime.cell import traceback_lines
 from runtime.clock import RealClock
 from runtime.errors import HostLost
+from runtime.hosts.dead_man import STOP_S, DeadMan
 from runtime.hosts.frames import (
     AskStatus,
     Beat,
@@ -39,6 +40,7 @@ from runtime.hosts.frames import (
     Stopped,
 )
 from runtime.hosts.inline import InlineHost
+from runtime.hosts.ticket import Ticket, enter
 from runtime.logs.runtime_events import HOST_STOPPING, SHUTDOWN_FAILED
 from runtime.logs.writer import ActorLog
 from runtime.messaging.envelope import Envelope
@@ -46,10 +48,9 @@ from runtime.messaging.node import Node
 from runtime.messaging.transport import Link
 from runtime.origin import check_origin
 from runtime.processor import machine_s, process_s
+from runtime.signals import die_with
 from runtime.stall import StallWatch
 from runtime.tasks import TaskScope
-
-PR_SET_PDEATHSIG = 1
 
 
 class ChildHost:
@@ -62,6 +63,7 @@ class ChildHost:
         self._node = Node(args.name, Path(args.run_dir), RealClock(), self._log, self)
         self._inline = InlineHost(self._node, args.log_level, self._gave_up)
         self._watch = StallWatch(self._inline, args.stall_after_s)
+        self._dead_man = DeadMan(args.silent_limit_s, STOP_S)
         self._jobs = TaskScope(self._job_failed)
         self._broken: BaseException | None = None
 
@@ -79,16 +81,16 @@ class ChildHost:
 
     async def run(self) -> None:
         """Serve until the parent says stop or its end of the link closes."""
-        sock = socket.socket(fileno=self._args.fd)
-        sock.set_inheritable(False)
-        self._link = await Link.of_socket(sock, FromMain)
+        self._link = await self._linked()
         origin = check_origin()
         self._link.write(Hello(name=self._args.name, pid=os.getpid(), root=origin.root, build=origin.build))
         self._jobs.spawn(self._watch.run(), "stall watch")
-        while (frame := await self._link.receive()) is not None and not isinstance(frame, StopHost):
+        while (frame := await self._next()) is not None and not isinstance(frame, StopHost):
             self._handle(frame)
             if self._broken is not None:
                 raise self._broken
+        if frame is not None:
+            self._dead_man.rest()
         self._log.emit(HOST_STOPPING, name=self._args.name, asked=frame is not None)
         await self._jobs.close(2.0)
         (failure,) = await asyncio.gather(self._inline.close(), return_exceptions=True)
@@ -97,6 +99,23 @@ class ChildHost:
             self._log.emit(SHUTDOWN_FAILED, name=self._args.name, error=cause, traceback=traceback_lines(failure))
         await self._link.close()
         self._log.close()
+
+    async def _linked(self) -> Link[FromMain | FromChild]:
+        """The link to the main host: the socket that this process was born with, or by the ticket on its input."""
+        if self._args.fd is None:
+            ticket = msgspec.msgpack.decode(await asyncio.to_thread(sys.stdin.buffer.read), type=Ticket)
+            return Link(*await enter(ticket, "frames"), FromMain)
+        sock = socket.socket(fileno=self._args.fd)
+        sock.set_inheritable(False)
+        return await Link.of_socket(sock, FromMain)
+
+    async def _next(self) -> FromMain | FromChild | None:
+        """The next frame; None where the link has ended, or where the main host has given this life up by now."""
+        try:
+            async with asyncio.timeout(self._dead_man.left_s()):
+                return await self._link.receive()
+        except (HostLost, TimeoutError):
+            return None
 
     def _handle(self, frame: FromMain | FromChild) -> None:
         match frame:
@@ -110,6 +129,7 @@ class ChildHost:
             case AskStatus():
                 self._report(Statuses(id=frame.id, actors=self._inline.statuses()))
             case Beat():
+                self._dead_man.fed()
                 lag_s = self._watch.take_lag_s()
                 self._report(Beaten(id=frame.id, cpu_s=process_s(), machine_cpu_s=machine_s(), lag_s=lag_s))
             case PeersLost():
@@ -134,23 +154,17 @@ class ChildHost:
         self._broken = error
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when `parent` ends; exit now when it already has."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
-
-
 def main() -> None:
     """Entry point of the child process."""
     parser = argparse.ArgumentParser(prog="runtime.hosts.child")
     parser.add_argument("--name", required=True)
-    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--fd", type=int)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--run-dir", required=True)
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--stall-after-s", type=float, default=60.0)
     parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--silent-limit-s", type=float, default=0.0)
     args = parser.parse_args()
     die_with(args.parent)
     # The terminal's Ctrl-C and its end are the parent's business: it stops its children in order.

@@ -1,4 +1,4 @@
-"""The operating system's side of a child host: process, socket, output.
+"""A child process of this one, as the operating system has it: process, socket, output.
 
 Invariant: `reap` leaves neither the child nor anything in its process group, and no descriptor of ours.
 """
@@ -12,9 +12,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
+from runtime.hosts.environment import passed
+from runtime.messaging.transport import Link
 from runtime.origin import check_origin
 from runtime.spec import HostSpec
 
@@ -22,18 +25,49 @@ EXIT_AFTER_LINK_S = 2.0
 MAX_LINE = 2000
 
 
-class Child:
-    """One running child process, in a session and process group of its own. Raises OSError when it can't start."""
+class Launched(Protocol):
+    """One life of a host, wherever it is."""
 
-    def __init__(self, spec: HostSpec, run_dir: Path, log_level: str, stall_after_s: float) -> None:
+    pid: int
+    machine: str  # "" is this one
+
+    async def link(self, frame_type: object) -> Link[Any]:
+        """The link to it, once it is there; the caller closes it. Raises HostLost or ConfigError."""
+        ...
+
+    async def output(self, line: Callable[[str], None]) -> None:
+        """Pass what it writes to stdout and stderr to `line`, one line at a time, until it ends."""
+        ...
+
+    async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
+        """Run `reading` until it ends, or until shortly after the host's exit, when all it sent has been read."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once."""
+        ...
+
+    async def reap(self, stopped_by: float) -> int | None:
+        """See to it that it has ended; returns its exit code, None where that can't be known.
+
+        `stopped_by` is the moment (monotonic seconds) by which it has ended by itself, if its machine can't be reached.
+        """
+        ...
+
+
+class Child:
+    """One child process, in a session and process group of its own: `python -P -m MODULE --fd=N --parent=PID ...`.
+
+    Raises OSError when it can't start.
+    """
+
+    machine = ""
+
+    def __init__(self, module: str, arguments: Sequence[str], env: Mapping[str, str]) -> None:
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
-        env = {**os.environ, **spec.env}
+        argv = [sys.executable, "-P", "-m", module, f"--fd={theirs.fileno()}", f"--parent={os.getpid()}", *arguments]
         path = [check_origin().root, *env.get("PYTHONPATH", "").split(os.pathsep)]
-        env["PYTHONPATH"] = os.pathsep.join(entry for entry in path if entry)
-        argv = [sys.executable, "-P", "-m", "runtime.hosts.child"]
-        argv += [f"--name={spec.name}", f"--fd={theirs.fileno()}", f"--parent={os.getpid()}", f"--nice={spec.nice}"]
-        argv += [f"--run-dir={run_dir}", f"--log-level={log_level}", f"--stall-after-s={stall_after_s}"]
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -41,7 +75,7 @@ class Child:
                 stdout=write_end,
                 stderr=write_end,
                 pass_fds=[theirs.fileno()],
-                env=env,
+                env={**env, "PYTHONPATH": os.pathsep.join(entry for entry in path if entry)},
                 start_new_session=True,
             )
         except OSError:
@@ -58,25 +92,15 @@ class Child:
         self._pidfd = os.pidfd_open(self.pid)
         asyncio.get_running_loop().add_reader(self._pidfd, self._exited.set)
 
-    def take_socket(self) -> socket.socket:
-        """Our end of the link; the caller closes it."""
+    async def link(self, frame_type: object) -> Link[Any]:
+        """The link to it; the caller closes it."""
         taken, self._socket = self._socket, None
         assert taken is not None
-        return taken
+        return await Link.of_socket(taken, frame_type)
 
     async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
         """Run `reading` until it ends, or until shortly after the child's exit, when all it sent has been read."""
-        task = asyncio.ensure_future(reading)
-        exited = asyncio.ensure_future(self._exited.wait())
-        try:
-            await asyncio.wait({task, exited}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({task, exited}, timeout=EXIT_AFTER_LINK_S)
-            if task.done():
-                await task
-        finally:
-            task.cancel()
-            exited.cancel()
-            await asyncio.gather(task, exited, return_exceptions=True)
+        await until_exit_or(self._exited, reading)
 
     async def output(self, line: Callable[[str], None]) -> None:
         """Pass what the child writes to stdout and stderr to `line`, one line at a time, until it ends."""
@@ -102,7 +126,7 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    async def reap(self) -> int:
+    async def reap(self, stopped_by: float = 0.0) -> int:
         """Kill what is left of the group, wait for the child, close everything; returns its exit code."""
         self.kill()
         try:
@@ -114,3 +138,37 @@ class Child:
             if self._socket is not None:
                 self._socket.close()
         return self._process.wait()
+
+    async def ended(self, within_s: float) -> bool:
+        """Whether it has ended by itself within so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._exited.wait()
+        return self._exited.is_set()
+
+
+async def until_exit_or(exited: asyncio.Event, reading: Coroutine[None, None, None]) -> None:
+    """Run `reading` until it ends or until shortly after `exited`. Raises what `reading` raises."""
+    task, gone = asyncio.ensure_future(reading), asyncio.ensure_future(exited.wait())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, gone}, timeout=EXIT_AFTER_LINK_S)
+        if task.done():
+            await task
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+def arguments(spec: HostSpec, log_level: str, stall_after_s: float) -> list[str]:
+    """What every host is told on its command line, wherever it is."""
+    told = [f"--name={spec.name}", f"--nice={spec.nice}"]
+    return [*told, f"--log-level={log_level}", f"--stall-after-s={stall_after_s}"]
+
+
+def launch_here(spec: HostSpec, run_dir: Path, log_level: str, stall_after_s: float) -> Child:
+    """A host as a child process. Raises OSError when it can't start."""
+    env = passed(os.environ, spec.passes) | spec.env
+    told = [*arguments(spec, log_level, stall_after_s), f"--run-dir={run_dir}"]
+    return Child("runtime.hosts.child", told, env)

@@ -1,8 +1,9 @@
-"""Actors in a child process, seen from the main host.
+"""Actors in a child process, here or on another machine, seen from the main host.
 
 Invariant: while the child lives, messages for its actors go to it. When it is lost, every ask to its actors fails at
-once. Its process group is killed and reaped before a new child starts. Later asks wait for the new child up to their
-deadline. A child that stays silent for long enough is lost, too.
+once. Its process group is killed and reaped before a new child starts; on a machine that can't be reached it has then
+stopped by itself. Later asks wait for the new child up to their deadline. A child that stays silent for long enough is
+lost, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, HostLost, MailboxFull
+from runtime.hosts.dead_man import MARGIN_S, STOP_S
 from runtime.hosts.frames import (
     AskStatus,
     Beat,
@@ -29,7 +31,7 @@ from runtime.hosts.frames import (
     StopHost,
     Stopped,
 )
-from runtime.hosts.launch import Child
+from runtime.hosts.launch import Launched
 from runtime.logs.runtime_events import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
 from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import MAX_PARKED, Node
@@ -64,15 +66,18 @@ class Hub(Protocol):
 
 
 class ProcessHost:
-    """One child process and its successors."""
+    """One child process and its successors. `launch` begins a life; it is told whether it is the first to come up."""
 
-    def __init__(self, spec: HostSpec, node: Node, hub: Hub, log_level: str, stall_after_s: float) -> None:
+    def __init__(
+        self, spec: HostSpec, node: Node, hub: Hub, launch: Callable[[HostSpec, bool], Launched], stall_after_s: float
+    ) -> None:
         self.name = spec.name
         self.restarts = 0
         self._spec = spec
         self._node = node
         self._hub = hub
-        self._log_level = log_level
+        self._launch = launch
+        self._came = False  # whether any life has come up
         self._stall_after_s = stall_after_s
         self._budget = RestartBudget(f"host {spec.name}", spec.restart)
         self._actors: dict[str, WireSpec] = {}
@@ -83,7 +88,8 @@ class ProcessHost:
         self._up = asyncio.Event()  # up, or never again
         self._stopping = False
         self._parked = 0
-        self._child: Child | None = None
+        self._child: Launched | None = None
+        self._asked = 0.0  # when the child was last sent a heartbeat, monotonic seconds
         self._silence = ""  # why the child was killed, if it was for its silence
         self._pid = 0
         self._scope = TaskScope(lambda name, error: hub.give_up(f"host {spec.name}", f"{name} failed: {error!r}"))
@@ -225,50 +231,60 @@ class ProcessHost:
 
     async def _one_life(self) -> ComputerRLError:
         """One child from launch to reaped; returns why it ended."""
-        began = time.monotonic()
+        began = self._asked = time.monotonic()
         try:
-            child = Child(self._spec, self._node.run_dir, self._log_level, self._stall_after_s)
+            child = self._launch(self._spec, not self._came)
         except OSError as error:
             return HostLost(f"host {self.name} can't be started: {error}")
         self._pid, self._child, self._silence = child.pid, child, ""
         cause: ComputerRLError = HostLost(f"host {self.name} ended")
+        output = self._scope.spawn(child.output(self._output), f"output of {self.name}")
         try:
-            output = self._scope.spawn(child.output(self._output), f"output of {self.name}")
-            link: ChildLink = await Link.of_socket(child.take_socket(), FromChild)
-            try:
-                await self._greet(link)
-                self._link = link
-                self._up.set()
-                self._budget.up(self._node.clock.now())
-                self._write(Start(specs=list(self._actors.values())))
-                took = round(time.monotonic() - began, 3)
-                self._node.log.emit(HOST_STARTED, name=self.name, pid=child.pid, start_s=took, restarts=self.restarts)
-                await child.until_exit_or(self._read(link))
-            except ComputerRLError as error:
-                cause = error
-            finally:
-                self._link = None
-                self._up.clear()
-                await link.close()
+            await self._talk(child, began)
+        except ComputerRLError as error:
+            cause = error
         finally:
             self._child = None
-            code = await child.reap()
+            limit_s = self._spec.silent_limit_s + STOP_S + MARGIN_S
+            code = await child.reap(0.0 if self._stopping else self._asked + limit_s)
         await asyncio.wait({output}, timeout=1.0)
         output.cancel()
         if not self._stopping:
             if self._silence:
                 cause = HostLost(self._silence)
             if not isinstance(cause, ConfigError):
-                cause = type(cause)(f"{cause} (exit code {code})")
+                cause = type(cause)(f"{cause} (exit code {'not known' if code is None else code})")
             names = list(self._actors)
             self._node.log.emit(
-                HOST_LOST, name=self.name, pid=child.pid, exit_code=code, cause=str(cause), actors=names
-            )
+                HOST_LOST, name=self.name, machine=child.machine, pid=child.pid, exit_code=code, cause=str(cause),
+                actors=names,
+            )  # fmt: skip
             self._hub.host_lost(self.name, names, f"host {self.name} was lost, {cause}")
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(HostLost(f"host {self.name} was lost"))
         return cause
+
+    async def _talk(self, child: Launched, began: float) -> None:
+        """From the child's first word to its last. Raises what ended it otherwise than by its own exit."""
+        link: ChildLink = await child.link(FromChild)
+        try:
+            self._pid = child.pid
+            await self._greet(link)
+            self._link, self._came = link, True
+            self._up.set()
+            self._budget.up(self._node.clock.now())
+            self._write(Start(specs=list(self._actors.values())))
+            took = round(time.monotonic() - began, 3)
+            self._node.log.emit(
+                HOST_STARTED, name=self.name, machine=child.machine, pid=child.pid, start_s=took,
+                restarts=self.restarts,
+            )  # fmt: skip
+            await child.until_exit_or(self._read(link))
+        finally:
+            self._link = None
+            self._up.clear()
+            await link.close()
 
     async def _greet(self, link: ChildLink) -> None:
         async with waiting(self._node.name, f"host/{self.name}", "Hello", self._spec.start_timeout_s):
@@ -276,7 +292,7 @@ class ProcessHost:
         if hello is None:
             raise HostLost(f"host {self.name} ended before it said hello")
         origin = check_origin()
-        if not isinstance(hello, Hello) or (hello.root, hello.build) != (origin.root, origin.build):
+        if not isinstance(hello, Hello) or hello.build != origin.build:
             raise ConfigError(f"host {self.name} runs other code than this process ({origin}): {hello}")
 
     async def _read(self, link: ChildLink) -> None:
@@ -319,6 +335,7 @@ class ProcessHost:
 
     async def _responds(self, within_s: float) -> bool:
         """Whether the child answers; a child that is lost meanwhile is no silent one."""
+        self._asked = time.monotonic()
         try:
             beaten = await self._exchange(lambda key: Beat(id=key), "heartbeat", within_s)
         except DeadlineExceeded:

@@ -38,7 +38,10 @@ class Link(Generic[F]):
         return cls(reader, writer, frame_type)
 
     async def receive(self) -> F | None:
-        """The next frame, None at the end of the stream. Idle links wait here; raises ProtocolError."""
+        """The next frame, None at the end of the stream. Idle links wait here.
+
+        Raises ProtocolError, and HostLost where the peer's machine can't be reached: that is not the peer's end.
+        """
         try:
             head = await self._reader.readexactly(4)
             size = int.from_bytes(head, "big")
@@ -47,6 +50,8 @@ class Link(Generic[F]):
             frame: F = self._decoder.decode(await self._reader.readexactly(size))
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
+        except OSError as error:
+            raise HostLost(f"the link broke: {error}") from error
         except msgspec.DecodeError as error:
             raise ProtocolError(f"a frame that is none of ours: {error}") from error
         return frame
@@ -69,14 +74,18 @@ class Link(Generic[F]):
         try:
             async with asyncio.timeout(timeout_s):
                 await self._writer.drain()
-        except ConnectionError as error:
-            raise HostLost(f"the link broke: {error}") from error
         except TimeoutError as error:
             raise HostLost(f"the peer did not read for {timeout_s:.3g} s") from error
+        except OSError as error:
+            raise HostLost(f"the link broke: {error}") from error
+
+    def abort(self) -> None:
+        """Close at once, without waiting: `receive` returns None then."""
+        self._writer.transport.abort()
 
     async def close(self) -> None:
         """Close; what is unsent is dropped."""
-        self._writer.transport.abort()
+        self.abort()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self._writer.wait_closed()

@@ -1,0 +1,247 @@
+"""The placer process, seen from the main host, and the door that what it places comes in by.
+
+Invariant: a life that is over can't come in by the door again, so of two lives of a host at most one is talked to. When
+the placer process ends, what it placed ends with it, and the placer alone is started again: the run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from runtime.backoff import Backoff
+from runtime.errors import ComputerRLError, HostLost
+from runtime.hosts.door import Door, Guest, Serve
+from runtime.hosts.environment import FAMILIES, NAMES, passed
+from runtime.hosts.launch import Child
+from runtime.hosts.placing import (
+    Ended,
+    FromPlacer,
+    Kill,
+    Machine,
+    Place,
+    Placed,
+    Ready,
+    Said,
+    There,
+    ToPlacer,
+    Unusable,
+    wanted,
+)
+from runtime.logs.runtime_events import HOST_WAITS, PLACER_LOST, PLACER_READY
+from runtime.logs.writer import ActorLog
+from runtime.messaging.transport import Link
+from runtime.origin import check_origin
+from runtime.spec import HostSpec
+from runtime.tasks import TaskScope
+
+CLOSE_S = 20.0
+SAY_EVERY_S = 15.0
+AGAIN = Backoff(first_s=1.0, longest_s=30.0)
+
+
+class PlacerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a run has hosts on other machines."""
+
+    module: str = "runtime.hosts.ray"  # the placer process: `python -P -m MODULE`
+    arguments: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ("RAY_",)  # how names of variables begin that it gets beside what hosts get
+    bind: str = ""  # HOST or HOST:PORT where hosts come in; "": where the cluster knows this machine
+    wait_s: float = 600.0  # for the first machine of each host
+
+
+class Life:
+    """One life of a host that was ordered."""
+
+    def __init__(self, spec: HostSpec, guest: Guest) -> None:
+        self.spec, self.guest = spec, guest
+        self.id = guest.ticket.life
+        self.since = time.monotonic()
+        self.placed: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
+        self.ended = asyncio.Event()
+        self.code: int | None = None
+        self.cause = ""
+        self.lines: asyncio.Queue[str | None] = asyncio.Queue(1000)
+
+    def end(self, code: int | None, cause: str) -> None:
+        self.code, self.cause = code, cause
+        self.placed.cancel()
+        if self.lines.full():
+            self.lines.get_nowait()
+        self.lines.put_nowait(None)
+        self.ended.set()
+
+
+class Placer:
+    """Places hosts by a process of its own, and lets them in. `give_up` is called with why no host can be placed."""
+
+    def __init__(self, spec: PlacerSpec, run: str, log: ActorLog, give_up: Callable[[str], None]) -> None:
+        self.spec = spec
+        self.door = Door()
+        self.machines: list[Machine] = []
+        self._run, self._log, self._give_up = run, log, give_up
+        self._link: Link[FromPlacer | ToPlacer] | None = None
+        self._up = asyncio.Event()  # while the placer process can be told something
+        self._cause = "it starts"  # why it is not up
+        self._lives: dict[str, Life] = {}
+        self._scope = TaskScope(lambda name, error: give_up(f"{name} failed: {error!r}"))
+        self._stop = asyncio.Event()
+        self._live: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the process in the background; hosts wait for it."""
+        self._live = self._scope.spawn(self._keep(), "placer")
+        self._scope.spawn(self._say(), "what hosts wait for")
+
+    async def close(self) -> None:
+        """Shut the door and end the process, and with it all that it placed. Can be repeated."""
+        self._stop.set()
+        if self._link is not None:
+            self._link.abort()
+        if self._live is not None:
+            await asyncio.wait({self._live}, timeout=CLOSE_S + 2.0)
+        await self._scope.close(5.0)
+        await self.door.close()
+
+    def waits(self) -> list[str]:
+        """A line for each thing that hosts wait for, beside what is there; nothing when all have their machines."""
+        lives = [life for life in self._lives.values() if not life.placed.done()]
+        if not self._up.is_set():
+            return [] if self._stop.is_set() else [f"the cluster does not answer: {self._cause}"]
+        there = "; ".join(f"{one.name} has {_free(one)}" for one in self.machines) or "no machine is there"
+        by_need: dict[str, list[str]] = {}
+        for life in lives:
+            by_need.setdefault(wanted(life.spec.place or {}), []).append(life.spec.name)
+        return [f"{', '.join(names)} wait for a machine with {need} free: {there}" for need, names in by_need.items()]
+
+    async def order(self, spec: HostSpec, arguments: list[str], bulk: Serve | None) -> Life:
+        """Have a life of `spec` started, once the placer can be told."""
+        await self._up.wait()
+        life = Life(spec, self.door.expect(spec.name, bulk))
+        self._lives[life.id] = life
+        self._tell(
+            Place(
+                life=life.id,
+                run=self._run,
+                arguments=arguments,
+                ticket=msgspec.msgpack.encode(life.guest.ticket),
+                env={name: os.environ[name] for name in spec.passes if name in os.environ} | spec.env,
+                names=list(NAMES),
+                families=list(FAMILIES),
+                root=check_origin().root,
+                resources=spec.place or {},
+            )
+        )
+        return life
+
+    def kill(self, life: Life) -> None:
+        """End the life."""
+        if not life.ended.is_set():
+            self._tell(Kill(life=life.id))
+
+    async def forget(self, life: Life) -> None:
+        """Let this life in no more."""
+        await self.door.forget(life.guest)
+        if life.ended.is_set():
+            self._lives.pop(life.id, None)
+
+    def _tell(self, frame: ToPlacer) -> None:
+        if self._link is not None:
+            with contextlib.suppress(HostLost):  # `_keep` is about to end all lives
+                self._link.write(frame)
+
+    async def _keep(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            began = time.monotonic()
+            self._cause = await self._one_life() or self._cause
+            for life in list(self._lives.values()):
+                life.end(None, "the placer was lost")
+            self._lives.clear()
+            if self._stop.is_set():
+                return
+            failures = 1 if time.monotonic() - began > AGAIN.longest_s else failures + 1
+            delay_s = AGAIN.delay_s(failures)
+            self._log.emit(PLACER_LOST, cause=self._cause, delay_s=delay_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await self._stop.wait()
+
+    async def _one_life(self) -> str:
+        """One placer process from start to end; returns why it ended."""
+        env = {k: v for k, v in os.environ.items() if k.startswith(self.spec.passes)} | passed(os.environ)
+        said: list[str] = []
+        try:
+            child = Child(self.spec.module, self.spec.arguments, env)
+        except OSError as error:
+            return f"the placer can't be started: {error}"
+        output = self._scope.spawn(child.output(lambda line: _keep_last(said, line)), "output of the placer")
+        try:
+            link: Link[FromPlacer | ToPlacer] = await child.link(FromPlacer)
+            try:
+                self._link = link
+                await child.until_exit_or(self._read(link))
+            finally:
+                self._link = None
+                self._up.clear()
+                await link.close()
+            await child.ended(CLOSE_S)
+        except ComputerRLError as error:
+            return str(error)
+        finally:
+            code = await child.reap()
+            await asyncio.wait({output}, timeout=1.0)
+            output.cancel()
+        return f"the placer ended with exit code {code}: {' | '.join(said[-3:])}"
+
+    async def _read(self, link: Link[FromPlacer | ToPlacer]) -> None:
+        while (frame := await link.receive()) is not None:
+            match frame:
+                case Ready():
+                    await self._open(frame.address)
+                case There():
+                    self.machines = frame.machines
+                case Unusable():
+                    self._give_up(frame.cause)
+                    self._stop.set()
+                    return
+                case Placed() | Said() | Ended() if (life := self._lives.get(frame.life)) is not None:
+                    self._heard(life, frame)
+
+    def _heard(self, life: Life, frame: Placed | Said | Ended) -> None:
+        if isinstance(frame, Ended):
+            life.end(frame.code, frame.cause)
+            del self._lives[life.id]
+        elif isinstance(frame, Said):
+            if not life.lines.full():
+                life.lines.put_nowait(frame.line)
+        elif not life.placed.done():
+            life.placed.set_result(frame)
+
+    async def _open(self, address: str) -> None:
+        if not self.door.address:
+            host, colon, port = self.spec.bind.rpartition(":")
+            await self.door.open((host if colon else port) or address, int(port) if colon else 0)
+        self._log.emit(PLACER_READY, address=address, door=self.door.address)
+        self._up.set()
+
+    async def _say(self) -> None:
+        while True:
+            await asyncio.sleep(SAY_EVERY_S)
+            for line in self.waits():
+                self._log.emit(HOST_WAITS, waits=line)
+
+
+def _free(machine: Machine) -> str:
+    parts = [f"{name} {machine.free.get(name, 0.0):g} of {amount:g}" for name, amount in sorted(machine.total.items())]
+    return ", ".join(parts) or "nothing"
+
+
+def _keep_last(said: list[str], line: str) -> None:
+    said.append(line)
+    del said[:-20]

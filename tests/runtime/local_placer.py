@@ -1,0 +1,78 @@
+"""A placer that places hosts on this very machine: `python -P -m tests.runtime.local_placer`."""
+
+# ruff: noqa: ASYNC110 - a file says when, and what is waited for tells of no changes
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from runtime.errors import ConfigError
+from runtime.hosts.keeper import Keeper
+from runtime.hosts.placing import Machine, Place, serve
+from runtime.hosts.ticket import Ticket
+
+
+class LocalEngine:
+    """`room` desktops are free in all; `via` is a proxy's port that hosts come in by."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._keepers: dict[str, Keeper] = {}
+        self._room = args.room
+
+    async def connect(self) -> str:
+        if self._args.unusable:
+            raise ConfigError(self._args.unusable)
+        return "127.0.0.1"
+
+    async def machines(self) -> list[Machine]:
+        return [Machine(name="m0", total={"desktops": self._args.room}, free={"desktops": self._room})]
+
+    async def place(self, order: Place, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
+        if self._args.via:
+            ticket = msgspec.msgpack.decode(order.ticket, type=Ticket)
+            order = msgspec.structs.replace(
+                order,
+                ticket=msgspec.msgpack.encode(
+                    msgspec.structs.replace(ticket, address=f"127.0.0.1:{self._args.via}")
+                ),
+            )  # fmt: skip
+        need = order.resources.get("desktops", 0)
+        while self._room < need:
+            await asyncio.sleep(0.05)
+        self._room -= need
+        try:
+            keeper = self._keepers[order.life] = Keeper(msgspec.to_builtins(order, builtin_types=(bytes,)))
+            there = await asyncio.to_thread(keeper.where)
+            placed("m0", there["pid"])
+            while True:
+                lines, code = await asyncio.to_thread(keeper.watch)
+                while self._deaf():
+                    await asyncio.sleep(0.05)
+                for line in lines:
+                    said(line)
+                if code is not None:
+                    return code
+        finally:
+            self._room += need
+
+    async def kill(self, life: str) -> None:
+        if not self._deaf() and life in self._keepers:
+            self._keepers[life].kill()
+
+    def _deaf(self) -> bool:
+        return bool(self._args.deaf) and Path(self._args.deaf).exists()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--room", type=float, default=10.0)
+parser.add_argument("--via", type=int, default=0)
+parser.add_argument("--deaf", default="")  # while this file is there, it can't reach what it has placed
+parser.add_argument("--unusable", default="")
+if __name__ == "__main__":
+    serve(parser, LocalEngine)

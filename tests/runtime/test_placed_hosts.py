@@ -1,0 +1,210 @@
+"""Hosts on other machines: one life at a time is talked to, and both sides of a cut stop by themselves."""
+
+# ruff: noqa: ASYNC240, ASYNC110 - /proc answers at once, and tells of no changes
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import ActorGone
+from runtime.logs.reader import read_logs
+from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec
+from tests.runtime.example_actors import Add, Counter, CounterConfig, Pid
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(autouse=True)
+def _found(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+
+
+def placed(tmp_path: Path, *arguments: str, wait_s: float = 30.0, **host: object) -> ActorSystem:
+    hosts = [HostSpec(**{"name": "away", "place": {"desktops": 4}, "env": {"PYTHONPATH": path()}} | host)]
+    placer = PlacerSpec(module="tests.runtime.local_placer", arguments=arguments, passes=("RAY_",), wait_s=wait_s)
+    return ActorSystem(tmp_path, hosts=hosts, placer=placer)
+
+
+def path() -> str:
+    return f"{HERE.parent.parent}{os.pathsep}{HERE}"
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+async def until(condition, within_s: float = 20.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def lines(tmp_path: Path, event: str) -> list[dict]:
+    return list(read_logs(tmp_path, event=event))
+
+
+async def counter(system: ActorSystem, **config: object) -> int:
+    """The actor `a` on the host `away`; its process."""
+    await system.spawn(ActorSpec(name="a", factory=Counter, config=CounterConfig(**config), host="away"))
+    return (await system.ref("a").ask(Pid(), timeout_s=5)).n
+
+
+async def again_from(system: ActorSystem) -> int:
+    """The process of the host's next life."""
+    return (await system.ref("a").ask_until(Pid(), timeout_s=5, give_up_s=20)).n
+
+
+async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET_OF_A_SHELL", "1")
+    monkeypatch.setenv("NEEDED_THERE", "2")
+    async with placed(tmp_path, passes=("NEEDED_THERE",)) as system:
+        pid = await counter(system, start=3)
+        assert pid != os.getpid()
+        assert (await system.ref("a").ask(Add(n=2), timeout_s=5)).n == 5
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        assert b"NEEDED_THERE=2" in variables
+        assert not any(one.startswith(b"SECRET_OF_A_SHELL") for one in variables)
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert b"--fd" not in command
+        folder = Path(os.readlink(f"/proc/{pid}/cwd"))
+        assert folder != tmp_path
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert gone(pid)
+    assert not folder.exists()
+    (started,) = lines(tmp_path, "host_started")
+    assert (started["machine"], started["pid"]) == ("m0", pid)
+    assert not lines(tmp_path, "host_lost")
+
+
+async def test_a_killed_life_comes_back(tmp_path):
+    async with placed(tmp_path) as system:
+        pid = await counter(system)
+        os.kill(pid, signal.SIGKILL)
+        await until(gone_of(pid))
+        again = await again_from(system)
+        assert again != pid
+    (lost,) = lines(tmp_path, "host_lost")
+    assert (lost["exit_code"], lost["machine"]) == (-signal.SIGKILL, "m0")
+
+
+def gone_of(pid: int):
+    return lambda: gone(pid)
+
+
+async def test_a_lost_placer_ends_neither_the_run_nor_what_is_asked_later(tmp_path):
+    async with placed(tmp_path) as system:
+        pid = await counter(system)
+        placer = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(placer, signal.SIGKILL)
+        await until(gone_of(pid))  # what it has placed ends with it
+        assert await again_from(system) != pid
+        assert len(lines(tmp_path, "placer_lost")) == 1
+
+
+async def test_a_wait_for_machines_says_what_is_wanted_and_ends_by_its_limit(tmp_path):
+    async with placed(tmp_path, "--room=2", wait_s=2.0) as system:
+        spawned = asyncio.ensure_future(counter(system))
+        wanted = "away wait for a machine with desktops 4 free: m0 has desktops 2 of 2"
+        await until(lambda: system.waits() == [wanted])
+        async with asyncio.timeout(20):
+            assert f"cluster.wait_s: 2 s are over, and {wanted}" in await system.failed()
+        with pytest.raises(Exception, match="wait_s"):
+            await spawned
+
+
+async def test_what_no_restart_helps_fails_the_run_with_its_reason(tmp_path):
+    async with placed(tmp_path, "--unusable=there is no such cluster") as system:
+        system._host("away")
+        async with asyncio.timeout(20):
+            assert await system.failed() == "there is no such cluster"
+
+
+class Proxy:
+    """Passes connections on to `target` until it is cut; then nothing goes through, and nothing is closed."""
+
+    def __init__(self) -> None:
+        self.target = ("", 0)
+        self.cut = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(65_536):
+            if self.cut.is_set():
+                await asyncio.sleep(3600)
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_connection(*self.target)
+        self._writers += [writer, there_writer]
+        for pump in (self._pump(reader, there_writer), self._pump(there_reader, writer)):
+            task = asyncio.ensure_future(pump)
+            self._tasks.add(task)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def proxied() -> AsyncIterator[tuple[Proxy, int]]:
+    proxy = Proxy()
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    try:
+        yield proxy, server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await proxy.close()
+
+
+@pytest.mark.parametrize("reached", [True, False], ids=["the placer reaches it", "the placer is cut off, too"])
+async def test_both_sides_of_a_cut_stop_and_the_host_comes_back(tmp_path, monkeypatch, reached):
+    monkeypatch.setattr("runtime.hosts.process.STOP_S", 1.0)
+    monkeypatch.setattr("runtime.hosts.process.MARGIN_S", 0.5)
+    deaf = tmp_path / "deaf"
+    async with proxied() as (proxy, port):
+        limits = {"heartbeat_s": 0.5, "silent_limit_s": 2.0}
+        async with placed(tmp_path, f"--via={port}", f"--deaf={deaf}", **limits) as system:
+            assert system._placer is not None
+            await until(lambda: system._placer.door.address)
+            host, _, at = system._placer.door.address.rpartition(":")
+            proxy.target = (host, int(at))
+            pid = await counter(system)
+            proxy.cut.set()
+            if not reached:
+                deaf.touch()
+            with pytest.raises(ActorGone, match="silent"):
+                await system.ref("a").ask(Add(n=1), timeout_s=20)
+            proxy.cut.clear()
+            again = await again_from(system)
+            assert again != pid
+            assert gone(pid)  # before another life was begun
+            deaf.unlink(missing_ok=True)
+    (lost,) = lines(tmp_path, "host_lost")
+    assert lost["exit_code"] == (-signal.SIGKILL if reached else None)
+    assert "was silent" in lost["cause"]
+
+
+async def test_a_host_whose_loop_stands_still_in_a_cut_is_killed_by_its_own_watch():
+    script = (
+        "import os, time; from runtime.hosts.dead_man import DeadMan;os.setsid(); DeadMan(0.2, 0.1); time.sleep(30)"
+    )
+    child = await asyncio.create_subprocess_exec("python3", "-c", script, env={**os.environ, "PYTHONPATH": path()})
+    async with asyncio.timeout(10):
+        assert await child.wait() == -signal.SIGKILL
