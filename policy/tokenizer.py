@@ -7,8 +7,13 @@ template.
 
 from __future__ import annotations
 
+import hashlib
+import os
+import threading
+from array import array
+from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tokenizers import Tokenizer as Backend
 
@@ -23,6 +28,11 @@ CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+
+# Each text is encoded by itself: the library's threads would gain nothing, and it warns of every fork beside them.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+SYSTEM_TOKENS = 1 << 22  # of system texts that are kept encoded, four bytes each
 
 # Stand-ins that are put through a foreign chat template; the contents' ids take their places afterwards.
 _SYSTEM_MARK, _USER_MARK = "Qs7Xv1system", "Qs7Xv2user"
@@ -50,39 +60,88 @@ class _OwnForm:
 
 
 class _TemplateForm:
-    """A foreign model's chat template, applied around contents that are tokenised apart from it."""
+    """A foreign model's chat template, applied around contents that are tokenised apart from it.
+
+    What a template says around contents is the same for all of them, so it is rendered and encoded once.
+    """
 
     def __init__(self, folder: Path, backend: Backend) -> None:
         from transformers import AutoTokenizer
 
         try:
-            self._template = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+            template = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
         except Exception as error:  # whatever a stranger's files make the library raise
             raise ConfigError(f"{folder}: the tokenizer's files can't be read: {_line(error)}") from error
-        if not self._template.chat_template:
+        if not template.chat_template:
             raise ConfigError(f"{folder}: the tokenizer has no chat template")
-        if self._template.eos_token_id is None:
+        if template.eos_token_id is None:
             raise ConfigError(f"{folder}: the tokenizer names no end-of-turn token")
-        self._backend = backend  # with special tokens on: only the template's own text passes through it
-        self.eos_id = int(self._template.eos_token_id)
-        self.pad_id = self.eos_id if self._template.pad_token_id is None else int(self._template.pad_token_id)
+        self.eos_id = int(template.eos_token_id)
+        self.pad_id = self.eos_id if template.pad_token_id is None else int(template.pad_token_id)
+        user = {"role": "user", "content": _USER_MARK}
+        system = {"role": "system", "content": _SYSTEM_MARK}
+        self._alone = _around(template, backend, [user])
+        self._after_system: list[list[int]] | ConfigError
+        try:
+            self._after_system = _around(template, backend, [system, user])
+        except ConfigError as error:  # many templates know no system text, and not every prompt has one
+            self._after_system = error
 
     def wrap(self, user_ids: list[int], system_ids: list[int] | None) -> list[int]:
-        messages = [] if system_ids is None else [{"role": "system", "content": _SYSTEM_MARK}]
-        messages.append({"role": "user", "content": _USER_MARK})
-        try:
-            rest = str(self._template.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-        except Exception as error:  # a template is a program of a stranger's
-            raise ConfigError(f"the chat template fails: {_line(error)}") from error
-        ids: list[int] = []
-        for mark, content in ((_SYSTEM_MARK, system_ids), (_USER_MARK, user_ids)):
-            if content is None:
-                continue
-            before, marked, rest = rest.partition(mark)
-            if not marked:
-                raise ConfigError("the chat template drops or rewrites a message's content")
-            ids += self._backend.encode(before, add_special_tokens=False).ids + content
-        return ids + self._backend.encode(rest, add_special_tokens=False).ids
+        found = self._alone if system_ids is None else self._after_system
+        if isinstance(found, ConfigError):
+            raise found
+        ids = list(found[0])
+        for content, after in zip(
+            (user_ids,) if system_ids is None else (system_ids, user_ids), found[1:], strict=True
+        ):
+            ids += content
+            ids += after
+        return ids
+
+
+def _around(template: Any, backend: Backend, messages: list[dict[str, str]]) -> list[list[int]]:
+    """The ids before, between and after the messages' contents. Raises ConfigError.
+
+    `backend` makes special tokens, and only the template's own text passes through it.
+    """
+    try:
+        rest = str(template.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    except Exception as error:  # a template is a program of a stranger's
+        raise ConfigError(f"the chat template fails: {_line(error)}") from error
+    pieces = []
+    for message in messages:
+        before, marked, rest = rest.partition(message["content"])
+        if not marked:
+            raise ConfigError("the chat template drops or rewrites a message's content")
+        pieces.append(before)
+    return [list(backend.encode(piece, add_special_tokens=False).ids) for piece in (*pieces, rest)]
+
+
+class _SystemTexts:
+    """The ids of the system texts used last, at most `SYSTEM_TOKENS` in all: each stands before many prompts."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ids: OrderedDict[bytes, array[int]] = OrderedDict()
+        self._left = SYSTEM_TOKENS
+
+    def get(self, digest: bytes) -> list[int] | None:
+        with self._lock:
+            found = self._ids.get(digest)
+            if found is None:
+                return None
+            self._ids.move_to_end(digest)
+        return found.tolist()
+
+    def put(self, digest: bytes, ids: list[int]) -> None:
+        with self._lock:
+            if digest in self._ids or len(ids) > SYSTEM_TOKENS:
+                return
+            self._ids[digest] = array("I", ids)
+            self._left -= len(ids)
+            while self._left < 0:
+                self._left += len(self._ids.popitem(last=False)[1])
 
 
 def _line(error: Exception) -> str:
@@ -95,6 +154,7 @@ class Tokenizer:
     def __init__(self, content: Backend, form: _ChatForm) -> None:
         self._content = content
         self._form = form
+        self._systems = _SystemTexts()
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -143,7 +203,8 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Content to ids without any special token. A lone surrogate is written out as its escape first."""
         sound = text.encode("utf-8", "backslashreplace").decode("utf-8")
-        return list(self._content.encode(sound, add_special_tokens=False).ids)
+        # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.
+        return list(self._content.encode_batch_fast([sound], add_special_tokens=False)[0].ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids to text, special tokens shown by name; bytes that are no UTF-8 become U+FFFD."""
@@ -151,7 +212,18 @@ class Tokenizer:
 
     def prompt_ids(self, user_text: str, system: str | None = None) -> list[int]:
         """The prompt up to and including the token after which the model answers."""
-        return self._form.wrap(self.encode(user_text), None if system is None else self.encode(system))
+        return self._form.wrap(self.encode(user_text), None if system is None else self._system_ids(system))
+
+    def _system_ids(self, text: str) -> list[int]:
+        digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).digest()
+        ids = self._systems.get(digest)
+        if ids is None:
+            ids = self.encode(text)
+            self._systems.put(digest, ids)
+        return ids
+
+    async def close(self) -> None:
+        """A host closes what its actors share; nothing is open here."""
 
     def response_ids(self, text: str) -> list[int]:
         """A response as the model should emit it: its ids and the end-of-turn token."""

@@ -84,7 +84,7 @@ class DesktopController(Actor):
         self._clock = StageClock(self.ctx.clock.now())
         self._replay = self.ctx.ref(self.config.replay)
         self._samplers = [self.ctx.ref(sampler) for sampler in self.config.samplers]
-        self._tokenizer = Tokenizer.load(self.config.model)
+        self._tokenizer = await self.ctx.shared("tokenizer", self._make_tokenizer)
         self._pool = await self.ctx.shared("desktops", self._make_pool)
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
         self._demonstrators = await self.ctx.shared("demonstrators", self._make_demonstrators)
@@ -104,6 +104,9 @@ class DesktopController(Actor):
 
     async def _make_pool(self) -> DesktopPool:
         return await DesktopPool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
+
+    async def _make_tokenizer(self) -> Tokenizer:
+        return await asyncio.to_thread(Tokenizer.load, self.config.model)  # seconds, for a large vocabulary
 
     async def _make_demonstrators(self) -> demonstrators.DemonstratorPool:
         return demonstrators.DemonstratorPool(

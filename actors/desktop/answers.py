@@ -5,6 +5,7 @@ Invariant: every answer is text with token ids. Nothing acts on an answer before
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 from runtime.messaging.refs import Ref
 from runtime.seeds import stable_seed
 
+LONG_CHARS = 4000  # some milliseconds of encoding
 POLICY = "policy"  # the ledger's word for an attempt by the model that is trained
 
 
@@ -57,6 +59,13 @@ class Answerer(Protocol):
         """The answer to `prompt`. Raises DesktopFault when none can be had, PromptTooLong when none ever will."""
 
 
+async def prompt_ids(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
+    """The ids of a prompt; other seats of this process go on while a long one is encoded."""
+    if len(prompt.user) + len(prompt.system or "") < LONG_CHARS:
+        return tokenizer.prompt_ids(prompt.user, prompt.system)
+    return await asyncio.to_thread(tokenizer.prompt_ids, prompt.user, prompt.system)
+
+
 class SampledAnswers:
     """Asks the sampler that the episode's prefix cache lives with."""
 
@@ -73,7 +82,7 @@ class SampledAnswers:
         self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
     ) -> Answer:
         """Draw from the policy at the reservation's temperature."""
-        ids = self._tokenizer.prompt_ids(prompt.user, prompt.system)
+        ids = await prompt_ids(self._tokenizer, prompt)
         request = Generate(
             rid=f"{self._work.token}.{step}",
             prompt_ids=ids,

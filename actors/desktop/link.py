@@ -24,11 +24,12 @@ import msgspec
 
 from actors.desktop.faults import Evidence, LinkState
 from actors.desktop.provider import Desktop, DesktopHealth
-from actors.desktop.wire import FILES, MAX_FRAME_BYTES, MAX_RESULT_BYTES, RESULTS, Reply
+from actors.desktop.wire import FILES, MAX_FRAME_BYTES, MAX_RESULT_BYTES, RESULTS, Reply, decoded
 from actors.errors import GuestRefused
 from runtime.errors import ComputerRLError, ProtocolError
 
 CIPHERS = ["aes128-gcm@openssh.com"]  # runs in one call of OpenSSL a packet
+_ENCODER = msgspec.msgpack.Encoder()
 _LENGTH = struct.Struct(">I")
 _WINDOW_BYTES = 8 << 20
 _PACKET_BYTES = 256 << 10
@@ -161,7 +162,7 @@ class GuestLink:
         if self.down is not None:
             raise self.down
         number = next(self._numbers)
-        body = msgspec.msgpack.encode({"i": number, "m": method, "a": args})
+        body = _ENCODER.encode({"i": number, "m": method, "a": args})
         if len(body) > MAX_FRAME_BYTES:
             raise ProtocolError(f"{method}: a request of {len(body)} bytes")
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -185,7 +186,7 @@ class GuestLink:
         if method not in FILES and (size := len(reply.r)) > MAX_RESULT_BYTES:
             raise self._fail(LinkState.NONSENSE, f"{method}: an answer of {size} bytes")
         try:
-            return msgspec.msgpack.decode(reply.r, type=RESULTS[method])
+            return decoded(method, reply.r)
         except _UNREADABLE as error:
             raise self._fail(LinkState.NONSENSE, f"{method}: {error}"[:300]) from error
 

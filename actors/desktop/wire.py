@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from apis.observation import Listed, neat
+
 MAX_FRAME_BYTES = 8 << 20
 Short = Annotated[str, msgspec.Meta(max_length=500)]
 ToolText = Annotated[str, msgspec.Meta(max_length=5000)]  # what an application's functions say, for the model
@@ -29,16 +31,6 @@ class WindowRow(msgspec.Struct, frozen=True):
     w: Pixel = 0
     h: Pixel = 0
     pid: int = 0
-
-
-class Listed(msgspec.Struct, frozen=True):
-    """A window as an observation lists it."""
-
-    id: int
-    class_: str | None = msgspec.field(name="class")
-    title: str | None
-    active: bool
-    minimised: bool = False
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -96,3 +88,13 @@ RESULTS: dict[str, Any] = {
     "write_file": None,
     "make_folder": None,
 }
+_DECODERS = {method: msgspec.msgpack.Decoder(result) for method, result in RESULTS.items()}
+
+
+def decoded(method: str, raw: msgspec.Raw) -> Any:
+    """What `method` answered: of the type in `RESULTS`, or an observation's `NeatFrame`.
+
+    Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError for anything else.
+    """
+    found = neat(bytes(raw)) if method == "observe" else None
+    return _DECODERS[method].decode(raw) if found is None else found

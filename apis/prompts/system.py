@@ -5,6 +5,8 @@ Invariant: a message names only what the action space allows.
 
 from __future__ import annotations
 
+import functools
+
 from apis.actions.gui import Function, functions_for
 from apis.actions.spaces import MEANING, ActionSpace
 from apis.prompts.text import MAX_TASK, escaped
@@ -47,6 +49,7 @@ def _notes(notes: tuple[str, ...], space: ActionSpace) -> str:
     return "Notes:\n" + "\n".join(f"- {note}" for note in said)
 
 
+@functools.lru_cache(maxsize=64)
 def _functions(app: str, space: ActionSpace) -> str:
     by_owner: dict[str, list[Function]] = {}
     for function in functions_for(app, space).values():

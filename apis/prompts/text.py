@@ -6,8 +6,6 @@ nor steer a terminal.
 
 from __future__ import annotations
 
-import unicodedata
-
 import msgspec
 
 MAX_TASK = 2000
@@ -23,13 +21,14 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def escaped(text: str, limit: int) -> str:
-    """`text` on one line of at most `limit` characters; what is not plain becomes \\n, \\x1b or \\u202e."""
-    shown = "".join(c if c == " " or _plain(c) else _escape(c) for c in text[: limit + 1])
+    """`text` on one line of at most `limit` characters; what can't be printed becomes \\n, \\x1b or \\u202e.
+
+    Not printable are the Unicode categories Other and Separator but for the space.
+    """
+    shown = text[: limit + 1]
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else _escape(c) for c in shown)
     return shown if len(shown) <= limit and len(text) <= limit else shown[: limit - 3] + "..."
-
-
-def _plain(char: str) -> bool:
-    return unicodedata.category(char)[0] not in "CZ"
 
 
 def _escape(char: str) -> str:

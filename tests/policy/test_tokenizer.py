@@ -11,6 +11,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
+from policy import tokenizer as tokenizer_module
 from policy.base.tokenizer import VOCAB_SIZE, build_tokenizer, glue
 from policy.tokenizer import _SYSTEM_MARK, _USER_MARK, SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
@@ -71,6 +72,43 @@ def test_content_never_makes_a_special_token(own: Tokenizer, text: str) -> None:
     special = set(range(len(SPECIAL_TOKENS)))
     assert not special & set(own.encode(text))
     assert [i for i in own.prompt_ids(text, system=text) if i in special] == [4, 1, 2, 1, 3]
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=texts)
+@example(text=LINES * 20)
+def test_the_fast_way_gives_the_same_ids(own: Tokenizer, text: str) -> None:
+    sound = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    assert own.encode(text) == own._content.encode(sound, add_special_tokens=False).ids
+
+
+def test_system_texts_are_encoded_once_and_kept_within_their_bound(
+    own: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizer_module, "SYSTEM_TOKENS", 100)
+    fresh = Tokenizer(own._content, own._form)
+    systems = [f"{name} " * 12 for name in ("plum", "kiwi", "fig", "pear", "lime")]
+    encoded = []
+    real = fresh.encode
+    monkeypatch.setattr(fresh, "encode", lambda text: encoded.append(text) or real(text))
+    expected = {system: own.prompt_ids("do it", system) for system in systems}
+    for system in (systems[0], systems[0], *systems, systems[-1]):
+        assert fresh.prompt_ids("do it", system) == expected[system]
+    assert [encoded.count(system) for system in systems] == [1] * 5
+    assert sum(map(len, fresh._systems._ids.values())) <= 100
+    assert fresh.prompt_ids("do it", systems[0]) == expected[systems[0]]
+    assert encoded.count(systems[0]) == 2
+    assert fresh.prompt_ids("do it", "x" * 4000) == own.prompt_ids("do it", "x" * 4000)
+
+
+def test_a_template_without_a_place_for_a_system_text_serves_prompts_without_one(tmp_path: Path) -> None:
+    template = (
+        "{% if messages|length > 1 %}{{ raise_exception('no system') }}{% endif %}<turn>{{ messages[0].content }}"
+    )
+    foreign = Tokenizer.load(_foreign_folder(tmp_path, template))
+    assert foreign.decode(foreign.prompt_ids("hello")) == "<turn>hello"
+    with pytest.raises(ConfigError, match="no system"):
+        foreign.prompt_ids("hello", system="be kind")
 
 
 def test_names_and_lines_are_short(own: Tokenizer) -> None:

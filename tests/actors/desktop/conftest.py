@@ -21,7 +21,7 @@ from actors.desktop.link import GuestLink
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.wire import Frame
-from apis.observation import Observation, from_guest
+from apis.observation import NeatFrame, Observation, from_guest
 from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Step, Task
 from apis.tasks.verify.verify import WantedFile
@@ -53,7 +53,7 @@ class Guest:
 
     async def __call__(self, method: str, **args: Any) -> Any:
         found = await self.link.call(method, timeout_s=20, **args)
-        return msgspec.to_builtins(found) if isinstance(found, Frame) else found
+        return msgspec.to_builtins(found) if isinstance(found, NeatFrame | Frame) else found
 
     async def act(self, method: str, **args: Any) -> None:
         await self(method, **args)

@@ -22,6 +22,7 @@ from apis.applications import app_named, app_of_class
 from apis.apps.catalogue import declared
 from apis.apps.check.case import NotSo, Table
 from apis.apps.check.run import REFUSED
+from apis.observation import NeatFrame
 
 CALL_S = 30.0
 OPEN_MS = 25_000  # an application that starts for the first time, on a busy machine
@@ -82,7 +83,7 @@ class RealDesk:
         """What the agent's method returns. Raises NotSo where it refuses, LinkDown."""
         try:
             found = await self._link.call(method, timeout_s=CALL_S, **arguments)
-            return msgspec.to_builtins(found) if isinstance(found, Frame) else found
+            return msgspec.to_builtins(found) if isinstance(found, NeatFrame | Frame) else found
         except GuestRefused as refused:
             raise NotSo(f"{method}: {refused}") from refused
 
