@@ -51,7 +51,7 @@ class Cell:
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.mailbox = Mailbox(spec.name, spec.mailbox)
         self._node = node
-        self._log = ActorLog(node.run_dir, spec.name, level)
+        self._log = ActorLog(node.run_dir, spec.name, level, node.clock)
         self._on_give_up = on_give_up
         self._budget = RestartBudget(spec.name, spec.restart)
         self._stop = asyncio.Event()
@@ -198,7 +198,8 @@ class Cell:
             if handler is None:
                 text = f"{self.name} does not understand {envelope.message}"
                 self._refuse(envelope, ProtocolError(text))
-            elif envelope.kind == "tell" or envelope.left_s() > 0:  # an expired ask has no asker left
+            elif envelope.kind == "tell" or envelope.left_s(self._node.clock.now()) > 0:
+                # An ask that has expired has no asker left.
                 self._running[slot(envelope)] += 1
                 self.in_flight[envelope.id] = (envelope, time.monotonic(), handler)
                 scope.spawn(self._handle(actor, envelope, handler, slot(envelope)), f"{self.name}:{envelope.message}")

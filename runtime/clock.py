@@ -1,6 +1,7 @@
 """Time as a dependency.
 
-Invariant: code that decides by time asks a `Clock`, so a test can hold the clock still and step it.
+Invariant: code that decides by time asks a `Clock`, so a test can hold the clock still and step it. A run has one
+clock, the entry point's: deadlines and log moments count in its seconds on every host (`runtime/run_clock.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class Clock(Protocol):
     """Where `now` comes from."""
 
     def now(self) -> float:
-        """Monotonic seconds; only differences mean something."""
+        """Monotonic seconds of the run; only differences mean something."""
         ...
 
     def wall(self) -> float:

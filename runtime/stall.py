@@ -104,6 +104,10 @@ class StallWatch:
                 self._host.node.log.emit(HOST_LAGS, lag_s=round(lag, 3))
             self.look(time.monotonic())
 
+    def _since(self, stall: Stall) -> str:
+        wall = self._host.node.clock.wall() - stall.waited_s
+        return datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds")
+
     def look(self, now: float) -> list[Stall]:
         """Log the stalls that are new at `now` and return all."""
         busy = [
@@ -128,7 +132,7 @@ class StallWatch:
                     who=stall.who,
                     what=stall.what,
                     whom=stall.whom,
-                    since=datetime.fromtimestamp(time.time() - stall.waited_s, UTC).isoformat(timespec="seconds"),
+                    since=self._since(stall),
                     waited_s=round(stall.waited_s, 3),
                     cause=stall.cause,
                 )

@@ -80,11 +80,12 @@ class ActorSystem:
         check_origin()
         self.run_dir = run_dir.resolve()
         self.log_level = log_level
-        self.log = ActorLog(self.run_dir, f"host/{MAIN}", log_level)
+        clock = clock or RealClock()
+        self.log = ActorLog(self.run_dir, f"host/{MAIN}", log_level, clock)
         self._stall_after_s = stall_after_s
         self._specs = {spec.name: spec for spec in hosts}
         self._routes = _Routes()
-        self._node = Node(MAIN, self.run_dir, clock or RealClock(), self.log, self._routes)
+        self._node = Node(MAIN, self.run_dir, clock, self.log, self._routes)
         self._inline = InlineHost(self._node, log_level, self.give_up)
         self._control = ControlServer(self.run_dir, self.statuses)
         self._tasks = TaskScope(lambda name, error: self.give_up(name, f"{name} failed: {error!r}"))

@@ -16,12 +16,12 @@ HOST_LET_BACK = declare("host_let_back", "info", desktop=str, rested_s=float)
 IMAGE_QUARANTINED = declare("image_rests", "warning", image=str, cause=str, detail=str, faults=int)
 IMAGE_LET_BACK = declare("image_let_back", "info", image=str, desktop=str, rested_s=float)
 
-# t0 and t1 are monotonic seconds: the span of the episode, for seeing what overlaps it.
+# t0 and t1 are seconds of the run's clock: the span of the episode, for seeing what overlaps it.
 EPISODE_ENDED = declare(
     "episode_ended", "info",
     lane=str, task=str, token=int, success=bool, reason=str, detail=str, steps=int, well_formed=int, t0=float, t1=float,
 )  # fmt: skip
-# A seat's seconds by stage between t0 and t1 (monotonic); the spans of one life lie end to end and begin with `idle`.
+# A seat's seconds by stage between t0 and t1; the spans of one life lie end to end and begin with `idle`.
 # `waited_for` is what that idle time was spent on: "work" of the ledger, or the "ledger" itself, which did not answer.
 SEAT_TIME = declare("seat_time", "info", t0=float, t1=float, waited_for=str, seconds=dict[str, float])
 EPISODE_FAULTED = declare("episode_faulted", "warning", task=str, cause=str, detail=str, token=int)

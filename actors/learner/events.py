@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.logs.events import declare
 
-# t0 and t1 are monotonic seconds: the span in which the rank computed, for seeing what overlaps it.
+# t0 and t1 are seconds of the run's clock: the span in which the rank computed, for seeing what overlaps it.
 LEARNER_STEP = declare(
     "learner_step", "info",
     version=str, phase=str, kind=str, lease=int, t0=float, t1=float, micro_batches=int, samples=int,

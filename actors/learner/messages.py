@@ -38,7 +38,7 @@ class StepResult(Message):
     version: Version
     figures: dict[str, float]  # policy.megatron.trainer says which
     ok: bool  # False when the optimizer skipped the step (non-finite gradients)
-    t0: float  # monotonic seconds: begin and end of the computation
+    t0: float  # seconds of the run's clock: begin and end of the computation
     t1: float
 
 

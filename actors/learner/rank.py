@@ -176,7 +176,8 @@ class RankActor(Actor):
         sft = msg.kind == "cross_entropy"
         learner = self.config.learner
         torch.set_num_threads(learner.sft.threads if sft else learner.rl.threads)
-        t0 = time.monotonic()
+        now = self.ctx.clock.now  # the learner logs these beside moments of other hosts
+        t0 = now()
         if msg.fresh_optimizer:
             trainer.fresh_optimizer()
         # A resume may set a coefficient that was 0: the KL then counts from the weights of that moment.
@@ -187,7 +188,7 @@ class RankActor(Actor):
         else:
             figures = trainer.grpo_step(micro_batches, msg.lr, objective_of(msg), msg.epochs, msg.rehearsal)
         ok = figures.pop("ok") > 0
-        return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=time.monotonic())
+        return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=now())
 
 
 def _written(location: str, write: Callable[[Path], str]) -> str:

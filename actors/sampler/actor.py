@@ -7,7 +7,6 @@ whose version was read back, or fails as a SamplerError within `generate_timeout
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 
 import msgspec
@@ -100,7 +99,7 @@ class SamplerActor(Actor):
         return generated
 
     async def _draw(self, msg: Generate) -> Generated:
-        began, attempt = time.monotonic(), 0
+        began, attempt = self.ctx.clock.now(), 0
         while True:
             supervisor = self._supervisor
             if msg.elsewhere and not supervisor.takes(msg.pin) and not supervisor.weights.pins.deferred(msg.pin):
@@ -128,7 +127,7 @@ class SamplerActor(Actor):
             events.GENERATE,
             rid=msg.rid,
             t0=began,
-            t1=time.monotonic(),
+            t1=self.ctx.clock.now(),
             prompt_tokens=len(msg.prompt_ids),
             tokens=len(generated.output_ids),
             cached_tokens=generated.cached_tokens,

@@ -24,7 +24,7 @@ ENGINE_DIED = declare("engine_died", "warning", cause=str, exit_code=int | None,
 ENGINE_NOT_BACK = declare("engine_not_back", "warning", attempt=int, cause=str)
 ENGINE_RESTARTED = declare("engine_restarted", "info", version=str, pid=int, down_s=float, restarts=int)
 GENERATE_RETRIED = declare("generate_retried", "warning", rid=str, attempt=int, cause=str)
-# t0 and t1 are monotonic seconds.
+# t0 and t1 are seconds of the run's clock.
 GENERATE = declare(
     "generate", "debug",
     rid=str, t0=float, t1=float, prompt_tokens=int, tokens=int, cached_tokens=int, versions=list[str], finish=str,

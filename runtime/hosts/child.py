@@ -20,7 +20,6 @@ import msgspec
 import uvloop
 
 from runtime.cell import traceback_lines
-from runtime.clock import RealClock
 from runtime.errors import HostLost
 from runtime.hosts.dead_man import STOP_S, DeadMan
 from runtime.hosts.frames import (
@@ -32,6 +31,7 @@ from runtime.hosts.frames import (
     GaveUp,
     Hello,
     PeersLost,
+    SetClock,
     Start,
     Started,
     Statuses,
@@ -48,6 +48,7 @@ from runtime.messaging.node import Node
 from runtime.messaging.transport import Link
 from runtime.origin import check_origin
 from runtime.processor import machine_s, process_s
+from runtime.run_clock import RunClock
 from runtime.signals import die_with
 from runtime.stall import StallWatch
 from runtime.tasks import TaskScope
@@ -59,8 +60,9 @@ class ChildHost:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._link: Link[FromMain | FromChild]
-        self._log = ActorLog(Path(args.run_dir), f"host/{args.name}", args.log_level)
-        self._node = Node(args.name, Path(args.run_dir), RealClock(), self._log, self)
+        self._clock = RunClock()
+        self._log = ActorLog(Path(args.run_dir), f"host/{args.name}", args.log_level, self._clock)
+        self._node = Node(args.name, Path(args.run_dir), self._clock, self._log, self)
         self._inline = InlineHost(self._node, args.log_level, self._gave_up)
         self._watch = StallWatch(self._inline, args.stall_after_s)
         self._dead_man = DeadMan(args.silent_limit_s, STOP_S)
@@ -69,7 +71,7 @@ class ChildHost:
 
     async def send(self, envelope: Envelope) -> None:
         """The uplink of the node: all that is not here goes through the main host."""
-        await self._link.send(envelope, max(0.001, envelope.left_s()))
+        await self._link.send(envelope, max(0.001, envelope.left_s(self._clock.now())))
 
     def answer(self, envelope: Envelope) -> bool:
         """The uplink of the node, for answers."""
@@ -130,8 +132,9 @@ class ChildHost:
                 self._report(Statuses(id=frame.id, actors=self._inline.statuses()))
             case Beat():
                 self._dead_man.fed()
-                lag_s = self._watch.take_lag_s()
-                self._report(Beaten(id=frame.id, cpu_s=process_s(), machine_cpu_s=machine_s(), lag_s=lag_s))
+                self._report(self._beaten(frame))
+            case SetClock():
+                self._clock.set(frame.offset_s, frame.wall_s)
             case PeersLost():
                 self._node.peers_lost(frame.names, frame.reason)
 
@@ -145,6 +148,10 @@ class ChildHost:
     async def _stop_actors(self, frame: StopActors) -> None:
         await self._inline.remove(frame.names)
         self._report(Stopped(id=frame.id))
+
+    def _beaten(self, frame: Beat) -> Beaten:
+        clock, lag_s = self._clock.own.now(), self._watch.take_lag_s()
+        return Beaten(id=frame.id, clock=clock, cpu_s=process_s(), machine_cpu_s=machine_s(), lag_s=lag_s)
 
     def _report(self, frame: Started | GaveUp | Stopped | Beaten | Statuses) -> None:
         with contextlib.suppress(HostLost):  # `run` is about to see the end of the link and to stop

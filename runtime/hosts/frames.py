@@ -1,6 +1,7 @@
 """What a child host and the main host say to each other, besides envelopes.
 
-Invariant: the first frame of a child is `Hello`, and no actor is started before the main host has checked it.
+Invariant: the first frame of a child is `Hello`, and no actor is started before the main host has checked it. Then
+`Beat` and `Beaten` find out how far the child's clock is, and `SetClock` comes before the first `Start`.
 """
 
 from __future__ import annotations
@@ -61,14 +62,23 @@ class Beat(Message):
 class Beaten(Message):
     """Child: it does, and this is what it costs.
 
+    `clock` is what the child's own monotonic clock says, for finding out how far it is from the run's.
     `cpu_s` are the seconds of processor time of this process since its start, `machine_cpu_s` those of the whole
     machine since its boot. `lag_s` is how late the loop was at the latest since the last beat.
     """
 
     id: int
+    clock: float
     cpu_s: float
     machine_cpu_s: float
     lag_s: float
+
+
+class SetClock(Message):
+    """Main: your own clock is `offset_s` seconds behind the run's, whose wall time is `wall_s` ahead of it."""
+
+    offset_s: float
+    wall_s: float
 
 
 class AskStatus(Message):
@@ -96,4 +106,4 @@ class StopHost(Message):
 
 
 FromChild = Envelope | Hello | Started | GaveUp | Stopped | Beaten | Statuses
-FromMain = Envelope | Start | StopActors | Beat | AskStatus | PeersLost | StopHost
+FromMain = Envelope | Start | StopActors | Beat | SetClock | AskStatus | PeersLost | StopHost

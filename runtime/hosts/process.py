@@ -24,6 +24,7 @@ from runtime.hosts.frames import (
     FromMain,
     GaveUp,
     Hello,
+    SetClock,
     Start,
     Started,
     Statuses,
@@ -37,6 +38,7 @@ from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import MAX_PARKED, Node
 from runtime.messaging.transport import Link
 from runtime.origin import check_origin
+from runtime.run_clock import PINGS, ClockOffset, wall_ahead_s
 from runtime.spec import HostSpec, WireSpec
 from runtime.status import ActorStatus
 from runtime.supervision import GiveUp, RestartBudget
@@ -90,6 +92,7 @@ class ProcessHost:
         self._parked = 0
         self._child: Launched | None = None
         self._asked = 0.0  # when the child was last sent a heartbeat, monotonic seconds
+        self._offset = ClockOffset()  # of the child that is up
         self._silence = ""  # why the child was killed, if it was for its silence
         self._pid = 0
         self._scope = TaskScope(lambda name, error: hub.give_up(f"host {spec.name}", f"{name} failed: {error!r}"))
@@ -125,14 +128,14 @@ class ProcessHost:
         """Pass on to the child, waiting for a restart and for a slow reader up to the deadline. Raises ActorGone."""
         if self._link is None:
             try:
-                async with asyncio.timeout(envelope.left_s()):
+                async with asyncio.timeout(envelope.left_s(self._node.clock.now())):
                     await self._up.wait()
             except TimeoutError as error:
                 raise ActorGone(f"{envelope.to} is gone: host {self.name} did not come back in time") from error
         if self._link is None:
             raise ActorGone(f"{envelope.to} is gone: host {self.name} has stopped")
         try:
-            await self._link.send(envelope, max(0.001, envelope.left_s()))
+            await self._link.send(envelope, max(0.001, envelope.left_s(self._node.clock.now())))
         except HostLost as error:
             raise ActorGone(f"{envelope.to} is gone: {error}") from error
 
@@ -294,6 +297,23 @@ class ProcessHost:
         origin = check_origin()
         if not isinstance(hello, Hello) or hello.build != origin.build:
             raise ConfigError(f"host {self.name} runs other code than this process ({origin}): {hello}")
+        await self._meet_clock(link)
+
+    async def _meet_clock(self, link: ChildLink) -> None:
+        """Find out how far the child's clock is, and tell the child."""
+        self._offset = ClockOffset()
+        for number in range(PINGS):
+            self._asked, sent = time.monotonic(), self._node.clock.now()
+            link.write(Beat(id=number))
+            async with waiting(self._node.name, f"host/{self.name}", "clock", self._spec.start_timeout_s):
+                beaten = await link.receive()
+            if not isinstance(beaten, Beaten):
+                raise HostLost(f"host {self.name} ended before its clock was known")
+            self._offset.heard(sent, beaten.clock, self._node.clock.now())
+        link.write(self._set_clock())
+
+    def _set_clock(self) -> SetClock:
+        return SetClock(offset_s=self._offset.offset_s, wall_s=wall_ahead_s(self._node.clock))
 
     async def _read(self, link: ChildLink) -> None:
         while (frame := await link.receive()) is not None:
@@ -322,7 +342,7 @@ class ProcessHost:
             asked, child = time.monotonic(), self._child
             if self._link is None or await self._responds(beat_s):
                 continue
-            since = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - beat_s))
+            since = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(self._node.clock.wall() - beat_s))
             whom = f"host/{self.name}"
             self._node.log.emit(
                 STALL, who=self._node.name, what="heartbeat", whom=whom, since=since, waited_s=beat_s, cause="silent"
@@ -336,6 +356,7 @@ class ProcessHost:
     async def _responds(self, within_s: float) -> bool:
         """Whether the child answers; a child that is lost meanwhile is no silent one."""
         self._asked = time.monotonic()
+        offset, sent = self._offset, self._node.clock.now()
         try:
             beaten = await self._exchange(lambda key: Beat(id=key), "heartbeat", within_s)
         except DeadlineExceeded:
@@ -343,8 +364,10 @@ class ProcessHost:
         except HostLost:
             return True
         if isinstance(beaten, Beaten):
+            offset.heard(sent, beaten.clock, self._node.clock.now())
+            self._write(self._set_clock())
             self._node.log.emit(
                 HOST_BEATS, name=self.name, cpu_s=round(beaten.cpu_s, 3), machine_cpu_s=round(beaten.machine_cpu_s, 3),
-                lag_s=round(beaten.lag_s, 4),
+                lag_s=round(beaten.lag_s, 4), offset_s=round(offset.offset_s, 6),
             )  # fmt: skip
         return True

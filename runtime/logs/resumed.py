@@ -12,7 +12,7 @@ from typing import Any
 
 Line = dict[str, Any]
 BEGINS, LEDGER = "ledger_opened", "replay"  # a life's first line, but for the ledger's own on what it gives back
-_MOMENTS = ("t", "t0", "t1")  # monotonic seconds
+_MOMENTS = ("t", "t0", "t1")  # seconds of the run's clock
 
 
 def in_a_row(lines: Iterable[Line]) -> Iterator[Line]:

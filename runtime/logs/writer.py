@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
-import time
 import unicodedata
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from typing import Any
 import orjson
 import structlog
 
+from runtime.clock import Clock, RealClock
 from runtime.errors import ConfigError, ProtocolError
 from runtime.logs.events import LEVELS, Event
 
@@ -120,12 +120,16 @@ def _event_third(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> 
 
 
 class ActorLog:
-    """The log of one actor. The trace id of the message being handled is added by itself."""
+    """The log of one actor. The trace id of the message being handled is added by itself.
 
-    def __init__(self, run_dir: Path, actor: str, level: str = "info") -> None:
+    Times are of `clock`, the run's; without it, of this machine's clock.
+    """
+
+    def __init__(self, run_dir: Path, actor: str, level: str = "info", clock: Clock | None = None) -> None:
         if level not in LEVELS:
             raise ConfigError(f"log level {level!r} is none of {list(LEVELS)}")
         self._actor = actor
+        self._clock = clock or RealClock()
         self._file = _File(log_file(run_dir, actor))
         self._log: Any = structlog.wrap_logger(
             self._file,
@@ -139,10 +143,9 @@ class ActorLog:
         if not isinstance(event, Event):
             raise ProtocolError(f"not a declared event: {event!r:.80}")
         event.check(fields)
-        now = datetime.now(UTC)
         head: dict[str, Any] = {
-            "ts": now.isoformat(timespec="microseconds"),
-            "t": round(time.monotonic(), 6),
+            "ts": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="microseconds"),
+            "t": round(self._clock.now(), 6),
             "level": event.level,
             "actor": self._actor,
             "trace": bounded(trace if trace is not None else current_trace.get()),

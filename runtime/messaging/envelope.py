@@ -1,14 +1,13 @@
 """What wraps a message on its way.
 
-Invariant: every envelope has a deadline in monotonic seconds. They mean the same in every process of a machine, and
-setting the clock does not move them. Its body is MessagePack, even when sender and receiver share a process.
+Invariant: every envelope has a deadline in seconds of the run's clock. They mean the same on every host, and setting a
+machine's clock does not move them. Its body is MessagePack, even when sender and receiver share a process.
 """
 
 from __future__ import annotations
 
 import itertools
 import secrets
-import time
 from typing import Literal
 
 import msgspec
@@ -32,9 +31,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     message: str  # class name of the message; in an error "handler" or "runtime", by what raised it
     body: bytes
 
-    def left_s(self) -> float:
-        """Seconds to the deadline, negative when it has passed."""
-        return self.deadline - time.monotonic()
+    def left_s(self, now: float) -> float:
+        """Seconds from `now`, on the run's clock, to the deadline; negative when it has passed."""
+        return self.deadline - now
 
     def answer(self, kind: Kind, type_name: str, body: bytes) -> Envelope:
         """The envelope that answers this one."""

@@ -151,7 +151,7 @@ class Node:
     async def _put(self, mailbox: Mailbox, envelope: Envelope) -> None:
         began = time.monotonic()
         try:
-            await mailbox.put(envelope, margin_left_s(envelope))
+            await mailbox.put(envelope, margin_left_s(envelope, self.clock.now()))
         except MailboxFull:
             self._pushed_back(mailbox, envelope, time.monotonic() - began)
             raise
@@ -175,11 +175,12 @@ class Node:
 
     def _dead(self, envelope: Envelope) -> None:
         # The asker's deadline passed first: normal under load, so it is kept to be looked at and logged at debug.
-        self.dead_letters.append(DeadLetter(time.time(), envelope.id, envelope.sender, envelope.to, envelope.message))
+        wall = self.clock.wall()
+        self.dead_letters.append(DeadLetter(wall, envelope.id, envelope.sender, envelope.to, envelope.message))
         self.log.emit(DEAD_LETTER, sender=envelope.sender, to=envelope.to, type=envelope.message)
 
 
-def margin_left_s(envelope: Envelope) -> float:
+def margin_left_s(envelope: Envelope, now: float) -> float:
     """Seconds that delivery may take: so much less than the deadline that MailboxFull still reaches the asker."""
-    left = envelope.left_s()
+    left = envelope.left_s(now)
     return left - min(1.0, left * 0.25)

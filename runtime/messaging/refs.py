@@ -6,7 +6,6 @@ raised, or with one of DeadlineExceeded, ActorGone, ActorFailed and MailboxFull.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -112,7 +111,7 @@ class Ref:
             sender=self._sender,
             reply_to=self._node.name,
             trace=trace if trace is not None else current_trace.get(),
-            deadline=time.monotonic() + timeout_s,
+            deadline=self._node.clock.now() + timeout_s,
             message=type(msg).__name__,
             body=encode(msg),
         )

@@ -1,6 +1,6 @@
 """What happened at the same time: learner steps beside episodes. Pure.
 
-Invariant: spans are taken from one clock (monotonic seconds of one machine); nothing is counted twice.
+Invariant: spans are taken from one clock (the run's); nothing is counted twice.
 """
 
 from __future__ import annotations
