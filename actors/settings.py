@@ -35,12 +35,10 @@ class DemosConfig(Section, frozen=True, kw_only=True):
     ] = 4.0
     source: Annotated[str, key("Names recorded demonstrations to begin from: a run, a .jsonl or a .parquet file.")] = ""
     attempts_per_task: Annotated[
-        int,
-        key("Tries every task this often before its stratum is known. 0 keeps no strata.", advanced=True, ge=0),
+        int, key("Tries every task this often before its stratum is known. 0 keeps no strata.", advanced=True, ge=0)
     ] = 0
     mixed_attempts: Annotated[
-        int,
-        key("Tries an unsolved task this often again, each step by a random demonstrator.", advanced=True, ge=0),
+        int, key("Tries an unsolved task this often again, each step by a random demonstrator.", advanced=True, ge=0)
     ] = 2
     resample_rounds: Annotated[
         int,
@@ -55,11 +53,7 @@ class DemosConfig(Section, frozen=True, kw_only=True):
     ] = 2
     resample_bc_steps: Annotated[
         int,
-        key(
-            "Sets the optimizer steps of cloning after resampling. 0 takes entropulse.bc_steps.",
-            advanced=True,
-            ge=0,
-        ),
+        key("Sets the optimizer steps of cloning after resampling. 0 takes entropulse.bc_steps.", advanced=True, ge=0),
     ] = 0
 
     def __post_init__(self) -> None:

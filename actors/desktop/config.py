@@ -49,8 +49,7 @@ class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
     ] = 1500
     disk_mib: Annotated[int, key("Limits the files of one desktop, in MiB.", advanced=True, ge=DISK_LEAST_MIB)] = 512
     max_processes: Annotated[
-        int,
-        key("Limits the processes and threads of one desktop at the same time.", advanced=True, ge=PROCESSES_LEAST),
+        int, key("Limits the processes and threads of one desktop at the same time.", advanced=True, ge=PROCESSES_LEAST)
     ] = 600
     open_files: Annotated[
         int, key("Limits the open files of one process of a desktop.", advanced=True, ge=OPEN_FILES_LEAST)

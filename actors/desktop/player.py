@@ -128,12 +128,7 @@ class Player:
 
 
 def demonstrated(
-    tokenizer: Tokenizer,
-    *,
-    form: str = "compact",
-    route: str = "",
-    noise: float = 0.0,
-    space: ActionSpace = "both",
+    tokenizer: Tokenizer, *, form: str = "compact", route: str = "", noise: float = 0.0, space: ActionSpace = "both"
 ) -> Answers:
     """The task's own oracle by `route` ("": chosen by the seed) within `space`, as the answers of `Player.play`."""
     return lambda work: of_oracle(work, tokenizer, form, noise, route, space=space)

@@ -37,11 +37,7 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
     ] = "full"
     rl_steps_for_pulse: Annotated[
         int,
-        key(
-            "Sets the RL steps that replace one pulse, in an arm without. 0 takes pulse_steps.",
-            advanced=True,
-            ge=0,
-        ),
+        key("Sets the RL steps that replace one pulse, in an arm without. 0 takes pulse_steps.", advanced=True, ge=0),
     ] = 0
     min_phase_steps: Annotated[
         int, key("Looks for a plateau only after this many RL steps of a phase.", advanced=True, ge=0)
@@ -50,12 +46,10 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
         int, key("Fits the slope of success over at least this many steps.", advanced=True, ge=2)
     ] = 20
     plateau_gain: Annotated[
-        float,
-        key("Calls success flat when its gain per window is surely below this share.", advanced=True, ge=0),
+        float, key("Calls success flat when its gain per window is surely below this share.", advanced=True, ge=0)
     ] = 0.05
     entropy_share: Annotated[
-        float,
-        key("Calls entropy fallen when it is surely below this share of its start.", advanced=True, gt=0, le=1),
+        float, key("Calls entropy fallen when it is surely below this share of its start.", advanced=True, gt=0, le=1)
     ] = 0.5
     plateau_patience: Annotated[
         int, key("Waits until a plateau has held for this many steps.", advanced=True, ge=1)
@@ -97,8 +91,7 @@ class EvaluationConfig(Section, frozen=True, kw_only=True):
 
     enabled: Annotated[bool, key("Plays evaluation rounds at all.")] = True
     interval: Annotated[
-        int,
-        key("Plays a round after this many RL steps, and after each pulse. 0 plays the first and the last.", ge=0),
+        int, key("Plays a round after this many RL steps, and after each pulse. 0 plays the first and the last.", ge=0)
     ] = 0
     greedy: Annotated[bool, key("Plays every round once more at temperature 0, on the same weights.")] = False
     episodes: Annotated[

@@ -75,8 +75,7 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
         key("Gives more groups to kinds of tasks with mixed success (learnability).", advanced=True),
     ] = "none"
     retries: Annotated[
-        int,
-        key("Limits the retries of a slot or an evaluation task after infrastructure faults.", advanced=True, ge=0),
+        int, key("Limits the retries of a slot or an evaluation task after infrastructure faults.", advanced=True, ge=0)
     ] = 2
     reservoir_per_task: Annotated[
         int, key("Keeps this many successful trajectories per task and RL phase.", advanced=True, ge=1)
@@ -89,12 +88,10 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
         key("Chooses a pulse's tasks: all, or tasks with a failed episode in the phase (unmastered).", advanced=True),
     ] = "all"
     pulse_demos: Annotated[
-        int,
-        key("Adds this many demonstrations to a pulse, other ones each time.", ge=0, le=PULSE_DEMOS_MOST),
+        int, key("Adds this many demonstrations to a pulse, other ones each time.", ge=0, le=PULSE_DEMOS_MOST)
     ] = 0
     keep_payload_steps: Annotated[
-        int,
-        key("Keeps payloads of failures for this many optimizer steps after their group.", advanced=True, ge=0),
+        int, key("Keeps payloads of failures for this many optimizer steps after their group.", advanced=True, ge=0)
     ] = 4
     disk_gib: Annotated[
         float,

@@ -114,8 +114,7 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         int, key("Limits the prompt tokens kept for requests that share a prefix.", advanced=True, ge=1)
     ] = 32_768
     canary_tolerance: Annotated[
-        float,
-        key("Distrusts an engine whose log-probabilities are off by more than this.", advanced=True, gt=0),
+        float, key("Distrusts an engine whose log-probabilities are off by more than this.", advanced=True, gt=0)
     ] = 1e-3
     generate_timeout_s: Annotated[float, key("Limits one answer, in seconds.", advanced=True, gt=0)] = 120.0
 

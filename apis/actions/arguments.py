@@ -102,8 +102,4 @@ def _window(param: Param, node: ast.expr, windows: Names) -> str:
     return value
 
 
-_CHECKS: dict[str, Callable[[Param, ast.expr, Names], Any]] = {
-    "place": _place,
-    "keys": _keys,
-    "window": _window,
-}
+_CHECKS: dict[str, Callable[[Param, ast.expr, Names], Any]] = {"place": _place, "keys": _keys, "window": _window}

@@ -127,11 +127,7 @@ def _code_line(answer: str, form: str) -> str:
 
 
 def _action(
-    code: str,
-    app: str,
-    space: ActionSpace,
-    elements: Collection[str] | None,
-    windows: Collection[str] | None,
+    code: str, app: str, space: ActionSpace, elements: Collection[str] | None, windows: Collection[str] | None
 ) -> AnyAction:
     if code in LITERALS:
         return LITERALS[code]

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from apis.applications import OPENS, PROGRAMS, app_named
 from apis.plans.action import SETTLE, Call, pressed
-from apis.tasks.data_url import data_of
-from apis.tasks.osworld import ActivateWindow, Download, Launch, Open, Sleep, Step, Task, in_home
+from apis.tasks.osworld import ActivateWindow, Download, Launch, Open, Sleep, Step, Task, data_of, in_home
 from runtime.errors import ConfigError
 
 SETUP_MS = 25_000  # for one that a set-up waits for, on a busy machine; less than a call of a set-up may take

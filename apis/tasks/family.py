@@ -9,30 +9,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from apis.applications import app_named
-from apis.tasks.data_url import data_url
 from apis.tasks.goal import Goal
-from apis.tasks.osworld import (
-    HOME,
-    CommandParameters,
-    Download,
-    DownloadParameters,
-    Evaluator,
-    Launch,
-    Open,
-    OpenParameters,
-    Source,
-    Step,
-    Task,
-)
+from apis.tasks.osworld import HOME, Evaluator, Step, Task, data_url, launch, opened, put
 from apis.tasks.verify.allowed import May
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import FileView
 from apis.tasks.view import Decide
+from apis.tasks.words import TRAIN
 
 DOCUMENTS = f"{HOME}/Documents"
 TERMINAL = "terminal"  # what `setup` opens without a path
@@ -60,30 +48,43 @@ class Family:
     """A kind of task in thousands of instances, with everything that is known about it."""
 
     name: str  # ids are NAME/SPLIT/SEED
-    app: str  # the application it is reported under (a name of apis.applications)
-    apps: tuple[str, ...]  # all applications an episode needs
+    apps: tuple[str, ...]  # all that an episode needs (names of apis.applications); the first is in front and reported
     drawn: Callable[[Random, str], Goal]  # what an instance of a split asks for, by the generator of its id
-    built: Callable[[str, Any], Task]  # the task of an id and its goal
-    solved: Callable[[Goal], Files]  # the files that tell a done instance; folders know their names from these paths
+    config: Callable[[Any], list[Step]]  # how the desktop is set up for a goal
+    evaluator: Callable[[Any], Evaluator]  # how success is decided
+    solved: Callable[[Any], Files]  # the files that tell a done instance; folders know their names from these paths
     routes: Mapping[str, Decide]  # ways to do it: "gui" always, "api" where tools can; both make "mixed"
-    templates: Templates
-    trained: bool = True  # False: there is no training split, and it is reported apart
+    templates: Templates  # a family without wordings for training is never trained on, and is reported apart
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of
     leaves: Leaves = lambda _goal, _before: ()  # files that its program writes when it does what is asked
     may: Allows | None = None  # what an episode may change in HOME beside programs' own files; None: as `ITS_END`
 
-    def goal(self, task_id: str) -> Goal:
-        """What instance `family/split/seed` asks for."""
-        return self.drawn(_seeded(task_id), task_id.split("/")[1])
+    @property
+    def app(self) -> str:
+        """The application it is reported under."""
+        return self.apps[0]
 
-    def task(self, task_id: str) -> Task:
-        """The instance in OSWorld's form."""
-        return self.built(task_id, self.goal(task_id))
+    @property
+    def trained(self) -> bool:
+        """Whether there is a training split."""
+        return any(by_split.get(TRAIN) for by_split in self.templates.values())
 
     @property
     def optional(self) -> bool:
         """Whether it needs an application that set-up does not install."""
         return any(app_named(app).optional for app in self.apps)
+
+    def goal(self, task_id: str) -> Goal:
+        """What instance `family/split/seed` asks for."""
+        return replace(self.drawn(_seeded(task_id), task_id.split("/")[1]), family=self.name)
+
+    def task(self, task_id: str) -> Task:
+        """The instance in OSWorld's form."""
+        goal = self.goal(task_id)
+        return Task(
+            id=task_id, snapshot=self.app, instruction=goal.instruction, source="generated", config=self.config(goal),
+            trajectory="trajectories/", related_apps=list(self.apps), evaluator=self.evaluator(goal),
+        )  # fmt: skip
 
 
 def words_of(goal: Goal) -> set[str]:
@@ -99,34 +100,10 @@ def _seeded(task_id: str) -> Random:
     return Random(hashlib.blake2b(task_id.encode(), digest_size=8).digest())  # noqa: S311 - instances, not secrets
 
 
-def setup(goal: Goal, *opened: str) -> list[Step]:
-    """Put the goal's files into Documents, then open each of `opened`, a path or `TERMINAL`; the last is in front."""
-    sources = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{name}") for name, text in goal.files]
-    put: list[Step] = [Download(parameters=DownloadParameters(files=sources))] if sources else []
-    return [*put, *(_opening(path) for path in opened)]
-
-
-def _opening(path: str) -> Step:
-    if path == TERMINAL:
-        return Launch(parameters=CommandParameters(command=list(app_named(TERMINAL).argv)))
-    return Open(parameters=OpenParameters(path=path))
-
-
-def in_osworld_form(
-    task_id: str, goal: Goal, config: list[Step], evaluator: Evaluator, apps: Sequence[str] = ()
-) -> Task:
-    """The task of `goal`, under the id it was made from; of `apps` the first is the one that is open first."""
-    named = list(apps) or [goal.family]
-    return Task(
-        id=task_id,
-        snapshot=named[0],
-        instruction=goal.instruction,
-        source="generated",
-        config=config,
-        trajectory="trajectories/",
-        related_apps=named,
-        evaluator=evaluator,
-    )
+def setup(goal: Goal, *paths: str) -> list[Step]:
+    """Put the goal's files into Documents, then open each of `paths`, or `TERMINAL`; the last is in front."""
+    steps = put((f"{DOCUMENTS}/{name}", data_url(text.encode())) for name, text in goal.files)
+    return [*steps, *(launch(*app_named(TERMINAL).argv) if path == TERMINAL else opened(path) for path in paths)]
 
 
 def all_of(*checks: Check) -> Evaluator:
@@ -158,23 +135,28 @@ def exactly(files: Mapping[str, str | None]) -> Evaluator:
 def of_files(
     name: str,
     apps: tuple[str, ...],
+    templates: Templates,
     goal: Callable[[Random, str], Goal],
     *,
     opened: Callable[[Goal], Sequence[str]],
     decide: Decide,
-    templates: Templates,
-    trained: bool = True,
 ) -> Family:
     """A family that is done when Documents holds exactly the goal's `end`; `opened` is what `setup` opens."""
+    return Family(
+        name, apps, goal, lambda made: setup(made, *opened(made)), ends_so, end_of, {"gui": decide}, templates,
+        may=ITS_END,
+    )  # fmt: skip
 
-    def task(task_id: str, made: Goal) -> Task:
-        return in_osworld_form(task_id, made, setup(made, *opened(made)), exactly(dict(made.end)), apps)
 
-    def solved(made: Goal) -> Files:
-        texts = in_documents({path: text for path, text in made.end if text is not None})
-        return texts | {f"Documents/{path}": FileView("folder") for path, text in made.end if text is None}
+def ends_so(goal: Goal) -> Evaluator:
+    """Success when Documents holds exactly the goal's `end`."""
+    return exactly(dict(goal.end))
 
-    return Family(name, apps[0], apps, goal, task, solved, {"gui": decide}, templates, trained, may=ITS_END)
+
+def end_of(goal: Goal) -> Files:
+    """The files and folders of the goal's `end`."""
+    texts = in_documents({path: text for path, text in goal.end if text is not None})
+    return texts | {f"Documents/{path}": FileView("folder") for path, text in goal.end if text is None}
 
 
 def in_documents(files: Mapping[str, str]) -> dict[str, FileView]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 class Goal:
     """What an instance asks for. `kind` is the family's own word for the manner of task."""
 
-    family: str
     kind: str
     instruction: str
     target: str = ""  # file or folder name the task is about
@@ -21,3 +20,4 @@ class Goal:
     end: tuple[tuple[str, str | None], ...] = ()  # all that lies there in the end, where a family says so; None: folder
     words: tuple[str, ...] = ()  # what else its oracle needs, in an order of the family's own
     front: str = ""  # the application whose window is in front at the start, where there are two
+    family: str = ""  # its name, which the family fills in

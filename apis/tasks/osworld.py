@@ -5,7 +5,10 @@ Invariant: a file of OSWorld loads unchanged. A key or a step that OSWorld does 
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -148,20 +151,44 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
 
 Step = (
-    Download
-    | Open
-    | Launch
-    | Execute
-    | Command
-    | Sleep
-    | ActivateWindow
-    | CloseWindow
-    | ChromeOpenTabs
-    | ChromeCloseTabs
-    | History
-    | GoogleDrive
-    | Login
-)
+    Download | Open | Launch | Execute | Command | Sleep | ActivateWindow | CloseWindow | ChromeOpenTabs
+    | ChromeCloseTabs | History | GoogleDrive | Login
+)  # fmt: skip
+
+
+def data_url(data: bytes, mime: str = "text/plain") -> str:
+    """A URL that carries its content."""
+    return f"data:{mime};base64,{b64encode(data).decode('ascii')}"
+
+
+def data_of(url: str) -> bytes:
+    """The content of a `data:` URL. Raises ValueError for any other URL, since desktops have no network."""
+    head, comma, body = url.partition(",")
+    if not head.startswith("data:") or not comma:
+        raise ValueError(f"{url[:60]!r} does not carry its content, and desktops have no network")
+    return b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
+
+
+def put(files: Iterable[tuple[str, str]]) -> list[Step]:
+    """The step that puts files, each a path in the guest and a `data:` URL, there; no step for no file."""
+    sources = [Source(url=url, path=path) for path, url in files]
+    return [Download(parameters=DownloadParameters(files=sources))] if sources else []
+
+
+def launch(*argv: str) -> Launch:
+    """The step that starts a program."""
+    return Launch(parameters=CommandParameters(command=list(argv)))
+
+
+def opened(path: str) -> Open:
+    """The step that opens a file or a folder."""
+    return Open(parameters=OpenParameters(path=path))
+
+
+def raised(title: str) -> ActivateWindow:
+    """The step that brings the window of this title to the front."""
+    return ActivateWindow(parameters=WindowParameters(window_name=title))
+
 
 Getter = dict[str, Any]  # {"type": "vm_file", ...}; its other keys depend on the type
 

@@ -13,6 +13,7 @@ from random import Random
 TRAIN, HELD_OUT = "train", "held-out"
 SPLITS = (TRAIN, HELD_OUT)
 
+_ENDINGS = ("txt", "md", "log")  # of names of text files
 _COMMON = (files("apis.tasks") / "common_words.txt").read_text("ascii").split()
 _ONSETS = (*"bcdfghjklmnprstvwz", "br", "cr", "dr", "fl", "gr", "kl", "pl", "pr", "sk", "sl", "st", "tr")
 _VOWELS = (*"aeiou", "ai", "ea", "oo")
@@ -40,6 +41,11 @@ def words(random: Random, split: str, count: int) -> list[str]:
         if not any(new.startswith(old) or old.startswith(new) for old in drawn):
             drawn.append(new)
     return drawn
+
+
+def text_file(random: Random, stem: str) -> str:
+    """The name of a text file: `stem` with an ending of one."""
+    return f"{stem}.{random.choice(_ENDINGS)}"
 
 
 def _made_up(random: Random) -> str:

@@ -15,9 +15,9 @@ from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks.data_url import data_of
 from apis.tasks.families.calc import calc_oracle, sheet_from_note
 from apis.tasks.families.calc.common import CALC, WorkbookGoal
+from apis.tasks.osworld import data_of
 from apis.tasks.verify.verify import FileView, Sheet, Workbook, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
@@ -174,7 +174,7 @@ def test_it_puts_back_what_a_stray_step_changed() -> None:
 
 
 def test_nothing_is_entered_before_the_note_was_read() -> None:
-    task_id = f"{sheet_from_note.NAME}/{TRAIN}/5"
+    task_id = f"{sheet_from_note.FAMILY.name}/{TRAIN}/5"
     goal = goal_of(task_id)
     quote = Turn("", f"Agent.quote(content={goal.wanted!r})", goal.wanted)
     for route in ("gui", "api"):

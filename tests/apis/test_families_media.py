@@ -12,7 +12,7 @@ from apis.plans.action import Call, plan
 from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.chromium import web_bookmark_oracle
+from apis.tasks.families.chromium import web_bookmark
 from apis.tasks.families.vlc import music, vlc_setting
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, moved
@@ -52,7 +52,7 @@ def first_look(task_id: str) -> Observation:
         return looked(CHROME, "Page - Chromium", list(cells), other=MOUSEPAD)
     if tasks.family(task_id).app == "vlc":
         return player(goal.words[:-1] if goal.kind == "add" else goal.words)
-    return browser(goal.words, goal.words[0], web_bookmark_oracle.STAR)
+    return browser(goal.words, goal.words[0], web_bookmark.STAR)
 
 
 def turn(action: Action) -> Turn:
@@ -75,15 +75,15 @@ def test_a_page_is_bookmarked_only_when_it_shows(family: str, route: str) -> Non
     for seed in range(20):
         task_id = f"{family}/train/{seed}"
         goal = tasks.goal(task_id)
-        other = browser((*goal.words, "Other"), "Other", web_bookmark_oracle.FILLED)
+        other = browser((*goal.words, "Other"), "Other", web_bookmark.FILLED)
         chosen = moved(task_id, other, [], route, seed)
         assert element_names(other)[chosen.coordinates].label == goal.wanted  # type: ignore[attr-defined]
-        assert moved(task_id, browser((), "Other", web_bookmark_oracle.STAR), [], route, seed) == Wait()
-        there = browser(goal.words, goal.wanted, web_bookmark_oracle.STAR)
+        assert moved(task_id, browser((), "Other", web_bookmark.STAR), [], route, seed) == Wait()
+        there = browser(goal.words, goal.wanted, web_bookmark.STAR)
         by_turns = family == "web_bookmark" and route == "mixed"
         ways = (Click, Hotkey, Tool) if by_turns else (Click, Hotkey) if route == "gui" else Tool
         assert isinstance(moved(task_id, there, [], route, seed), ways)
-        done = browser(goal.words, goal.wanted, web_bookmark_oracle.FILLED)
+        done = browser(goal.words, goal.wanted, web_bookmark.FILLED)
         assert moved(task_id, done, [], route, seed) == Exit(success=True)
 
 

@@ -17,8 +17,8 @@ from apis.prompts.names import element_names, window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks.data_url import data_of
 from apis.tasks.families.impress.common import IMPRESS, KINDS, PRESENTATION, PresentationGoal, Texts
+from apis.tasks.osworld import data_of
 from apis.tasks.verify.verify import FileView, Presentation, Slide, SlideBox, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts

@@ -23,7 +23,7 @@ from tests.apis.test_families_calc import calc
 
 FAMILIES = families_on(WRITER)
 PARTS = parts(FAMILIES)
-TEXT_FAMILIES = [name for name in FAMILIES if name != writer_look.NAME]
+TEXT_FAMILIES = [name for name in FAMILIES if name != writer_look.FAMILY.name]
 EDITOR, SHEETS = {"id": 5, "class": "Mousepad"}, {"id": 5, "class": "libreoffice-calc"}
 OFFICE = {"id": 6, "class": "libreoffice-writer"}
 SAVED = [Turn("", writer_oracle.SAVING.lines[0], "")]
@@ -125,7 +125,7 @@ def test_it_saves_before_it_claims(name: str) -> None:
     for seed in range(20):
         task_id = f"{name}/{HELD_OUT}/{seed}"
         goal = goal_of(task_id)
-        if name == writer_look.NAME:
+        if name == writer_look.FAMILY.name:
             down = writer_look.BUTTONS.get(goal.kind, "")
             observation = writer(goal, goal.after, goal.words[0], down, goal.wanted or "11")
         else:

@@ -28,7 +28,7 @@ TEMPLATES = {"say": {TRAIN: ("Let {file} say yes",), HELD_OUT: ("Have yes in {fi
 
 def goal(random, split):
     return Goal(
-        "say_yes", "say", TEMPLATES["say"][split][0].format(file="a.txt"), "a.txt", "yes",
+        "say", TEMPLATES["say"][split][0].format(file="a.txt"), "a.txt", "yes",
         files=(("a.txt", "no\\\\n"),), end=(("a.txt", "yes"),),
     )
 
@@ -41,7 +41,7 @@ def decide(view):
 
 
 FAMILY = of_files(
-    "say_yes", ("text_editor",), goal, opened=lambda made: [f"{DOCUMENTS}/a.txt"], decide=decide, templates=TEMPLATES
+    "say_yes", ("text_editor",), TEMPLATES, goal, opened=lambda made: [f"{DOCUMENTS}/a.txt"], decide=decide
 )
 """.replace("\\\\n", "\\n")
 

@@ -237,13 +237,7 @@ async def measure(wanted: PublishOptions) -> PublishResult:
     targets = [Target(name="log-probability off by", measured=worst, bound=OFF_BY_MOST, unit="")]
     if lost is not None:
         targets.append(Target(name="sampler time lost", measured=100 * lost.share, bound=100 * LOST_MOST, unit="%"))
-    return PublishResult(
-        load_at_start=load,
-        published=published,
-        lost=lost,
-        left_out=left_out,
-        targets=targets,
-    )
+    return PublishResult(load_at_start=load, published=published, lost=lost, left_out=left_out, targets=targets)
 
 
 def run(wanted: PublishOptions, *, as_json: bool) -> int:

@@ -226,13 +226,7 @@ async def measure(wanted: SamplerOptions) -> SamplerResult:
         ratio = rates["embedded"] / rates["batched"]
         name = "embedded engine over batched generate"
         targets.append(Target(name=name, measured=ratio, bound=FASTER, unit="times", at_least=True))
-    return SamplerResult(
-        load_at_start=load,
-        model=str(model),
-        drawn=drawn,
-        left_out=left_out,
-        targets=targets,
-    )
+    return SamplerResult(load_at_start=load, model=str(model), drawn=drawn, left_out=left_out, targets=targets)
 
 
 def run(wanted: SamplerOptions, *, as_json: bool) -> int:

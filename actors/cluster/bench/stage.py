@@ -21,20 +21,9 @@ from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.observation import Observation, from_guest
 from apis.plans.action import Call
 from apis.plans.setup import setup
-from apis.tasks.data_url import data_url
 from apis.tasks.family import DOCUMENTS
-from apis.tasks.osworld import (
-    CommandParameters,
-    Download,
-    DownloadParameters,
-    Evaluator,
-    Launch,
-    Open,
-    OpenParameters,
-    Source,
-    Step,
-    Task,
-)
+from apis.tasks.osworld import Evaluator, Step, Task, data_url, launch, put
+from apis.tasks.osworld import opened as step_that_opens
 from runtime.errors import ConfigError
 
 CALL_S = 30.0
@@ -56,24 +45,19 @@ def known(apps: str) -> list[str]:
 
 def opened(app: str) -> Task:
     """A task that only opens `app` on something to act on."""
-    config: list[Step]
-    if app == "terminal":
-        config = [Launch(parameters=CommandParameters(command=["xterm"]))]
-    elif app == "file_manager":
-        files = [Source(url=data_url(LINES.encode()), path=f"{DOCUMENTS}/{name}") for name in NAMES]
-        config = [Download(parameters=DownloadParameters(files=files)), _open(DOCUMENTS)]
-    else:
+    texts, path = {}, DOCUMENTS
+    if app == "file_manager":
+        texts = {f"{DOCUMENTS}/{name}": LINES for name in NAMES}
+    elif app != "terminal":
         name, text = ("sheet.csv", SHEET) if app == "libreoffice_calc" else ("lines.txt", LINES)
-        files = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{name}")]
-        config = [Download(parameters=DownloadParameters(files=files)), _open(f"{DOCUMENTS}/{name}")]
+        path = f"{DOCUMENTS}/{name}"
+        texts = {path: text}
+    files = put((file, data_url(text.encode())) for file, text in texts.items())
+    config: list[Step] = [*files, launch("xterm") if app == "terminal" else step_that_opens(path)]
     return Task(
         id=f"bench/{app}", snapshot=app, instruction="", source="bench", config=config, trajectory="",
         related_apps=[app], evaluator=Evaluator(func="infeasible"),
     )  # fmt: skip
-
-
-def _open(path: str) -> Open:
-    return Open(parameters=OpenParameters(path=path))
 
 
 class Booted(msgspec.Struct, frozen=True):

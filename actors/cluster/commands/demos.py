@@ -52,12 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--deploy", metavar="FILE", help="all that a deploy file says of demonstrations, in place of a suite"
     )
     record.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="with --deploy: change a key",
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="with --deploy: change a key"
     )
     record.add_argument("--count", type=int, metavar="N", help="successes wanted (default: 64)")
     record.add_argument("--seats", type=int, metavar="N", help="desktops at the same time (default: 2)")

@@ -200,8 +200,7 @@ class DeployFile(Deploy, frozen=True, kw_only=True):
     """A deploy file: what a run is told, or what several runs share with what they differ in."""
 
     extends: Annotated[
-        str,
-        key("Lays this file over another: its path from this file's folder, or a bundled name. Lists replace."),
+        str, key("Lays this file over another: its path from this file's folder, or a bundled name. Lists replace.")
     ] = ""
     arms: Annotated[
         dict[str, dict[str, Any]],

@@ -271,8 +271,7 @@ def _narrow(axes: Any, narrowed: Sequence[tuple[float, float]], ticks: Sequence[
 
     steps, places = zip(*narrowed, strict=True)
     axes.set_xscale(
-        "function",
-        functions=(lambda x: numpy.interp(x, steps, places), lambda y: numpy.interp(y, places, steps)),
+        "function", functions=(lambda x: numpy.interp(x, steps, places), lambda y: numpy.interp(y, places, steps))
     )
     apart = 0.06 * (numpy.interp(max(ticks), steps, places) - numpy.interp(min(ticks), steps, places))
     shown: list[int] = []

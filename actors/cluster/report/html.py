@@ -51,11 +51,7 @@ def picture(content: bytes, alt: str) -> Markup:
 
 
 def table(
-    head: Sequence[object],
-    rows: Iterable[Sequence[object]],
-    caption: str | None = None,
-    *,
-    words: Collection[str] = (),
+    head: Sequence[object], rows: Iterable[Sequence[object]], caption: str | None = None, *, words: Collection[str] = ()
 ) -> Markup:
     """A table with a row of headings, in a box that scrolls by itself on a narrow screen.
 

@@ -138,12 +138,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         )
     others = [
         ActorSpec(
-            name="rank/0",
-            factory="actors.learner.rank:RankActor",
-            config=RankSettings(
-                learner=learner,
-            ),
-            host=RANK_HOST,
+            name="rank/0", factory="actors.learner.rank:RankActor", config=RankSettings(learner=learner), host=RANK_HOST
         ),
         ActorSpec(
             name="learner",

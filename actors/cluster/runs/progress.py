@@ -84,10 +84,7 @@ def cells(shot: Snapshot) -> list[tuple[str, str]]:
     found = [("phase", shot.phase), ("demos", shot.demos) if shot.demos else ("step", step)]
     optional = (("success", shot.success), ("held-out", shot.held_out), ("entropy", shot.entropy))
     found += [(label, f"{value:.2f}") for label, value in optional if value is not None]
-    found += [
-        ("episodes/min", f"{shot.episodes_min:.0f}"),
-        ("seats busy", f"{shot.seats_busy}/{shot.seats}"),
-    ]
+    found += [("episodes/min", f"{shot.episodes_min:.0f}"), ("seats busy", f"{shot.seats_busy}/{shot.seats}")]
     if shot.learner_busy is not None:
         found.append(("learner busy", f"{shot.learner_busy:.0%}"))
     if shot.staleness is not None:

@@ -161,7 +161,7 @@ def _set_up(task: Task) -> list[str]:
 
 
 def _content(url: str) -> str:
-    from apis.tasks.data_url import data_of
+    from apis.tasks.osworld import data_of
 
     try:
         data = data_of(url)

@@ -49,8 +49,7 @@ class EndpointMember(Section, frozen=True, kw_only=True, tag="endpoint"):
     ] = ""
     temperature: Annotated[float, key("Sets the temperature of its answers.", advanced=True, ge=0)] = 1.0
     format: Annotated[
-        Form,
-        key("Chooses the format of its prompts. Its answers are put into prompt.format.", advanced=True),
+        Form, key("Chooses the format of its prompts. Its answers are put into prompt.format.", advanced=True)
     ] = "published"
     max_tokens: Annotated[int, key("Limits one answer, in tokens.", advanced=True, ge=1)] = 1024
     length_key: Annotated[

@@ -164,10 +164,7 @@ def _figures(tx: Transaction, row: Row, *, closed: bool) -> EvalFigures:
         known = {name: logged[name] for name in _OF_FIGURES}
         version = Version.parse(logged["version"])
         return EvalFigures(version=version, closed=True, max_new_tokens=row["max_new_tokens"], **known)
-    counts = tx.row(
-        "SELECT COUNT(*), SUM(success), SUM(NOT feasible) FROM episodes WHERE round_id = ?",
-        row["id"],
-    )
+    counts = tx.row("SELECT COUNT(*), SUM(success), SUM(NOT feasible) FROM episodes WHERE round_id = ?", row["id"])
     assert counts is not None
     played_tasks, successes, infeasible = (value or 0 for value in counts)
     faults = tx.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state = 'fault'", row["id"])

@@ -87,9 +87,7 @@ def tokens(tx: Transaction, segment: LedgerPhaseSegment) -> list[int]:
     """The episodes that `segment`, the current one, learns from."""
     root, seed = tx.segment(segment.root), tx.settings.seed
     rows = tx.rows(
-        "SELECT token FROM episodes WHERE lane = ? AND success = 1 AND seq <= ? ORDER BY seq",
-        Lane.DEMO,
-        root.seq_bound,
+        "SELECT token FROM episodes WHERE lane = ? AND success = 1 AND seq <= ? ORDER BY seq", Lane.DEMO, root.seq_bound
     )
     demos = [row["token"] for row in rows]
     if segment.phase is Phase.BC:

@@ -123,11 +123,7 @@ def generate_body(
 
     A `seed` repeats a draw of the same weights on the embedded engine; SGLang heeds it in its deterministic mode only.
     """
-    params: dict[str, Any] = {
-        **NEUTRAL,
-        "temperature": sampling.temperature,
-        "max_new_tokens": sampling.max_new_tokens,
-    }
+    params: dict[str, Any] = {**NEUTRAL, "temperature": sampling.temperature, "max_new_tokens": sampling.max_new_tokens}
     if seed is not None:
         params["sampling_seed"] = seed
     if stop_ids:
@@ -159,11 +155,7 @@ def read_generated(answer: GenerateAnswer) -> Generated:
     if [span.start for span in spans] != edges[:-1] or edges[-1] != len(ids) or sorted(set(edges)) != edges:
         raise SamplerError(f"the engine's version spans {meta.weight_versions} don't cover {len(ids)} tokens")
     return Generated(
-        output_ids=ids,
-        logprobs=logprobs,
-        spans=spans,
-        finish=meta.finish_reason.type,
-        cached_tokens=meta.cached_tokens,
+        output_ids=ids, logprobs=logprobs, spans=spans, finish=meta.finish_reason.type, cached_tokens=meta.cached_tokens
     )
 
 

@@ -180,11 +180,4 @@ CASES = (
          wrong={"state": "maybe"}, refusal="state: write one of", never={"on": "state: this editor has no account"}),
 )  # fmt: skip
 
-TABLE = Table(
-    app="code",
-    owner="CodeTools",
-    cases=CASES,
-    files=_files,
-    opens=("{home}/proj",),
-    title="code",
-)
+TABLE = Table(app="code", owner="CodeTools", cases=CASES, files=_files, opens=("{home}/proj",), title="code")

@@ -86,8 +86,7 @@ def _swapped(document: TextFile) -> None:
 def _font(document: TextFile) -> None:
     same(set(document.paragraph("font").look("font of this", "rFonts@ascii")), {"DejaVu Sans"}, "font")
     want(
-        "DejaVu Sans" not in document.paragraph("spacing").look("spacing", "rFonts@ascii"),
-        "another has the font, too",
+        "DejaVu Sans" not in document.paragraph("spacing").look("spacing", "rFonts@ascii"), "another has the font, too"
     )
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from apis.tasks.data_url import data_url
 from apis.tasks.family import (
     DOCUMENTS,
     ITS_END,
@@ -20,13 +19,12 @@ from apis.tasks.family import (
     Templates,
     all_of,
     in_documents,
-    in_osworld_form,
     rule,
     setup,
     words_of,
-)
+)  # fmt: skip
 from apis.tasks.goal import Goal
-from apis.tasks.osworld import Download, DownloadParameters, Source, Step, Task
+from apis.tasks.osworld import Evaluator, Step, data_url, put
 from apis.tasks.verify.verify import FileView
 from apis.tasks.view import Decide
 
@@ -55,9 +53,8 @@ class DocumentKind(Generic[G]):
 
     def steps(self, goal: G) -> list[Step]:
         """Put the document, and those beside it, into Documents."""
-        source = Source(url=data_url(self.data(goal), self.mime), path=f"{DOCUMENTS}/{goal.target}")
-        own = Download(parameters=DownloadParameters(files=[source]))
-        return [own, *(step for kind, other in self.beside(goal) for step in kind.steps(other))]
+        own = put([(f"{DOCUMENTS}/{goal.target}", data_url(self.data(goal), self.mime))])
+        return [*own, *(step for kind, other in self.beside(goal) for step in kind.steps(other))]
 
     def checks(self, goal: G) -> list[Check]:
         """The checks of the document, of the goal's texts, which are kept, and of documents beside it."""
@@ -80,11 +77,10 @@ class DocumentKind(Generic[G]):
     def family(
         self,
         name: str,
-        goal: Callable[[Random, str], G],
-        *,
-        routes: Mapping[str, Decide],
         templates: Templates,
-        trained: bool = True,
+        goal: Callable[[Random, str], G],
+        routes: Mapping[str, Decide],
+        *,
         apps: tuple[str, ...] = (),
         opened: Callable[[G], Sequence[str]] = lambda goal: (goal.target,),
     ) -> Family:
@@ -94,20 +90,13 @@ class DocumentKind(Generic[G]):
         front.
         """
 
-        def task(task_id: str, made: G) -> Task:
-            config = [*self.steps(made), *setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))]
-            return in_osworld_form(task_id, made, config, all_of(*self.checks(made)), apps or (self.app,))
+        def config(made: G) -> list[Step]:
+            return [*self.steps(made), *setup(made, *(f"{DOCUMENTS}/{path}" for path in opened(made)))]
+
+        def evaluator(made: G) -> Evaluator:
+            return all_of(*self.checks(made))
 
         return Family(
-            name,
-            self.app,
-            apps or (self.app,),
-            goal,
-            task,
-            self.solved,
-            routes,
-            templates,
-            trained,
-            self.values_of,
+            name, apps or (self.app,), goal, config, evaluator, self.solved, routes, templates, self.values_of,
             may=ITS_END,
-        )
+        )  # fmt: skip

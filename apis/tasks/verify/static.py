@@ -5,9 +5,8 @@ Invariant: nothing is run. Folders are made of the paths given, as a look at suc
 
 from __future__ import annotations
 
-from apis.tasks.data_url import data_of
 from apis.tasks.family import Files
-from apis.tasks.osworld import Download, Task, in_home
+from apis.tasks.osworld import Download, Task, data_of, in_home
 from apis.tasks.verify.verify import FileView, Read
 
 

@@ -186,10 +186,7 @@ class OnDocument(msgspec.Struct, frozen=True):
 _CALLED = {"workbook": "workbook", "text_document": "text document", "presentation": "presentation"}
 
 
-CHECKS: dict[str, Check] = {
-    "file_text_is": file_text_is,
-    "file_contains": file_contains,
-}
+CHECKS: dict[str, Check] = {"file_text_is": file_text_is, "file_contains": file_contains}
 
 
 def verify(task: Task, read: Read) -> TaskVerdict:

@@ -75,7 +75,7 @@ def test_a_wrong_file_is_refused_in_one_line(text: str, said: str, tmp_path: Pat
 def test_what_is_held_out_or_never_trained_on_is_kept_out_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
-    apart = dataclasses.replace(tasks.FAMILIES["file_manager"], name="apart", trained=False)
+    apart = dataclasses.replace(tasks.FAMILIES["file_manager"], name="apart", templates={})
     monkeypatch.setitem(tasks.FAMILIES, "apart", apart)
     with pytest.raises(ConfigError, match=r"tasks.demo: .*held out"):
         lanes_of(TasksConfig(demo=["text_editor/held-out/1"]))

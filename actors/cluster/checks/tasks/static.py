@@ -162,8 +162,6 @@ def _instance(report: Report, family: Family, task_id: str) -> Task | None:
         return None
     if again != task:
         report.add(task_id, "-", "it is not the same after a round trip through its file's form")
-    if task.id != task_id:
-        report.add(task_id, "id", f"it calls itself {task.id}")
     before = len(report.findings)
     _check_task(report, task_id, task)
     if len(report.findings) > before or not task.feasible:

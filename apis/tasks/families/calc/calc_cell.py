@@ -12,8 +12,6 @@ from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import WORKBOOK, Cell, WorkbookGoal, fresh_numbers, fresh_word, put, table
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "calc_cell"
-
 TEMPLATES = {
     "number": {
         TRAIN: (
@@ -59,7 +57,6 @@ def goal(random: Random, split: str) -> WorkbookGoal:
     column = random.randint(1, columns - 1) if kind == "number" else random.choice((0, 0, columns - 1))
     cell = address(row, column)
     return WorkbookGoal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(cell=cell, value=value, file=f"{stem}.xlsx"),
         target=f"{stem}.xlsx",
@@ -69,6 +66,4 @@ def goal(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-FAMILY = WORKBOOK.family(
-    NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES
-)
+FAMILY = WORKBOOK.family("calc_cell", TEMPLATES, goal, calc_oracle.ROUTES)

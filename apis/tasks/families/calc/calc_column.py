@@ -15,7 +15,6 @@ from apis.tasks.families.calc.common import WORKBOOK, Cell, WorkbookGoal, fresh_
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "calc_column"
 TEMPLATES = {
     "fill": {
         TRAIN: (),
@@ -37,7 +36,6 @@ def goal(random: Random, split: str) -> WorkbookGoal:
     column: tuple[Cell, ...] = (name, *values)
     quoted = [f"'{value}'" for value in values]
     return WorkbookGoal(
-        family=NAME,
         kind="fill",
         instruction=random.choice(TEMPLATES["fill"][split]).format(
             letter=address(0, columns)[0],
@@ -73,10 +71,4 @@ def by_tools(view: View) -> Move:
     return f"column {column} from row 1 -> fill", filled
 
 
-FAMILY = WORKBOOK.family(
-    NAME,
-    goal,
-    routes={"gui": by_gui, "api": by_tools},
-    templates=TEMPLATES,
-    trained=False,
-)
+FAMILY = WORKBOOK.family("calc_column", TEMPLATES, goal, {"gui": by_gui, "api": by_tools})

@@ -12,7 +12,6 @@ from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import WORKBOOK, WorkbookGoal, fresh_numbers, fresh_word, put, table
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "calc_lookup"
 TEMPLATES = {
     "change": {
         TRAIN: (
@@ -41,7 +40,6 @@ def goal(random: Random, split: str) -> WorkbookGoal:
     row, column = random.randint(1, rows - 1), random.randint(1, columns - 1)
     item, named = grid[row][0], grid[0][column]
     return WorkbookGoal(
-        family=NAME,
         kind="change",
         instruction=random.choice(TEMPLATES["change"][split]).format(
             item=item, column=named, value=value, file=f"{stem}.xlsx"
@@ -54,6 +52,4 @@ def goal(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-FAMILY = WORKBOOK.family(
-    NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES
-)
+FAMILY = WORKBOOK.family("calc_lookup", TEMPLATES, goal, calc_oracle.ROUTES)

@@ -123,3 +123,6 @@ def _enter(view: View, write: Write, by_name_box: bool, click_first: bool) -> Mo
     if click_first or not write.text:
         return f"{thought}, go there", Click(coordinates=cell)
     return thought, Type(coordinates=cell, text=write.text, enter=True)
+
+
+ROUTES = {"gui": by_gui, "api": by_tools}

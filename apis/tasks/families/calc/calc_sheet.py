@@ -15,7 +15,6 @@ from apis.tasks.oracle import click, keys
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "calc_sheet"
 DIALOG = "Rename Sheet"
 TEMPLATES = {
     "rename": {
@@ -41,7 +40,6 @@ def goal(random: Random, split: str) -> WorkbookGoal:
     grid = table(random, split, random.choice((2, 3)), random.choice((3, 4)))
     stem, old, new = fresh_word(random, split, grid, 3)
     return WorkbookGoal(
-        family=NAME,
         kind="rename",
         instruction=random.choice(TEMPLATES["rename"][split]).format(old=old, new=new, file=f"{stem}.xlsx"),
         target=f"{stem}.xlsx",
@@ -90,9 +88,4 @@ def _named(view: View) -> bool:
     return by_tool in typed or any(f"text={new!r}" in one and "enter=True" in one for one in typed)
 
 
-FAMILY = WORKBOOK.family(
-    NAME,
-    goal,
-    routes={"gui": by_gui, "api": by_tools},
-    templates=TEMPLATES,
-)
+FAMILY = WORKBOOK.family("calc_sheet", TEMPLATES, goal, {"gui": by_gui, "api": by_tools})

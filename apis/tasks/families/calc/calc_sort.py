@@ -20,7 +20,6 @@ from apis.tasks.oracle import click
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "calc_sort"
 BUTTONS = {"up": "Sort Ascending", "down": "Sort Descending"}
 _UNDO = Hotkey(keys=("ctrl", "z"))
 TEMPLATES = {
@@ -75,7 +74,6 @@ def goal(random: Random, split: str) -> WorkbookGoal:
         if grid[row][at] != value
     )
     return WorkbookGoal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(column=grid[0][column], file=f"{stem}.xlsx"),
         target=f"{stem}.xlsx",
@@ -141,9 +139,4 @@ def _column(goal: WorkbookGoal, letter: str) -> list[Cell]:
     return [changed.get(address(row, at), values[at]) for row, values in enumerate(goal.grid) if row]
 
 
-FAMILY = WORKBOOK.family(
-    NAME,
-    goal,
-    routes={"gui": by_gui, "api": by_tools, "mixed": mixed},
-    templates=TEMPLATES,
-)
+FAMILY = WORKBOOK.family("calc_sort", TEMPLATES, goal, {"gui": by_gui, "api": by_tools, "mixed": mixed})

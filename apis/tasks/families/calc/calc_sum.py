@@ -14,7 +14,6 @@ from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import WORKBOOK, WorkbookGoal, Write, fresh_word, table
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "calc_sum"
 TEMPLATES = {
     "total": {
         TRAIN: (
@@ -46,7 +45,6 @@ def goal(random: Random, split: str) -> WorkbookGoal:
     stem = fresh_word(random, split, grid)[0]
     cells = f"{address(1, column)}:{address(rows - 1, column)}"
     return WorkbookGoal(
-        family=NAME,
         kind="total",
         instruction=random.choice(TEMPLATES["total"][split]).format(column=grid[0][column], file=f"{stem}.xlsx"),
         target=f"{stem}.xlsx",
@@ -57,6 +55,4 @@ def goal(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-FAMILY = WORKBOOK.family(
-    NAME, goal, routes={"gui": calc_oracle.by_gui, "api": calc_oracle.by_tools}, templates=TEMPLATES
-)
+FAMILY = WORKBOOK.family("calc_sum", TEMPLATES, goal, calc_oracle.ROUTES)

@@ -15,7 +15,6 @@ from apis.tasks.families.calc.common import CALC, WORKBOOK, WorkbookGoal, fresh_
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "sheet_from_note"
 EDITOR = "text_editor"
 EDITOR = "text_editor"
 TEMPLATES = {
@@ -46,7 +45,6 @@ def goal(random: Random, split: str) -> WorkbookGoal:
     row, column = random.randint(1, rows - 1), random.randint(1, columns - 1)
     item, named = grid[row][0], grid[0][column]
     return WorkbookGoal(
-        family=NAME,
         kind="note",
         instruction=random.choice(TEMPLATES["note"][split]).format(
             column=named, note=f"{note}.txt", file=f"{stem}.xlsx"
@@ -79,10 +77,10 @@ def _then(view: View, enter: Decide) -> Move:
 
 
 FAMILY = WORKBOOK.family(
-    NAME,
+    "sheet_from_note",
+    TEMPLATES,
     goal,
-    routes={"gui": by_gui, "api": by_tools},
-    templates=TEMPLATES,
+    {"gui": by_gui, "api": by_tools},
     apps=(CALC, EDITOR),
     opened=lambda made: (made.target, made.files[0][0]),
 )

@@ -9,21 +9,10 @@ import html
 from collections.abc import Sequence
 
 from apis.applications import app_named
-from apis.tasks.data_url import data_url
 from apis.tasks.family import DOCUMENTS
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click
-from apis.tasks.osworld import (
-    HOME,
-    ActivateWindow,
-    CommandParameters,
-    Download,
-    DownloadParameters,
-    Launch,
-    Source,
-    Step,
-    WindowParameters,
-)
+from apis.tasks.osworld import HOME, Step, data_url, launch, put, raised
 from apis.tasks.programs import BOOKMARKS
 from apis.tasks.verify import bookmarks
 from apis.tasks.verify.manifest import Manifest
@@ -48,15 +37,10 @@ def heading(title: str) -> str:
 
 def show(pages: Sequence[tuple[str, str]], title: str) -> list[Step]:
     """Put pages (file name, content) into Documents and open them; `title` is the first one's."""
-    sources = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{name}") for name, text in pages]
+    steps = put((f"{DOCUMENTS}/{name}", data_url(text.encode())) for name, text in pages)
     # Chromium starts in HOME, so that its pages are found whatever that is called.
-    command = [*app_named(CHROME).argv, *(f"Documents/{name}" for name, _ in pages)]
-    window = WindowParameters(window_name=f"{title} - Chromium")
-    return [
-        Download(parameters=DownloadParameters(files=sources)),
-        Launch(parameters=CommandParameters(command=command)),
-        ActivateWindow(parameters=window),
-    ]
+    command = (*app_named(CHROME).argv, *(f"Documents/{name}" for name, _ in pages))
+    return [*steps, launch(*command), raised(f"{title} - Chromium")]
 
 
 def bookmarks_getter() -> dict[str, str]:

@@ -15,7 +15,6 @@ from apis.tasks.oracle import pointed
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
-NAME = "web_all"
 DIALOG = "Bookmark all tabs"
 ALL = Hotkey(keys=("ctrl", "shift", "d"))
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -35,7 +34,6 @@ def goal(random: Random, split: str) -> Goal:
     made = pages(random, split, random.choice((2, 2, 3)))
     folder = " ".join(words(random, split, random.choice((1, 2, 2))))
     return Goal(
-        family=NAME,
         kind="all",
         instruction=random.choice(TEMPLATES["all"][split]).format(folder=folder),
         target=made[0][1],
@@ -64,4 +62,4 @@ def decide(view: View) -> Move:
     return f"{len(tabs)} tabs -> bookmark", ALL
 
 
-FAMILY = of_bookmarks(NAME, goal, marks=marks, routes={"gui": decide}, templates=TEMPLATES, trained=False)
+FAMILY = of_bookmarks("web_all", TEMPLATES, goal, {"gui": decide}, marks=marks)

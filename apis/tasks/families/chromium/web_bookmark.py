@@ -1,7 +1,8 @@
-"""Tasks on Chromium: bookmark the page that is open.
+"""Tasks on Chromium: bookmark the page that is open, by the keyboard, the star beside its address, or a function.
 
 Invariant: a task is solved only if the profile holds one bookmark, with the page's title. The two splits share no
-wording and, since words are split by their hash, no name and no title.
+wording and, since words are split by their hash, no name and no title. The oracle bookmarks nothing before the right
+page shows, and ends only when the star says that it is bookmarked.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from apis.tasks.families.chromium import web, web_bookmark_oracle
-from apis.tasks.family import ITS_END, Family, Files, Templates, in_osworld_form
+from apis.actions.gui import Exit, Wait
+from apis.apps.catalogue import call
+from apis.tasks.families.chromium import web
+from apis.tasks.family import ITS_END, Family, Files, Templates, rule
 from apis.tasks.goal import Goal
-from apis.tasks.osworld import Evaluator, Task
+from apis.tasks.oracle import click, keys
+from apis.tasks.osworld import Evaluator, Step
 from apis.tasks.verify.verify import GUEST_HOME
-from apis.tasks.view import Decide
+from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
-NAME = "web_bookmark"
+STAR, FILLED = "Bookmark this tab", "Edit bookmark for this tab"
+BOOKMARK = call("BrowserTools", "bookmark_page")
 TEMPLATES = {
     "open": {
         TRAIN: (
@@ -70,24 +75,25 @@ def asked(family: str, kind: str, template: str, page: Page, shown: Sequence[Pag
 def goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for."""
     made = pages(random, split, random.choice((1, 1, 2, 3)))
-    return asked(NAME, "open", random.choice(TEMPLATES["open"][split]), made[0], made)
+    return asked("web_bookmark", "open", random.choice(TEMPLATES["open"][split]), made[0], made)
 
 
 def of_bookmarks(
     name: str,
+    templates: Templates,
     goal: Callable[[Random, str], Goal],
+    routes: Mapping[str, Decide],
     *,
     marks: Callable[[Goal], list[web.Mark]],
-    routes: Mapping[str, Decide],
-    templates: Templates,
-    trained: bool = True,
 ) -> Family:
     """A family that is done when the profile's bookmarks are `marks`; of the goal's files the first one shows."""
 
-    def task(task_id: str, made: Goal) -> Task:
-        expected = {"type": "rule", "rules": {"expected": [list(mark) for mark in marks(made)]}}
-        evaluator = Evaluator(func="bookmarks_are", result=web.bookmarks_getter(), expected=expected)
-        return in_osworld_form(task_id, made, web.show(made.files, made.words[0]), evaluator, (web.CHROME,))
+    def config(made: Goal) -> list[Step]:
+        return web.show(made.files, made.words[0])
+
+    def evaluator(made: Goal) -> Evaluator:
+        expected = rule(expected=[list(mark) for mark in marks(made)])
+        return Evaluator(func="bookmarks_are", result=web.bookmarks_getter(), expected=expected)
 
     def solved(made: Goal) -> Files:
         return web.written(marks(made), GUEST_HOME)
@@ -97,18 +103,7 @@ def of_bookmarks(
         return names | {word for text in (*made.words, made.wanted) for word in text.lower().split()} - {""}
 
     return Family(
-        name,
-        web.CHROME,
-        (web.CHROME,),
-        goal,
-        task,
-        solved,
-        routes,
-        templates,
-        trained,
-        values,
-        leaves=web.leaves,
-        may=ITS_END,
+        name, (web.CHROME,), goal, config, evaluator, solved, routes, templates, values, leaves=web.leaves, may=ITS_END
     )
 
 
@@ -117,10 +112,36 @@ def one_mark(made: Goal) -> list[web.Mark]:
     return [("", made.wanted, f"Documents/{made.target}")]
 
 
-FAMILY = of_bookmarks(
-    NAME,
-    goal,
-    marks=one_mark,
-    routes={"gui": web_bookmark_oracle.by_gui, "api": web_bookmark_oracle.by_tools},
-    templates=TEMPLATES,
-)
+def by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard."""
+    by_mouse = view.route.random() < 0.5
+    if move := _first(view):
+        return move
+    star = view.find("push-button", lambda element: element.label == STAR)
+    if by_mouse and star is not None:
+        return click(view, star)
+    return keys(f"{view.goal.wanted} -> bookmark", "ctrl", "d")
+
+
+def by_tools(view: View) -> Move:
+    """The next move with Chromium's function; a tab is chosen by the mouse."""
+    if move := _first(view):
+        return move
+    if view.did(BOOKMARK):  # the star is filled a moment later
+        return "wait for the star", Wait()
+    return f"{view.goal.wanted} -> bookmark", BOOKMARK
+
+
+def _first(view: View) -> Move | None:
+    """What comes before bookmarking, and what after; None when it is to be done now."""
+    title = view.goal.wanted
+    if view.find("menu-item", lambda e: True):
+        return keys("close this", "esc")
+    if not web.in_front(view, title):
+        return web.to_tab(view, title) or ("wait for the page", Wait())
+    if view.find("push-button", lambda element: element.label == FILLED):
+        return "bookmarked -> done", Exit(success=True)
+    return None
+
+
+FAMILY = of_bookmarks("web_bookmark", TEMPLATES, goal, {"gui": by_gui, "api": by_tools}, marks=one_mark)

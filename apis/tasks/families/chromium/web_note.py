@@ -13,17 +13,15 @@ from random import Random
 from apis.actions.gui import Exit, Quote, Type, Wait
 from apis.tasks.families.calc.common import Grid, table
 from apis.tasks.families.chromium import web
-from apis.tasks.families.editor.text_editor_oracle import UNSAVED
+from apis.tasks.families.editor.text_editor import UNSAVED
 from apis.tasks.families.note import EDITOR, noted
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, exactly, in_documents, in_osworld_form, setup
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, end_of, ends_so, setup
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import keys, pointed, switch
-from apis.tasks.osworld import Task
+from apis.tasks.osworld import Step
 from apis.tasks.view import Move, View
-from apis.tasks.words import HELD_OUT, TRAIN, words
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
-NAME = "web_note"
-EXTENSIONS = ("txt", "md", "log")
 TEMPLATES = {
     "value": {
         TRAIN: (
@@ -48,10 +46,9 @@ def goal(random: Random, split: str) -> Goal:
     row, column = random.randint(1, len(grid) - 1), random.randint(1, len(grid[0]) - 1)
     title, name, stem, old = words(random, split, 4)
     item, asked, value = str(grid[row][0]), str(grid[0][column]), str(grid[row][column])
-    file, shown = f"{stem}.{random.choice(EXTENSIONS)}", f"{name}.html"
+    file, shown = text_file(random, stem), f"{name}.html"
     page = web.page(title.capitalize(), _table(grid))
     return Goal(
-        family=NAME,
         kind="value",
         instruction=random.choice(TEMPLATES["value"][split]).format(column=asked, item=item, file=file),
         target=file,
@@ -69,17 +66,13 @@ def _table(grid: Grid) -> str:
     return f"<table><tr>{''.join(f'<th>{escape(str(name))}' for name in head)}{rows}</table>"
 
 
-def task(task_id: str, made: Goal) -> Task:
-    """The instance in OSWorld's form."""
+def config(made: Goal) -> list[Step]:
+    """The note is open in the editor, and the page in front of it."""
     note, page = made.files
-    config = setup(replace(made, files=(note,)), f"{DOCUMENTS}/{made.target}")
-    config += web.show([page], made.words[1].capitalize())
-    return in_osworld_form(task_id, made, config, exactly(dict(made.end)), (web.CHROME, EDITOR))
-
-
-def solved(made: Goal) -> Files:
-    """The files when it is done."""
-    return in_documents({path: text for path, text in made.end if text is not None})
+    return [
+        *setup(replace(made, files=(note,)), f"{DOCUMENTS}/{made.target}"),
+        *web.show([page], made.words[1].capitalize()),
+    ]
 
 
 def values(made: Goal) -> set[str]:
@@ -117,14 +110,5 @@ def _write(view: View) -> Move:
 
 
 FAMILY = Family(
-    name=NAME,
-    app=web.CHROME,
-    apps=(web.CHROME, EDITOR),
-    drawn=goal,
-    built=task,
-    solved=solved,
-    routes={"gui": decide},
-    templates=TEMPLATES,
-    values=values,
-    may=ITS_END,
+    "web_note", (web.CHROME, EDITOR), goal, config, ends_so, end_of, {"gui": decide}, TEMPLATES, values, may=ITS_END
 )

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.tasks.families.chromium import web_bookmark_oracle
+from apis.tasks.families.chromium import web_bookmark
 from apis.tasks.families.chromium.web_bookmark import asked, of_bookmarks, one_mark, pages
 from apis.tasks.goal import Goal
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "web_tab"
 TEMPLATES = {
     "tab": {
         TRAIN: (
@@ -37,13 +36,9 @@ def goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for."""
     made = pages(random, split, random.choice((2, 3, 3)))
     page = random.choice(made[1:])
-    return asked(NAME, "tab", random.choice(TEMPLATES["tab"][split]), page, made)
+    return asked("web_tab", "tab", random.choice(TEMPLATES["tab"][split]), page, made)
 
 
 FAMILY = of_bookmarks(
-    NAME,
-    goal,
-    marks=one_mark,
-    routes={"gui": web_bookmark_oracle.by_gui, "mixed": web_bookmark_oracle.by_tools},
-    templates=TEMPLATES,
+    "web_tab", TEMPLATES, goal, {"gui": web_bookmark.by_gui, "mixed": web_bookmark.by_tools}, marks=one_mark
 )

@@ -6,7 +6,7 @@ Invariant: the editor's own account of its open files says where the caret is an
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from apis.actions.gui import Action, Hotkey, Wait, line
@@ -14,16 +14,7 @@ from apis.applications import app_named
 from apis.apps.code.ranking import of_menu
 from apis.tasks.family import DOCUMENTS
 from apis.tasks.oracle import click, keys
-from apis.tasks.osworld import (
-    ActivateWindow,
-    CommandParameters,
-    Download,
-    DownloadParameters,
-    Launch,
-    Source,
-    Step,
-    WindowParameters,
-)
+from apis.tasks.osworld import Step, launch, put, raised
 from apis.tasks.view import Move, View
 
 CODE = "code"
@@ -46,14 +37,11 @@ class Place:
         return (self.line, self.character) == (number, 1)
 
 
-def shown(sources: Sequence[Source]) -> list[Step]:
-    """Put files into HOME and show Documents in VS Code."""
+def shown(files: Iterable[tuple[str, str]]) -> list[Step]:
+    """Put files (path in the guest, URL) there and show Documents in VS Code."""
     # VS Code starts in HOME, so that the folder is found whatever HOME is called.
     folder = DOCUMENTS.rpartition("/")[2]
-    command = [*app_named(CODE).argv, folder]
-    put: list[Step] = [Download(parameters=DownloadParameters(files=list(sources)))] if sources else []
-    window = WindowParameters(window_name=f"{folder} - VS Code")
-    return [*put, Launch(parameters=CommandParameters(command=command)), ActivateWindow(parameters=window)]
+    return [*put(files), launch(*app_named(CODE).argv, folder), raised(f"{folder} - VS Code")]
 
 
 def place(view: View) -> Place | None:

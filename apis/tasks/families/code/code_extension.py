@@ -13,12 +13,11 @@ from apis.actions.gui import Exit, Tool, Wait, line
 from apis.apps.catalogue import call
 from apis.documents.zip import zipped
 from apis.guest.code.start import EXTENSIONS
-from apis.tasks.data_url import data_url
 from apis.tasks.families.code import code
-from apis.tasks.family import DOCUMENTS, Family, Files, all_of, in_osworld_form, rule
+from apis.tasks.family import DOCUMENTS, Family, Files, all_of, rule
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys
-from apis.tasks.osworld import HOME, Evaluator, Source, Task
+from apis.tasks.osworld import HOME, Evaluator, Step, data_url
 from apis.tasks.verify import code as verify_code
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.files import digest_of
@@ -27,7 +26,6 @@ from apis.tasks.verify.verify import GUEST_HOME, FileView
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
-NAME = "code_extension"
 INSTALL, UNINSTALL = "Install Extension VSIX", "Uninstall"  # of menus
 UNINSTALLED = "Uninstalled"  # a button's label, afterwards
 SEARCH = "Search Extensions"  # how the field above the list of extensions is called
@@ -60,10 +58,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "In VS Code, get rid of the extension {id}",
             "VS Code should no longer have the extension {id}",
         ),
-        HELD_OUT: (
-            "Remove the extension {id} from VS Code",
-            "Nobody needs {id} in VS Code, uninstall that extension",
-        ),
+        HELD_OUT: ("Remove the extension {id} from VS Code", "Nobody needs {id} in VS Code, uninstall that extension"),
     },
 }
 
@@ -96,7 +91,6 @@ def goal(random: Random, split: str) -> Goal:
     offered, there = (extensions[:2], extensions[2:3]) if kind == "install" else (extensions[:1], extensions[1:3])
     asked = random.choice(offered if kind == "install" else there)
     return Goal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(file=file_of(asked), id=asked),
         target=file_of(asked),
@@ -112,23 +106,27 @@ def listed(made: Goal) -> list[str]:
     return sorted(there | {made.wanted} if made.kind == "install" else there - {made.wanted})
 
 
-def task(task_id: str, made: Goal) -> Task:
-    """The instance in OSWorld's form."""
+def config(made: Goal) -> list[Step]:
+    """The extensions of Documents lie there, the others in their places."""
     offered, there = made.words[: len(made.files)], made.words[len(made.files) :]
-    sources = [Source(url=data_url(packed(each), MIME), path=f"{DOCUMENTS}/{file_of(each)}") for each in offered]
+    files = [(f"{DOCUMENTS}/{file_of(each)}", data_url(packed(each), MIME)) for each in offered]
     # VS Code makes its list of those that lie in their places when it starts for the first time.
-    placed = {f"{HOME}/{EXTENSIONS}/{each}-{VERSION}/package.json": manifest(each) for each in there}
-    sources += [Source(url=data_url(about.encode()), path=path) for path, about in placed.items()]
+    packages = {f"{HOME}/{EXTENSIONS}/{each}-{VERSION}/package.json": manifest(each) for each in there}
+    return code.shown([*files, *((path, data_url(about.encode())) for path, about in packages.items())])
+
+
+def evaluator(made: Goal) -> Evaluator:
+    """The editor's list and the files of Documents."""
+    offered = made.words[: len(made.files)]
     names = sorted(map(file_of, offered))
     same = [("file_bytes_are", file_of(each), rule(expected=digest_of(packed(each)))) for each in offered]
     files = all_of(("folder_holds", "", rule(expected=names)), *same)
     extensions = {"type": "vm_file", "path": f"{HOME}/{LIST}", "dest": "extensions.json"}
-    evaluator = Evaluator(
+    return Evaluator(
         func=["extensions_are", *files.func],
         result=[extensions, *files.result],
         expected=[rule(expected=[f"{each}@{VERSION}" for each in listed(made)]), *files.expected],
     )
-    return in_osworld_form(task_id, made, code.shown(sources), evaluator, (code.CODE,))
 
 
 def solved(made: Goal) -> Files:
@@ -219,15 +217,6 @@ def _row(view: View) -> str | None:
 
 
 FAMILY = Family(
-    name=NAME,
-    app=code.CODE,
-    apps=(code.CODE,),
-    drawn=goal,
-    built=task,
-    solved=solved,
-    routes={"gui": by_gui, "api": by_tools},
-    templates=TEMPLATES,
-    values=values,
-    leaves=leaves,
-    may=may,
-)
+    "code_extension", (code.CODE,), goal, config, evaluator, solved, {"gui": by_gui, "api": by_tools}, TEMPLATES,
+    values, leaves, may,
+)  # fmt: skip

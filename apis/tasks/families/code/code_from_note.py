@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.tasks.families.code import code_text_oracle
+from apis.tasks.families.code import code_text
 from apis.tasks.families.code.code import CODE
 from apis.tasks.families.code.code_text import content, of_documents, texts
 from apis.tasks.families.note import EDITOR, noted, read
@@ -16,8 +16,6 @@ from apis.tasks.goal import Goal
 from apis.tasks.oracle import switch
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
-
-NAME = "code_from_note"
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "append": {
@@ -27,7 +25,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "Read {note} in the editor, then add that line at the end of {file} with VS Code",
             "What {note} says should also be the last line of {file}, use VS Code for it",
         ),
-    },
+    }
 }
 
 
@@ -38,7 +36,6 @@ def goal(random: Random, split: str) -> Goal:
     target, says = random.choice(others), " ".join(fresh)
     start = {note: f"{says}\n"} | {name: content(files[name]) for name in others}
     return Goal(
-        family=NAME,
         kind="append",
         instruction=random.choice(TEMPLATES["append"][split]).format(note=note, file=target),
         target=target,
@@ -61,11 +58,10 @@ def after_reading(edit: Decide) -> Decide:
 
 
 FAMILY = of_documents(
-    NAME,
+    "code_from_note",
     (CODE, EDITOR),
+    TEMPLATES,
     goal,
-    routes={"gui": after_reading(code_text_oracle.by_gui), "mixed": after_reading(code_text_oracle.by_tools)},
-    templates=TEMPLATES,
+    {"gui": after_reading(code_text.by_gui), "mixed": after_reading(code_text.by_tools)},
     front=lambda made: made.words[0],
-    trained=False,
 )

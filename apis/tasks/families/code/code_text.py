@@ -1,6 +1,8 @@
 """Tasks on VS Code: change, append or delete a line of one of the files of a folder, and save.
 
-Invariant: no line stands in a file twice. A task is solved only if every other line and file is as it was.
+Invariant: no line stands in a file twice. A task is solved only if every other line and file is as it was. The oracle
+ends only when the editor shows the wanted text and says that it is saved, after a step that saves. From any other text
+than the first one it goes on by writing the whole anew.
 """
 
 from __future__ import annotations
@@ -8,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from apis.tasks.data_url import data_url
-from apis.tasks.families.code import code, code_text_oracle
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Templates, exactly, in_documents, in_osworld_form
+from apis.actions.gui import Click, Exit, Hotkey, Type, Wait
+from apis.apps.catalogue import call
+from apis.tasks.families.code import code
+from apis.tasks.families.code.code import Place
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Templates, end_of, ends_so
 from apis.tasks.goal import Goal
-from apis.tasks.osworld import Open, OpenParameters, Source, Task
-from apis.tasks.view import Decide
-from apis.tasks.words import HELD_OUT, TRAIN, words
+from apis.tasks.oracle import click, keys, pointed
+from apis.tasks.osworld import Step, data_url, opened
+from apis.tasks.view import Decide, Move, View
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
-NAME = "code_text"
-EXTENSIONS = ("txt", "md", "log")
-
+TO_END = Hotkey(keys=("ctrl", "end"))
+SELECT = Hotkey(keys=("shift", "end"))
+_ASKS = ("Current Line", "Go to line", "Type a line")  # how the field that wants a line's number is called
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "change": {
         TRAIN: (
@@ -76,7 +81,7 @@ def texts(random: Random, split: str, count: int) -> tuple[dict[str, list[str]],
         stem, *rest = drawn[5 * at : 5 * at + 5]
         lines = [" ".join(rest[:2]), rest[2], rest[3]][: random.choice((2, 3, 3))]
         random.shuffle(lines)
-        files[f"{stem}.{random.choice(EXTENSIONS)}"] = lines
+        files[text_file(random, stem)] = lines
     return files, drawn[-2:][: random.choice((1, 2))]
 
 
@@ -96,7 +101,6 @@ def goal(random: Random, split: str) -> Goal:
     after = [*lines[:at], *([] if kind == "delete" else [new]), *lines[at + 1 :]]
     start = {name: content(held) for name, held in files.items()}
     return Goal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(file=target, old=old, new=new),
         target=target,
@@ -110,34 +114,93 @@ def goal(random: Random, split: str) -> Goal:
 def of_documents(
     name: str,
     apps: tuple[str, ...],
-    goal: Callable[[Random, str], Goal],
-    *,
-    routes: Mapping[str, Decide],
     templates: Templates,
+    goal: Callable[[Random, str], Goal],
+    routes: Mapping[str, Decide],
+    *,
     front: Callable[[Goal], str] = lambda _: "",
-    trained: bool = True,
 ) -> Family:
     """A family that starts with Documents shown in VS Code and is done when it holds exactly the goal's `end`.
 
     `front` names the file that lies open before it in the text editor, where there is one.
     """
 
-    def task(task_id: str, made: Goal) -> Task:
-        sources = [Source(url=data_url(text.encode()), path=f"{DOCUMENTS}/{file}") for file, text in made.files]
-        note = front(made)
-        opened = [Open(parameters=OpenParameters(path=f"{DOCUMENTS}/{note}"))] if note else []
-        return in_osworld_form(task_id, made, [*code.shown(sources), *opened], exactly(dict(made.end)), apps)
+    def config(made: Goal) -> list[Step]:
+        steps = code.shown((f"{DOCUMENTS}/{file}", data_url(text.encode())) for file, text in made.files)
+        return [*steps, opened(f"{DOCUMENTS}/{note}")] if (note := front(made)) else steps
 
-    def solved(made: Goal) -> Files:
-        return in_documents({path: text for path, text in made.end if text is not None})
-
-    return Family(name, code.CODE, apps, goal, task, solved, routes, templates, trained, may=ITS_END)
+    return Family(name, apps, goal, config, ends_so, end_of, routes, templates, may=ITS_END)
 
 
-FAMILY = of_documents(
-    NAME,
-    (code.CODE,),
-    goal,
-    routes={"gui": code_text_oracle.by_gui, "mixed": code_text_oracle.by_tools},
-    templates=TEMPLATES,
-)
+def by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard."""
+    return _next(view, tools=False)
+
+
+def by_tools(view: View) -> Move:
+    """The next move with VS Code's function that goes to a line; none of them edits."""
+    return _next(view, tools=True)
+
+
+def _next(view: View, *, tools: bool) -> Move:
+    anew, double = view.route.random() < 0.25, view.route.random() < 0.5
+    start, wanted = (dict(held)[view.goal.target] or "" for held in (view.goal.files, view.goal.end))
+    number = _number(view)
+    if code.menu(view):
+        return keys("close this", "esc")
+    if view.find("entry", lambda e: e.name.startswith(_ASKS)):
+        asked = Type(text=str(number), enter=True)
+        return keys("close this", "esc") if tools else (f"line {number}", asked)
+    place = code.place(view)
+    if place is None or place.name != view.goal.target:
+        return _to_line(view, number) if tools else _to_file(view, double=double)
+    field = view.find("entry", lambda e: e.editable and e.name.startswith(view.goal.target))
+    if field is None:
+        return "wait for the text", Wait()
+    text = view.elements[field].text.rstrip("\n")
+    if text == wanted.rstrip("\n"):
+        done = code.did_last(view, code.SAVE) and not place.dirty
+        return ("saved -> done", Exit(success=True)) if done else code.save(view)
+    if text != start.rstrip("\n") or (anew and not tools):
+        whole = Type(coordinates=field, text=wanted.rstrip("\n"), overwrite=True)
+        return pointed(view, field, "replace"), whole
+    return _edit(view, field, place, tools=tools)
+
+
+def _number(view: View) -> int:
+    """The line that is edited, in the text as it was at first."""
+    lines = (dict(view.goal.files)[view.goal.target] or "").splitlines()
+    return len(lines) + 1 if view.goal.kind == "append" else lines.index(view.goal.words[0]) + 1
+
+
+def _to_file(view: View, *, double: bool) -> Move:
+    item = view.find("tree-item", lambda e: e.name == view.goal.target)
+    if item is None:
+        return code.to_files(view)
+    return pointed(view, item, "open"), Click(coordinates=item, num_clicks=2 if double else 1)
+
+
+def _to_line(view: View, number: int) -> Move:
+    there = call("CodeTools", "goto_file", file_path=f"~/Documents/{view.goal.target}", line=number)
+    return f"{view.goal.target} line {number} -> go", there
+
+
+def _edit(view: View, field: str, place: Place, *, tools: bool) -> Move:
+    number, kind = _number(view), view.goal.kind
+    inside = "foc" in view.elements[field].states
+    if kind == "append" and not tools:
+        if inside and code.did_last(view, TO_END):
+            return "at the end -> add", Type(text=view.goal.wanted)
+        return keys("to the end", *TO_END.keys) if inside else click(view, field)
+    if kind == "change" and inside and place.line == number and view.did(SELECT):
+        return "selected -> change", Type(text=view.goal.wanted)
+    if not inside or not place.starts(number):
+        return _to_line(view, number) if tools else keys(f"to line {number}", "ctrl", "g")
+    if kind == "append":
+        return "at the end -> add", Type(text=view.goal.wanted)
+    if kind == "delete":
+        return keys(f"line {number} -> delete", "ctrl", "shift", "k")
+    return keys(f"line {number} -> select", *SELECT.keys)
+
+
+FAMILY = of_documents("code_text", (code.CODE,), TEMPLATES, goal, {"gui": by_gui, "mixed": by_tools})

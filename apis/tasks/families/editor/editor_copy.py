@@ -12,10 +12,8 @@ from apis.tasks.family import DOCUMENTS, of_files
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.view import Move, View
-from apis.tasks.words import HELD_OUT, TRAIN, words
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
-NAME = "editor_copy"
-EXTENSIONS = ("txt", "md", "log")
 DIALOG = "Save As"
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -26,17 +24,16 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "Save a copy of {old}, call it {new}",
             "The text of {old} should be in a second file {new} as well",
         ),
-    },
+    }
 }
 
 
 def goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for."""
     old, new, *text = words(random, split, 2 + random.choice((2, 3, 4)))
-    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in (old, new)]
+    names = [text_file(random, stem) for stem in (old, new)]
     content = f"{' '.join(text)}\n"
     return Goal(
-        family=NAME,
         kind="copy",
         instruction=random.choice(TEMPLATES["copy"][split]).format(old=names[0], new=names[1]),
         target=names[0],
@@ -67,11 +64,5 @@ def decide(view: View) -> Move:
 
 
 FAMILY = of_files(
-    NAME,
-    ("text_editor",),
-    goal,
-    opened=lambda made: [f"{DOCUMENTS}/{made.target}"],
-    decide=decide,
-    templates=TEMPLATES,
-    trained=False,
+    "editor_copy", ("text_editor",), TEMPLATES, goal, opened=lambda made: [f"{DOCUMENTS}/{made.target}"], decide=decide
 )

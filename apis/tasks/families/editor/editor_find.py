@@ -8,16 +8,14 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Exit, Hotkey, Type
-from apis.tasks.families.editor.text_editor_oracle import UNSAVED
+from apis.tasks.families.editor.text_editor import UNSAVED
 from apis.tasks.family import DOCUMENTS, of_files
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.view import Move, View
-from apis.tasks.words import HELD_OUT, TRAIN, words
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
-NAME = "editor_find"
 DIALOG = "Find and Replace"
-EXTENSIONS = ("txt", "md", "log")
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "word": {
@@ -44,7 +42,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "Replace the word '{old}' by '{new}' everywhere in {file}",
             "Put '{new}' instead of each '{old}' in {file} and save it",
         ),
-    },
+    }
 }
 
 
@@ -55,11 +53,10 @@ def goal(random: Random, split: str) -> Goal:
     random.shuffle(text)
     cut = random.randrange(1, len(text))
     lines = "".join(f"{' '.join(part)}\n" for part in (text[:cut], text[cut:]))
-    name = f"{others[-1]}.{random.choice(EXTENSIONS)}"
+    name = text_file(random, others[-1])
     wanted = " ".join(new if word == old else word for word in lines.replace("\n", " \n ").split(" "))
     wanted = wanted.replace(" \n ", "\n")
     return Goal(
-        family=NAME,
         kind="word",
         instruction=random.choice(TEMPLATES["word"][split]).format(file=name, old=old, new=new),
         target=name,
@@ -125,10 +122,5 @@ def _dialog(view: View) -> Move:
 
 
 FAMILY = of_files(
-    NAME,
-    ("text_editor",),
-    goal,
-    opened=lambda made: [f"{DOCUMENTS}/{made.target}"],
-    decide=decide,
-    templates=TEMPLATES,
+    "editor_find", ("text_editor",), TEMPLATES, goal, opened=lambda made: [f"{DOCUMENTS}/{made.target}"], decide=decide
 )

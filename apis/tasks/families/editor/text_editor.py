@@ -3,22 +3,23 @@
 Literal text stands in quotes, as in OSWorld's instructions, so that its end is plain.
 
 Invariant: the two splits share no template and, since words are split by their hash, no name and no text. A task is
-solved only if no file was added.
+solved only if no file was added. The oracle ends only when the window shows the wanted text without the mark of unsaved
+changes.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from apis.tasks.families.editor import text_editor_oracle
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, exactly, in_documents, in_osworld_form, setup
+from apis.actions.gui import Exit, Hotkey, Type
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, exactly, in_documents, setup
 from apis.tasks.goal import Goal
-from apis.tasks.osworld import Task
-from apis.tasks.words import HELD_OUT, TRAIN, words
+from apis.tasks.oracle import click, keys
+from apis.tasks.osworld import Evaluator, Step
+from apis.tasks.view import Move, View
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
-NAME = "text_editor"
-EXTENSIONS = ("txt", "md", "log")
-
+UNSAVED = "*"  # the title begins with it
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "replace": {
         TRAIN: (
@@ -99,12 +100,11 @@ def goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     drawn = words(random, split, 8)
-    name = f"{drawn[0]}.{random.choice(EXTENSIONS)}"
+    name = text_file(random, drawn[0])
     line = " ".join(drawn[1 : 1 + random.choice((1, 2, 2, 3))])
     old = [" ".join(drawn[4:6]), drawn[6], drawn[7]][: random.choice((1, 2, 2, 3))]
     wanted = {"replace": [line], "append": [*old, line], "prepend": [line, *old]}[kind]
     return Goal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(file=name, line=line),
         target=name,
@@ -113,10 +113,14 @@ def goal(random: Random, split: str) -> Goal:
     )
 
 
-def task(task_id: str, made: Goal) -> Task:
-    """The instance in OSWorld's form."""
-    end: dict[str, str | None] = {made.target: made.wanted}
-    return in_osworld_form(task_id, made, setup(made, f"{DOCUMENTS}/{made.target}"), exactly(end))
+def config(made: Goal) -> list[Step]:
+    """The file is open."""
+    return setup(made, f"{DOCUMENTS}/{made.target}")
+
+
+def evaluator(made: Goal) -> Evaluator:
+    """Documents holds the file alone, with the text."""
+    return exactly({made.target: made.wanted})
 
 
 def solved(made: Goal) -> Files:
@@ -124,14 +128,46 @@ def solved(made: Goal) -> Files:
     return in_documents(dict(made.files) | {made.target: made.wanted + "\n"})
 
 
+def decide(view: View) -> Move:
+    """The next move."""
+    select_first, save_by_menu = view.route.random() < 0.35, view.route.random() < 0.35
+    field, menu = view.field(), view.find("menu-item", lambda e: True)
+    if field is None:
+        return keys("close this", "esc")
+    if view.elements[field].text.rstrip("\n") == view.goal.wanted:
+        if not view.title.startswith(UNSAVED):
+            return "saved -> done", Exit(success=True)
+        if menu is not None:
+            save = view.find("menu-item", lambda e: e.label.strip() == "Save")
+            return click(view, save) if save else keys("close this", "esc")
+        file_menu = view.labelled("menu", "File")
+        return click(view, file_menu, "save") if save_by_menu and file_menu else keys("save", "ctrl", "s")
+    if menu is not None:
+        return keys("close this", "esc")
+    return _write(view, field, select_first)
+
+
+def _write(view: View, field: str, select_first: bool) -> Move:
+    old = view.goal.files[0][1]
+    added = (
+        view.goal.wanted.removeprefix(old) if view.goal.kind == "append" else view.goal.wanted.removesuffix(old[:-1])
+    )
+    untouched = view.elements[field].text == old
+    if view.goal.kind == "append" and untouched:
+        if view.did(Hotkey(keys=("ctrl", "end"))):
+            return "at the end -> add", Type(text=added)
+        return keys("go to the end", "ctrl", "end")
+    if view.goal.kind == "prepend" and untouched:
+        if view.did(Hotkey(keys=("ctrl", "home"))):
+            return "at the top -> insert", Type(text=added.removesuffix("\n"), enter=True)
+        return keys("go to the top", "ctrl", "home")
+    if not select_first:
+        return f"{field} text -> replace", Type(coordinates=field, text=view.goal.wanted, overwrite=True)
+    if view.did(Hotkey(keys=("ctrl", "a"))):
+        return "all selected -> replace", Type(text=view.goal.wanted)
+    return keys("select all", "ctrl", "a")
+
+
 FAMILY = Family(
-    name=NAME,
-    app="text_editor",
-    apps=("text_editor",),
-    drawn=goal,
-    built=task,
-    solved=solved,
-    routes={"gui": text_editor_oracle.decide},
-    templates=TEMPLATES,
-    may=ITS_END,
+    "text_editor", ("text_editor",), goal, config, evaluator, solved, {"gui": decide}, TEMPLATES, may=ITS_END
 )

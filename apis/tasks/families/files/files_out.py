@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.tasks.families.files import files_move_oracle
+from apis.tasks.families.files import files_move
 from apis.tasks.family import DOCUMENTS, of_files
 from apis.tasks.goal import Goal
-from apis.tasks.words import HELD_OUT, TRAIN, words
-
-NAME = "files_out"
-EXTENSIONS = ("txt", "md", "log")
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "out": {
@@ -23,7 +20,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "Take the file {file} out of the folder {folder}, it belongs in Documents",
             "{file} should not be in {folder} but in Documents",
         ),
-    },
+    }
 }
 
 
@@ -31,13 +28,12 @@ def goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for."""
     count = random.choice((2, 3))
     folder, beside, text, *drawn = words(random, split, 2 * count + 3)
-    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]
+    names = [text_file(random, stem) for stem in drawn[:count]]
     inside = dict(zip(names, (f"{text}\n" for text in drawn[count:]), strict=True))
-    above = {f"{beside}.{random.choice(EXTENSIONS)}": f"{text}\n"}
+    above = {text_file(random, beside): f"{text}\n"}
     target = random.choice(names)
     end = above | {target: inside[target]} | {f"{folder}/{n}": text for n, text in inside.items() if n != target}
     return Goal(
-        family=NAME,
         kind="out",
         instruction=random.choice(TEMPLATES["out"][split]).format(file=target, folder=folder),
         target=target,
@@ -48,11 +44,10 @@ def goal(random: Random, split: str) -> Goal:
 
 
 FAMILY = of_files(
-    NAME,
+    "files_out",
     ("file_manager",),
+    TEMPLATES,
     goal,
     opened=lambda made: [f"{DOCUMENTS}/{made.wanted}"],
-    decide=files_move_oracle.out,
-    templates=TEMPLATES,
-    trained=False,
+    decide=files_move.out,
 )

@@ -9,17 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from apis.tasks.families.files import file_manager_oracle
+from apis.tasks.families.files import file_manager
 from apis.tasks.families.note import EDITOR, noted, read
 from apis.tasks.family import DOCUMENTS, of_files
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import switch
 from apis.tasks.view import Move, View
-from apis.tasks.words import HELD_OUT, TRAIN, words
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
-NAME = "note_to_files"
 FILES = "file_manager"
-EXTENSIONS = ("txt", "md", "log")
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "folder": {
@@ -37,10 +35,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "Keep in mind what {note} says and name a new folder so",
             "There should be a folder called what {note} says",
         ),
-        HELD_OUT: (
-            "Make a folder, the note {note} has its name",
-            "The folder that {note} names is missing, make it",
-        ),
+        HELD_OUT: ("Make a folder, the note {note} has its name", "The folder that {note} names is missing, make it"),
     },
     "delete": {
         TRAIN: (
@@ -57,10 +52,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "Keep in mind what {note} says and delete the file called so",
             "There should be no file called what {note} says",
         ),
-        HELD_OUT: (
-            "Delete a file, the note {note} has its name",
-            "The file that {note} names should go, remove it",
-        ),
+        HELD_OUT: ("Delete a file, the note {note} has its name", "The file that {note} names should go, remove it"),
     },
 }
 
@@ -69,7 +61,7 @@ def goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     stems = words(random, split, 7)
-    note, *others = (f"{stem}.{random.choice(EXTENSIONS)}" for stem in stems[:3])
+    note, *others = (text_file(random, stem) for stem in stems[:3])
     says = stems[3] if kind == "folder" else random.choice(others)
     files = {note: f"{says}\n"} | {name: f"{text}\n" for name, text in zip(others, stems[4:], strict=False)}
     end: dict[str, str | None] = dict(files)
@@ -78,7 +70,6 @@ def goal(random: Random, split: str) -> Goal:
     else:
         del end[says]
     return Goal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(note=note),
         target=note,
@@ -96,14 +87,14 @@ def decide(view: View) -> Move:
     if view.observation.app != FILES:
         return switch(view, FILES)
     told = replace(view.goal, target="" if folder else says, wanted=says if folder else "")
-    return file_manager_oracle.decide(replace(view, goal=told))
+    return file_manager.decide(replace(view, goal=told))
 
 
 FAMILY = of_files(
-    NAME,
+    "note_to_files",
     (FILES, EDITOR),
+    TEMPLATES,
     goal,
     opened=lambda made: [DOCUMENTS, f"{DOCUMENTS}/{made.target}"],
     decide=decide,
-    templates=TEMPLATES,
 )

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.tasks.families.impress import slides_pages_oracle
+from apis.tasks.families.impress import slides_order
 from apis.tasks.families.impress.common import ORDINALS, PRESENTATION, PresentationGoal, slides
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "slides_copy"
 TEMPLATES = {
     "copy": {
         TRAIN: (
@@ -36,7 +35,6 @@ def goal(random: Random, split: str) -> PresentationGoal:
     slide = random.randint(1, len(start))
     title = start[slide - 1][0]
     return PresentationGoal(
-        family=NAME,
         kind="copy",
         instruction=random.choice(TEMPLATES["copy"][split]).format(
             n=slide, nth=ORDINALS[slide - 1], title=title, file=f"{stem}.odp"
@@ -49,9 +47,4 @@ def goal(random: Random, split: str) -> PresentationGoal:
     )
 
 
-FAMILY = PRESENTATION.family(
-    NAME,
-    goal,
-    routes={"gui": slides_pages_oracle.by_gui, "api": slides_pages_oracle.by_tools},
-    templates=TEMPLATES,
-)
+FAMILY = PRESENTATION.family("slides_copy", TEMPLATES, goal, {"gui": slides_order.by_gui, "api": slides_order.by_tools})

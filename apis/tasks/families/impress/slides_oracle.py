@@ -133,3 +133,6 @@ def by_tools(view: View) -> Move:
 
 def _short(text: str) -> str:
     return text.replace("\n", " / ")
+
+
+ROUTES = {"gui": by_gui, "api": by_tools}

@@ -11,7 +11,6 @@ from apis.tasks.families.impress import slides_oracle
 from apis.tasks.families.impress.common import ORDINALS, PRESENTATION, PresentationGoal, slides, written
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "slides_same"
 TEMPLATES = {
     "title": {
         TRAIN: (),
@@ -30,15 +29,9 @@ def goal(random: Random, split: str) -> PresentationGoal:
     slide, other = random.sample(range(1, len(start) + 1), 2)
     old, title = start[slide - 1][0], start[other - 1][0]
     return PresentationGoal(
-        family=NAME,
         kind="title",
         instruction=random.choice(TEMPLATES["title"][split]).format(
-            n=slide,
-            nth=ORDINALS[slide - 1],
-            other=other,
-            other_nth=ORDINALS[other - 1],
-            old=old,
-            file=f"{stem}.odp",
+            n=slide, nth=ORDINALS[slide - 1], other=other, other_nth=ORDINALS[other - 1], old=old, file=f"{stem}.odp"
         ),
         target=f"{stem}.odp",
         wanted=title,
@@ -48,10 +41,4 @@ def goal(random: Random, split: str) -> PresentationGoal:
     )
 
 
-FAMILY = PRESENTATION.family(
-    NAME,
-    goal,
-    routes={"gui": slides_oracle.by_gui, "api": slides_oracle.by_tools},
-    templates=TEMPLATES,
-    trained=False,
-)
+FAMILY = PRESENTATION.family("slides_same", TEMPLATES, goal, slides_oracle.ROUTES)

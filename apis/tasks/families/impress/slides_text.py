@@ -11,7 +11,6 @@ from apis.tasks.families.impress import slides_oracle
 from apis.tasks.families.impress.common import ORDINALS, OUTLINE, PRESENTATION, TITLE, PresentationGoal, slides, written
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "slides_text"
 TEMPLATES = {
     "title": {
         TRAIN: (
@@ -64,7 +63,6 @@ def goal(random: Random, split: str) -> PresentationGoal:
     at = random.randrange(len(lines))
     text = "" if kind == "clear" else "\n".join((*lines[:at], new, *lines[at + 1 :]))
     return PresentationGoal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(
             n=slide, nth=ORDINALS[slide - 1], new=new, old=lines[at], file=f"{stem}.odp", box=(TITLE, OUTLINE)[box]
@@ -77,6 +75,4 @@ def goal(random: Random, split: str) -> PresentationGoal:
     )
 
 
-FAMILY = PRESENTATION.family(
-    NAME, goal, routes={"gui": slides_oracle.by_gui, "api": slides_oracle.by_tools}, templates=TEMPLATES
-)
+FAMILY = PRESENTATION.family("slides_text", TEMPLATES, goal, slides_oracle.ROUTES)

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.actions.gui import Exit, Wait
 from apis.tasks.families.note import EDITOR, noted, read
-from apis.tasks.families.terminal.shell import FOLDER, PROMPT, enter, ran, screen
+from apis.tasks.families.terminal.shell import FOLDER, finish
 from apis.tasks.family import DOCUMENTS, TERMINAL, of_files
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import switch
 from apis.tasks.view import Move, View
-from apis.tasks.words import HELD_OUT, TRAIN, words
-
-NAME = "note_to_terminal"
-EXTENSIONS = ("txt", "md", "log")
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "folder": {
@@ -88,7 +84,7 @@ def goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for."""
     kind = random.choice(sorted(TEMPLATES))
     stems = words(random, split, 7)
-    note, other, third, new = (f"{stem}.{random.choice(EXTENSIONS)}" for stem in stems[:4])
+    note, other, third, new = (text_file(random, stem) for stem in stems[:4])
     says = {"folder": stems[4], "delete": other, "write": " ".join(stems[4 : 5 + random.choice((0, 1))])}[kind]
     files = {note: f"{says}\n", other: f"{stems[5]}\n", third: f"{stems[6]}\n"}
     end: dict[str, str | None] = dict(files)
@@ -100,7 +96,6 @@ def goal(random: Random, split: str) -> Goal:
         case "write":
             end[new] = f"{says}\n"
     return Goal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(note=note, new=new),
         target=note,
@@ -125,10 +120,7 @@ def decide(view: View) -> Move:
         "delete": f"rm {FOLDER}/{says}",
         "write": f"echo {says} > {FOLDER}/{goal.wanted}",
     }[goal.kind]
-    if ran(view, command):
-        lines = screen(view)
-        return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
-    return enter(view, f"noted {says} -> {goal.kind}", command)
+    return finish(view, f"noted {says} -> {goal.kind}", command)
 
 
 def _opened(made: Goal) -> list[str]:
@@ -136,11 +128,4 @@ def _opened(made: Goal) -> list[str]:
     return [TERMINAL, note] if made.front == EDITOR else [note, TERMINAL]
 
 
-FAMILY = of_files(
-    NAME,
-    (TERMINAL, EDITOR),
-    goal,
-    opened=_opened,
-    decide=decide,
-    templates=TEMPLATES,
-)
+FAMILY = of_files("note_to_terminal", (TERMINAL, EDITOR), TEMPLATES, goal, opened=_opened, decide=decide)

@@ -5,7 +5,7 @@ Invariant: a command is typed only at an empty prompt, as far as the terminal's 
 
 from __future__ import annotations
 
-from apis.actions.gui import Action, Type, line
+from apis.actions.gui import Action, Exit, Type, Wait, line
 from apis.tasks.oracle import keys
 from apis.tasks.view import Move, View
 
@@ -69,3 +69,11 @@ def enter(view: View, thought: str, command: str) -> Move:
     if lines and lines[-1] != PROMPT:
         return keys("stop this", "ctrl", "c")
     return thought, typed(command)
+
+
+def finish(view: View, thought: str, command: str, first: Move | None = None) -> Move:
+    """Enter `command`, after the move `first` where there is one; end when it ran and the shell is ready again."""
+    if not ran(view, command):
+        return first or enter(view, thought, command)
+    lines = screen(view)
+    return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.actions.gui import Exit, Wait
-from apis.tasks.families.terminal.shell import PROMPT, at, enter, go_in, ran, screen
+from apis.tasks.families.terminal.shell import PROMPT, at, finish, go_in
 from apis.tasks.family import TERMINAL, of_files
 from apis.tasks.goal import Goal
 from apis.tasks.view import Move, View
-from apis.tasks.words import HELD_OUT, TRAIN, words
-
-NAME = "terminal_append"
-EXTENSIONS = ("txt", "md", "log")
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "append": {
@@ -25,7 +21,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "In the terminal, add the line '{line}' to the file {file} in Documents",
             "Use the shell to put '{line}' below the text of {file} in Documents",
         ),
-    },
+    }
 }
 
 
@@ -33,11 +29,10 @@ def goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for."""
     count = random.choice((2, 3))
     drawn = words(random, split, 2 * count + 2)
-    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]
+    names = [text_file(random, stem) for stem in drawn[:count]]
     files = dict(zip(names, (f"{text}\n" for text in drawn[count : 2 * count]), strict=True))
     target, line = random.choice(names), " ".join(drawn[-2:][: random.choice((1, 2))])
     return Goal(
-        family=NAME,
         kind="append",
         instruction=random.choice(TEMPLATES["append"][split]).format(file=target, line=line),
         target=target,
@@ -51,18 +46,7 @@ def decide(view: View) -> Move:
     """The next move of its oracle."""
     first = go_in(view)
     command = f"echo {view.goal.wanted} >> {at(view, view.goal.target)}"
-    if ran(view, command):
-        lines = screen(view)
-        return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
-    return first or enter(view, f"{PROMPT} -> append to {view.goal.target}", command)
+    return finish(view, f"{PROMPT} -> append to {view.goal.target}", command, first)
 
 
-FAMILY = of_files(
-    NAME,
-    ("terminal",),
-    goal,
-    opened=lambda _: [TERMINAL],
-    decide=decide,
-    templates=TEMPLATES,
-    trained=False,
-)
+FAMILY = of_files("terminal_append", ("terminal",), TEMPLATES, goal, opened=lambda _: [TERMINAL], decide=decide)

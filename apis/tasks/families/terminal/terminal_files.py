@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.actions.gui import Exit, Wait
-from apis.tasks.families.terminal.shell import PROMPT, at, enter, go_in, ran, screen
+from apis.tasks.families.terminal.shell import PROMPT, at, finish, go_in
 from apis.tasks.family import TERMINAL, of_files
 from apis.tasks.goal import Goal
 from apis.tasks.view import Move, View
-from apis.tasks.words import HELD_OUT, TRAIN, words
-
-NAME = "terminal_files"
-EXTENSIONS = ("txt", "md", "log")
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "folder": {
@@ -114,10 +110,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
             "Please use a command to delete the file {old} in Documents",
             "Let the shell remove {old} from Documents and nothing else",
         ),
-        HELD_OUT: (
-            "In the terminal, delete {old} in Documents",
-            "Remove the file {old} in Documents with a command",
-        ),
+        HELD_OUT: ("In the terminal, delete {old} in Documents", "Remove the file {old} in Documents with a command"),
     },
 }
 
@@ -127,10 +120,10 @@ def goal(random: Random, split: str) -> Goal:
     kind = random.choice(sorted(TEMPLATES))
     count = random.choice((2, 3))
     drawn = words(random, split, 2 * count + 3)
-    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]
+    names = [text_file(random, stem) for stem in drawn[:count]]
     files = dict(zip(names, (f"{text}\n" for text in drawn[count : 2 * count]), strict=True))
     old, line = random.choice(names), " ".join(drawn[-2:][: random.choice((1, 2))])
-    new = drawn[-3] if kind == "folder" else f"{drawn[-3]}.{random.choice(EXTENSIONS)}"
+    new = drawn[-3] if kind == "folder" else text_file(random, drawn[-3])
     end: dict[str, str | None] = dict(files)
     match kind:
         case "folder":
@@ -144,7 +137,6 @@ def goal(random: Random, split: str) -> Goal:
         case "delete":
             del end[old]
     return Goal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(old=old, new=new, line=line),
         target=old if kind in ("rename", "copy", "delete") else "",
@@ -158,11 +150,8 @@ def goal(random: Random, split: str) -> Goal:
 def decide(view: View) -> Move:
     """The next move."""
     first = go_in(view)
-    command = _command(view)
-    if ran(view, command):
-        lines = screen(view)
-        return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
-    return first or enter(view, f"{PROMPT} -> {view.goal.kind} {view.goal.target or view.goal.wanted}", command)
+    thought = f"{PROMPT} -> {view.goal.kind} {view.goal.target or view.goal.wanted}"
+    return finish(view, thought, _command(view), first)
 
 
 def _command(view: View) -> str:
@@ -181,11 +170,4 @@ def _command(view: View) -> str:
             return f"rm {old}"
 
 
-FAMILY = of_files(
-    NAME,
-    ("terminal",),
-    goal,
-    opened=lambda _: [TERMINAL],
-    decide=decide,
-    templates=TEMPLATES,
-)
+FAMILY = of_files("terminal_files", ("terminal",), TEMPLATES, goal, opened=lambda _: [TERMINAL], decide=decide)

@@ -12,10 +12,7 @@ from apis.tasks.families.terminal.shell import PROMPT, at, enter, entered, go_in
 from apis.tasks.family import TERMINAL, of_files
 from apis.tasks.goal import Goal
 from apis.tasks.view import Move, View
-from apis.tasks.words import HELD_OUT, TRAIN, words
-
-NAME = "terminal_read"
-EXTENSIONS = ("txt", "md", "log")
+from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "says": {
@@ -83,7 +80,7 @@ def goal(random: Random, split: str) -> Goal:
     kind = random.choice(sorted(TEMPLATES))
     count = random.choice((2, 3))
     found, folder, *drawn = words(random, split, 2 * count + 2)
-    names = [f"{stem}.{random.choice(EXTENSIONS)}" for stem in drawn[:count]]
+    names = [text_file(random, stem) for stem in drawn[:count]]
     files = dict(zip(names, (f"{text}\n" for text in drawn[count:]), strict=True))
     name = random.choice(names)
     end: dict[str, str | None] = dict(files)
@@ -100,7 +97,6 @@ def goal(random: Random, split: str) -> Goal:
             files[f"{folder}/{found}"] = end[f"{folder}/{found}"] = f"{drawn[-1]}\n"
             end[found] = None
     return Goal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(name=name),
         target=name,
@@ -147,11 +143,4 @@ def _look(view: View) -> str:
             return f"grep -l {view.goal.target} {at(view, '*')}"
 
 
-FAMILY = of_files(
-    NAME,
-    ("terminal",),
-    goal,
-    opened=lambda _: [TERMINAL],
-    decide=decide,
-    templates=TEMPLATES,
-)
+FAMILY = of_files("terminal_read", ("terminal",), TEMPLATES, goal, opened=lambda _: [TERMINAL], decide=decide)

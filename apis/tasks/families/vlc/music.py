@@ -11,10 +11,9 @@ import wave
 from collections.abc import Sequence
 
 from apis.applications import app_named
-from apis.tasks.data_url import data_url
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys
-from apis.tasks.osworld import HOME, CommandParameters, Download, DownloadParameters, Launch, Source, Step
+from apis.tasks.osworld import HOME, Step, data_url, launch, put
 from apis.tasks.verify.verify import FileView
 from apis.tasks.verify.vlc_files import written_playlist
 from apis.tasks.view import Move, View
@@ -42,11 +41,9 @@ def sound() -> bytes:
 def listed(names: Sequence[str], opened: Sequence[str]) -> list[Step]:
     """Put sounds of these names into Music, and open some of them in VLC."""
     url = data_url(sound(), "audio/wav")
-    sources = [Source(url=url, path=f"{HOME}/{FOLDER}/{name}") for name in names]
     # VLC starts in HOME, so that its files are found whatever that is called.
-    command = [*app_named(VLC).argv, "--no-playlist-autostart", *(f"{FOLDER}/{name}" for name in opened)]
-    put: list[Step] = [Download(parameters=DownloadParameters(files=sources))] if sources else []
-    return [*put, Launch(parameters=CommandParameters(command=command))]
+    command = (*app_named(VLC).argv, "--no-playlist-autostart", *(f"{FOLDER}/{name}" for name in opened))
+    return [*put((f"{HOME}/{FOLDER}/{name}", url) for name in names), launch(*command)]
 
 
 def playlist_of(view: View) -> list[str]:

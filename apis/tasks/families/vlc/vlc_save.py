@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.tasks.families.vlc import music, vlc_playlist_oracle
+from apis.tasks.families.vlc import music, vlc_playlist
 from apis.tasks.families.vlc.vlc_playlist import of_playlists
 from apis.tasks.goal import Goal
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
-NAME = "vlc_save"
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "save": {
         TRAIN: (),
@@ -30,7 +29,6 @@ def goal(random: Random, split: str) -> Goal:
     first, second, *others = words(random, split, 5)
     file = f"{random.choice((first, f'{first}-{second}', f'{first}-{second}'))}.m3u8"
     return Goal(
-        family=NAME,
         kind="save",
         instruction=random.choice(TEMPLATES["save"][split]).format(file=f"~/{music.FOLDER}/{file}"),
         wanted=file,
@@ -38,11 +36,4 @@ def goal(random: Random, split: str) -> Goal:
     )
 
 
-FAMILY = of_playlists(
-    NAME,
-    goal,
-    opened=lambda made: made.words,
-    routes={"gui": vlc_playlist_oracle.save},
-    templates=TEMPLATES,
-    trained=False,
-)
+FAMILY = of_playlists("vlc_save", TEMPLATES, goal, {"gui": vlc_playlist.save}, opened=lambda made: made.words)

@@ -12,16 +12,15 @@ from random import Random
 from apis.actions.gui import Exit, Type, line
 from apis.apps.catalogue import call
 from apis.tasks.families.vlc import music
-from apis.tasks.family import ITS_END, Family, Files, in_osworld_form
+from apis.tasks.family import ITS_END, Family, Files, rule
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed
-from apis.tasks.osworld import HOME, Evaluator, Task
+from apis.tasks.osworld import HOME, Evaluator, Step
 from apis.tasks.verify.verify import FileView
 from apis.tasks.verify.vlc_files import written_settings
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
-NAME = "vlc_setting"
 DIALOG = "Simple Preferences"
 PLACES = {  # setting -> its tab in the preferences, and how its field is called there
     "audio-language": ("Audio", "Preferred audio language:"),
@@ -74,22 +73,23 @@ def goal(random: Random, split: str) -> Goal:
     kind = random.choice(sorted(TEMPLATES))
     value = "-".join(words(random, split, random.choice((1, 2, 2))))
     return Goal(
-        family=NAME,
+        family="vlc_setting",
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(value=value),
         wanted=value,
     )
 
 
-def task(task_id: str, made: Goal) -> Task:
-    """The instance in OSWorld's form."""
-    expected = {name: made.wanted if name == made.kind else "" for name in PLACES}
-    evaluator = Evaluator(
-        func="settings_are",
-        result={"type": "vm_file", "path": f"{HOME}/{SETTINGS}", "dest": "vlcrc"},
-        expected={"type": "rule", "rules": {"expected": expected}},
-    )
-    return in_osworld_form(task_id, made, music.listed((), ()), evaluator, (music.VLC,))
+def config(_: Goal) -> list[Step]:
+    """VLC is open and lists nothing."""
+    return music.listed((), ())
+
+
+def evaluator(made: Goal) -> Evaluator:
+    """VLC's own file of settings."""
+    expected = rule(expected={name: made.wanted if name == made.kind else "" for name in PLACES})
+    getter = {"type": "vm_file", "path": f"{HOME}/{SETTINGS}", "dest": "vlcrc"}
+    return Evaluator(func="settings_are", result=getter, expected=expected)
 
 
 def solved(made: Goal) -> Files:
@@ -124,13 +124,13 @@ def by_tools(view: View) -> Move:
 
 
 FAMILY = Family(
-    name=NAME,
-    app=music.VLC,
-    apps=(music.VLC,),
-    drawn=goal,
-    built=task,
-    solved=solved,
-    routes={"gui": by_gui, "api": by_tools},
-    templates=TEMPLATES,
+    "vlc_setting",
+    (music.VLC,),
+    goal,
+    config,
+    evaluator,
+    solved,
+    {"gui": by_gui, "api": by_tools},
+    TEMPLATES,
     may=ITS_END,
 )

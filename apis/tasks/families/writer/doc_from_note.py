@@ -13,7 +13,6 @@ from apis.tasks.families.writer.common import TEXT_DOCUMENT, WRITER, TextDocumen
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "doc_from_note"
 TEMPLATES = {
     "append": {
         TRAIN: (
@@ -35,7 +34,6 @@ def goal(random: Random, split: str) -> TextDocumentGoal:
     texts, (stem, note) = drawn(random, split, [random.choice((1, 2)), 2, random.choice((1, 2))], 2)
     *start, says = texts
     return TextDocumentGoal(
-        family=NAME,
         kind="append",
         instruction=random.choice(TEMPLATES["append"][split]).format(note=f"{note}.txt", file=f"{stem}.docx"),
         target=f"{stem}.docx",
@@ -59,10 +57,10 @@ def _after_reading(write: Decide) -> Decide:
 _WRITE = writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(writer_oracle.appended))
 
 FAMILY = TEXT_DOCUMENT.family(
-    NAME,
+    "doc_from_note",
+    TEMPLATES,
     goal,
-    routes={name: _after_reading(write) for name, write in _WRITE.items()},
-    templates=TEMPLATES,
+    {name: _after_reading(write) for name, write in _WRITE.items()},
     apps=(WRITER, EDITOR),
     opened=lambda made: (made.target, made.files[0][0]),
 )

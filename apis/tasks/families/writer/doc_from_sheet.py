@@ -21,7 +21,6 @@ from apis.tasks.oracle import pointed, switch
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "doc_from_sheet"
 TEMPLATES = {
     "append": {
         TRAIN: (
@@ -52,7 +51,7 @@ def goal(random: Random, split: str) -> TextDocumentGoal:
         column=asked, item=item, sheet=f"{sheet}.xlsx", file=f"{stem}.docx"
     )
     workbook = WorkbookGoal(
-        family=NAME,
+        family="doc_from_sheet",
         kind="append",
         instruction=instruction,
         target=f"{sheet}.xlsx",
@@ -60,7 +59,6 @@ def goal(random: Random, split: str) -> TextDocumentGoal:
         evidence=f"{item} {address(row, 0)}, {asked} {address(0, column)}",
     )
     return TextDocumentGoal(
-        family=NAME,
         kind="append",
         instruction=instruction,
         target=f"{stem}.docx",
@@ -105,10 +103,10 @@ _WRITE = writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by
 _ASKING = {"gui": 0.0, "api": 1.0, "mixed": 0.5}
 
 FAMILY = TEXT_DOCUMENT.family(
-    NAME,
+    "doc_from_sheet",
+    TEMPLATES,
     goal,
-    routes={name: _after_reading(write, _ASKING[name]) for name, write in _WRITE.items()},
-    templates=TEMPLATES,
+    {name: _after_reading(write, _ASKING[name]) for name, write in _WRITE.items()},
     apps=(WRITER, CALC),
     opened=lambda made: (made.target, made.workbooks[0].target),
 )

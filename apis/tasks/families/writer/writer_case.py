@@ -12,7 +12,6 @@ from apis.tasks.families.writer.common import TEXT_DOCUMENT, TextDocumentGoal, d
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "writer_case"
 TEMPLATES = {
     "capitals": {
         TRAIN: (),
@@ -30,7 +29,6 @@ def goal(random: Random, split: str) -> TextDocumentGoal:
     texts, (stem,) = drawn(random, split, [random.choice((1, 2)) for _ in range(random.choice((3, 4)))], 1)
     text = random.choice(texts)
     return TextDocumentGoal(
-        family=NAME,
         kind="capitals",
         instruction=random.choice(TEMPLATES["capitals"][split]).format(text=text, file=f"{stem}.docx"),
         target=f"{stem}.docx",
@@ -46,9 +44,8 @@ def _by_one_call(view: View, goal: TextDocumentGoal) -> Move:
 
 
 FAMILY = TEXT_DOCUMENT.family(
-    NAME,
+    "writer_case",
+    TEMPLATES,
     goal,
-    routes=writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(_by_one_call)),
-    templates=TEMPLATES,
-    trained=False,
+    writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(_by_one_call)),
 )

@@ -16,7 +16,6 @@ from apis.tasks.oracle import click, pointed
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "writer_look"
 BUTTONS = {"center": "Center", "right": "Right", "justify": "Justified", "strike": "Strikethrough"}
 LEAST, MOST = 12, 40  # points
 SIZE = "Font Size"
@@ -56,7 +55,6 @@ def goal(random: Random, split: str) -> TextDocumentGoal:
     looks = {"strike": ("strike",), "size": (f"size {size}",)}.get(kind, ())
     layout = () if looks else (kind,)
     return TextDocumentGoal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(text=text, size=size, file=f"{stem}.docx"),
         target=f"{stem}.docx",
@@ -106,11 +104,11 @@ def _enter_size(view: View) -> Move | None:
 
 
 FAMILY = TEXT_DOCUMENT.family(
-    NAME,
+    "writer_look",
+    TEMPLATES,
     goal,
-    routes=writer_oracle.looks(
+    writer_oracle.looks(
         dict.fromkeys(("center", "right", "justify"), _align) | {"strike": _strike, "size": _size},
         dict.fromkeys(BUTTONS, _press) | {"size": _enter_size},
     ),
-    templates=TEMPLATES,
 )

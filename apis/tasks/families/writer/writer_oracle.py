@@ -59,10 +59,7 @@ def _next(view: View, edit: Edit, *, tools_save: bool) -> Move:
 
 def chosen(view: View, text: str) -> str | None:
     """Name of the paragraph `text` when it is selected."""
-    return next(
-        (n for n in _names(view) if view.elements[n].text == text and "sel" in view.elements[n].states),
-        None,
-    )
+    return next((n for n in _names(view) if view.elements[n].text == text and "sel" in view.elements[n].states), None)
 
 
 def choose(view: View, text: str, verb: str) -> Move:

@@ -13,7 +13,6 @@ from apis.tasks.families.writer.common import TEXT_DOCUMENT, TextDocumentGoal, d
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-NAME = "writer_text"
 TEMPLATES = {
     "replace": {
         TRAIN: (
@@ -75,7 +74,6 @@ def goal(random: Random, split: str) -> TextDocumentGoal:
             old = random.choice(texts)
             after = [text for text in texts if text != old]
     return TextDocumentGoal(
-        family=NAME,
         kind=kind,
         instruction=random.choice(TEMPLATES[kind][split]).format(old=old, new=new, file=f"{stem}.docx"),
         target=f"{stem}.docx",
@@ -94,8 +92,8 @@ def _by_one_call(view: View, goal: TextDocumentGoal) -> Move:
 
 
 FAMILY = TEXT_DOCUMENT.family(
-    NAME,
+    "writer_text",
+    TEMPLATES,
     goal,
-    routes=writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(_by_one_call)),
-    templates=TEMPLATES,
+    writer_oracle.routes(writer_oracle.texts_by_gui, writer_oracle.texts_by(_by_one_call)),
 )
