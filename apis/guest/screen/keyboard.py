@@ -142,7 +142,7 @@ class Keyboard:
     def _bind(self, change: Rows, window: int) -> None:
         """Tell the server, and wait until the application in front knows, too."""
         for first, rows in runs(change):
-            self._link.display.change_keyboard_mapping(first, rows)
+            self._link.bind(first, rows)
         self._link.flush()
         if not window or not self._read(window, BOUND_S):
             self._link.pause(AFTER_LINE_S)  # clients read the new layout when they get round to it

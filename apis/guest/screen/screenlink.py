@@ -39,6 +39,7 @@ class ScreenLink:
         self.selected = False  # whether a program has selected a text since its reader set this back
         self.changed_s = time.monotonic()  # when a pixel or a property of the root window last changed
         self.layout_changed = False  # since its reader set this back
+        self._own: list[tuple[int, int]] = []  # changes by `bind` that the server has not reported: first key, count
         self._expected: tuple[float, float, int] = (0.0, 0.0, 0)  # at least until, at most until, active window then
         self.display.sync()
 
@@ -62,6 +63,11 @@ class ScreenLink:
         now = time.monotonic()
         return now < least or (now < most and self.active() == window)
 
+    def bind(self, first: int, rows: list[tuple[int, int]]) -> None:
+        """Change the keysyms of the keys from code `first` on. Its report by the server is no change by a program."""
+        self._own.append((first, len(rows)))
+        self.display.change_keyboard_mapping(first, rows)
+
     def flush(self) -> None:
         """Send what is queued and wait until the server has carried it out."""
         self.display.sync()
@@ -81,7 +87,11 @@ class ScreenLink:
         while self.display.pending_events():
             event = self.display.next_event()
             if event.type == X.MappingNotify:
-                self.layout_changed = True
+                keys = (event.first_keycode, event.count)
+                if keys in self._own:
+                    self._own.remove(keys)
+                else:
+                    self.layout_changed = True
                 continue
             if (event.type, getattr(event, "sub_code", None)) == self.display.extension_event.SetSelectionOwnerNotify:
                 self.selected = event.owner.id != X.NONE

@@ -10,6 +10,17 @@ SIGNS = 420  # twice as many as there are spare keys for
 HOLD = "sleep 0.2; kill -STOP $p; sleep 0.5; kill -CONT $p"
 HELD = f"p=$(pgrep -x mousepad); {HOLD}; {HOLD}"
 
+REPORTS = """
+from Xlib import X, display
+link = display.Display()
+with open("reports", "w") as told:
+    print("listening", file=told, flush=True)
+    while True:
+        event = link.next_event()
+        if event.type == X.MappingNotify:
+            print(event.first_keycode, file=told, flush=True)
+"""
+
 
 def han(number: int, seed: int) -> str:
     return "".join(chr(0x4E00 + at) for at in random.Random(seed).sample(range(20_000), number))
@@ -32,6 +43,14 @@ async def test_more_signs_than_keys_are_right_though_the_application_is_held_up(
     assert await guest("type_text", text=text) == "Type Success"
     assert await guest("settle", timeout_ms=15_000)
     assert await saved(guest, "held.txt") == text
+
+
+async def test_programs_hear_of_a_key_only_when_it_gets_another_sign(guest: Guest) -> None:
+    await guest("launch", argv=["python3", "-c", REPORTS])
+    await edited(guest, "heard.txt")
+    assert await guest.text("reports") == "listening\n"
+    assert await guest("type_text", text=han(SIGNS, 3)) == "Type Success"
+    assert 0 < len((await guest.text("reports")).split()[1:]) < SIGNS / 4  # a report is of many keys
 
 
 async def test_an_application_that_reads_no_keys_is_told_of(guest: Guest) -> None:

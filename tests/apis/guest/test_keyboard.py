@@ -37,7 +37,6 @@ class Screen:
         self.display = SimpleNamespace(
             display=SimpleNamespace(info=info),
             get_keyboard_mapping=lambda first, count: rows,
-            change_keyboard_mapping=lambda code, keysyms: None,
         )
 
     def pause(self, seconds: float) -> None:
