@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -25,6 +26,9 @@ PAGES = "Downloads"
 UTF8 = "--infilter=Text (encoded):UTF8,LF,,,"
 REST = {"timeout_ms": 15_000, "quiet_ms": 100}
 SHOWN_MAX = 450  # characters that an observation surely shows of a field
+BOX_MAX = 450  # characters that are surely told of a box of a presentation
+READS = 40  # of what a busy application has not written or shown yet
+BOX = re.compile(r"^- Box \d+ \([^)]*\): (.*)$", re.MULTILINE)
 PAGE = b"""<title>Page</title><textarea rows=20 cols=90 autofocus></textarea><script>
 let at = 0;
 onkeydown = event => {
@@ -50,7 +54,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     clear: Keys  # empties it, whatever stands there
     before: str = ""  # typed before the text
     unused: Keys = ()  # ends what was typed without `before`
-    contents: Callable[[GuestLink, int], Awaitable[str]]  # link, number of the try from 0
+    contents: Callable[[GuestLink, int], Awaitable[str]]  # link, how many texts were read before
     lines: bool = True  # takes lines
     most: int = 1000  # signs
 
@@ -69,11 +73,18 @@ async def press(link: GuestLink, keys: Keys) -> None:
 def _file(path: str, keys: Keys) -> Callable[[GuestLink, int], Awaitable[str]]:
     """`path`, once `keys` have had it written."""
 
+    async def stands(link: GuestLink) -> str:
+        data = bytes(await link.call("read_file", timeout_s=CALL_S, path=path))
+        return data.decode("utf-8-sig", "replace").rstrip("\n")
+
     async def read(link: GuestLink, _: int) -> str:
+        before = await stands(link)
         await press(link, keys)
-        return (
-            bytes(await link.call("read_file", timeout_s=CALL_S, path=path)).decode("utf-8-sig", "replace").rstrip("\n")
-        )
+        for _ in range(READS):
+            if await stands(link) != before:
+                break
+            await link.call("settle", timeout_s=CALL_S, timeout_ms=500, quiet_ms=100)
+        return await stands(link)
 
     return read
 
@@ -91,8 +102,22 @@ async def _page(link: GuestLink, number: int) -> str:
 
 
 async def _shown(link: GuestLink, _: int) -> str:
-    seen = (await observe(link)).elements
-    return next((e.text or e.name for e in seen if "foc" in e.states and e.tag in ("combo-box", "text")), "")
+    found, before = "", ""
+    for _ in range(READS):
+        seen = (await observe(link)).elements
+        before, found = (
+            found,
+            next((e.text or e.name for e in seen if "foc" in e.states and e.tag in ("combo-box", "text")), ""),
+        )
+        if found and found == before:
+            break
+        await link.call("settle", timeout_s=CALL_S, timeout_ms=500, quiet_ms=100)
+    return found
+
+
+async def _box(link: GuestLink, _: int) -> str:
+    told = max(BOX.findall(await link.call("info", timeout_s=CALL_S)), key=len, default="")
+    return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], told)
 
 
 FIELDS = {
@@ -107,6 +132,9 @@ FIELDS = {
     "libreoffice_calc": Field(
         argv=(*OFFICE, CSV_FILTER, "--calc", SHEET), title="typed.csv", clear=(*_ALL, ("ctrl", "home")),
         contents=_sheet,
+    ),
+    "libreoffice_impress": Field(
+        argv=(*OFFICE, "--impress"), title="Impress", ready=(("tab",), ("f2",)), clear=_ALL, contents=_box, most=BOX_MAX
     ),
     "file_manager": Field(
         argv=("pcmanfm", DOCUMENTS), title="Documents", ready=(("ctrl", "l"),), clear=_ALL, contents=_shown,

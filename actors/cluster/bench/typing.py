@@ -1,7 +1,7 @@
 """`bench typing`: whether what is typed stands there while the machine is busy, and what a keystroke costs.
 
 Invariant: a text counts as exact only when the application itself gives back all of it. A text that is not exact,
-though typing reported that it was, fails the bench.
+though typing reported that it was, fails the bench. So do lines that an application has corrected.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.bench import stage
+from actors.cluster.bench.corpus import CORPUS, ONE_LINE
 from actors.cluster.bench.fields import FIELDS, FILE, PAGE, PAGE_FILE, REST, SHEET, Field, press
 from actors.cluster.bench.figures import median
 from actors.cluster.config.suggest import hint
@@ -56,6 +57,7 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True):
     exact: int
     told: int  # not exact, and typing said so
     wrong: list[str]  # not exact, and typing said success: where the first difference is
+    corpus: str  # empty where lines that editors correct stand there; else where the first difference is
     p50_s: float | None  # seconds that one text took
     latin_cpu_ms: float | None  # processor milliseconds of the whole desktop per Latin keystroke, before the load began
     latin_keys_s: float  # Latin keystrokes per second
@@ -114,7 +116,7 @@ async def measure(wanted: TypingOptions, said: Callable[[str], None]) -> TypingR
             finally:
                 await booted.link.close()
                 await made.destroy(booted.desktop)
-    met = bool(found) and not any(one.wrong for one in found)
+    met = bool(found) and not any(one.wrong or one.corpus for one in found)
     return TypingResult(cores=os.cpu_count() or 1, load=wanted.load, load_at_start=load, apps=found, met=met)
 
 
@@ -140,6 +142,8 @@ async def _typed(
     field, link = FIELDS[app], booted.link
     await _open(booted, field)
     latin = await _latin(made, booted, field)
+    corpus, read = await _corpus(link, field)
+    said(f"{app}: lines that editors correct {f'differ {corpus}' if corpus else 'are exact'}")
     rng, signs = random.Random(wanted.seed), min(wanted.signs, field.most)  # noqa: S311 - repeatable, nothing secret
     exact, told, wrong, took = 0, 0, [], []
     with busy(wanted.load):
@@ -149,7 +153,7 @@ async def _typed(
             began = time.monotonic()
             answer = await _type(link, field, text)
             took.append(time.monotonic() - began)
-            stands = await field.contents(link, number)
+            stands = await field.contents(link, read + number)
             if stands == text:
                 exact += 1
             elif answer == SUCCESS:
@@ -158,8 +162,8 @@ async def _typed(
                 told += 1
             said(f"{app}: {exact} of {number + 1} exact{'' if stands == text else ', ' + difference(text, stands)}")
     return Typed(
-        app=app, signs=signs, tries=wanted.tries, exact=exact, told=told, wrong=wrong, p50_s=median(took),
-        latin_cpu_ms=latin[0], latin_keys_s=latin[1],
+        app=app, signs=signs, tries=wanted.tries, exact=exact, told=told, wrong=wrong, corpus=corpus,
+        p50_s=median(took), latin_cpu_ms=latin[0], latin_keys_s=latin[1],
     )  # fmt: skip
 
 
@@ -170,6 +174,28 @@ async def _type(link: GuestLink, field: Field, text: str) -> str:
     answer = await link.call("type_text", timeout_s=stage.CALL_S, text=text + ("\n" if field.before else ""))
     await link.call("settle", timeout_s=stage.CALL_S, **REST)
     return str(answer)
+
+
+def corpus_of(field: Field) -> list[str]:
+    """The lines that editors correct, in texts that `field` takes and shows."""
+    if not field.lines:
+        return [ONE_LINE]
+    texts = [CORPUS[0]]
+    for line in CORPUS[1:]:
+        longer = f"{texts[-1]}\n{line}"
+        texts[-1:] = [longer] if len(longer) <= field.most else [texts[-1], line]
+    return texts
+
+
+async def _corpus(link: GuestLink, field: Field) -> tuple[str, int]:
+    """Where lines that editors correct first differ (empty: nowhere), and how many texts were read."""
+    differs, texts = "", corpus_of(field)
+    for number, text in enumerate(texts):
+        await press(link, field.clear)
+        await _type(link, field, text)
+        stands = await field.contents(link, number)
+        differs = differs or ("" if stands == text else difference(text, stands))
+    return differs, len(texts)
 
 
 async def _latin(made: SandboxProvider, booted: stage.Booted, field: Field) -> tuple[float | None, float]:
@@ -202,10 +228,10 @@ def run(wanted: TypingOptions, *, as_json: bool) -> int:
     output.line(
         f"{found.cores} cores, load {found.load_at_start:.2f} at the start, {found.load} busy programs beside it\n"
     )
-    head = ("APP", "SIGNS", "EXACT", "TOLD", "WRONG", "P50 S", "LATIN CPU MS", "LATIN KEYS/S")
+    head = ("APP", "CORPUS", "SIGNS", "EXACT", "TOLD", "WRONG", "P50 S", "LATIN CPU MS", "LATIN KEYS/S")
     output.table(head, [_row(one) for one in found.apps])
     for one in found.apps:
-        for text in one.wrong:
+        for text in [*filter(None, [one.corpus]), *one.wrong]:
             output.line(f"{one.app}: {text}")
     return 0 if found.met else 1
 
@@ -214,4 +240,5 @@ def _row(one: Typed) -> tuple[object, ...]:
     cpu = "-" if one.latin_cpu_ms is None else f"{one.latin_cpu_ms:.2f}"
     p50 = "-" if one.p50_s is None else f"{one.p50_s:.1f}"
     exact = f"{one.exact} of {one.tries}"
-    return one.app, one.signs, exact, one.told, len(one.wrong), p50, cpu, f"{one.latin_keys_s:.0f}"
+    corpus = "differs" if one.corpus else "exact"
+    return one.app, corpus, one.signs, exact, one.told, len(one.wrong), p50, cpu, f"{one.latin_keys_s:.0f}"

@@ -64,8 +64,9 @@ HOSTS = (
 )
 TYPING = (
     "Type texts of distinct signs that no keyboard has into real applications while busy programs hold the processor,\n"
-    "and read back what stands there; before that a Latin text, for what a keystroke costs. Prints per application\n"
-    "how many texts were exact, were not and typing said so, or were wrong. Exit status 1 when a text was wrong.\n"
+    "and read back what stands there; before that a Latin text, for what a keystroke costs, and lines that editors\n"
+    "correct. Prints per application how many texts were exact, were not and typing said so, or were wrong. Exit\n"
+    "status 1 when a text was wrong or a line was corrected.\n"
     "Needs root."
 )
 

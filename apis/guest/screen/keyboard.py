@@ -3,7 +3,7 @@
 Invariant:
 - No modifier stays pressed, whatever a method raises. A combination is resolved to key codes before the first press,
   and no modifier is pressed or locked when it begins.
-- A stroke waits for the pace that its application needs, except in a text that would take longer than `TYPE_S`.
+- A stroke waits for the pace that its application needs, as long as the time of the text lasts (`spending.py`).
 - A key gets another sign only after its last stroke was read. Where that is not known, the answer says so.
 """
 
@@ -16,6 +16,7 @@ from guest.errors import Refused
 from guest.screen.hearing import Hearing
 from guest.screen.layout import SHIFT_L, Layout, Rows, runs
 from guest.screen.screenlink import ScreenLink
+from guest.screen.spending import BOUND_S, READ_S, Spending
 from Xlib import XK, X
 from Xlib.ext import xtest
 
@@ -35,12 +36,8 @@ AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the wi
 # GTK's file dialogs swallow a Return that comes while they complete a name: 120 ms after the last character is too
 # soon, 160 enough on an idle machine. So a dialog must have rested this long.
 BEFORE_RETURN_S = 0.2
-CAREFUL_S = 11.0  # of waiting at lines and cells in one text; what is longer goes on at the application's pace
 # An Impress box that typing has opened sets its caret anew some 200 ms later: it must have rested after the first key.
 OPENED_S = 0.25
-BOUND_S = 0.5  # for an application to read a new layout
-READ_S = 8.0  # for an application to read what it was sent; it may be held up
-TYPE_S = 14.0  # of pauses in one text, the careful ones included: the host waits 20 s for a call
 TEXT_MAX = 20_000
 LINE_MAX = 40  # characters that are compared with a field
 # Whose fields complete names while one types, outside of dialogs too.
@@ -171,6 +168,7 @@ class Keyboard:
         office = app.lower().startswith(("libreoffice", "soffice"))
         began = time.monotonic()
         self._begin()
+        spending = Spending(began, self._layout.parts(keysyms))
         if office:
             self._rest(OFFICE_REST_S)
         completes = dialog or app.lower() in COMPLETING
@@ -182,7 +180,9 @@ class Keyboard:
                 self._learn()
                 ready = at
             if at == ready:
-                ready, known = self._ready(keysyms, at, min(READ_S, max(BOUND_S, began + TYPE_S - time.monotonic())))
+                asked = time.monotonic()
+                ready, known = self._ready(keysyms, at, spending.wait_s(asked))
+                spending.waited(time.monotonic() - asked)
                 if known is False:
                     return (
                         f"Typed only the first {at} of {len(keysyms)} characters: the application takes no keys now. "
@@ -191,7 +191,7 @@ class Keyboard:
                 said = UNSURE if known is None else said
             keysym = keysyms[at]
             control = keysym in _CONTROL.values()
-            careful = time.monotonic() < began + CAREFUL_S and control
+            careful = control and spending.careful(time.monotonic())
             if dialog and careful:
                 self._rest(BEFORE_RETURN_S)
             elif careful and completes and self._line:
@@ -209,7 +209,7 @@ class Keyboard:
             elif not at and app.lower() == "libreoffice-impress":
                 self._rest(OPENED_S)
             else:
-                share = max(0.0, began + TYPE_S - time.monotonic()) / (len(keysyms) - at)
+                share = spending.left_s(time.monotonic()) / (len(keysyms) - at)
                 self._link.pause(AFTER_LINE_S if careful else min(pace, share))
             at += 1
         return said

@@ -83,6 +83,10 @@ class Layout:
                     return at
         return len(keysyms)
 
+    def parts(self, keysyms: Sequence[int]) -> int:
+        """At least how many parts `keysyms` have that take all spare keys or fewer; 0 where none is needed."""
+        return -(-len({k for k in keysyms if k not in self._codes}) // max(1, self.spare))
+
     def _missing(self, keysyms: Iterable[int]) -> list[int]:
         return [k for k in dict.fromkeys(keysyms) if k not in self._codes and k not in self._bound]
 

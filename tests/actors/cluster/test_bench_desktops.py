@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.bench import lives, reference, stage, typing
+from actors.cluster.bench import corpus, fields, lives, reference, stage, typing
 from actors.desktop.providers.sandbox import grouping
 from actors.errors import GuestRefused
 
@@ -51,7 +51,7 @@ async def test_what_is_typed_is_read_back_and_what_differs_is_wrong(
     wanted = typing.TypingOptions(apps="text_editor", signs=60, tries=1, load=1, state_dir=state_dir)
     found = await typing.measure(wanted, lambda _: None)
     (one,) = found.apps
-    assert (one.exact, one.told, one.wrong, found.met) == (1, 0, [], True)
+    assert (one.exact, one.told, one.wrong, one.corpus, found.met) == (1, 0, [], "", True)
     assert one.latin_cpu_ms is not None
     assert one.latin_keys_s > 0
     monkeypatch.setattr(typing, "text_of", lambda rng, signs, lines: "ab\x0bc" if lines else "")
@@ -66,6 +66,13 @@ def test_texts_have_distinct_signs_and_their_first_difference_is_told() -> None:
     assert "\n" not in typing.text_of(random.Random(1), 100, lines=False)
     assert typing.difference("abc", "abd") == "at 2: 'c' became 'd', 3 and 3 characters"
     assert typing.difference("abc", "ab") == "at 2: 'c' became '', 3 and 2 characters"
+
+
+def test_lines_that_editors_correct_are_typed_in_texts_that_the_field_shows() -> None:
+    for field in fields.FIELDS.values():
+        texts = typing.corpus_of(field)
+        assert max(map(len, texts)) <= field.most
+        assert "\n".join(texts) == ("\n".join(corpus.CORPUS) if field.lines else corpus.ONE_LINE)
 
 
 async def test_where_nothing_counts_processor_time_no_target_is_met(

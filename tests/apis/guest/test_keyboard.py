@@ -39,6 +39,13 @@ class Screen:
             get_keyboard_mapping=lambda first, count: rows,
         )
 
+    def bind(self, first: int, rows: list[tuple[int, int]]) -> None:
+        """Applications hear of it at once."""
+
+    def active(self) -> int:
+        """A window."""
+        return 1
+
     def pause(self, seconds: float) -> None:
         self.now += seconds
 
@@ -95,4 +102,24 @@ def test_any_text_that_may_be_typed_is_typed_within_the_calls_time(
     monkeypatch.setattr(keyboard, "time", SimpleNamespace(monotonic=lambda: screen.now))
     keyboard.Keyboard(screen, rest).type_text(text, app, dialog)
     assert screen.typed == len(text) == MAX_TEXT
+    assert screen.now < SeatConfig().call_timeout_s - MARGIN_S
+
+
+@pytest.mark.parametrize("took_s", [0.1, 0.5, 1.0])
+def test_a_slow_application_costs_rests_and_pauses_before_it_costs_the_end_of_a_text(
+    keyboard: Any, monkeypatch: pytest.MonkeyPatch, took_s: float
+) -> None:
+    screen = Screen()
+
+    def rest(_: float) -> None:
+        screen.now += LONGEST_REST_S
+
+    def read(_: int, seconds: float) -> bool:
+        screen.now += min(took_s, seconds)
+        return took_s <= seconds
+
+    monkeypatch.setattr(keyboard, "time", SimpleNamespace(monotonic=lambda: screen.now))
+    monkeypatch.setattr(keyboard, "Hearing", lambda: SimpleNamespace(read=read))
+    text = "\n".join("".join(map(chr, range(0x4E00 + at, 0x4E00 + at + 10))) for at in range(0, 200, 10))
+    assert keyboard.Keyboard(screen, rest).type_text(text, "libreoffice-calc") == keyboard.TYPED
     assert screen.now < SeatConfig().call_timeout_s - MARGIN_S
