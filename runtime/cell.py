@@ -25,7 +25,7 @@ from runtime.logs.runtime_events import (
     TASK_OUTLIVES,
     TELL_FAILED,
 )
-from runtime.logs.writer import ActorLog, current_trace
+from runtime.logs.writer import current_trace
 from runtime.messaging.codec import decode, encode, reply_type
 from runtime.messaging.envelope import Envelope
 from runtime.messaging.mailbox import Mailbox
@@ -42,7 +42,7 @@ MOST_WAITS = 20  # of one actor in its status
 class Cell:
     """Keeps one actor alive. `on_give_up(name, reason)` is called when the restart budget is spent."""
 
-    def __init__(self, spec: WireSpec, node: Node, level: str, on_give_up: Callable[[str, str], None]) -> None:
+    def __init__(self, spec: WireSpec, node: Node, on_give_up: Callable[[str, str], None]) -> None:
         self.spec = spec
         self.name = spec.name
         self.state = "starting"
@@ -51,7 +51,7 @@ class Cell:
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.mailbox = Mailbox(spec.name, spec.mailbox)
         self._node = node
-        self._log = ActorLog(node.run_dir, spec.name, level, node.clock)
+        self._log = node.log.of(spec.name)
         self._on_give_up = on_give_up
         self._budget = RestartBudget(spec.name, spec.restart)
         self._stop = asyncio.Event()

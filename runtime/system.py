@@ -26,7 +26,7 @@ from runtime.hosts.placed import PlacedHost
 from runtime.hosts.placer import Placer, PlacerSpec
 from runtime.hosts.process import ProcessHost
 from runtime.logs.runtime_events import SYSTEM_FAILED
-from runtime.logs.writer import ActorLog
+from runtime.logs.writer import host_log
 from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import Node
 from runtime.messaging.refs import Ref
@@ -81,12 +81,12 @@ class ActorSystem:
         self.run_dir = run_dir.resolve()
         self.log_level = log_level
         clock = clock or RealClock()
-        self.log = ActorLog(self.run_dir, f"host/{MAIN}", log_level, clock)
+        self.log = host_log(self.run_dir, MAIN, log_level, clock)
         self._stall_after_s = stall_after_s
         self._specs = {spec.name: spec for spec in hosts}
         self._routes = _Routes()
         self._node = Node(MAIN, self.run_dir, clock, self.log, self._routes)
-        self._inline = InlineHost(self._node, log_level, self.give_up)
+        self._inline = InlineHost(self._node, self.give_up)
         self._control = ControlServer(self.run_dir, self.statuses)
         self._tasks = TaskScope(lambda name, error: self.give_up(name, f"{name} failed: {error!r}"))
         self._placer: Placer | None = None

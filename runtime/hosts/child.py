@@ -42,7 +42,7 @@ from runtime.hosts.frames import (
 from runtime.hosts.inline import InlineHost
 from runtime.hosts.ticket import Ticket, enter
 from runtime.logs.runtime_events import HOST_STOPPING, SHUTDOWN_FAILED
-from runtime.logs.writer import ActorLog
+from runtime.logs.writer import host_log
 from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import Node
 from runtime.messaging.transport import Link
@@ -61,9 +61,9 @@ class ChildHost:
         self._args = args
         self._link: Link[FromMain | FromChild]
         self._clock = RunClock()
-        self._log = ActorLog(Path(args.run_dir), f"host/{args.name}", args.log_level, self._clock)
+        self._log = host_log(Path(args.run_dir), args.name, args.log_level, self._clock)
         self._node = Node(args.name, Path(args.run_dir), self._clock, self._log, self)
-        self._inline = InlineHost(self._node, args.log_level, self._gave_up)
+        self._inline = InlineHost(self._node, self._gave_up)
         self._watch = StallWatch(self._inline, args.stall_after_s)
         self._dead_man = DeadMan(args.silent_limit_s, STOP_S)
         self._jobs = TaskScope(self._job_failed)

@@ -21,10 +21,9 @@ from runtime.waits import PendingWait, waits_now
 class InlineHost:
     """The cells of one process: the entry point's, and equally a child's."""
 
-    def __init__(self, node: Node, level: str, on_give_up: Callable[[str, str], None]) -> None:
+    def __init__(self, node: Node, on_give_up: Callable[[str, str], None]) -> None:
         self.node = node
         self.cells: dict[str, Cell] = {}
-        self._level = level
         self._on_give_up = on_give_up
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._scope = TaskScope(lambda name, error: on_give_up(name, f"the runtime failed: {error!r}"))
@@ -33,7 +32,7 @@ class InlineHost:
         """Make the actor known and start it; the future ends when `on_start` has, or fails with ActorFailed."""
         if spec.name in self.cells:
             raise ConfigError(f"there are two actors called {spec.name}")
-        cell = self.cells[spec.name] = Cell(spec, self.node, self._level, self._on_give_up)
+        cell = self.cells[spec.name] = Cell(spec, self.node, self._on_give_up)
         self._lives[spec.name] = self._scope.spawn(cell.live(), spec.name)
         return cell.started
 

@@ -1,7 +1,8 @@
-"""Reading what `logs` writes: the lines of several actors as one stream.
+"""Reading what `logs` writes: the lines of several hosts as one stream.
 
 Invariant: within one snapshot, lines come in the order of their times. A torn or foreign line is skipped and is no
-error, because a killed writer leaves such ends.
+error, because a killed writer leaves such ends. Which files there are does not matter: a line names its actor itself.
+Runs of older builds have a file per actor.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import orjson
 from runtime.errors import ConfigError
 from runtime.logs.events import LEVELS
 from runtime.logs.folder_watch import FolderWatch
-from runtime.logs.writer import log_file
+from runtime.logs.writer import log_folder
 
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 4 << 20
@@ -36,6 +37,8 @@ class Filter:
         self._event = event
         self._trace = trace
         self._lowest = LEVELS[level] if level is not None else 0
+        words = (actor and f'"{actor}', event and f'"{event}"', trace and f'"{trace}"')
+        self._words = [word.encode() for word in words if word and _is_plain(word[1:])]
 
     def passes(self, line: dict[str, Any]) -> bool:
         """Whether `line` is shown."""
@@ -46,13 +49,9 @@ class Filter:
             and LEVELS.get(line["level"], 0) >= self._lowest
         )
 
-    def files(self, run_dir: Path) -> list[Path]:
-        """The files that may hold such lines, rolled ones first."""
-        paths = sorted(log_file(run_dir, "x").parent.glob("*.jsonl"))
-        if self._actor is not None:
-            stem = log_file(run_dir, self._actor).name.removesuffix(".jsonl")
-            paths = [p for p in paths if p.name.split(".")[0] == stem or p.name.startswith(f"{stem}-")]
-        return sorted(paths, key=lambda path: not _is_rolled(path))
+    def may_pass(self, raw: bytes) -> bool:
+        """Whether the line `raw` is worth parsing: most are not, where few actors or events are asked for."""
+        return all(word in raw for word in self._words)
 
 
 def read_logs(
@@ -68,10 +67,10 @@ def read_logs(
     """The lines there are now, in the order of their times; with `follow` then new ones as they are written.
 
     Following blocks the calling thread between lines. It ends once `going` says that no process writes any more and all
-    lines are read. New actors' files are found on the way. Raises ConfigError when the run has no logs.
+    lines are read. New hosts' files are found on the way. Raises ConfigError when the run has no logs.
     """
     wanted = Filter(actor, event, trace, level)
-    folder = log_file(run_dir, "x").parent
+    folder = log_folder(run_dir)
     if not folder.is_dir():
         raise ConfigError(f"{run_dir} holds no logs")
     with ExitStack() as stack:
@@ -80,15 +79,24 @@ def read_logs(
         rolled_too = True  # at first; afterwards a file that rolls away is read to its end through its open tail
         while True:
             last = watch is None or not going()  # asked before reading, so that what was written last is read
-            for path in wanted.files(run_dir):
+            for path in log_files(run_dir):
                 if path not in tails and (rolled_too or not _is_rolled(path)):
                     tails[path] = stack.enter_context(closing(_Tail(path)))
             rolled_too = False
-            streams = [filter(wanted.passes, tail.lines()) for tail in tails.values()]
+            streams = [filter(wanted.passes, tail.lines(wanted.may_pass)) for tail in tails.values()]
             yield from heapq.merge(*streams, key=lambda line: str(line["ts"]))
             if watch is None or last:
                 return
             watch.wait()
+
+
+def log_files(run_dir: Path) -> list[Path]:
+    """The log files there are, rolled ones first."""
+    return sorted(log_folder(run_dir).glob("*.jsonl"), key=lambda path: (not _is_rolled(path), path))
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and "\\" not in text  # as it is in any JSON
 
 
 def _is_rolled(path: Path) -> bool:
@@ -113,9 +121,9 @@ class _Tail:
         self._file = path.open("rb")
         self._rest = b""
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """The complete lines that came since the last call."""
-        yield from self._drain()
+    def lines(self, wanted: Callable[[bytes], bool]) -> Iterator[dict[str, Any]]:
+        """The complete lines that came since the last call and are `wanted`."""
+        yield from self._drain(wanted)
         if _is_rolled(self._path):
             return
         try:
@@ -123,21 +131,21 @@ class _Tail:
         except FileNotFoundError:
             return  # between two names; the next look finds it
         if rolled:
-            yield from self._drain()
+            yield from self._drain(wanted)
             self.close()
             self._file = self._path.open("rb")
             self._rest = b""
-            yield from self._drain()
+            yield from self._drain(wanted)
 
     def close(self) -> None:
         self._file.close()
 
-    def _drain(self) -> Iterator[dict[str, Any]]:
+    def _drain(self, wanted: Callable[[bytes], bool]) -> Iterator[dict[str, Any]]:
         while chunk := self._file.read(CHUNK_BYTES):
             *whole, self._rest = (self._rest + chunk).split(b"\n")
             self._rest = self._rest[-MAX_LINE_BYTES:]
             for raw in whole:
-                if (line := _parse(raw)) is not None:
+                if wanted(raw) and (line := _parse(raw)) is not None:
                     yield line
 
 
@@ -153,12 +161,17 @@ class LogWatch:
 
         None while the run has no logs yet.
         """
-        if log_file(self._run_dir, "x").parent.is_dir():
+        words = [event.encode() for event in events or ()]
+
+        def wanted(raw: bytes) -> bool:
+            return events is None or any(word in raw for word in words)
+
+        if log_folder(self._run_dir).is_dir():
             first = not self._tails  # a file that rolls later is read to its end by the tail that it had
-            for path in Filter().files(self._run_dir):
+            for path in log_files(self._run_dir):
                 if path not in self._tails and (first or not _is_rolled(path)):
                     self._tails[path] = _Tail(path)
-        lines = heapq.merge(*(tail.lines() for tail in self._tails.values()), key=lambda line: str(line["ts"]))
+        lines = heapq.merge(*(tail.lines(wanted) for tail in self._tails.values()), key=lambda line: str(line["ts"]))
         return [line for line in lines if events is None or line["event"] in events]
 
     def close(self) -> None:

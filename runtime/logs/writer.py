@@ -1,4 +1,4 @@
-"""Structured logs: one JSON-lines file per actor.
+"""Structured logs: one JSON-lines file per host, with the lines of all its actors.
 
 Invariant: when `emit` returns, the whole line is on disk. It holds declared fields only and is bounded in size. No
 byte of it can move a terminal's cursor, because any string may hold text from a guest or a model.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
+import threading
 import unicodedata
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
@@ -25,14 +26,19 @@ from runtime.logs.events import LEVELS, Event
 MAX_TEXT = 2000  # characters of one string
 MAX_ITEMS = 200  # of one list or dict
 MAX_DEPTH = 4
-MAX_FILE_BYTES = 64 << 20  # then the file becomes `.1`, replacing the one before
+MAX_FILE_BYTES = 512 << 20  # of one host; then the file becomes `.1`, replacing the one before
 
 current_trace: contextvars.ContextVar[str | None] = contextvars.ContextVar("current_trace", default=None)
 
 
-def log_file(run_dir: Path, actor: str) -> Path:
-    """Where the actor's lines are."""
-    return run_dir / "logs" / f"{actor.replace('/', '-')}.jsonl"
+def log_folder(run_dir: Path) -> Path:
+    """Where the run's log files are."""
+    return run_dir / "logs"
+
+
+def log_file(run_dir: Path, host: str) -> Path:
+    """Where the lines of the host's actors are."""
+    return log_folder(run_dir) / f"{host.replace('/', '-')}.jsonl"
 
 
 def printable(text: str, limit: int = MAX_TEXT) -> str:
@@ -69,11 +75,16 @@ def bounded(value: Any, depth: int = 0) -> Any:
 
 
 class _File:
-    """The file under a structlog logger: appends whole lines, rolls at a size, counts what the disk refused."""
+    """The file under structlog's loggers: appends whole lines, rolls at a size, counts what the disk refused.
+
+    It is open until every log in it is closed.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
+        self._logs = 0
+        self._lock = threading.Lock()  # some actors log from threads of theirs
         self.lost = 0
         self._torn = False  # whether the file ends within a line
         self._fd = self._open()
@@ -85,6 +96,10 @@ class _File:
         return fd
 
     def write(self, line: bytes) -> None:
+        with self._lock:
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
         try:
             whole = b"\n" * self._torn + line + b"\n"
             self._torn = (written := os.write(self._fd, whole)) < len(whole) and (written > 0 or self._torn)
@@ -104,10 +119,15 @@ class _File:
 
     debug = info = warning = error = msg = write
 
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def opened(self) -> None:
+        self._logs += 1
+
+    def closed(self) -> None:
+        with self._lock:
+            self._logs -= 1
+            if not self._logs:
+                os.close(self._fd)
+                self._fd = -1
 
 
 def _render(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> bytes:
@@ -120,17 +140,15 @@ def _event_third(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> 
 
 
 class ActorLog:
-    """The log of one actor. The trace id of the message being handled is added by itself.
+    """The log of one actor, in the file of its host. The trace id of the message being handled is added by itself."""
 
-    Times are of `clock`, the run's; without it, of this machine's clock.
-    """
-
-    def __init__(self, run_dir: Path, actor: str, level: str = "info", clock: Clock | None = None) -> None:
-        if level not in LEVELS:
-            raise ConfigError(f"log level {level!r} is none of {list(LEVELS)}")
+    def __init__(self, file: _File, actor: str, level: str, clock: Clock) -> None:
         self._actor = actor
-        self._clock = clock or RealClock()
-        self._file = _File(log_file(run_dir, actor))
+        self._level = level
+        self._clock = clock
+        self._file = file
+        self._closed = False
+        file.opened()
         self._log: Any = structlog.wrap_logger(
             self._file,
             processors=[_event_third, _render],
@@ -154,6 +172,22 @@ class ActorLog:
             head["lines_lost"] = self._file.lost
         getattr(self._log, event.level)(event.name, **head, **{k: bounded(v) for k, v in fields.items()})
 
+    def of(self, actor: str) -> ActorLog:
+        """The log of another actor of this host."""
+        return ActorLog(self._file, actor, self._level, self._clock)
+
     def close(self) -> None:
-        """Release the file. Later lines are counted as lost."""
-        self._file.close()
+        """Release the file, which closes with the last log in it. Lines that come later count as lost."""
+        if not self._closed:
+            self._closed = True
+            self._file.closed()
+
+
+def host_log(run_dir: Path, host: str, level: str = "info", clock: Clock | None = None) -> ActorLog:
+    """The log of `host/HOST` itself, and by `of` those of its actors. Raises ConfigError for a level that is none.
+
+    Times are of `clock`, the run's; without it, of this machine's clock.
+    """
+    if level not in LEVELS:
+        raise ConfigError(f"log level {level!r} is none of {list(LEVELS)}")
+    return ActorLog(_File(log_file(run_dir, host)), f"host/{host}", level, clock or RealClock())

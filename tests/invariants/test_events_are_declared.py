@@ -19,7 +19,7 @@ from product_code import ROOT, called, module_name, place, sources, tree_of
 from runtime.errors import ProtocolError
 from runtime.logs import events
 from runtime.logs.events import RESERVED, declare, declare_struct
-from runtime.logs.writer import ActorLog, log_file
+from runtime.logs.writer import host_log, log_file
 
 DECLARE = {f"{events.__name__}.{way.__name__}" for way in (declare, declare_struct)}
 
@@ -162,7 +162,7 @@ KNOWN = declare("invariant_test_event", "info", n=int)
     ],
 )
 def test_events_are_declared_or_refused_at_run_time(tmp_path, event, fields):
-    log = ActorLog(tmp_path, "a")
+    log = host_log(tmp_path, "a")
     with pytest.raises(ProtocolError):
         log.emit(event, **fields)
     log.emit(KNOWN, n=1)

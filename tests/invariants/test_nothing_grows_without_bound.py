@@ -150,7 +150,7 @@ async def test_nothing_grows_without_bound_in_frames(monkeypatch):
 
 def test_nothing_grows_without_bound_in_logs(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "MAX_FILE_BYTES", 100_000)
-    log = logs.ActorLog(tmp_path, "a")
+    log = logs.host_log(tmp_path, "a")
     for _ in range(100):
         log.emit(SHOUTED, text="\x1b" * 10**6, items=["y" * 10**5] * 1000)
     log.close()

@@ -1,8 +1,9 @@
-"""Log lines are declared, bounded, harmless on a terminal, and read back in order."""
+"""Log lines are declared, bounded, harmless on a terminal, in a file per host, and read back in order."""
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 
 import msgspec
@@ -14,7 +15,7 @@ from runtime.errors import ConfigError, ProtocolError
 from runtime.logs import writer as logs
 from runtime.logs.events import catalogue, declare, declare_struct, fields_of, matches
 from runtime.logs.reader import LogWatch, read_logs
-from runtime.logs.writer import ActorLog, bounded, log_file, printable
+from runtime.logs.writer import bounded, host_log, log_file, printable
 from runtime.messaging.message import Version
 
 SAID = declare("logs_test_said", "info", text=str, n=int, share=float, ok=bool, more=dict, note=str | None)
@@ -29,10 +30,10 @@ def lines(run_dir, actor):
 
 
 def test_a_line_says_what_when_and_who(tmp_path):
-    log = ActorLog(tmp_path, "desktop/3")
+    log = host_log(tmp_path, "desktops/0").of("desktop/3")
     log.emit(SAID, **GOOD, trace="g7.2")
     log.close()
-    (line,) = lines(tmp_path, "desktop/3")
+    (line,) = lines(tmp_path, "desktops/0")
     assert list(line)[:6] == ["ts", "t", "level", "event", "actor", "trace"]
     assert line | GOOD == line
     assert (line["level"], line["event"], line["actor"], line["trace"]) == (
@@ -41,7 +42,63 @@ def test_a_line_says_what_when_and_who(tmp_path):
         "desktop/3",
         "g7.2",
     )
-    assert log_file(tmp_path, "desktop/3").name == "desktop-3.jsonl"
+    assert log_file(tmp_path, "desktops/0").name == "desktops-0.jsonl"
+
+
+def test_all_actors_of_a_host_share_one_open_file(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    host = host_log(tmp_path, "desktops/0")
+    actors = [host.of(f"desktop/{n}") for n in range(50)]
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    for log in (*actors, host):
+        log.emit(TROUBLE, text="x")
+    assert [line["actor"] for line in lines(tmp_path, "desktops/0")] == [
+        *(f"desktop/{n}" for n in range(50)),
+        "host/desktops/0",
+    ]
+    for log in (*actors, *actors):  # closing again does no harm
+        log.close()
+    host.emit(TROUBLE, text="the host goes on")
+    host.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    host.emit(TROUBLE, text="nowhere")
+    assert len(lines(tmp_path, "desktops/0")) == 52
+
+
+def test_lines_of_several_threads_stay_whole_while_the_file_rolls(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "MAX_FILE_BYTES", 20_000)
+    host = host_log(tmp_path, "a")
+
+    def write(n: int) -> None:
+        for number in range(50):
+            host.of(f"actor/{n}").emit(TROUBLE, text=f"{number}" + "x" * 100)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = list(read_logs(tmp_path))
+    assert 70 < len(found) < 400
+    assert not any("lines_lost" in line for line in found)
+    assert sum(len(path.read_bytes().splitlines()) for path in (tmp_path / "logs").iterdir()) == len(found)
+
+
+def test_a_run_of_an_older_build_with_a_file_per_actor_is_read_and_gone_on_with(tmp_path):
+    (tmp_path / "logs").mkdir()
+    for n, actor in enumerate(("desktop/3", "replay", "desktop/30")):
+        old = [
+            {"ts": f"2026-01-0{k + 1}T0{n}", "t": 1.0, "level": "info", "event": "old", "actor": actor} for k in (0, 1)
+        ]
+        path = tmp_path / "logs" / f"{actor.replace('/', '-')}.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in old))
+    log = host_log(tmp_path, "desktops/0").of("desktop/3")
+    log.emit(TROUBLE, text="new")
+    assert [line["actor"] for line in read_logs(tmp_path)] == [*("desktop/3", "replay", "desktop/30") * 2, "desktop/3"]
+    assert [line["event"] for line in read_logs(tmp_path, actor="desktop/3")] == ["old", "old", "logs_test_trouble"]
+    watch = LogWatch(tmp_path)
+    assert [line["actor"] for line in watch.new({"old"})] == ["desktop/3", "replay", "desktop/30"] * 2
+    watch.close()
 
 
 @pytest.mark.parametrize(
@@ -49,7 +106,7 @@ def test_a_line_says_what_when_and_who(tmp_path):
     [{"n": "1"}, {"n": True}, {"n": 1.0}, {"ok": 1}, {"text": None}, {"note": 3}, {"more": [1]}, {"extra": 1}],
 )
 def test_a_line_unlike_its_declaration_is_refused(tmp_path, change):
-    log = ActorLog(tmp_path, "a")
+    log = host_log(tmp_path, "a")
     with pytest.raises(ProtocolError):
         log.emit(SAID, **(GOOD | change))
     with pytest.raises(ProtocolError):
@@ -83,7 +140,7 @@ class Drawn(msgspec.Struct):
 def test_an_event_has_the_fields_of_a_struct(tmp_path):
     event = declare_struct("logs_test_drawn", "info", Drawn)
     assert dict(event.fields) == {"version": str, "count": int, "share": float | None, "ages": dict[str, int]}
-    log = ActorLog(tmp_path, "a")
+    log = host_log(tmp_path, "a")
     log.emit(event, **fields_of(Drawn(Version(lineage=1, step=2), 3)))
     log.close()
     (line,) = lines(tmp_path, "a")
@@ -128,18 +185,18 @@ def test_big_values_are_cut():
 
 
 def test_levels_below_the_chosen_one_are_not_written(tmp_path):
-    log = ActorLog(tmp_path, "a", "info")
+    log = host_log(tmp_path, "a", "info")
     log.emit(NOISE)
     log.emit(TROUBLE, text="x")
     log.close()
     assert [line["event"] for line in lines(tmp_path, "a")] == ["logs_test_trouble"]
     with pytest.raises(ConfigError):
-        ActorLog(tmp_path, "a", "loud")
+        host_log(tmp_path, "a", "loud")
 
 
 def test_files_roll_and_are_read_across_the_roll(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "MAX_FILE_BYTES", 2000)
-    log = ActorLog(tmp_path, "a")
+    log = host_log(tmp_path, "a")
     for n in range(20):
         log.emit(TROUBLE, text=f"{n:03d}" + "x" * 100)
     log.close()
@@ -150,7 +207,7 @@ def test_files_roll_and_are_read_across_the_roll(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_costs_lines_and_says_how_many(tmp_path, monkeypatch):
-    log = ActorLog(tmp_path, "a")
+    log = host_log(tmp_path, "a")
     real = logs.os.write
 
     def full(fd, data):
@@ -168,7 +225,7 @@ def test_a_full_disk_costs_lines_and_says_how_many(tmp_path, monkeypatch):
 
 def test_a_line_that_was_cut_spoils_no_other(tmp_path, monkeypatch):
     """By a disk that was full within it, or by a power cut before the actor was resumed."""
-    log = ActorLog(tmp_path, "a")
+    log = host_log(tmp_path, "a")
     real = logs.os.write
     log.emit(TROUBLE, text="1")
     monkeypatch.setattr(logs.os, "write", lambda fd, data: real(fd, data[:20]))
@@ -179,7 +236,7 @@ def test_a_line_that_was_cut_spoils_no_other(tmp_path, monkeypatch):
     assert [(line["text"], line.get("lines_lost")) for line in read_logs(tmp_path)] == [("1", None), ("3", 1)]
     with log_file(tmp_path, "a").open("ab") as file:
         file.write(b'{"ts": "torn')
-    log = ActorLog(tmp_path, "a")
+    log = host_log(tmp_path, "a")
     log.emit(TROUBLE, text="4")
     log.close()
     assert [line["text"] for line in read_logs(tmp_path)] == ["1", "3", "4"]
@@ -187,7 +244,7 @@ def test_a_line_that_was_cut_spoils_no_other(tmp_path, monkeypatch):
 
 def test_a_file_that_could_not_be_rolled_is_rolled_later(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "MAX_FILE_BYTES", 300)
-    log = ActorLog(tmp_path, "a")
+    log = host_log(tmp_path, "a")
     real = logs.os.open
 
     def none_left(*_, **__):
@@ -206,14 +263,15 @@ def test_a_file_that_could_not_be_rolled_is_rolled_later(tmp_path, monkeypatch):
 
 def test_several_actors_are_read_in_time_order_and_filtered(tmp_path):
     names = ["desktop/1", "desktop/2", "replay"]
-    opened = {name: ActorLog(tmp_path, name, "debug") for name in names}
+    seats, main = host_log(tmp_path, "desktops/0", "debug"), host_log(tmp_path, "main", "debug")
+    opened = {name: (seats if name.startswith("desktop") else main).of(name) for name in names}
     for n in range(12):
         opened[names[n % 3]].emit(SAID, **(GOOD | {"n": n}), trace=f"g{n % 2}.0")
     opened["replay"].emit(TROUBLE, text="bad")
     opened["replay"].emit(NOISE)
     for log in opened.values():
         log.close()
-    with log_file(tmp_path, "replay").open("ab") as file:
+    with log_file(tmp_path, "main").open("ab") as file:
         file.write(b'not json\n[1]\n{"ts": "torn')
     every = list(read_logs(tmp_path))
     assert [line["ts"] for line in every] == sorted(line["ts"] for line in every)
@@ -229,7 +287,7 @@ def test_several_actors_are_read_in_time_order_and_filtered(tmp_path):
 
 def test_following_sees_new_lines_new_actors_and_rolled_files(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "MAX_FILE_BYTES", 1800)  # one roll: two in one blink would lose the middle file
-    first = ActorLog(tmp_path, "a")
+    first = host_log(tmp_path, "a")
     first.emit(TROUBLE, text="0")
     stream = read_logs(tmp_path, follow=True)
     seen = [next(stream)["text"]]
@@ -237,7 +295,7 @@ def test_following_sees_new_lines_new_actors_and_rolled_files(tmp_path, monkeypa
     def write() -> None:
         for n in range(1, 15):
             first.emit(TROUBLE, text=str(n))
-        second = ActorLog(tmp_path, "b")
+        second = host_log(tmp_path, "b")
         second.emit(TROUBLE, text="from b")
         second.close()
 
@@ -254,7 +312,7 @@ def test_following_sees_new_lines_new_actors_and_rolled_files(tmp_path, monkeypa
 def test_a_watch_begins_with_every_actors_rolled_file(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "MAX_FILE_BYTES", 1800)
     for name in "ab":
-        log = ActorLog(tmp_path, name)
+        log = host_log(tmp_path, name)
         for n in range(12):
             log.emit(TROUBLE, text=f"{name}{n}" + "x" * 100)
         log.close()

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 
 from actors.cluster import output
 from actors.cluster.bench.figures import Target
 from actors.cluster.bench.report import Measured, show
 from runtime.actor import Actor
 from runtime.errors import ConfigError
+from runtime.logs.reader import LogWatch
 from runtime.processor import process_s
 from runtime.system import ActorSpec, ActorSystem
 from runtime.system import run as run_loop
@@ -38,7 +40,9 @@ class HostFigures(msgspec.Struct, frozen=True, kw_only=True):
     actors: int
     start_ms: float
     status_ms: float
+    look_ms: float  # at the run's logs, as `logs -f` takes one, when nothing is new
     stop_ms: float
+    descriptors: int
 
 
 class HostsResult(Measured, frozen=True, kw_only=True):
@@ -77,9 +81,18 @@ async def _one(folder: Path, count: int) -> HostFigures:
         specs = [ActorSpec(name=f"waiter/{n}", factory=Waiter) for n in range(count)]
         start_ms = await _cpu_ms(lambda: system.spawn(*specs))
         status_ms = await _cpu_ms(system.statuses, TIMES)
+        watch = LogWatch(folder)
+        try:
+            watch.new()
+            look_ms = await _cpu_ms(lambda: asyncio.to_thread(watch.new), TIMES)
+        finally:
+            watch.close()
+        descriptors = psutil.Process().num_fds()
     finally:
         stop_ms = await _cpu_ms(system.stop)
-    return HostFigures(actors=count, start_ms=start_ms, status_ms=status_ms, stop_ms=stop_ms)
+    return HostFigures(
+        actors=count, start_ms=start_ms, status_ms=status_ms, look_ms=look_ms, stop_ms=stop_ms, descriptors=descriptors
+    )
 
 
 def counts_of(text: str) -> list[int]:
@@ -110,8 +123,14 @@ def measure(counts: list[int]) -> HostsResult:
 
 
 def _tell(found: HostsResult) -> None:
-    head = ("ACTORS", "START ms", "STATUS ms", "STOP ms")
-    rows = [(one.actors, f"{one.start_ms:.1f}", f"{one.status_ms:.2f}", f"{one.stop_ms:.1f}") for one in found.hosts]
+    head = ("ACTORS", "START ms", "STATUS ms", "LOOK AT LOGS ms", "STOP ms", "DESCRIPTORS")
+    rows = [
+        (
+            one.actors, f"{one.start_ms:.1f}", f"{one.status_ms:.2f}", f"{one.look_ms:.2f}", f"{one.stop_ms:.1f}",
+            one.descriptors,
+        )
+        for one in found.hosts
+    ]  # fmt: skip
     output.table(head, rows)
 
 

@@ -59,8 +59,8 @@ LEDGER = (
     "at the 99th percentile. A million episodes take 1.5 GB of the folder for temporary files."
 )
 HOSTS = (
-    "Start many actors in one host process, ask what each is doing, and stop them. Prints processor milliseconds by\n"
-    "number of actors. Exit status 1 when a status costs more per actor in the largest host than it may."
+    "Start many actors in one host process, ask what each is doing, look at the logs, and stop them. Prints processor\n"
+    "milliseconds by number of actors. Exit status 1 when a status costs too much more per actor in the largest host."
 )
 TYPING = (
     "Type texts of distinct signs that no keyboard has into real applications while busy programs hold the processor,\n"

@@ -24,7 +24,7 @@ from actors.replay.values import Phase
 from runtime.errors import StoreError
 from runtime.logs.reader import read_logs
 from runtime.logs.resumed import in_a_row
-from runtime.logs.writer import log_file
+from runtime.logs.writer import log_folder
 from runtime.messaging.message import Version
 from runtime.storage.segments import read_blob
 
@@ -77,7 +77,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 def logged(path: Path, events: Collection[str]) -> list[dict[str, Any]]:
     """The log lines of these events, without the time in which the run was stopped; none of a run without logs."""
-    if not log_file(path, "x").parent.is_dir():
+    if not log_folder(path).is_dir():
         return []
     return [line for line in in_a_row(read_logs(path)) if line["event"] in events]
 

@@ -13,7 +13,8 @@ def test_each_number_of_actors_is_measured(capsys: pytest.CaptureFixture[str]) -
     assert cli.main(["bench", "hosts", "--actors", "10,40", "--json"]) in (0, 1)
     found = json.loads(capsys.readouterr().out)
     assert [one["actors"] for one in found["hosts"]] == [10, 40]
-    assert all(one[figure] > 0 for one in found["hosts"] for figure in ("start_ms", "status_ms", "stop_ms"))
+    assert all(one[figure] > 0 for one in found["hosts"] for figure in ("start_ms", "status_ms", "look_ms", "stop_ms"))
+    assert found["hosts"][0]["descriptors"] == found["hosts"][1]["descriptors"], "an actor opens no file"
     assert [target["name"] for target in found["targets"]] == ["status per actor, 40 actors to 10"]
 
 

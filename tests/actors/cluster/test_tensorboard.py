@@ -18,7 +18,7 @@ from actors.cluster.runs.evaluation_rounds import untrained_families
 from actors.cluster.runs.scalars import LedgerPosition, Scalar, of_ledger, of_round
 from actors.replay.database.ledger_file import reading
 from actors.replay.messages import Batch, Phase
-from runtime.logs.writer import ActorLog
+from runtime.logs.writer import host_log
 from tests.actors.replay.ledger_tools import Play
 from tests.small_disk import fill, needs_root, small_disk
 
@@ -49,7 +49,7 @@ def read_back(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 async def followed(run: Path, later: Callable[[], None]) -> None:
-    log = ActorLog(run, "host/main")
+    log = host_log(run, "main")
     task = asyncio.ensure_future(tensorboard.follow(run, log, period_s=0.02))
     await asyncio.sleep(0.1)
     later()
@@ -128,7 +128,7 @@ async def test_a_disk_that_fails_is_said_once_and_made_good(tmp_path: Path) -> N
     learn(play, loss=0.5)
     (tmp_path / tensorboard.FOLDER).write_text("in the way")
     await followed(tmp_path, (tmp_path / tensorboard.FOLDER).unlink)
-    assert (tmp_path / "logs" / "host-main.jsonl").read_text().count("scalars_stopped") == 1
+    assert (tmp_path / "logs" / "main.jsonl").read_text().count("scalars_stopped") == 1
     assert read_back(tmp_path)["rl/loss"] == [(1, 0.5)]
 
 
@@ -140,7 +140,7 @@ async def test_a_full_disk_is_said_once_and_ends_no_thread(tmp_path: Path) -> No
     with small_disk(tmp_path / tensorboard.FOLDER, 1) as folder:
         ballast = fill(folder)
         await followed(tmp_path, ballast.unlink)
-        assert (tmp_path / "logs" / "host-main.jsonl").read_text().count("scalars_stopped") == 1
+        assert (tmp_path / "logs" / "main.jsonl").read_text().count("scalars_stopped") == 1
         assert read_back(tmp_path)["rl/loss"] == [(1, 0.5)]
         assert len(list(folder.iterdir())) == 1
 

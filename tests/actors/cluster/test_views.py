@@ -11,7 +11,7 @@ from actors.cluster.runs import run_folder, startup
 from actors.cluster.views import logs as logview
 from actors.replay import events
 from runtime.actor import Actor
-from runtime.logs.writer import ActorLog
+from runtime.logs.writer import host_log
 from runtime.system import ActorSpec, ActorSystem
 
 
@@ -21,7 +21,7 @@ def made(runs: Path, name: str, verdict: str = "ok") -> Path:
         name=name, file="smoke", seed=1, build="b", versions={}, started=run_folder.iso(5), started_s=5.0
     )
     run = run_folder.claim(runs / name, record, resume=False)
-    replay, seat = ActorLog(runs / name, "replay"), ActorLog(runs / name, "desktop/3")
+    replay, seat = host_log(runs / name, "main").of("replay"), host_log(runs / name, "desktops/0").of("desktop/3")
     replay.emit(events.GROUP_OPENED, group="g1", task="a/b/1", phase="rl.2", trace="g1.0")
     fault = {"token": 1, "seat": "desktop/3", "lane": "train", "task": "a/b/1", "cause": "boot", "culprit": "seat"}
     seat.emit(events.EPISODE_RELEASED, detail="\x1b[2Jgone\nfake line\u202e", trace="g1.0", **fault)

@@ -16,7 +16,7 @@ from runtime import disk
 from runtime.actor import Actor, handles
 from runtime.errors import DiskRefuses
 from runtime.logs.reader import read_logs
-from runtime.logs.writer import ActorLog
+from runtime.logs.writer import host_log
 from runtime.messaging.message import Done
 from runtime.storage.segments import SegmentStore, read_blob
 from runtime.system import ActorSpec, ActorSystem
@@ -34,7 +34,7 @@ OTHER = msgspec.structs.replace(STEP, prompt_ids=list(range(1, 9000)))
 @needs_root
 async def test_what_a_full_disk_refuses_is_stored_once_there_is_room(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "AGAIN_S", 0.02)
-    log = ActorLog(tmp_path, "desktop/0")
+    log = host_log(tmp_path, "desktop/0")
     with small_disk(tmp_path / "small", 1) as folder:
         recorder = Recorder(SegmentStore(folder, "desktop-0"), log)
         first = await recorder.step(STEP, well_formed=True)
